@@ -1,0 +1,1 @@
+"""The shell around the cores: AMQP edges, links between routers, configuration, launcher, command line."""

