@@ -1,0 +1,29 @@
+"""The one exception of the AMQP edge: the peer is at fault.
+
+A `PeerError` ends the connection (or link) it came from, with its condition; it never ends the process. Anything else
+that escapes from the engine is a fault of ours.
+"""
+
+from typing import Final
+
+FRAMING_ERROR: Final = "amqp:connection:framing-error"
+FORCED: Final = "amqp:connection:forced"
+DECODE_ERROR: Final = "amqp:decode-error"
+INTERNAL_ERROR: Final = "amqp:internal-error"
+INVALID_FIELD: Final = "amqp:invalid-field"
+NOT_ALLOWED: Final = "amqp:not-allowed"
+NOT_FOUND: Final = "amqp:not-found"
+NOT_IMPLEMENTED: Final = "amqp:not-implemented"
+RESOURCE_LIMIT: Final = "amqp:resource-limit-exceeded"
+DETACH_FORCED: Final = "amqp:link:detach-forced"
+MESSAGE_SIZE: Final = "amqp:link:message-size-exceeded"
+STOLEN: Final = "amqp:link:stolen"
+
+
+class PeerError(Exception):
+    """The peer broke AMQP: the connection it came on is over, nothing else is."""
+
+    def __init__(self, condition: str, description: str = "") -> None:
+        super().__init__(f"{condition}: {description}" if description else condition)
+        self.condition = condition
+        self.description = description

@@ -1,0 +1,121 @@
+"""What the engine tells its owner: the callbacks of one `Connection`, and the values they carry.
+
+All callbacks run inside `Connection.receive`, `receive_eof` or `tick`, synchronously and in the order of the wire, except
+that transfers and dispositions are gathered: each link's whole batch of one `receive` comes in one call, after the other
+events of that `receive` which came before it. Plain lists, no object per message: this is the hot path.
+
+Handles. A `Handle` names one delivery on one link. It is hashable, equal only to itself, and valid from the call that
+brought it (or from `Link.send`) until it is settled by us or its link or connection ends; after that it must be
+forgotten, because the engine uses its memory again. Nothing settles a handle but the owner: a delivery that the peer
+settled comes with `settled` true in `on_dispositions`, and the owner then calls `Link.settle`, which sends nothing
+but frees it. The one exception: a transfer that arrives settled has no handle (None), there is nothing left to say.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from router.amqp.connection import Connection
+    from router.amqp.link import Link
+
+Handle: TypeAlias = Any  # a cffi pointer; opaque to everybody but Link
+
+# Delivery states as they come in `states`: the AMQP descriptor codes, and 0 for none.
+NO_STATE: Final = 0
+RECEIVED: Final = 0x23
+ACCEPTED: Final = 0x24
+REJECTED: Final = 0x25
+RELEASED: Final = 0x26
+MODIFIED: Final = 0x27
+
+# snd-settle-mode and rcv-settle-mode as on the wire.
+SND_UNSETTLED: Final = 0
+SND_SETTLED: Final = 1
+SND_MIXED: Final = 2
+RCV_FIRST: Final = 0
+RCV_SECOND: Final = 1
+
+# terminus-expiry-policy as on the wire.
+EXPIRE_LINK: Final = "link-detach"
+EXPIRE_SESSION: Final = "session-end"
+EXPIRE_CONNECTION: Final = "connection-close"
+EXPIRE_NEVER: Final = "never"
+
+
+@frozen
+class Terminus:
+    """A source or target as the peer asked for it in its attach."""
+
+    address: str | None = None
+    durable: int = 0  # 0 none, 1 configuration, 2 unsettled-state
+    expiry_policy: str = EXPIRE_SESSION
+    timeout: int = 0  # seconds
+    dynamic: bool = False
+    coordinator: bool = False  # a transaction coordinator stands in the target's place
+    filtered: bool = False  # a source with a filter set
+    capabilities: tuple[str, ...] = ()
+
+
+@frozen
+class Outcome:
+    """A delivery's remote state in full, for outcomes that carry more than their code."""
+
+    state: int = NO_STATE
+    condition: str | None = None  # of rejected
+    description: str = ""
+    failed: bool = False  # of modified
+    undeliverable: bool = False  # of modified: undeliverable-here
+
+
+@frozen
+class Condition:
+    """The error of a close, end or detach."""
+
+    name: str
+    description: str = ""
+    info: Mapping[str, Any] = {}
+
+
+class Handler(Protocol):
+    """The owner of connections: the edge of a router, a neighbour link, a client, a test."""
+
+    def on_open(self, connection: "Connection") -> None:
+        """The peer's open arrived: `remote_container`, `remote_properties` are known. A server answers with `open()`."""
+
+    def on_close(self, connection: "Connection", condition: Condition | None) -> None:
+        """The connection is over, however it came to be: called exactly once. All its links are over with it; there
+        are no `on_detach` for them. Links and handles of the connection are invalid from here on."""
+
+    def on_attach(self, link: "Link") -> None:
+        """The peer attached; it waits for `link.answer()` or `link.refuse()`, now or at any later time. Flow that the
+        peer pipelined behind the attach is kept and seen in `link.credit` once answered."""
+
+    def on_attached(self, link: "Link") -> None:
+        """The peer answered an attach of ours. A refused one is followed by `on_detach` (its terminus is absent)."""
+
+    def on_detach(self, link: "Link", closed: bool, condition: Condition | None) -> None:
+        """The peer detached (`closed` false: suspended), or ended the link's session (false as well), or the engine
+        detached it for breaking a limit (true, with that condition). The answering detach is sent by the engine. The
+        link and its handles are invalid when this returns. Not called for detaches that the owner began."""
+
+    def on_credit(self, link: "Link") -> None:
+        """A sending link's `credit` or `draining` changed."""
+
+    def on_transfers(
+        self,
+        link: "Link",
+        deliveries: list[Handle],
+        tags: list[bytes],
+        messages: list[bytes],
+        settled: list[bool],
+    ) -> None:
+        """Complete messages in the order of their arrival: parallel lists. The handle of a settled one is None."""
+
+    def on_dispositions(
+        self, link: "Link", deliveries: list[Handle], states: list[int], settled: list[bool]
+    ) -> None:
+        """The peer's news about deliveries, each handle at most once a call, with its latest state (0 = none). On a
+        sending link: outcomes. On a receiving one: settlements by the sender. What is `settled` the owner must still
+        `settle` itself."""
