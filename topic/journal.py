@@ -1,0 +1,351 @@
+"""The delivery log, written by routers and clients for the audit (protocol section 10). Bytes in, bytes out.
+
+A writer owns one `Block`, appends an entry per *batch* of deliveries and, every 50 ms (or at `BLOCK_LIMIT`),
+writes `encode()`, unless the block is empty, to the end of the current segment. This module never opens a
+file, reads a clock or decides anything; routers write the log and never read it.
+
+Files
+    `<run_dir>/<router>/log/<segment>` and `<run_dir>/clients/<name>/log/<segment>`, segment as
+    `segment_name` says, numbered from 0 on; the next one begins when a block would take a segment over
+    `SEGMENT_LIMIT`. A client's incarnation is the ms of wall clock at its start. Each file opens with the
+    first byte of a block.
+
+Block
+    b"OML1", u32be length of the payload, u32be crc32 of the payload, payload: a msgpack map of
+    source str, role "router"|"publisher"|"subscriber", incarnation int;
+    host str: writers with the same host share a wall clock, "" where unknown;
+    number: the blocks of an incarnation are numbered from 0 on, across its segments, so that a lost one is
+    noticed;
+    strings [str]: the table the columns point into;
+    keys bin: the delivery keys of all entries, 32 bytes each, in the order of the entries;
+    and columns, lists with one element per entry:
+    event, outcome (`Event`, `Outcome`), time (µs of wall clock), hlc (a router's; 0 in a client);
+    address, publisher, subscriber, peer, generation (hex), epoch ("hlc.router.incarnation"), detail (JSON):
+    indexes into strings, -1 = none;
+    count: how many keys; n: of the first key, the others follow on, -1 = unknown; ns: nil or the n of every
+    key;
+    tags: nil or the delivery-tag of every key.
+
+Entries
+    `publisher` and `subscriber` are the 12 characters of `identity.link_name`. An entry is appended *before*
+    what it tells of leaves (the frame is sent, the message handed on). `peer` tells edge from home: entries
+    about a delivery name its home at an edge, and have none at the home itself.
+
+    router, on deliveries: all with keys, address, publisher, and the epoch of the home
+    RECEIVED     home: a transfer began a record (tags, n, generation). Edge: a Forward did (peer, n)
+    AUDIENCE     home: detail = JSON list of the subscribers awaited, remote ones and orphans included;
+                 again, with all or with the new names, when the audience grows
+    FORWARDED    home: to router `peer`
+    DELIVERED    transferred to the local `subscriber`; again for every further transfer
+    OUTCOME      what the local `subscriber` answered; also an outcome after which it is redelivered
+    ACCEPTED     home: `outcome`, whatever it is, goes to the publisher
+    SETTLED      home: the publisher settled after the outcome. Edge (peer): that was applied here
+    ABANDONED    the publisher settled before an outcome, or its generation was given up: nothing is owed any
+                 more
+    FORGOTTEN    the record is gone
+    PLACEHOLDER  a record without its message, named by the map of `subscriber`
+    RESOLVED     the home (peer) said that it is settled
+    REHOMED      the record follows `epoch` now, home `peer`
+    FENCED       from `peer`, dropped for its lower epoch
+
+    router, on links and routers: no keys
+    ATTACHED     a local link's attach was answered: publisher or subscriber, address, epoch, a publisher's
+                 generation; detail = JSON {"role": "publisher"|"subscriber", "container", "link", "address",
+                 "mode": "first"|"second" (receiver settle mode), "timeout": seconds}
+    SUSPENDED    a local link lost its connection and its terminus lives on
+    CLOSED       publisher or subscriber left for good, `epoch` that of the attach that ended: owed nothing
+                 from here on. At every router that learns of it, repeating does no harm
+    EXPIRED      its terminus expired; otherwise the same
+    STOLEN       a local link is attached at router `peer` now: gone here, owed as before
+    JOINED       subscriber (address, epoch of its attach; peer = its custodian, none if local) is in the
+                 audience of what is published here from now on
+    GATED        subscriber is kept from what `publisher` publishes here
+    ADMITTED     no longer
+    CONTACT      with router `peer`; detail = JSON {"incarnation": int}
+    LOST         that contact
+    BOOT         first entry of every log, written to disk at once; also a client's
+    STOPPED      last entry of every log that ends in a clean shutdown, also a client's. A log without one
+                 may lack its last 50 ms
+
+    publisher: ATTACHED as above with generation; on deliveries: all with keys, address, publisher
+    PUBLISHED    sent for the first time, in this order (tags, generation)
+    OUTCOME      `outcome` as the router told it
+    SETTLED      settled
+
+    subscriber: ATTACHED as above; on deliveries: all with keys, address, subscriber
+    DELIVERED    handed to the application; again for every further transfer
+    PROCESSED    the application is done with it and answers `outcome`
+    SETTLED      the key is forgotten
+    CLOSED       (no keys) its own closing detach: owed nothing from here on
+"""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import Any
+
+import attrs
+import msgpack
+
+from topic.identity import KEY_LENGTH
+
+MAGIC = b"OML1"
+HEADER_LENGTH = len(MAGIC) + 8
+BLOCK_LIMIT = 1 << 20  # bytes of keys and tags after which a block is better written at once
+SEGMENT_LIMIT = 32 << 20
+
+
+class Event(IntEnum):
+    """What an entry says; the numbers are part of the format."""
+
+    BOOT = 0
+    STOPPED = 1
+    CONTACT = 2
+    LOST = 3
+    ATTACHED = 4
+    SUSPENDED = 5
+    CLOSED = 6
+    EXPIRED = 7
+    STOLEN = 8
+    JOINED = 9
+    GATED = 10
+    ADMITTED = 11
+    RECEIVED = 12
+    AUDIENCE = 13
+    FORWARDED = 14
+    DELIVERED = 15
+    OUTCOME = 16
+    ACCEPTED = 17
+    SETTLED = 18
+    ABANDONED = 19
+    FORGOTTEN = 20
+    PLACEHOLDER = 21
+    RESOLVED = 22
+    REHOMED = 23
+    FENCED = 24
+    PUBLISHED = 25
+    PROCESSED = 26
+
+
+class Outcome(IntEnum):
+    """The outcome column: AMQP's delivery outcomes."""
+
+    NONE = 0
+    ACCEPTED = 1
+    REJECTED = 2
+    RELEASED = 3
+    MODIFIED = 4
+
+
+TABLED = ("address", "publisher", "subscriber", "peer", "generation", "epoch", "detail")
+COLUMNS = ("event", "outcome", "time", "hlc", *TABLED, "count", "n", "ns", "tags")
+HEAD = ("source", "role", "incarnation", "host", "number", "strings", "keys")
+
+Name = str | bytes | None
+
+
+class Block:
+    """The block being written by one source; reused for all its blocks, as it numbers them."""
+
+    __slots__ = ("_host", "_incarnation", "_keys", "_number", "_role", "_rows", "_source", "size")
+
+    def __init__(self, source: str, role: str, incarnation: int, *, host: str = "") -> None:
+        assert role in ("router", "publisher", "subscriber")
+        self._source = source
+        self._role = role
+        self._incarnation = incarnation
+        self._host = host
+        self._number = 0
+        self._rows: list[tuple[Any, ...]] = []
+        self._keys: list[bytes] = []
+        self.size = 0
+        """Bytes of keys and tags held, roughly; at `BLOCK_LIMIT` the owner writes without waiting."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def append(
+        self,
+        event: Event,
+        *,
+        time_us: int,
+        hlc: int,
+        keys: Sequence[bytes] = (),
+        address: Name = None,
+        publisher: Name = None,
+        subscriber: Name = None,
+        peer: Name = None,
+        generation: bytes | None = None,
+        epoch: Name = None,
+        outcome: int = Outcome.NONE,
+        n: int = -1,
+        ns: Sequence[int] | None = None,
+        tags: Sequence[bytes] | None = None,
+        detail: str | None = None,
+    ) -> None:
+        """Append one entry. Hot path, once per batch: a tuple is kept, all other work waits for `encode`.
+
+        `keys` is read at once; `ns` and `tags` are kept, so the caller must not change them afterwards.
+        """
+        count = len(keys)
+        if count:
+            self._keys.extend(keys)
+            self.size += count * (KEY_LENGTH if tags is None else 2 * KEY_LENGTH)
+        names = (address, publisher, subscriber, peer, generation, epoch, detail)
+        self._rows.append((event, outcome, time_us, hlc, *names, count, n, ns, tags))
+
+    def encode(self) -> bytes:
+        """The block as bytes for the end of the segment; the block is empty afterwards and counts on."""
+        assert self._rows, "an empty block is not written"
+        columns: dict[str, list[Any]] = dict(
+            zip(COLUMNS, map(list, zip(*self._rows, strict=True)), strict=True)
+        )
+        columns["generation"] = [value and value.hex() for value in columns["generation"]]
+        strings: dict[str, int] = {}
+        for name in TABLED:
+            columns[name] = _tabled(columns[name], strings)
+        keys = b"".join(self._keys)
+        assert len(keys) == KEY_LENGTH * sum(columns["count"])
+        head = (self._source, self._role, self._incarnation, self._host, self._number, list(strings), keys)
+        payload: bytes = msgpack.packb(dict(zip(HEAD, head, strict=True)) | columns)
+        self._number += 1
+        self._rows, self._keys, self.size = [], [], 0
+        return MAGIC + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
+
+
+def _tabled(column: list[Name], strings: dict[str, int]) -> list[int]:
+    """Replace the texts of a column by indexes into the string table, which grows by the new ones."""
+    known: dict[Name, int] = {None: -1}
+    for value in column:
+        if value not in known:
+            known[value] = strings.setdefault(_text(value), len(strings))
+    return [known[value] for value in column]
+
+
+def _text(value: Name) -> str:
+    """Names are ASCII bytes in the cores."""
+    assert value is not None
+    return value if isinstance(value, str) else value.decode("ascii")
+
+
+@attrs.frozen(slots=True)
+class Entry:
+    """One entry read back, its texts looked up."""
+
+    event: Event
+    outcome: Outcome
+    time: int
+    hlc: int
+    address: str | None
+    publisher: str | None
+    subscriber: str | None
+    peer: str | None
+    generation: str | None
+    epoch: str | None
+    detail: str | None
+    keys: tuple[bytes, ...]
+    ns: tuple[int, ...]
+    tags: tuple[bytes, ...] | None
+
+
+@attrs.frozen(slots=True)
+class BlockView:
+    """One block read back; `columns` are as on disk, for readers in bulk."""
+
+    source: str
+    role: str
+    incarnation: int
+    host: str
+    number: int
+    strings: list[str]
+    keys: bytes
+    columns: dict[str, list[Any]]
+
+    def entries(self) -> Iterator[Entry]:
+        """The entries one by one, for people and tests."""
+        start = 0
+        for row in zip(*(self.columns[name] for name in COLUMNS), strict=True):
+            *numbers, count, n, ns, tags = row
+            texts = [self.strings[index] if index >= 0 else None for index in numbers[4:]]
+            cuts = range(start * KEY_LENGTH, (start + count) * KEY_LENGTH, KEY_LENGTH)
+            keys = tuple(self.keys[at : at + KEY_LENGTH] for at in cuts)
+            order = tuple(ns) if ns is not None else tuple(n + i if n >= 0 else -1 for i in range(count))
+            head = (Event(numbers[0]), Outcome(numbers[1]), *numbers[2:4])
+            fields: Any = (*head, *texts, keys, order, tags and tuple(tags))
+            yield Entry(*fields)
+            start += count
+
+
+@attrs.frozen(slots=True)
+class Damage:
+    """Bytes of a segment that could not be read."""
+
+    offset: int
+    """Where the first of them is."""
+    skipped: int
+    """How many they are in all."""
+    torn: bool
+    """True if they are just the end of the file, as a killed writer leaves it; all before was read."""
+
+
+def read_blocks(data: bytes) -> tuple[list[BlockView], Damage | None]:
+    """All whole blocks of a segment; a bad stretch is skipped, reading goes on at the next whole block."""
+    blocks: list[BlockView] = []
+    first_bad, skipped, position = -1, 0, 0
+    while position < len(data):
+        found = _next_block(data, position)
+        start, end = (found[0], found[1]) if found else (len(data), len(data))
+        if start > position:
+            first_bad = position if first_bad < 0 else first_bad
+            skipped += start - position
+        if found:
+            blocks.append(found[2])
+        position = end
+    if first_bad < 0:
+        return blocks, None
+    return blocks, Damage(first_bad, skipped, torn=first_bad + skipped == len(data))
+
+
+def _next_block(data: bytes, position: int) -> tuple[int, int, BlockView] | None:
+    """(start, end, block) of the first whole block at or after `position`."""
+    while (start := data.find(MAGIC, position)) >= 0:
+        length = int.from_bytes(data[start + 4 : start + 8], "big")
+        end = start + HEADER_LENGTH + length
+        if end <= len(data) and start + HEADER_LENGTH <= len(data):
+            payload = data[start + HEADER_LENGTH : end]
+            block = None
+            if zlib.crc32(payload) == int.from_bytes(data[start + 8 : start + 12], "big"):
+                block = _decode(payload)
+            if block is not None:
+                return start, end, block
+        position = start + 1
+    return None
+
+
+def _decode(payload: bytes) -> BlockView | None:
+    """The block in a payload whose checksum is right; None if it is none of ours all the same."""
+    try:
+        fields = msgpack.unpackb(payload)
+        head: Any = tuple(fields[name] for name in HEAD)
+        columns = {name: fields[name] for name in COLUMNS}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    rows = {len(column) for column in columns.values()}
+    if len(rows) != 1 or len(head[-1]) != KEY_LENGTH * sum(columns["count"]):
+        return None
+    view: Any = (*head, columns)
+    return BlockView(*view)
+
+
+def segment_name(incarnation: int, number: int) -> str:
+    """File name of a segment; names sort in the order of writing."""
+    return f"{incarnation}-{number:06}.oml"
+
+
+def parse_segment_name(name: str) -> tuple[int, int] | None:
+    """(incarnation, number) of a segment's file name, None for any other file."""
+    stem, _, suffix = name.rpartition(".")
+    incarnation, dash, number = stem.partition("-")
+    if suffix != "oml" or not dash or not incarnation.isdigit() or not number.isdigit():
+        return None
+    return int(incarnation), int(number)
