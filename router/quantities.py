@@ -1,0 +1,71 @@
+"""Durations, sizes and network addresses as people write them in a topology or on the command line.
+
+Each parser raises ValueError with a sentence that says what was found and what was expected. Nothing here
+touches the network.
+"""
+
+import re
+
+import attrs
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from `200ms`, `1.5s`, `2m` or `1h`; a bare number is refused: its unit would be a guess."""
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)", text)
+    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    if seconds <= 0:
+        raise ValueError(
+            f'"{text}" is not a duration, expected a number above 0 and a unit, such as 200ms, 2s or 5m'
+        )
+    return seconds
+
+
+def parse_size(text: str) -> int:
+    """Bytes from `512`, `100B`, `64KiB`, `16MiB` or `1GiB`."""
+    found = re.fullmatch(r"([0-9]{1,12})(B|KiB|MiB|GiB|)", text)
+    if not found:
+        raise ValueError(
+            f'"{text}" is not a size, expected a number and a unit, such as 100B, 64KiB or 16MiB'
+        )
+    return int(found[1]) * _BYTES[found[2]]
+
+
+@attrs.frozen
+class Address:
+    """Where a router listens or is dialled. Port 0 means any free port."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]@]+)):([0-9]{1,5})", text)
+        if not found or int(found[3]) > 65535:
+            raise ValueError(
+                f'"{text}" is not an address, expected host:port such as 127.0.0.1:5672 or [::1]:5672'
+            )
+        return cls(found[1] or found[2], int(found[3]))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def format_duration(seconds: float) -> str:
+    """Two significant units at most: `350ms`, `4.2s`, `3m 20s`, `2h 5m`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes}m" if hours else f"{minutes}m {rest}s"
+
+
+def format_size(size: int) -> str:
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size} B"

@@ -1,0 +1,254 @@
+"""Reads a topology file into router.config classes, or says everything that is wrong with it at once.
+
+Each complaint reads `file:line: where: what, expected what`. The shape of each part is checked by cattrs
+(unknown and missing keys, every value by its own parser), what holds between parts (names, ports, links) is
+checked here.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+from cattrs import ClassValidationError, ForbiddenExtraKeysError
+
+from router.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
+from router.marked import Malformed, MarkedList, MarkedMap, MarkedText, Value, read
+from router.quantities import Address
+from router.topology_parts import CONVERTER, LinkPart, RouterPart, shown
+
+Part = TypeVar("Part")
+
+PARTS = ("mesh", "routers", "links", "addresses", "timing", "limits")
+
+# Names become folder names and parts of printed epochs; `clients` is the folder of the clients' logs.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_RESERVED = ("clients",)
+
+
+class TopologyError(Exception):
+    """What is wrong with a topology file, one line each."""
+
+    def __init__(self, messages: list[str]):
+        assert messages
+        super().__init__("\n".join(messages))
+        self.messages = messages
+
+
+def load(path: str | Path) -> Topology:
+    """The topology in the file at `path`; raises TopologyError."""
+    try:
+        root = read(Path(path).read_bytes())
+    except OSError as error:
+        raise TopologyError([f"{path}: {error.strerror}, expected a topology file"]) from None
+    except Malformed as error:
+        where = path if error.line is None else f"{path}:{error.line}"
+        raise TopologyError([f"{where}: {error.problem}"]) from None
+    if not isinstance(root, MarkedMap):
+        raise TopologyError([f"{path}:{root.line}: {shown(root)}, expected a mapping with {_either(PARTS)}"])
+    reader = _Reader()
+    topology = reader.topology(root, Path(path))
+    if reader.problems:
+        raise TopologyError([f"{path}:{line}: {problem}" for line, problem in sorted(reader.problems)])
+    return topology
+
+
+class _Reader:
+    """Reads every part even when another is wrong, so that one run shows all problems."""
+
+    def __init__(self) -> None:
+        self.problems: list[tuple[int, str]] = []
+
+    def fail(self, line: int, problem: str) -> None:
+        self.problems.append((line, problem))
+
+    def topology(self, root: MarkedMap, path: Path) -> Topology:
+        for key in root:
+            if key not in PARTS:
+                self.fail(key.line, f'unknown key "{key}", expected {_either(PARTS)}')
+        routers, lines = self.routers(root)
+        return Topology(
+            mesh=self.mesh(root),
+            routers=routers,
+            links=self.links(root, lines),
+            addresses=self.addresses(root),
+            timing=self.timing(root),
+            limits=self.part(root, "limits", Limits) or Limits(),
+            path=path,
+        )
+
+    def mesh(self, root: MarkedMap) -> str:
+        name = root.get(MarkedText("mesh"))
+        if name is None:
+            self.fail(root.line, '"mesh" is missing, expected the name of the mesh')
+        elif not isinstance(name, MarkedText) or not _NAME.fullmatch(name):
+            self.fail(name.line, f"mesh: {shown(name)} is not a name, expected letters, digits, - and _")
+        return str(name)
+
+    def routers(self, root: MarkedMap) -> tuple[dict[str, RouterConfig], dict[str, int]]:
+        """The routers that could be read, and the line of each that is named at all."""
+        found = root.get(MarkedText("routers"))
+        if not isinstance(found, MarkedMap) or not found:
+            line = root.line if found is None else found.line
+            self.fail(line, "routers: the mesh is empty, expected a router such as a: {amqp: host:port}")
+            return {}, {}
+        routers = {}
+        for name, value in found.items():
+            if not _NAME.fullmatch(name) or name in _RESERVED:
+                self.fail(
+                    name.line, f'routers: "{name}" cannot name a router, expected letters, digits, - and _'
+                )
+            part = self.structure(value, RouterPart, f"routers.{name}")
+            if part is not None:
+                routers[str(name)] = RouterConfig(str(name), part.amqp, part.inter)
+        self.ports(found, routers)
+        return routers, {str(name): name.line for name in found}
+
+    def ports(self, found: MarkedMap, routers: Mapping[str, RouterConfig]) -> None:
+        taken: list[tuple[Address, str]] = []
+        for name, router in routers.items():
+            for kind, address in (("amqp", router.amqp), ("inter", router.inter)):
+                if address is None or address.port == 0:
+                    continue
+                owner = next((other for old, other in taken if _collide(old, address)), None)
+                if owner is not None:
+                    part = found[MarkedText(name)]
+                    line = part[MarkedText(kind)].line if isinstance(part, MarkedMap) else part.line
+                    self.fail(
+                        line, f"routers.{name}.{kind}: {address} is already {owner}, expected another port"
+                    )
+                taken.append((address, f"routers.{name}.{kind}"))
+
+    def links(self, root: MarkedMap, routers: Mapping[str, int]) -> tuple[LinkConfig, ...]:
+        links: dict[tuple[str, str], LinkConfig] = {}
+        problems_before = len(self.problems)
+        for index, value in enumerate(self.items(root, "links", "links such as [a, b]")):
+            where = f"links[{index}]"
+            part = self.structure(_long_form(value), LinkPart, where)
+            if part is not None and self.joins_two(part.between, routers, value.line, where):
+                a, b = sorted(part.between)
+                if (a, b) in links:
+                    self.fail(
+                        value.line, f"{where}: {a} and {b} are linked already, expected one link between them"
+                    )
+                links[a, b] = LinkConfig(a, b, part.cost, part.address)
+        if len(self.problems) == problems_before:
+            self.connected(routers, list(links))
+        return tuple(links.values())
+
+    def joins_two(self, ends: tuple[str, str], routers: Mapping[str, int], line: int, where: str) -> bool:
+        unknown = [end for end in ends if end not in routers]
+        for end in unknown:
+            known = _either(routers) if routers else "a router of this mesh"
+            self.fail(line, f'{where}: there is no router "{end}", expected {known}')
+        if ends[0] == ends[1]:
+            self.fail(line, f'{where}: links "{ends[0]}" to itself, expected two different routers')
+        return not unknown and ends[0] != ends[1]
+
+    def connected(self, routers: Mapping[str, int], links: list[tuple[str, str]]) -> None:
+        if not routers:
+            return
+        first = next(iter(routers))
+        reached = reachable(first, links)
+        for name, line in routers.items():
+            if name not in reached:
+                self.fail(line, f"routers.{name}: no path to {first}, expected links that join all routers")
+
+    def addresses(self, root: MarkedMap) -> tuple[AddressRule, ...]:
+        if MarkedText("addresses") not in root:
+            return (AddressRule("topic/"),)
+        rules: dict[str, AddressRule] = {}
+        for index, value in enumerate(
+            self.items(root, "addresses", "rules such as {prefix: topic/, kind: topic}")
+        ):
+            rule = self.structure(value, AddressRule, f"addresses[{index}]")
+            if rule is not None and rule.prefix in rules:
+                self.fail(
+                    value.line,
+                    f'addresses[{index}]: prefix "{rule.prefix}" has a rule, expected one rule each',
+                )
+            elif rule is not None:
+                rules[rule.prefix] = rule
+        return tuple(rules.values())
+
+    def timing(self, root: MarkedMap) -> Timing:
+        timing = self.part(root, "timing", Timing) or Timing()
+        if timing.dead <= timing.hello:
+            line = root[MarkedText("timing")].line
+            self.fail(
+                line,
+                f"timing: dead ({timing.dead:g}s) is not above hello ({timing.hello:g}s), expected it to be",
+            )
+        return timing
+
+    def items(self, root: MarkedMap, key: str, expected: str) -> Iterator[Value]:
+        found = root.get(MarkedText(key), MarkedList())
+        if isinstance(found, MarkedList):
+            yield from found
+        else:
+            self.fail(found.line, f"{key}: not a list, expected {expected}")
+
+    def part(self, root: MarkedMap, key: str, cls: type[Part]) -> Part | None:
+        found = root.get(MarkedText(key))
+        return None if found is None else self.structure(found, cls, key)
+
+    def structure(self, value: Value, cls: type[Part], where: str) -> Part | None:
+        keys = [field.name for field in attrs.fields(cls)]  # type: ignore[arg-type]
+        if not isinstance(value, MarkedMap):
+            self.fail(
+                value.line, f"{where}: {shown(value)} is not a mapping, expected the keys {', '.join(keys)}"
+            )
+            return None
+        try:
+            return CONVERTER.structure(value, cls)
+        except ClassValidationError as error:
+            self.explain(error, value, where, keys)
+            return None
+
+    def explain(self, error: ClassValidationError, value: MarkedMap, where: str, keys: list[str]) -> None:
+        attributes, others = error.group_exceptions()
+        for cause, note in attributes:
+            found = value.get(MarkedText(note.name))
+            if found is None:
+                self.fail(
+                    value.line, f'{where}: "{note.name}" is missing, expected the keys {", ".join(keys)}'
+                )
+            else:
+                self.fail(found.line, f"{where}.{note.name}: {cause}")
+        for cause in others:
+            assert isinstance(cause, ForbiddenExtraKeysError), cause
+            for key in value:
+                if key not in keys:
+                    self.fail(key.line, f'{where}: unknown key "{key}", expected {_either(keys)}')
+
+
+def reachable(start: str, links: list[tuple[str, str]]) -> set[str]:
+    """The routers that a path of `links` joins to `start`, with itself."""
+    reached, fresh = {start}, [start]
+    while fresh:
+        name = fresh.pop()
+        ends = {b if a == name else a for a, b in links if name in (a, b)} - reached
+        reached |= ends
+        fresh.extend(ends)
+    return reached
+
+
+def _either(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _collide(one: Address, other: Address) -> bool:
+    anywhere = ("0.0.0.0", "::")
+    return one.port == other.port and (
+        one.host == other.host or one.host in anywhere or other.host in anywhere
+    )
+
+
+def _long_form(link: Value) -> Value:
+    if not isinstance(link, MarkedList):
+        return link
+    long = MarkedMap({MarkedText("between"): link})
+    long.line = link.line
+    return long

@@ -1,0 +1,279 @@
+"""Topology files: what a good one says, and what is said about a bad one."""
+
+from pathlib import Path
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from router.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
+from router.quantities import Address
+from router.topology import TopologyError, load
+
+TOPOLOGIES = sorted((Path(__file__).parents[2] / "topologies").glob("*.yaml"))
+
+TWO_ROUTERS = """\
+mesh: two
+routers:
+  a: {amqp: 127.0.0.1:5672}
+  b: {amqp: 127.0.0.1:5673}
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "mesh.yaml"
+    path.write_text(text)
+    return path
+
+
+def complaints(folder: Path, text: str) -> list[str]:
+    """What is said about `text`, without the folder's name."""
+    path = write(folder, text)
+    with pytest.raises(TopologyError) as caught:
+        load(path)
+    return [message.replace(f"{folder}/", "") for message in caught.value.messages]
+
+
+def test_a_full_topology_is_read_as_written(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        """\
+mesh: full
+routers:
+  a: {amqp: 127.0.0.1:0}
+  b: {amqp: "[::1]:5673", inter: b.example.org:6000}
+links:
+  - {between: [b, a], cost: 7, address: 10.0.0.1:6001}
+addresses:
+  - {prefix: news/, kind: topic}
+timing: {hello: 100ms, dead: 500ms, idle: 1.5s, join: 1s, terminus: 2m, boot_wait: 1h}
+limits: {window: 10, max_message: 1MiB, max_frame: 4096, redeliveries: 0}
+""",
+    )
+    assert load(path) == Topology(
+        mesh="full",
+        routers={
+            "a": RouterConfig("a", Address("127.0.0.1", 0)),
+            "b": RouterConfig("b", Address("::1", 5673), Address("b.example.org", 6000)),
+        },
+        links=(LinkConfig("a", "b", 7, Address("10.0.0.1", 6001)),),
+        addresses=(AddressRule("news/", "topic"),),
+        timing=Timing(0.1, 0.5, 1.5, 1.0, 120.0, 3600.0),
+        limits=Limits(10, 1 << 20, 4096, 0),
+        path=path,
+    )
+
+
+def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
+    topology = load(write(tmp_path, TWO_ROUTERS + "links: [[a, b]]\n"))
+    assert topology.links == (LinkConfig("a", "b", 1),)
+    assert topology.addresses == (AddressRule("topic/"),)
+    assert (topology.timing, topology.limits) == (Timing(), Limits())
+
+
+def test_names_that_yaml_takes_for_something_else_stay_names(tmp_path: Path) -> None:
+    text = "mesh: no\nrouters:\n  on: {amqp: h:0}\n  010: {amqp: h:0}\nlinks: [[on, 010]]\n"
+    topology = load(write(tmp_path, text))
+    assert topology.mesh == "no"
+    assert list(topology.routers) == ["on", "010"]
+
+
+@pytest.mark.parametrize("path", TOPOLOGIES, ids=lambda path: path.stem)
+def test_the_ready_meshes_are_good_and_named_after_their_files(path: Path) -> None:
+    topology = load(path)
+    assert topology.mesh == path.stem
+    assert path.read_text().startswith("# ")
+
+
+def test_any_one_router_of_mesh6_may_die_and_its_cheapest_paths_are_not_all_direct() -> None:
+    topology = load(next(path for path in TOPOLOGIES if path.stem == "mesh6"))
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_weighted_edges_from((link.a, link.b, link.cost) for link in topology.links)
+    assert nx.is_biconnected(graph)
+    assert nx.shortest_path(graph, "a", "b", weight="weight") == ["a", "d", "b"]
+
+
+def test_a_router_dials_its_neighbours_of_higher_name(tmp_path: Path) -> None:
+    text = """\
+mesh: m
+routers:
+  a: {amqp: h:1}
+  b: {amqp: h:2, inter: h:22}
+  c: {amqp: h:3, inter: h:33}
+links:
+  - {between: [c, b], cost: 4, address: proxy:9}
+  - [a, b]
+"""
+    topology = load(write(tmp_path, text))
+    assert topology.dialled_by("a") == {"b": Address("h", 22)}
+    assert topology.dialled_by("b") == {"c": Address("proxy", 9)}
+    assert topology.dialled_by("c") == {}
+    assert topology.costs_of("b") == {"a": 1, "c": 4}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param(
+            TWO_ROUTERS + "links:\n  - [a, b]\n  - [a, z]\n",
+            'mesh.yaml:7: links[1]: there is no router "z", expected a or b',
+            id="unknown router in a link",
+        ),
+        pytest.param(
+            TWO_ROUTERS.replace("5673", "5672") + "links: [[a, b]]\n",
+            "mesh.yaml:4: routers.b.amqp: 127.0.0.1:5672 is already routers.a.amqp, expected another port",
+            id="duplicate port",
+        ),
+        pytest.param(
+            TWO_ROUTERS.replace("127.0.0.1:5673", "0.0.0.0:5672") + "links: [[a, b]]\n",
+            "mesh.yaml:4: routers.b.amqp: 0.0.0.0:5672 is already routers.a.amqp, expected another port",
+            id="duplicate port on all interfaces",
+        ),
+        pytest.param(
+            TWO_ROUTERS + "links: [[a, b]]\ntimeing: {}\n",
+            'mesh.yaml:6: unknown key "timeing", expected mesh, routers, links, addresses, timing or limits',
+            id="unknown key",
+        ),
+        pytest.param(
+            TWO_ROUTERS + "links: [[a, b]]\ntiming:\n  hallo: 1s\n",
+            'mesh.yaml:7: timing: unknown key "hallo", '
+            "expected hello, dead, idle, join, terminus or boot_wait",
+            id="unknown key in a part",
+        ),
+        pytest.param(
+            TWO_ROUTERS + "links: [[a, b]]\ntiming: {hello: 200 parsecs}\n",
+            'mesh.yaml:6: timing.hello: "200 parsecs" is not a duration, '
+            "expected a number above 0 and a unit, such as 200ms, 2s or 5m",
+            id="wrong duration",
+        ),
+        pytest.param(
+            TWO_ROUTERS + "links: [[a, b]]\ntiming: {hello: 2s}\n",
+            "mesh.yaml:6: timing: dead (1s) is not above hello (2s), expected it to be",
+            id="dead before hello",
+        ),
+        pytest.param(
+            TWO_ROUTERS + "links:\n  - [a, b]\n  - [b, b]\n",
+            'mesh.yaml:7: links[1]: links "b" to itself, expected two different routers',
+            id="self-link",
+        ),
+        pytest.param(
+            TWO_ROUTERS + "links:\n  - [a, b]\n  - {between: [b, a], cost: 2}\n",
+            "mesh.yaml:7: links[1]: a and b are linked already, expected one link between them",
+            id="duplicate link",
+        ),
+        pytest.param(
+            TWO_ROUTERS,
+            "mesh.yaml:4: routers.b: no path to a, expected links that join all routers",
+            id="two halves",
+        ),
+        pytest.param(
+            "mesh: m\nrouters: {}\n",
+            "mesh.yaml:2: routers: the mesh is empty, expected a router such as a: {amqp: host:port}",
+            id="empty mesh",
+        ),
+        pytest.param(
+            "mesh: m\n",
+            "mesh.yaml:1: routers: the mesh is empty, expected a router such as a: {amqp: host:port}",
+            id="no routers",
+        ),
+        pytest.param("", "mesh.yaml:1: the file is empty", id="empty file"),
+        pytest.param(
+            "mesh: m\nrouters: [a\n",
+            "mesh.yaml:3: not YAML: expected ',' or ']', but got '<stream end>'",
+            id="not YAML",
+        ),
+        pytest.param(
+            "- a\n- b\n",
+            "mesh.yaml:1: a list, expected a mapping with mesh, routers, links, addresses, timing or limits",
+            id="not a mapping",
+        ),
+        pytest.param(
+            "mesh: m\nrouters:\n  a: {amqp: h:1}\n  a: {amqp: h:2}\n",
+            'mesh.yaml:4: "a" is given twice, expected once',
+            id="router given twice",
+        ),
+        pytest.param(
+            "mesh: m\nrouters:\n  a: &a {amqp: h:1}\n  b: *a\n",
+            "mesh.yaml:4: an alias (*name), expected the value itself",
+            id="alias",
+        ),
+        pytest.param(
+            "mesh: m\nrouters:\n  ../a: {amqp: h:1}\n",
+            'mesh.yaml:3: routers: "../a" cannot name a router, expected letters, digits, - and _',
+            id="name that leaves the run directory",
+        ),
+        pytest.param(
+            "mesh: m\nrouters:\n  a: {amqp: 127.0.0.1:99999}\n",
+            'mesh.yaml:3: routers.a.amqp: "127.0.0.1:99999" is not an address, '
+            "expected host:port such as 127.0.0.1:5672 or [::1]:5672",
+            id="wrong address",
+        ),
+        pytest.param(
+            "mesh: m\nrouters:\n  a: {inter: h:1}\n",
+            'mesh.yaml:3: routers.a: "amqp" is missing, expected the keys amqp, inter',
+            id="missing key",
+        ),
+        pytest.param(
+            "mesh: m\nrouters:\n  a:\n",
+            "mesh.yaml:3: routers.a: an empty value is not a mapping, expected the keys amqp, inter",
+            id="router without anything",
+        ),
+        pytest.param(
+            TWO_ROUTERS + "links: a-b\n",
+            "mesh.yaml:5: links: not a list, expected links such as [a, b]",
+            id="links that are not a list",
+        ),
+        pytest.param(
+            TWO_ROUTERS + "links: [[a, b]]\nlimits: {max_message: 1GB}\n",
+            'mesh.yaml:6: limits.max_message: "1GB" is not a size, '
+            "expected a number and a unit, such as 100B, 64KiB or 16MiB",
+            id="wrong size",
+        ),
+    ],
+)
+def test_a_bad_topology_is_explained_by_file_line_and_expectation(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    assert complaints(tmp_path, text) == [complaint]
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = """\
+mesh: bad mesh
+routers:
+  a: {amqp: 127.0.0.1:5672}
+  b: {amqp: 127.0.0.1}
+links:
+  - {between: [a, b], cost: zero, via: c}
+  - [a]
+addresses:
+  - {kind: queue}
+"""
+    assert complaints(tmp_path, text) == [
+        'mesh.yaml:1: mesh: "bad mesh" is not a name, expected letters, digits, - and _',
+        'mesh.yaml:4: routers.b.amqp: "127.0.0.1" is not an address, '
+        "expected host:port such as 127.0.0.1:5672 or [::1]:5672",
+        'mesh.yaml:6: links[0].cost: "zero", expected a whole number from 1 to 65535',
+        'mesh.yaml:6: links[0]: unknown key "via", expected between, cost or address',
+        "mesh.yaml:7: links[1].between: a list, expected the names of two routers such as [a, b]",
+        'mesh.yaml:9: addresses[0].kind: unknown kind "queue", expected topic',
+        'mesh.yaml:9: addresses[0]: "prefix" is missing, expected the keys prefix, kind',
+    ]
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        TopologyError, match=r"none\.yaml: No such file or directory, expected a topology file"
+    ):
+        load(tmp_path / "none.yaml")
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_end_in_anything_but_a_topology_error(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "noise.yaml"
+    path.write_bytes(data)
+    with pytest.raises(TopologyError):
+        load(path)
