@@ -1,0 +1,121 @@
+"""The channel of one contact, both directions (protocol 3, layer 2): FIFO, no loss, no duplicate.
+
+Frames are numbered from 1 in each direction. The receiver hands them on in order, keeps early ones and
+acknowledges cumulatively: with data that goes the other way, after every ACK_EVERY frames, or ACK_DELAY
+after a frame came. The sender keeps what is not acknowledged. When nothing is acknowledged for a while
+it does not send again what may only be slow: it asks (PROBE) how far the other side got, and sends what
+the answer shows to be missing. A change of path is different: what was under way is likely gone, so it
+all goes again at once.
+
+The queue of unacknowledged payloads is bounded by the windows of the publishers whose messages are in
+them; the early ones by REORDER_LIMIT. A channel knows nothing of routers, frames or contact numbers and
+does not send: its owner does, and throws it away with the contact.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import count, islice
+from math import inf
+
+ACK_EVERY = 16
+ACK_DELAY = 0.020
+REORDER_LIMIT = 1024
+
+
+class Channel:
+    """What is under way between us and one router in the present contact."""
+
+    __slots__ = (
+        "_early",
+        "_max_timeout",
+        "_min_timeout",
+        "_owed",
+        "_received",
+        "_sent",
+        "_timeout",
+        "_unacked",
+        "ack_at",
+        "probe_at",
+    )
+
+    def __init__(self, min_timeout: float, max_timeout: float) -> None:
+        assert 0 < min_timeout <= max_timeout
+        self.ack_at = inf  # when an ACK is due that found no data to travel with
+        self.probe_at = inf  # when the other side must have acknowledged something
+        self._sent = 0
+        self._unacked: deque[bytes] = deque()  # the payloads of the last len() numbers up to _sent
+        self._received = 0  # all up to here were handed on
+        self._early: dict[int, bytes] = {}
+        self._owed = 0  # frames since our last acknowledgement
+        self._min_timeout = self._timeout = min_timeout
+        self._max_timeout = max_timeout
+
+    @property
+    def sent(self) -> int:
+        return self._sent
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._unacked)
+
+    def push(self, payload: bytes, now: float) -> int:
+        """Take a payload into the channel; its number is returned."""
+        if not self._unacked:
+            self._restart_timeout(now)
+        self._sent += 1
+        self._unacked.append(payload)
+        return self._sent
+
+    def receive_ack(self, acknowledged: int, now: float) -> None:
+        if acknowledged > self._sent:
+            return  # of no channel of ours
+        first = self._sent - len(self._unacked)
+        if acknowledged <= first:
+            return
+        for _ in range(acknowledged - first):
+            self._unacked.popleft()
+        self._timeout = self._min_timeout
+        self._restart_timeout(now)
+
+    def receive(self, number: int, payload: bytes, now: float) -> list[bytes]:
+        """What can now be handed on, in order."""
+        self._owe(now)
+        if number <= self._received or number > self._received + REORDER_LIMIT:
+            return []
+        self._early[number] = payload
+        ready = []
+        while (following := self._early.pop(self._received + 1, None)) is not None:
+            self._received += 1
+            ready.append(following)
+        return ready
+
+    def acknowledge(self) -> int:
+        """The acknowledgement to put on a frame that is going out now."""
+        self._owed = 0
+        self.ack_at = inf
+        return self._received
+
+    def unacknowledged(self, highest: int) -> Iterator[tuple[int, bytes]]:
+        """What the other side has not acknowledged of the numbers up to `highest`."""
+        first = self._sent - len(self._unacked)
+        return zip(count(first + 1), islice(self._unacked, max(0, highest - first)), strict=False)
+
+    def resent(self, now: float) -> None:
+        self._restart_timeout(now)
+
+    def probed(self, now: float) -> None:
+        self._timeout = min(2 * self._timeout, self._max_timeout)
+        self._restart_timeout(now)
+
+    def deadline(self) -> float:
+        return min(self.ack_at, self.probe_at)
+
+    def _owe(self, now: float) -> None:
+        self._owed += 1
+        if self._owed >= ACK_EVERY:
+            self.ack_at = now
+        elif self._owed == 1:
+            self.ack_at = now + ACK_DELAY
+
+    def _restart_timeout(self, now: float) -> None:
+        self.probe_at = now + self._timeout if self._unacked else inf

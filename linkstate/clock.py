@@ -1,0 +1,47 @@
+"""The hybrid logical clock (protocol 2, "epoch"): one integer, 48 bit of milliseconds and a 16 bit counter.
+
+Every frame between routers carries its sender's clock and every receiver merges it, so a stamp taken
+after a frame came in is higher than every stamp its sender had taken before. It never reads a clock of
+the machine: the shell tells it the time with `advance`.
+"""
+
+COUNTER_BITS = 16
+TRUST_MS = 3_600_000  # how far ahead of us a peer's clock may be before we take it to be broken
+
+
+class HybridClock:
+    """Never goes backwards; two stamps of one router are never equal."""
+
+    def __init__(self, floor: int = 0) -> None:
+        """Start no lower than `floor`, which is what a state store reserved for us (0 if there is none)."""
+        assert floor >= 0
+        self._value = floor
+        self._wall_ms = 0
+        self.refused = 0  # merges that were not believed, for status
+
+    def advance(self, wall_ms: int) -> None:
+        """Tell the time of day. A wall clock that was set back does not set us back."""
+        self._wall_ms = wall_ms
+        self._value = max(self._value, wall_ms << COUNTER_BITS)
+
+    def stamp(self) -> int:
+        """Take a value that is higher than everything stamped or merged before."""
+        self._value += 1
+        return self._value
+
+    def merge(self, remote: int) -> None:
+        """Learn a peer's clock.
+
+        One that is absurdly far ahead is counted and ignored: believing it once would push the clocks of the
+        whole mesh there for good, since they never go back.
+        """
+        if remote <= self._value:
+            return
+        if remote > (self._wall_ms + TRUST_MS) << COUNTER_BITS:
+            self.refused += 1
+            return
+        self._value = remote
+
+    def read(self) -> int:
+        """The current value, to put on frames."""
+        return self._value

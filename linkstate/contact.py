@@ -1,0 +1,99 @@
+"""The handshake that makes two incarnations agree on when a contact begins and ends (protocol 3.2).
+
+Each end names the contact by a number of its own; the pair of numbers is the contact. Numbers of one
+router only grow, across restarts too, since the incarnation is their upper part. A GREET carries (ours,
+theirs, established).
+
+    not established ──GREET or data that name our number──▶ established          (MADE)
+    established ──lost, dropped, or a GREET with a higher number of theirs──▶ not established, with a new
+                                                                              number of ours   (LOST)
+
+An end that lost the contact takes a new number, so whatever the other still sends in the old one matches
+nothing, and our new number in a GREET tells it. An end that had not established the contact keeps its
+number when it learns a new one of theirs: were both to renew, each would invalidate what the other just
+learned, for ever.
+
+A contact is with the incarnation that link state reports, nothing else is listened to. This module does
+not send: it says when a GREET is due.
+"""
+
+from enum import Enum
+from math import inf
+
+NUMBER_BITS = 22  # of counting below the incarnation: milliseconds up to the year 2100 fit above in 64 bits
+
+
+class Change(Enum):
+    MADE = "made"
+    LOST = "lost"
+
+
+class Contact:
+    """Our end of the contact with one router of the mesh."""
+
+    def __init__(self, router: str, our_incarnation: int, greet_interval: float) -> None:
+        self.router = router
+        self.ours = our_incarnation << NUMBER_BITS | 1
+        self.theirs = 0  # the highest number of theirs we know, 0 if none
+        self.established = False
+        self.incarnation = 0  # of theirs, while there is a path to it, else 0
+        self.greet_at = inf
+        self._our_incarnation = our_incarnation
+        self._greet_interval = greet_interval
+
+    def reached(self, incarnation: int, now: float) -> None:
+        assert incarnation and not self.incarnation and not self.established
+        self.incarnation = incarnation
+        if self.theirs >> NUMBER_BITS != incarnation:
+            self.theirs = 0
+        self.greet_at = now
+
+    def lost(self) -> Change | None:
+        assert self.incarnation
+        self.incarnation = 0
+        self.greet_at = inf
+        return self._end()
+
+    def drop(self, now: float) -> Change | None:
+        """Declare the contact lost although there is a path. The next one begins at once."""
+        if self.established:
+            self.greet_at = now
+        return self._end()
+
+    def receive_greet(self, theirs: int, named: int, established: bool, now: float) -> Change | None:
+        """`theirs` is the sender's number, `named` what it takes for ours."""
+        if not self.incarnation or theirs >> NUMBER_BITS != self.incarnation or theirs < self.theirs:
+            return None  # of another incarnation, or sent before what we already know
+        change = None
+        if theirs > self.theirs:
+            change = self._end()
+            self.theirs = theirs
+        if named == self.ours:
+            change = self._establish()
+        if not self.established or not established:
+            self.greet_at = now
+        return change
+
+    def receive_data(self, theirs: int, named: int) -> tuple[bool, Change | None]:
+        """Whether data with this pair of numbers belongs to the contact; if so, it also establishes it."""
+        if not self.incarnation or theirs != self.theirs or named != self.ours:
+            return False, None
+        return True, self._establish()
+
+    def greet_sent(self, now: float) -> None:
+        self.greet_at = inf if self.established else now + self._greet_interval
+
+    def _establish(self) -> Change | None:
+        if self.established:
+            return None
+        self.established = True
+        self.greet_at = inf
+        return Change.MADE
+
+    def _end(self) -> Change | None:
+        if not self.established:
+            return None
+        self.established = False
+        self.ours += 1
+        assert self.ours >> NUMBER_BITS == self._our_incarnation, "contact numbers ran out"
+        return Change.LOST

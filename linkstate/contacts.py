@@ -1,0 +1,130 @@
+"""The contacts of one router with all others and the channels in them (protocol 3.2).
+
+Reachability in, frames in; contacts made and lost and payloads in order out. Each contact that is
+established has exactly one channel, which begins and ends with it: nothing outlives its contact.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from linkstate.channel import Channel
+from linkstate.contact import Change, Contact
+from linkstate.events import Action, ContactLost, ContactMade, Lost, Reachability, Reached, Received
+from linkstate.forwarding import Forwarding
+from linkstate.frames import ACK, DATA, GREET, PROBE, ChannelFrame, Target
+
+
+class Contacts:
+    """Our ends of all contacts, and the traffic in them."""
+
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        routers: Collection[str],
+        forwarding: Forwarding,
+        emit: Callable[[Action], None],
+        *,
+        hello: float,
+        dead: float,
+    ) -> None:
+        self.established: dict[str, int] = {}  # router -> incarnation, for those in contact
+        self._contacts = {r: Contact(r, incarnation, hello) for r in sorted(routers) if r != name}
+        self._channels: dict[str, Channel] = {}
+        self._forwarding = forwarding
+        self._emit = emit
+        self._timeouts = hello, dead  # of a channel without progress: the first and the longest
+
+    def reachability(self, change: Reachability, now: float) -> None:
+        contact = self._contacts[change.router]
+        if isinstance(change, Reached):
+            contact.reached(change.incarnation, now)
+            self._greet_if_due(contact, now)
+        elif isinstance(change, Lost):
+            self._apply(contact, contact.lost())
+        elif contact.established:
+            channel = self._channels[contact.router]
+            self._resend(contact, channel, channel.sent, now)
+
+    def drop(self, router: str, now: float) -> None:
+        contact = self._contacts[router]
+        self._apply(contact, contact.drop(now))
+        self._greet_if_due(contact, now)
+
+    def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
+        addressed: list[Target] = []
+        for router in targets:
+            channel = self._channels.get(router)
+            if channel is not None:
+                contact = self._contacts[router]
+                number = channel.push(payload, now)
+                addressed.append((router, contact.ours, contact.theirs, number, channel.acknowledge()))
+        self._forwarding.send(DATA, addressed, payload)
+
+    def receive(self, frame: ChannelFrame, target: list[Any], now: float) -> None:
+        """A frame of which we are this target. The numbers in it are as its source sees them."""
+        contact = self._contacts.get(frame.source)
+        if contact is None:
+            return  # ourselves, or a router this mesh does not have
+        _, theirs, ours, x, y = target
+        if frame.kind == GREET:
+            self._apply(contact, contact.receive_greet(theirs, ours, bool(x), now))
+            self._greet_if_due(contact, now)
+            return
+        belongs, change = contact.receive_data(theirs, ours)
+        self._apply(contact, change)
+        if belongs:
+            self._receive_in_contact(contact, frame, x, y, now)
+
+    def handle_timer(self, now: float) -> None:
+        for contact in self._contacts.values():
+            self._greet_if_due(contact, now)
+        for router, channel in self._channels.items():
+            if now >= channel.probe_at:
+                channel.probed(now)
+                self._send_one(PROBE, self._contacts[router], channel.acknowledge(), channel.sent)
+            elif now >= channel.ack_at:
+                self._send_one(ACK, self._contacts[router], channel.acknowledge(), 0)
+
+    def deadline(self) -> float:
+        greets = [contact.greet_at for contact in self._contacts.values()]
+        return min(greets + [channel.deadline() for channel in self._channels.values()])
+
+    def _receive_in_contact(self, contact: Contact, frame: ChannelFrame, x: int, y: int, now: float) -> None:
+        channel = self._channels[contact.router]
+        if frame.kind == DATA:
+            channel.receive_ack(y, now)
+            for payload in channel.receive(x, frame.payload(), now):
+                self._emit(Received(contact.router, payload))
+            if now >= channel.ack_at:
+                self._send_one(ACK, contact, channel.acknowledge(), 0)
+        else:
+            channel.receive_ack(x, now)
+            if frame.kind == PROBE:
+                self._send_one(ACK, contact, channel.acknowledge(), y)
+            elif y:
+                self._resend(contact, channel, y, now)
+
+    def _resend(self, contact: Contact, channel: Channel, highest: int, now: float) -> None:
+        for number, payload in channel.unacknowledged(highest):
+            target = contact.router, contact.ours, contact.theirs, number, channel.acknowledge()
+            self._forwarding.send(DATA, [target], payload)
+        channel.resent(now)
+
+    def _send_one(self, kind: int, contact: Contact, x: int, y: int) -> None:
+        self._forwarding.send(kind, [(contact.router, contact.ours, contact.theirs, x, y)])
+
+    def _greet_if_due(self, contact: Contact, now: float) -> None:
+        if now >= contact.greet_at:
+            self._send_one(GREET, contact, int(contact.established), 0)
+            contact.greet_sent(now)
+
+    def _apply(self, contact: Contact, change: Change | None) -> None:
+        if change is Change.MADE:
+            assert contact.router not in self._channels
+            self._channels[contact.router] = Channel(*self._timeouts)
+            self.established[contact.router] = contact.incarnation
+            self._emit(ContactMade(contact.router, contact.incarnation))
+        elif change is Change.LOST:
+            del self._channels[contact.router], self.established[contact.router]
+            self._emit(ContactLost(contact.router))

@@ -1,0 +1,70 @@
+"""What the link state and channel layer tells the shell, and what its own parts tell each other.
+
+`Transmit` and `Received` occur once per batch of messages and are therefore named tuples; the others are
+rare.
+"""
+
+from typing import Literal, NamedTuple
+
+from attrs import frozen
+
+LINKSTATE: Literal["linkstate"] = "linkstate"
+CHANNEL: Literal["channel"] = "channel"
+
+
+class Transmit(NamedTuple):
+    """Send `body` to a neighbour on one of the two links; bodies to one neighbour and link may be joined."""
+
+    neighbour: str
+    link: Literal["linkstate", "channel"]
+    body: bytes
+
+
+class Received(NamedTuple):
+    """The next payload of the channel from `router`: in order, once, within the present contact."""
+
+    router: str
+    payload: bytes
+
+
+@frozen
+class ContactMade:
+    """`router`, in this incarnation of it, can be sent to; its channel starts empty in both directions."""
+
+    router: str
+    incarnation: int
+
+
+@frozen
+class ContactLost:
+    """What was in flight to and from `router` is forgotten."""
+
+    router: str
+
+
+Action = Transmit | Received | ContactMade | ContactLost
+
+
+@frozen
+class Reached:
+    """Internal: there is now a path to this incarnation of `router`."""
+
+    router: str
+    incarnation: int
+
+
+@frozen
+class Lost:
+    """Internal: there is no path any more, or not to the incarnation there was one to."""
+
+    router: str
+
+
+@frozen
+class Rerouted:
+    """Internal: the path changed, so what was under way on the old one may be gone."""
+
+    router: str
+
+
+Reachability = Reached | Lost | Rerouted

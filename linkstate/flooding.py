@@ -1,0 +1,151 @@
+"""The database of link-state advertisements (protocol 3, layer 1): newest wins, and what is not renewed
+goes.
+
+Every router writes one advertisement of its own working links, versioned by (incarnation, sequence), and
+repeats it now and then. The database decides which of two advertisements is newer and what has to be
+passed on or answered; it does not know neighbours and sends nothing. It is bounded by the list of
+routers the mesh is configured with.
+"""
+
+import math
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum, auto
+from math import inf
+
+import msgpack
+from attrs import frozen
+
+from linkstate.frames import Entry
+
+Links = tuple[tuple[str, int, int], ...]  # neighbour, its incarnation, cost
+
+
+@frozen
+class Advertisement:
+    """The links one router says it has."""
+
+    origin: str
+    incarnation: int
+    sequence: int
+    links: Links
+    written: float  # in our clock, as far as can be told from the age it came with
+
+    @property
+    def version(self) -> tuple[int, int]:
+        return self.incarnation, self.sequence
+
+
+class Verdict(Enum):
+    """What came of an advertisement that was received."""
+
+    NEWER = auto()  # kept: pass it on
+    KNOWN = auto()
+    OLDER = auto()  # ours is newer: send that back
+    DISPUTED = auto()  # about ourselves and not by us: write a newer one
+    REFUSED = auto()  # too old, or names a router this mesh does not have
+
+
+class Database:
+    """The newest known advertisement of every router."""
+
+    def __init__(
+        self, name: str, incarnation: int, routers: Collection[str], *, refresh: float, max_age: float
+    ) -> None:
+        assert name in routers and 0 < refresh < max_age
+        self.entries: dict[str, Advertisement] = {}
+        self.topology_changed = False  # set here, reset by whoever recomputes the paths
+        self.refused = 0
+        self._name = name
+        self._incarnation = incarnation
+        self._routers = frozenset(routers)
+        self._refresh = refresh
+        self._max_age = max_age
+        self._sequence = 0
+
+    @property
+    def own(self) -> Advertisement | None:
+        return self.entries.get(self._name)
+
+    def originate(self, links: Links, now: float) -> Advertisement:
+        """Write our own advertisement anew."""
+        self._sequence += 1
+        advertisement = Advertisement(self._name, self._incarnation, self._sequence, links, now)
+        self._keep(advertisement)
+        return advertisement
+
+    def install(self, entry: Entry, now: float) -> Verdict:
+        """Judge a received advertisement and keep it if it is news."""
+        if not self._acceptable(entry):
+            self.refused += 1
+            return Verdict.REFUSED
+        if entry.origin == self._name:
+            return self._install_own(entry)
+        held = self.entries.get(entry.origin)
+        version = entry.incarnation, entry.sequence
+        if held is not None and held.version >= version:
+            return Verdict.KNOWN if held.version == version else Verdict.OLDER
+        written = now - entry.age_ms / 1000
+        self._keep(Advertisement(entry.origin, entry.incarnation, entry.sequence, entry.links, written))
+        return Verdict.NEWER
+
+    def expire(self, now: float) -> None:
+        """Forget what its origin has not renewed. Our own is renewed by whoever calls `originate`."""
+        for origin in [o for o, a in self.entries.items() if self._expiry(a) <= now]:
+            self.topology_changed = True
+            del self.entries[origin]
+
+    def refresh_due(self, now: float) -> bool:
+        return self.own is not None and now >= self.own.written + self._refresh
+
+    def deadline(self) -> float:
+        expiry = min((self._expiry(a) for a in self.entries.values()), default=inf)
+        return min(expiry, self.own.written + self._refresh if self.own else inf)
+
+    def export(self, origins: Iterable[str], now: float) -> list[Entry]:
+        """Advertisements as they go on the wire. Ages are rounded up, so that what circulates does die."""
+        chosen = [self.entries[origin] for origin in sorted(origins)]
+        return [
+            Entry(a.origin, a.incarnation, a.sequence, math.ceil((now - a.written) * 1000), a.links)
+            for a in chosen
+        ]
+
+    def versions(self) -> list[tuple[str, int, int]]:
+        return sorted((a.origin, a.incarnation, a.sequence) for a in self.entries.values())
+
+    def digest(self) -> int:
+        """Equal for equal databases: neighbours compare them to notice that a flood did not arrive."""
+        return zlib.crc32(msgpack.packb(self.versions()))
+
+    def newer_than(self, versions: Mapping[str, tuple[int, int]]) -> list[str]:
+        """Whose advertisements we hold in a newer version than a neighbour with that summary."""
+        return [o for o, a in self.entries.items() if a.version > versions.get(o, (-1, -1))]
+
+    def _acceptable(self, entry: Entry) -> bool:
+        names = {entry.origin, *(neighbour for neighbour, _, _ in entry.links)}
+        bounded = len(entry.links) < len(self._routers)
+        return names <= self._routers and bounded and entry.age_ms < self._max_age * 1000
+
+    def _install_own(self, entry: Entry) -> Verdict:
+        """Our own advertisement came back: from before a restart, or as we last sent it, or neither."""
+        own = self.own
+        assert own is not None, "we advertise before anybody can tell us about ourselves"
+        version = entry.incarnation, entry.sequence
+        if entry.incarnation > self._incarnation:
+            # Somebody lived under our name with a clock ahead of ours. No sequence number of ours beats that;
+            # nobody renews it either, so it ages out.
+            self.refused += 1
+            return Verdict.REFUSED
+        if version > own.version or (version == own.version and entry.links != own.links):
+            self._sequence = max(self._sequence, entry.sequence)
+            return Verdict.DISPUTED
+        return Verdict.KNOWN if version == own.version else Verdict.OLDER
+
+    def _keep(self, advertisement: Advertisement) -> None:
+        held = self.entries.get(advertisement.origin)
+        if held is None or (held.incarnation, held.links) != (advertisement.incarnation, advertisement.links):
+            self.topology_changed = True
+        self.entries[advertisement.origin] = advertisement
+
+    def _expiry(self, advertisement: Advertisement) -> float:
+        return inf if advertisement.origin == self._name else advertisement.written + self._max_age

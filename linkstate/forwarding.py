@@ -1,0 +1,62 @@
+"""Frames of the channel link on their way (protocol 3, layer 2): one copy per next hop, whatever the
+targets.
+
+A frame names its targets. At every router they are divided by next hop, and each part goes on with the
+payload as it came: a relay writes a new header and never decodes a payload. A target without a next hop
+is dropped, as is a frame that has crossed more links than the mesh has routers: while routes change,
+frames may go in circles.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from linkstate.clock import HybridClock
+from linkstate.frames import ChannelFrame, Target, bin_prefix, encode_header
+from linkstate.paths import Route
+
+Buffer = bytes | memoryview
+
+
+class Forwarding:
+    """Sends frames of our own and passes on those of others."""
+
+    def __init__(
+        self,
+        name: str,
+        max_hops: int,
+        clock: HybridClock,
+        routes: Callable[[], Mapping[str, Route]],
+        transmit: Callable[[str, bytes], None],
+    ) -> None:
+        self._name = name
+        self._max_hops = max_hops
+        self._clock = clock
+        self._routes = routes
+        self._transmit = transmit
+
+    def send(self, kind: int, targets: Iterable[Target], payload: bytes | None = None) -> None:
+        content = () if payload is None else (bin_prefix(len(payload)), payload)
+        self._dispatch(kind, self._name, self._max_hops, self._clock.read(), targets, content)
+
+    def relay(self, frame: ChannelFrame, targets: Iterable[Target]) -> None:
+        if frame.hops_left > 1:
+            content = (frame.raw_payload(),)
+            self._dispatch(frame.kind, frame.source, frame.hops_left - 1, frame.clock, targets, content)
+
+    def _dispatch(
+        self,
+        kind: int,
+        source: str,
+        hops_left: int,
+        clock: int,
+        targets: Iterable[Target],
+        content: Sequence[Buffer],
+    ) -> None:
+        routes = self._routes()
+        by_hop: dict[str, list[Target]] = {}
+        for target in targets:
+            route = routes.get(target[0])
+            if route is not None:
+                by_hop.setdefault(route.next_hop, []).append(target)
+        for next_hop, group in by_hop.items():
+            header = encode_header([kind, source, hops_left, clock, group])
+            self._transmit(next_hop, b"".join((header, *content)))

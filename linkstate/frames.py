@@ -1,0 +1,222 @@
+"""The bytes between neighbours on both links: how a body is cut into frames, and frames into fields.
+
+A body is a run of msgpack *bin* objects, so bodies can be joined and a frame can be skipped without
+being decoded. One bin holds a frame's header, a msgpack array. A DATA frame is followed by a second bin,
+its payload, which is cut out by its offsets and never looked into.
+
+    linkstate   HELLO    [0, name, incarnation, clock, heard incarnation or 0, digest of the database]
+                SUMMARY  [1, clock, [[origin, incarnation, sequence], ...]]
+                ENTRIES  [2, clock, [[origin, incarnation, sequence, age ms, links], ...]]
+                         where links is [[neighbour, incarnation, cost], ...]
+    channel     [kind, source, hops left, clock, [[router, ours, theirs, x, y], ...]], with DATA a payload
+
+Every channel frame names its targets the same way, so a relay treats all kinds alike: `ours` and
+`theirs` are the contact numbers as the source sees them, x and y depend on the kind (see the constants).
+
+Decoding checks shapes and raises PeerError; whether the names and numbers make sense is the caller's
+business.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgpack
+from attrs import frozen
+
+from linkstate.errors import PeerError
+
+HELLO, SUMMARY, ENTRIES = range(3)
+
+GREET = 0  # x: 1 if the source considers the contact established
+DATA = 1  # x: sequence number, y: cumulative acknowledgement of the other direction
+ACK = 2  # x: cumulative acknowledgement, y: the `highest` of the PROBE this answers, or 0
+PROBE = 3  # x: cumulative acknowledgement, y: highest sequence number sent so far
+
+Target = tuple[str, int, int, int, int]
+
+_BIN8, _BIN16, _BIN32 = 0xC4, 0xC5, 0xC6
+_CHANNEL_SHAPE = [int, str, int, int, list]
+_TARGET_SHAPE = [str, int, int, int, int]
+_HELLO_SHAPE = [int, str, int, int, int, int]
+_LISTING_SHAPE = [int, int, list]
+_SUMMARY_SHAPE = [str, int, int]
+_ENTRY_SHAPE = [str, int, int, int, list]
+_LINK_SHAPE = [str, int, int]
+
+
+@frozen
+class Hello:
+    """I am here, and this is whom I hear on this transport."""
+
+    name: str
+    incarnation: int
+    clock: int
+    heard: int
+    digest: int
+
+
+@frozen
+class Summary:
+    """Which version of each router's advertisement the sender has."""
+
+    clock: int
+    versions: dict[str, tuple[int, int]]
+
+
+@frozen
+class Entry:
+    """One router's advertisement of its links, `age_ms` after it wrote it."""
+
+    origin: str
+    incarnation: int
+    sequence: int
+    age_ms: int
+    links: tuple[tuple[str, int, int], ...]
+
+
+@frozen
+class Entries:
+    clock: int
+    entries: tuple[Entry, ...]
+
+
+LinkstateFrame = Hello | Summary | Entries
+
+
+class ChannelFrame(NamedTuple):
+    """One frame as found in a body; the payload's two offsets are with and without its bin prefix."""
+
+    kind: int
+    source: str
+    hops_left: int
+    clock: int
+    targets: list[Any]
+    body: bytes
+    payload_start: int
+    payload_content: int
+    payload_end: int
+
+    def payload(self) -> bytes:
+        return self.body[self.payload_content : self.payload_end]
+
+    def raw_payload(self) -> memoryview:
+        """The payload with its prefix, to be passed on as it is."""
+        return memoryview(self.body)[self.payload_start : self.payload_end]
+
+
+def bin_prefix(size: int) -> bytes:
+    if size < 1 << 8:
+        return bytes((_BIN8, size))
+    if size < 1 << 16:
+        return struct.pack(">BH", _BIN16, size)
+    return struct.pack(">BI", _BIN32, size)
+
+
+def encode_header(fields: list[Any]) -> bytes:
+    header: bytes = msgpack.packb(fields)
+    return bin_prefix(len(header)) + header
+
+
+def encode_hello(hello: Hello) -> bytes:
+    fields = [HELLO, hello.name, hello.incarnation, hello.clock, hello.heard, hello.digest]
+    return encode_header(fields)
+
+
+def encode_summary(clock: int, versions: list[tuple[str, int, int]]) -> bytes:
+    return encode_header([SUMMARY, clock, versions])
+
+
+def encode_entries(clock: int, entries: list[Entry]) -> bytes:
+    rows = [(e.origin, e.incarnation, e.sequence, e.age_ms, e.links) for e in entries]
+    return encode_header([ENTRIES, clock, rows])
+
+
+def decode_linkstate(body: bytes) -> list[LinkstateFrame]:
+    """All frames of a body, or PeerError before anything of it was used."""
+    return [_linkstate_frame(_unpack(body, start, end)) for start, end in _bins(body)]
+
+
+def decode_channel(body: bytes) -> list[ChannelFrame]:
+    """All frames of a body, or PeerError before anything of it was used."""
+    frames = []
+    offset = 0
+    while offset < len(body):
+        start, end = _bin_bounds(body, offset)
+        kind, source, hops_left, clock, targets = _channel_header(_unpack(body, start, end))
+        payload_start = payload_content = offset = end
+        if kind == DATA:
+            payload_content, offset = _bin_bounds(body, payload_start)
+        frames.append(
+            ChannelFrame(
+                kind, source, hops_left, clock, targets, body, payload_start, payload_content, offset
+            )
+        )
+    return frames
+
+
+def _bins(body: bytes) -> Iterator[tuple[int, int]]:
+    offset = 0
+    while offset < len(body):
+        start, offset = _bin_bounds(body, offset)
+        yield start, offset
+
+
+def _bin_bounds(body: bytes, offset: int) -> tuple[int, int]:
+    """Where the content of the bin object at `offset` starts and ends."""
+    width = {_BIN8: 1, _BIN16: 2, _BIN32: 4}.get(body[offset]) if offset < len(body) else None
+    if width is None:
+        raise PeerError(f"expected a msgpack bin object at byte {offset} of a body of {len(body)}")
+    start = offset + 1 + width
+    end = start + int.from_bytes(body[offset + 1 : start])
+    if end > len(body):
+        raise PeerError(f"the bin object at byte {offset} is cut off: {len(body)} bytes of {end}")
+    return start, end
+
+
+def _unpack(body: bytes, start: int, end: int) -> list[Any]:
+    try:
+        fields = msgpack.unpackb(memoryview(body)[start:end])
+    except (ValueError, msgpack.UnpackException) as error:
+        raise PeerError(f"a frame header is not msgpack: {error}") from error
+    if type(fields) is not list or not fields:
+        raise PeerError("a frame header is not an array")
+    return fields
+
+
+def _has_shape(fields: object, shape: list[type]) -> bool:
+    return type(fields) is list and list(map(type, fields)) == shape
+
+
+def _channel_header(fields: list[Any]) -> list[Any]:
+    if not _has_shape(fields, _CHANNEL_SHAPE) or not GREET <= fields[0] <= PROBE:
+        raise PeerError("not a frame of the channel link")
+    if not all(_has_shape(target, _TARGET_SHAPE) for target in fields[4]):
+        raise PeerError("a channel frame with a malformed target")
+    return fields
+
+
+def _linkstate_frame(fields: list[Any]) -> LinkstateFrame:
+    match fields[0]:
+        case 0 if _has_shape(fields, _HELLO_SHAPE):
+            return Hello(*fields[1:])
+        case 1 if _has_shape(fields, _LISTING_SHAPE):
+            return _summary(fields[1], fields[2])
+        case 2 if _has_shape(fields, _LISTING_SHAPE):
+            return Entries(fields[1], tuple(_entry(row) for row in fields[2]))
+    raise PeerError("not a frame of the linkstate link")
+
+
+def _summary(clock: int, rows: list[Any]) -> Summary:
+    if not all(_has_shape(row, _SUMMARY_SHAPE) for row in rows):
+        raise PeerError("a summary with a malformed row")
+    return Summary(clock, {origin: (incarnation, sequence) for origin, incarnation, sequence in rows})
+
+
+def _entry(row: Any) -> Entry:
+    if not _has_shape(row, _ENTRY_SHAPE) or not all(_has_shape(link, _LINK_SHAPE) for link in row[4]):
+        raise PeerError("a malformed link-state advertisement")
+    origin, incarnation, sequence, age_ms, links = row
+    if min(incarnation, sequence, age_ms) < 0 or any(cost < 1 for _, _, cost in links):
+        raise PeerError("a link-state advertisement with a number out of range")
+    return Entry(origin, incarnation, sequence, age_ms, tuple((n, i, c) for n, i, c in links))

@@ -1,0 +1,134 @@
+"""Who is in contact with us and a reliable way to talk to them (protocol 3, layers 1 and 2): the shell's
+interface.
+
+`Mesh` is all the shell sees. The contract between the two:
+
+1. The shell keeps one transport per configured neighbour with two ordered links on it, `linkstate` and
+   `channel`, and says when it comes (`link_up`) and goes (`link_down`), by the neighbour's name.
+2. It hands over every body it receives, after telling the clock the time of day (`HybridClock.advance`). A
+   PeerError means that nothing of that body was applied and that the transport should be closed.
+3. After every call it drains `out`, in order. Bodies for one neighbour and link may be joined into one.
+4. It calls `handle_timer` no later than `deadline()`, which may have changed after any call.
+5. `now` never goes backwards.
+
+Payloads given to `send` arrive as `Received` at each target in contact, in order, once, or else that
+contact ends: `ContactLost` at both sides, in whatever order they notice. Between `ContactMade` and
+`ContactLost` of a router nothing of another contact with it is delivered. Nothing here reads a clock,
+draws randomness or blocks.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from linkstate.clock import HybridClock
+from linkstate.contacts import Contacts
+from linkstate.events import CHANNEL, LINKSTATE, Action, Transmit
+from linkstate.forwarding import Forwarding
+from linkstate.frames import decode_channel
+from linkstate.neighbours import Neighbour
+from linkstate.paths import Route
+from linkstate.routing import LinkState
+
+
+class Mesh:
+    """One router's view of the mesh."""
+
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        routers: Collection[str],
+        links: Mapping[str, int],
+        clock: HybridClock,
+        *,
+        hello: float,
+        dead: float,
+    ) -> None:
+        """`links` gives the cost of the link to each neighbour; `hello` and `dead` are seconds."""
+        assert incarnation > 0
+        self.name = name
+        self.out: list[Action] = []
+        self._clock = clock
+        self._linkstate = LinkState(
+            name, incarnation, routers, links, clock, self._transmit_linkstate, hello=hello, dead=dead
+        )
+        self._forwarding = Forwarding(name, len(routers), clock, lambda: self.routes, self._transmit_channel)
+        self._contacts = Contacts(
+            name,
+            incarnation,
+            routers,
+            self._forwarding,
+            lambda action: self.out.append(action),
+            hello=hello,
+            dead=dead,
+        )
+
+    @property
+    def neighbours(self) -> Mapping[str, Neighbour]:
+        """The configured neighbours: `state`, `since`, `cost`, `up`."""
+        return self._linkstate.neighbours
+
+    @property
+    def routes(self) -> Mapping[str, Route]:
+        """The routers there is a path to: `next_hop`, `cost`, `path`."""
+        return self._linkstate.routes
+
+    @property
+    def contacts(self) -> Mapping[str, int]:
+        """The routers in contact and their incarnations."""
+        return self._contacts.established
+
+    def link_up(self, neighbour: str, now: float) -> None:
+        self._linkstate.link_up(neighbour, now)
+        self._follow_reachability(now)
+
+    def link_down(self, neighbour: str, now: float) -> None:
+        self._linkstate.link_down(neighbour, now)
+        self._follow_reachability(now)
+
+    def receive_linkstate(self, neighbour: str, body: bytes, now: float) -> None:
+        self._linkstate.receive(neighbour, body, now)
+        self._follow_reachability(now)
+
+    def receive_channel(self, neighbour: str, body: bytes, now: float) -> None:
+        frames = decode_channel(body)
+        if not self._linkstate.receive_traffic(neighbour, now):
+            return
+        for frame in frames:
+            self._clock.merge(frame.clock)
+            elsewhere = []
+            for target in frame.targets:
+                if target[0] == self.name:
+                    self._contacts.receive(frame, target, now)
+                else:
+                    elsewhere.append(target)
+            if elsewhere:
+                self._forwarding.relay(frame, elsewhere)
+
+    def handle_timer(self, now: float) -> None:
+        self._linkstate.handle_timer(now)
+        self._follow_reachability(now)
+        self._contacts.handle_timer(now)
+
+    def deadline(self) -> float:
+        """The next instant at which `handle_timer` has something to do."""
+        return min(self._linkstate.deadline(), self._contacts.deadline())
+
+    def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
+        """Send to those of the targets that are in contact; the others are left out. No target twice."""
+        assert len(set(targets)) == len(targets)
+        self._contacts.send(targets, payload, now)
+
+    def drop_contact(self, router: str, now: float) -> None:
+        """Declare the contact with a router lost (protocol 6.5). A new one follows if there is a path."""
+        self._contacts.drop(router, now)
+
+    def _follow_reachability(self, now: float) -> None:
+        changes, self._linkstate.changes = self._linkstate.changes, []
+        for change in changes:
+            self._contacts.reachability(change, now)
+
+    def _transmit_linkstate(self, neighbour: str, body: bytes) -> None:
+        self.out.append(Transmit(neighbour, LINKSTATE, body))
+
+    def _transmit_channel(self, neighbour: str, body: bytes) -> None:
+        self.out.append(Transmit(neighbour, CHANNEL, body))

@@ -1,0 +1,98 @@
+"""One neighbour and whether the link to it works (protocol 3, layer 1).
+
+    DOWN ──link_up──▶ SILENT ──HELLO──▶ ONE_WAY ──HELLO that names us──▶ UP
+      ▲                 ▲                  │  ▲                          │
+      │                 └─ silence > dead ─┴──┼───── silence > dead ─────┤
+      └── link_down, from any state           └─ HELLO that does not ────┘
+                                                 name us, or of another
+                                                 incarnation
+
+A link counts only when UP, that is when both sides hear each other. Any traffic counts as life, but only
+a HELLO brings a silent neighbour back, since only a HELLO says which incarnation is talking. This module
+does not send: it says when a HELLO is due.
+"""
+
+from enum import Enum
+from math import inf
+
+
+class NeighbourState(Enum):
+    DOWN = "down"  # no transport
+    SILENT = "silent"  # a transport, but nothing heard on it, or not for `dead` seconds
+    ONE_WAY = "one way"  # we hear it; it has not said that it hears us
+    UP = "up"
+
+
+class Neighbour:
+    """The state of the link to one configured neighbour."""
+
+    def __init__(self, name: str, cost: int, *, hello: float, dead: float) -> None:
+        assert cost >= 1 and 0 < hello < dead
+        self.name = name
+        self.cost = cost
+        self.state = NeighbourState.DOWN
+        self.since = 0.0  # when the present state began
+        self.incarnation = 0  # the one last heard on this transport
+        self.hello_at = inf  # when the next HELLO is due
+        self._lost_at = inf
+        self._hello = hello
+        self._dead = dead
+
+    @property
+    def up(self) -> bool:
+        return self.state is NeighbourState.UP
+
+    @property
+    def connected(self) -> bool:
+        return self.state is not NeighbourState.DOWN
+
+    @property
+    def heard(self) -> int:
+        """The incarnation we hear at present, as our HELLO reports it; 0 if we hear none."""
+        return self.incarnation if self.state in (NeighbourState.ONE_WAY, NeighbourState.UP) else 0
+
+    def link_up(self, now: float) -> None:
+        """A transport is there. Whatever was known came over another one and counts no more."""
+        self.link_down(now)
+        self._enter(NeighbourState.SILENT, now)
+        self.hello_at = now
+
+    def link_down(self, now: float) -> None:
+        self._enter(NeighbourState.DOWN, now)
+        self.incarnation = 0
+        self.hello_at = self._lost_at = inf
+
+    def hello_sent(self, now: float) -> None:
+        self.hello_at = now + self._hello
+
+    def receive_hello(self, incarnation: int, hears_us: bool, now: float) -> None:
+        assert self.connected
+        if incarnation < self.incarnation:
+            return  # said before the restart we already know of
+        if incarnation != self.heard:
+            self._enter(NeighbourState.ONE_WAY, now)
+            self.incarnation = incarnation
+            self.hello_at = now  # it learns at once that we hear it
+        self._lost_at = now + self._dead
+        if hears_us != self.up:
+            self._enter(NeighbourState.UP if hears_us else NeighbourState.ONE_WAY, now)
+
+    def receive_traffic(self, now: float) -> bool:
+        """Something other than a HELLO came. False if it must be ignored: we do not know who is talking."""
+        if not self.heard:
+            return False
+        self._lost_at = now + self._dead
+        return True
+
+    def handle_timer(self, now: float) -> None:
+        if now >= self._lost_at:
+            self._enter(NeighbourState.SILENT, now)
+            self._lost_at = inf
+
+    def deadline(self) -> float:
+        return min(self.hello_at, self._lost_at)
+
+    def _enter(self, state: NeighbourState, now: float) -> None:
+        if state is not self.state:
+            self.state = state
+            self.since = now

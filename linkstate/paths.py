@@ -1,0 +1,60 @@
+"""Shortest paths over the advertised links (protocol 3, layer 1). Pure: advertisements in, routes out.
+
+Among paths of equal cost the one that comes first by the names of its routers is taken. The rest of such
+a path is again the first one from where it starts, so routers with the same database agree on the whole
+way a frame takes, not only on the next hop, and no frame loops between two ties.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from attrs import frozen
+
+
+@frozen
+class Route:
+    """How to get to one router, and which incarnation of it is there."""
+
+    next_hop: str
+    cost: int
+    path: tuple[str, ...]  # from the next hop to the router itself
+    incarnation: int
+
+
+class Advertised(Protocol):
+    """What this module needs to know of a router."""
+
+    @property
+    def incarnation(self) -> int: ...
+    @property
+    def links(self) -> Sequence[tuple[str, int, int]]: ...  # neighbour, its incarnation, cost
+
+
+def shortest_paths(root: str, routers: Mapping[str, Advertised]) -> dict[str, Route]:
+    """A route to every router that can be reached from `root`, by name."""
+    routes: dict[str, Route] = {}
+    candidates: list[tuple[int, tuple[str, ...]]] = [(0, ())]
+    while candidates:
+        cost, path = heapq.heappop(candidates)
+        router = path[-1] if path else root
+        if router in routes or (path and router == root):
+            continue
+        if path:
+            routes[router] = Route(path[0], cost, path, routers[router].incarnation)
+        for neighbour, link_cost in _two_way_links(router, routers):
+            if neighbour not in routes and neighbour != root:
+                heapq.heappush(candidates, (cost + link_cost, (*path, neighbour)))
+    return dict(sorted(routes.items()))
+
+
+def _two_way_links(router: str, routers: Mapping[str, Advertised]) -> Iterator[tuple[str, int]]:
+    """Links both of whose ends list the other in its present incarnation: the others do not exist (yet)."""
+    here = routers.get(router)
+    for neighbour, incarnation, cost in here.links if here else ():
+        there = routers.get(neighbour)
+        if there is None or there.incarnation != incarnation:
+            continue
+        assert here is not None and cost >= 1, "a link without a cost would allow loops"
+        if any(n == router and i == here.incarnation for n, i, _ in there.links):
+            yield neighbour, cost

@@ -1,0 +1,177 @@
+"""The link-state protocol of one router (protocol 3, layer 1): who is reachable, and by which next hop.
+
+HELLOs decide which links work, flooding tells everybody, shortest paths say what follows from it.
+Changes come out as `Reached`, `Lost` and `Rerouted` in `changes`. A flood is sent once per link; what
+gets lost is noticed by the digest in the next HELLO and repaired by a SUMMARY, which the other side
+answers with what is newer.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+
+from linkstate.clock import HybridClock
+from linkstate.errors import PeerError
+from linkstate.events import Lost, Reachability, Reached, Rerouted
+from linkstate.flooding import Database, Links, Verdict
+from linkstate.frames import (
+    Entries,
+    Hello,
+    LinkstateFrame,
+    Summary,
+    decode_linkstate,
+    encode_entries,
+    encode_hello,
+    encode_summary,
+)
+from linkstate.neighbours import Neighbour
+from linkstate.paths import Route, shortest_paths
+
+REFRESH_DEADS = 10  # an advertisement is renewed every so many `dead` intervals,
+MAX_AGE_DEADS = 40  # and forgotten when it was not renewed for so many
+
+
+class LinkState:
+    """Events of the `oncemesh.linkstate` link in, routes out."""
+
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        routers: Collection[str],
+        links: Mapping[str, int],
+        clock: HybridClock,
+        transmit: Callable[[str, bytes], None],
+        *,
+        hello: float,
+        dead: float,
+    ) -> None:
+        assert name in routers and name not in links and set(links) <= set(routers)
+        self.neighbours = {n: Neighbour(n, links[n], hello=hello, dead=dead) for n in sorted(links)}
+        self.routes: dict[str, Route] = {}
+        self.changes: list[Reachability] = []  # drained by the owner after each call
+        self.database = Database(
+            name, incarnation, routers, refresh=REFRESH_DEADS * dead, max_age=MAX_AGE_DEADS * dead
+        )
+        self._name = name
+        self._incarnation = incarnation
+        self._clock = clock
+        self._transmit = transmit
+
+    def link_up(self, name: str, now: float) -> None:
+        neighbour = self.neighbour(name)
+        if neighbour.connected:
+            self.link_down(name, now)  # a new transport replaces the old one
+        neighbour.link_up(now)
+        self._update(now)
+
+    def link_down(self, name: str, now: float) -> None:
+        self.neighbour(name).link_down(now)
+        self._update(now)
+
+    def receive(self, name: str, body: bytes, now: float) -> None:
+        neighbour = self.neighbour(name)
+        frames = decode_linkstate(body)
+        for frame in frames:
+            if isinstance(frame, Hello) and frame.name != name:
+                raise PeerError(f"expected the router {name!r}, this is {frame.name!r}")
+        if neighbour.connected:
+            for frame in frames:
+                self._receive_frame(neighbour, frame, now)
+            self._update(now)
+
+    def receive_traffic(self, name: str, now: float) -> bool:
+        """Traffic on the other link counts as life. False if it must be ignored."""
+        return self.neighbour(name).receive_traffic(now)
+
+    def handle_timer(self, now: float) -> None:
+        for neighbour in self.neighbours.values():
+            neighbour.handle_timer(now)
+        self.database.expire(now)
+        self._update(now)
+
+    def deadline(self) -> float:
+        return min([n.deadline() for n in self.neighbours.values()] + [self.database.deadline()])
+
+    def neighbour(self, name: str) -> Neighbour:
+        try:
+            return self.neighbours[name]
+        except KeyError:
+            raise PeerError(f"{name!r} is not a neighbour of {self._name!r}") from None
+
+    def _receive_frame(self, neighbour: Neighbour, frame: LinkstateFrame, now: float) -> None:
+        self._clock.merge(frame.clock)
+        if isinstance(frame, Hello):
+            neighbour.receive_hello(frame.incarnation, frame.heard == self._incarnation, now)
+            if self._advertised(neighbour) and frame.digest != self.database.digest():
+                summary = encode_summary(self._clock.read(), self.database.versions())
+                self._transmit(neighbour.name, summary)
+        elif neighbour.receive_traffic(now):
+            if isinstance(frame, Summary):
+                self._send_entries([neighbour.name], self.database.newer_than(frame.versions), now)
+            else:
+                self._receive_entries(neighbour, frame, now)
+
+    def _receive_entries(self, neighbour: Neighbour, frame: Entries, now: float) -> None:
+        verdicts = [(entry.origin, self.database.install(entry, now)) for entry in frame.entries]
+        if any(verdict is Verdict.DISPUTED for _, verdict in verdicts):
+            self._flood_own(now)
+        self._send_entries([neighbour.name], [o for o, v in verdicts if v is Verdict.OLDER], now)
+        others = [n.name for n in self.neighbours.values() if n.up and n is not neighbour]
+        self._send_entries(others, [o for o, v in verdicts if v is Verdict.NEWER], now)
+
+    def _update(self, now: float) -> None:
+        """Let everything follow from what just changed: HELLOs due, our advertisement, the routes."""
+        for neighbour in self.neighbours.values():
+            if now >= neighbour.hello_at:
+                self._send_hello(neighbour, now)
+        self._advertise(now)
+        if self.database.topology_changed:
+            self.database.topology_changed = False
+            self._recompute()
+
+    def _send_hello(self, neighbour: Neighbour, now: float) -> None:
+        hello = Hello(
+            self._name, self._incarnation, self._clock.read(), neighbour.heard, self.database.digest()
+        )
+        self._transmit(neighbour.name, encode_hello(hello))
+        neighbour.hello_sent(now)
+
+    def _working_links(self) -> Links:
+        return tuple((n.name, n.incarnation, n.cost) for n in self.neighbours.values() if n.up)
+
+    def _advertised(self, neighbour: Neighbour) -> bool:
+        own = self.database.own
+        link = (neighbour.name, neighbour.incarnation, neighbour.cost)
+        return own is not None and link in own.links
+
+    def _advertise(self, now: float) -> None:
+        """Tell everybody about our links; a neighbour that is new gets the whole database with it."""
+        own = self.database.own
+        links = self._working_links()
+        if own is not None and own.links == links and not self.database.refresh_due(now):
+            return
+        fresh = [n.name for n in self.neighbours.values() if n.up and not self._advertised(n)]
+        self._flood_own(now)
+        self._send_entries(fresh, [o for o in self.database.entries if o != self._name], now)
+
+    def _flood_own(self, now: float) -> None:
+        self.database.originate(self._working_links(), now)
+        self._send_entries([n.name for n in self.neighbours.values() if n.up], [self._name], now)
+
+    def _send_entries(self, neighbours: list[str], origins: list[str], now: float) -> None:
+        if not neighbours or not origins:
+            return
+        body = encode_entries(self._clock.read(), self.database.export(origins, now))
+        for neighbour in neighbours:
+            self._transmit(neighbour, body)
+
+    def _recompute(self) -> None:
+        old, new = self.routes, shortest_paths(self._name, self.database.entries)
+        self.routes = new
+        for router, route in old.items():
+            if router not in new or new[router].incarnation != route.incarnation:
+                self.changes.append(Lost(router))
+        for router, route in new.items():
+            if router not in old or old[router].incarnation != route.incarnation:
+                self.changes.append(Reached(router, route.incarnation))
+            elif old[router].path != route.path:
+                self.changes.append(Rerouted(router))
