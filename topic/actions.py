@@ -1,0 +1,103 @@
+"""What the topic core asks of the shell that drives it; drained from `Topic.out` in order.
+
+One action stands for a batch of deliveries: nothing here is made per message.
+"""
+
+from typing import Any
+
+import attrs
+
+from topic.identity import Epoch
+from topic.record import Outcome, Record
+
+
+@attrs.frozen(slots=True)
+class AnswerPublisher:
+    """Answer the attach of a publisher and grant it `credit` deliveries."""
+
+    link: Any
+    epoch: Epoch
+    generation: bytes
+    credit: int
+
+
+@attrs.frozen(slots=True)
+class AnswerSubscriber:
+    """Answer the attach of a subscriber: all routers in contact have joined it (protocol 6.5)."""
+
+    link: Any
+    epoch: Epoch
+
+
+@attrs.frozen(slots=True)
+class Detach:
+    """Detach a link with this error condition; the core has already forgotten it."""
+
+    link: Any
+    condition: str
+    description: str
+
+
+@attrs.frozen(slots=True)
+class Deliver:
+    """Transfer these to the subscriber, in this order; presettled records are sent settled."""
+
+    link: Any
+    records: list[Record]
+
+
+@attrs.frozen(slots=True)
+class Redeliver:
+    """Settle the released delivery and transfer it anew with this delivery-count (protocol 5, Redelivery)."""
+
+    link: Any
+    record: Record
+    delivery_count: int
+
+
+@attrs.frozen(slots=True)
+class SettleSubscriber:
+    """Settle these at the subscriber: their publisher has settled them."""
+
+    link: Any
+    records: list[Record]
+
+
+@attrs.frozen(slots=True)
+class AnswerDeliveries:
+    """Send this outcome of these deliveries to their publisher; `settle` if its link settles first."""
+
+    link: Any
+    records: list[Record]
+    outcome: Outcome
+    description: str
+    settle: bool
+
+
+@attrs.frozen(slots=True)
+class Credit:
+    """Grant the publisher `count` more deliveries."""
+
+    link: Any
+    count: int
+
+
+@attrs.frozen(slots=True)
+class DropContact:
+    """Declare the router lost: it has not joined a subscriber within `join`, or broke the protocol."""
+
+    router: str
+    reason: str
+
+
+@attrs.frozen(slots=True)
+class Note:
+    """Something the operator should read in the router's log."""
+
+    text: str
+
+
+Action = (
+    AnswerPublisher | AnswerSubscriber | Detach | Deliver | Redeliver | SettleSubscriber | AnswerDeliveries | Credit
+    | DropContact | Note
+)  # fmt: skip

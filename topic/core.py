@@ -1,0 +1,444 @@
+"""The topic core of one router: every event that reaches it, and who handles it (protocol sections 3.3 to 8).
+
+The contract between core and shell:
+
+1. The shell calls one method per event, then drains `out` (actions, in order) and `take_outgoing()` (batches for other
+   routers, in order). Before an event it calls `advance` with the wall clock.
+2. `link` is the shell's own object; the core hands it back in actions and never looks into it. Tokens (`Stream`,
+   `Subscriber`) that an attach returns are valid until the shell detached them or got a `Detach` for their link.
+3. After `deadline()` the shell calls `handle_timer`.
+4. Batches to a router arrive there in order, once, and only within the contact they were taken in.
+5. `PeerError` from `receive` means that the contact with that router must be dropped.
+"""
+
+import json
+import math
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar
+
+import attrs
+
+from linkstate.clock import HybridClock
+from topic import wire
+from topic.actions import Action, AnswerPublisher, AnswerSubscriber, Detach, DropContact, Note
+from topic.context import Context
+from topic.directory import Change, Directory, Entry, Role, Status, unpack_entry
+from topic.errors import PeerError
+from topic.home import Home
+from topic.identity import GENERATION_LENGTH, Epoch, LinkIdentity, link_name, new_generation
+from topic.journal import Block, Event
+from topic.record import Outcome, Record, Stream
+from topic.subscriber import Subscriber
+from topic.wire import Kind
+
+STOLEN = "amqp:link:stolen"
+
+
+@attrs.frozen(slots=True)
+class Settings:
+    """What the topology sets; times in seconds."""
+
+    window: int = 1000
+    """Deliveries of one publisher that may be unsettled at once."""
+    redeliveries: int = 5
+    join: float = 2.0
+    """How long an attach waits for a router in contact before that is declared lost."""
+    boot_wait: float = 10.0
+
+
+class Topic:
+    """One router incarnation's records, directory and rules."""
+
+    def __init__(
+        self, router: str, incarnation: int, routers: Collection[str], clock: HybridClock, journal: Block,
+        settings: Settings, now: float,
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        self.directory = Directory(router, incarnation, routers)
+        self.context = Context(self.directory, clock, journal, settings.redeliveries)
+        self.home = Home(self.context)
+        self.edge = self.home.edge
+        self.out: list[Action] = self.context.out
+        self._unheard = set(self.directory.others)
+        """Routers of the topology whose section has not come in this incarnation (8, Boot)."""
+        self._boot_deadline = now + settings.boot_wait
+        self._publishers: dict[bytes, tuple[Stream, int, float]] = {}
+        """Attaches that wait for the acks of a section version: (stream, version, deadline)."""
+        self._subscribers: dict[bytes, Subscriber] = {}
+        """Attaches that wait for Joined."""
+        self.context.trace(Event.BOOT)
+        self._check_booted(now)
+
+    # the shell's side
+
+    def advance(self, wall_us: int) -> None:
+        """The wall clock now, in microseconds since the epoch."""
+        self.context.time_us = wall_us
+        self.context.clock.advance(wall_us // 1000)
+
+    def take_outgoing(self) -> list[tuple[tuple[str, ...], bytes]]:
+        return self.context.outgoing.take()
+
+    @property
+    def booted(self) -> bool:
+        return self.context.booted
+
+    @property
+    def waiting_for(self) -> list[str]:
+        """Routers that this one waits for before it accepts anything."""
+        return [] if self.booted else sorted(self._unheard)
+
+    def stop(self) -> None:
+        self.context.trace(Event.STOPPED)
+
+    # publishers
+
+    def attach_publisher(
+        self, identity: LinkIdentity, link: Any, now: float, *, generation: bytes | None = None, first: bool = False
+    ) -> Stream:
+        """A fresh attach of a publisher (7.1); answered when all routers in contact know of it."""
+        assert generation is None or len(generation) == GENERATION_LENGTH
+        epoch = self.context.new_epoch()
+        generation = generation or new_generation(epoch)
+        entry = Entry(Role.PUBLISHER, link_name(identity), identity, epoch, generation)
+        self._write(entry)
+        stream = Stream(entry.name, identity, epoch, generation)
+        stream.link = link
+        stream.settles_first = first
+        self.home.streams[entry.name] = stream
+        self._publishers[entry.name] = (stream, self.directory.version, now + self.settings.join)
+        self._answer_publishers()
+        return stream
+
+    def detach_publisher(self, stream: Stream) -> None:
+        """Its link has closed or its terminus, living no longer than connection or session, has expired."""
+        if self.home.streams.get(stream.publisher) is not stream:
+            return
+        entry = self.directory.publisher(stream.publisher)
+        assert entry is not None and entry.epoch == stream.epoch
+        stream.link = None
+        self.context.trace(Event.CLOSED, publisher=stream.publisher)
+        self._write(attrs.evolve(entry, status=Status.CLOSED))
+
+    def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
+        return self.home.publish(stream, tags, messages, presettled=presettled)
+
+    def settle(self, stream: Stream, records: list[Record]) -> None:
+        """The publisher settled these, each once."""
+        self.home.settle(stream, records)
+
+    def _answer_publishers(self) -> None:
+        for name, (stream, version, _) in list(self._publishers.items()):
+            if self.directory.all_contacts_have(version):
+                del self._publishers[name]
+                self._trace_attached(
+                    stream.identity, stream.settles_first, publisher=name, generation=stream.generation
+                )
+                answer = AnswerPublisher(stream.link, stream.epoch, stream.generation, self.settings.window)
+                self.out.append(answer)
+
+    def _trace_attached(self, identity: LinkIdentity, first: bool, **columns: Any) -> None:
+        role = "publisher" if "publisher" in columns else "subscriber"
+        mode = "first" if first else "second"
+        detail = {"role": role, **attrs.asdict(identity), "mode": mode, "timeout": 0}
+        self.context.trace(Event.ATTACHED, address=identity.address, detail=json.dumps(detail), **columns)
+
+    # subscribers
+
+    def attach_subscriber(
+        self, identity: LinkIdentity, link: Any, now: float, *, first: bool = False, sends_settled: bool = False
+    ) -> Subscriber:
+        """An attach of a subscriber (6.1); answered when all routers in contact have joined it."""
+        name = link_name(identity)
+        subscriber = self.edge.subscribers.get(name)
+        again = subscriber is not None
+        if subscriber is None:
+            subscriber = Subscriber(name, identity)
+        else:
+            self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
+        subscriber.link = link
+        subscriber.first = first
+        subscriber.sends_settled = sends_settled
+        subscriber.credit = 0
+        subscriber.answered = False
+        subscriber.epoch = self.context.new_epoch()
+        subscriber.unanswered = set(self.directory.contacts)
+        subscriber.deadline = now + self.settings.join
+        self._subscribers[name] = subscriber
+        if again:
+            self.edge.requeue(subscriber)
+        else:
+            self.edge.add(subscriber)
+        self._write(Entry(Role.SUBSCRIBER, name, identity, subscriber.epoch))
+        self._answer_subscriber(subscriber)
+        return subscriber
+
+    def detach_subscriber(self, subscriber: Subscriber, link: Any) -> None:
+        """Its link has closed, or its terminus has expired with session or connection."""
+        if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
+            return
+        entry = self.directory.subscriber(subscriber.name)
+        assert entry is not None and entry.epoch == subscriber.epoch
+        self.context.trace(Event.CLOSED, subscriber=subscriber.name)
+        self._write(attrs.evolve(entry, status=Status.CLOSED))
+
+    def credit(self, subscriber: Subscriber, credit: int) -> None:
+        """Transfers that the subscriber takes now, all in all."""
+        if subscriber.answered:
+            self.edge.credit(subscriber, credit)
+
+    def outcomes(self, subscriber: Subscriber, records: list[Record], outcome: Outcome, *, final: bool = False) -> None:
+        self.edge.outcomes(subscriber, records, outcome, final=final)
+
+    def _answer_subscriber(self, subscriber: Subscriber) -> None:
+        if subscriber.answered or subscriber.unanswered:
+            return
+        subscriber.answered = True
+        self._subscribers.pop(subscriber.name, None)
+        columns = {"subscriber": subscriber.name, "epoch": str(subscriber.epoch)}
+        self._trace_attached(subscriber.identity, subscriber.first, **columns)
+        self.out.append(AnswerSubscriber(subscriber.link, subscriber.epoch))
+
+    # the directory and what follows from it
+
+    def _write(self, entry: Entry) -> None:
+        """Change our own section: contacts first (so that what follows finds them informed), then our own rules."""
+        change = self.directory.write(entry)
+        self.context.outgoing.delta(self.directory.contacts, self.directory.version, [entry])
+        self._changed([change])
+
+    def _changed(self, changes: list[Change]) -> None:
+        for change in changes:
+            if change.entry.role is Role.PUBLISHER:
+                self._publisher_changed(change)
+            else:
+                self._subscriber_changed(change)
+
+    def _publisher_changed(self, change: Change) -> None:
+        """A new life or the end of a publisher abandons what we hold of the old one (7.6)."""
+        name = change.entry.name
+        live = change.new is not None and change.new.live
+        stream = self.home.streams.get(name)
+        if stream is not None and not (live and change.entry.epoch == stream.epoch):
+            if stream.link is not None:
+                self._publishers.pop(name, None)
+                self.context.trace(Event.STOLEN, publisher=name, peer=change.entry.router)
+                self.out.append(Detach(stream.link, STOLEN, f"attached at router {change.entry.router}"))
+            self.home.abandon(stream)
+        remote = self.edge.streams.get(name)
+        if remote is not None and not (live and change.entry.epoch == remote.epoch):
+            self.edge.abandon(remote)
+
+    def _subscriber_changed(self, change: Change) -> None:
+        entry, old = change.entry, change.old
+        local = self.edge.subscribers.get(entry.name)
+        if change.new is None or not change.new.live:
+            if local is not None:
+                self._subscriber_left(local)
+            self.home.gone(entry.name)
+            return
+        if local is not None and not self.directory.is_mine(entry):
+            self._subscriber_moved(local, entry)
+        known = old is not None and old.live
+        if known and old is not None and old.epoch[1:] != entry.epoch[1:]:
+            self.home.backlog(entry, old.router)
+        if self.directory.in_contact(entry):
+            self._join(entry, known=known)
+
+    def _join(self, entry: Entry, *, known: bool) -> None:
+        gated = self.home.join(entry, known=known)
+        if self.directory.is_mine(entry):
+            self.edge.joined(entry.router, self.edge.subscribers[entry.name], gated)
+        else:
+            self.context.outgoing.joined(entry.router, entry.name, entry.epoch, gated)
+
+    def _subscriber_left(self, subscriber: Subscriber) -> None:
+        self._subscribers.pop(subscriber.name, None)
+        left = self.edge.drop(subscriber)
+        self.edge.finished([record for record in left if not record.open])
+
+    def _subscriber_moved(self, subscriber: Subscriber, entry: Entry) -> None:
+        """It has a new custodian: its link here is a zombie's (6.7)."""
+        self.context.trace(Event.STOLEN, subscriber=subscriber.name, peer=entry.router)
+        self.out.append(Detach(subscriber.link, STOLEN, f"attached at router {entry.router}"))
+        self._subscribers.pop(subscriber.name, None)
+        self.directory.depart(subscriber.name)
+        self.context.outgoing.delta(self.directory.contacts, self.directory.version, [])
+        left = self.edge.drop(subscriber)
+        for record in left:
+            record.moved = (*record.moved, subscriber.name)
+        self.home.orphan(subscriber.name, left)
+        self.edge.finished([record for record in left if not record.open])
+
+    # routers
+
+    def contact(self, router: str, incarnation: int, now: float) -> None:
+        """Both ends of a contact open with their sections (3.3)."""
+        self.context.trace(Event.CONTACT, peer=router, detail=json.dumps({"incarnation": incarnation}))
+        self.directory.contact(router, incarnation)
+        self.edge.contact(router)
+        own, hearsay = self.directory.section()
+        self.context.outgoing.section(router, self.directory.version, own, hearsay)
+        for subscriber in self._subscribers.values():
+            subscriber.unanswered.add(router)
+            subscriber.deadline = now + self.settings.join
+        deadline = now + self.settings.join
+        self._publishers = {n: (stream, version, deadline) for n, (stream, version, _) in self._publishers.items()}
+
+    def lost(self, router: str) -> None:
+        """The contact is over, for whatever reason (8, Lost router)."""
+        self.context.trace(Event.LOST, peer=router)
+        self.context.outgoing.forget(router)
+        expired = self.directory.lost(router)
+        for change in expired:
+            role = "publisher" if change.entry.role is Role.PUBLISHER else "subscriber"
+            self.context.trace(Event.EXPIRED, **{role: change.entry.name})
+        self._changed(expired)
+        self.edge.lost(router)
+        self.home.lost(router)
+        self._answer_publishers()
+        for subscriber in list(self._subscribers.values()):
+            self._answer_subscriber(subscriber)
+
+    def receive(self, router: str, payload: bytes, now: float) -> None:
+        """A batch from a router in contact; raises `PeerError` if it breaks the protocol."""
+        for kind, *columns in wire.decode(payload):
+            handler = self._HANDLERS.get(kind)
+            if handler is None:
+                raise PeerError(f"unknown segment kind {kind!r}")
+            try:
+                handler(self, router, *columns)
+            except (TypeError, ValueError, KeyError, IndexError) as error:
+                raise PeerError(f"segment {Kind(kind).name}: {type(error).__name__}: {error}") from error
+
+    def _on_section(self, router: str, version: int, own: list[Any], hearsay: list[Any]) -> None:
+        entries = [unpack_entry(fields) for fields in own]
+        told = [unpack_entry(fields) for fields in hearsay]
+        joined_before = {entry.name for entry in entries if self._is_same_subscriber(entry)}
+        self._changed(self.directory.apply_section(router, version, entries, told))
+        for entry in entries:
+            if entry.name in joined_before:
+                self._join(entry, known=True)
+        self.context.outgoing.ack(router, version)
+        self._unheard.discard(router)
+        self._check_booted(0.0)
+
+    def _is_same_subscriber(self, entry: Entry) -> bool:
+        return entry.role is Role.SUBSCRIBER and entry.live and self.directory.subscriber(entry.name) == entry
+
+    def _on_delta(self, router: str, version: int, entries: list[Any]) -> None:
+        self._changed(self.directory.apply_delta(router, version, [unpack_entry(fields) for fields in entries]))
+        self.context.outgoing.ack(router, version)
+
+    def _on_ack(self, router: str, version: int) -> None:
+        self.directory.acknowledge(router, version)
+        if self._publishers:
+            self._answer_publishers()
+
+    def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: list[bytes]) -> None:
+        subscriber = self.edge.subscribers.get(name)
+        if subscriber is None:
+            return
+        self.edge.joined(router, subscriber, gated)
+        if Epoch(*epoch) == subscriber.epoch:
+            subscriber.unanswered.discard(router)
+            self._answer_subscriber(subscriber)
+
+    def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:
+        subscriber = self.edge.subscribers.get(name)
+        if subscriber is not None:
+            self.edge.admit(subscriber, publisher)
+
+    def _on_forward(
+        self, router: str, publisher: bytes, epoch: list[Any], seen: dict[str, int], first: int, presettled: bool,
+        keys: bytes, messages: list[bytes], only: list[bytes] | None,
+    ) -> None:  # fmt: skip
+        entry = self._unfenced(router, publisher, Epoch(*epoch))
+        if entry is None or not messages:
+            return
+        stream = self.edge.stream(entry)
+        split = wire.split_keys(keys, len(messages))
+        records = [Record(stream, key, b"", message) for key, message in zip(split, messages, strict=True)]
+        if presettled:
+            for record in records:
+                record.presettled = True
+            self.edge.forward_presettled(stream, first, records)
+        else:
+            self.edge.forward(stream, first, seen[self.context.router], records, only)
+
+    def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> Entry | None:
+        """The publisher's entry if `epoch` is its current one; else the sender is told of the higher one (7.5)."""
+        entry = self.directory.publisher(publisher)
+        if entry is not None and entry.epoch == epoch:
+            return entry
+        self.context.trace(Event.FENCED, publisher=publisher, peer=router, epoch=str(epoch))
+        self.context.outgoing.fenced(router, publisher, entry.epoch if entry is not None else None)
+        return None
+
+    def _on_outcome(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
+        self.home.outcome(router, publisher, Epoch(*epoch), ranges)
+
+    def _on_outcome_in_full(
+        self, router: str, publisher: bytes, epoch: list[Any], n: int, refusals: list[int] | None, moved: list[bytes]
+    ) -> None:
+        counts = None if refusals is None else (int(refusals[0]), int(refusals[1]), int(refusals[2]))
+        self.home.outcome_in_full(router, publisher, Epoch(*epoch), n, counts, moved)
+
+    def _on_settle(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
+        self.edge.settle(router, publisher, Epoch(*epoch), ranges)
+
+    def _on_settled(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
+        self.home.settled(router, publisher, Epoch(*epoch), ranges)
+
+    def _on_fenced(self, router: str, publisher: bytes, epoch: list[Any] | None) -> None:
+        stream = self.home.fenced(publisher, Epoch(*epoch) if epoch else None)
+        if stream is not None:
+            self.out.append(Note(f"router {router} fenced publisher {stream.identity}: it is attached elsewhere"))
+            self.out.append(Detach(stream.link, STOLEN, "attached at another router"))
+            self.home.abandon(stream)
+
+    _HANDLERS: ClassVar[dict[int, Callable[..., None]]] = {
+        Kind.SECTION: _on_section,
+        Kind.DELTA: _on_delta,
+        Kind.ACK: _on_ack,
+        Kind.JOINED: _on_joined,
+        Kind.ADMIT: _on_admit,
+        Kind.FORWARD: _on_forward,
+        Kind.OUTCOME: _on_outcome,
+        Kind.OUTCOME_IN_FULL: _on_outcome_in_full,
+        Kind.SETTLE: _on_settle,
+        Kind.SETTLED: _on_settled,
+        Kind.FENCED: _on_fenced,
+    }
+
+    # time
+
+    def deadline(self) -> float:
+        """When `handle_timer` has something to do; infinity if never."""
+        waits = [deadline for _, _, deadline in self._publishers.values()]
+        waits += [subscriber.deadline for subscriber in self._subscribers.values()]
+        if not self.booted:
+            waits.append(self._boot_deadline)
+        return min(waits, default=math.inf)
+
+    def handle_timer(self, now: float) -> None:
+        self._check_booted(now)
+        late: set[str] = set()
+        for subscriber in self._subscribers.values():
+            if now >= subscriber.deadline:
+                late |= subscriber.unanswered
+        for _, version, deadline in self._publishers.values():
+            if now >= deadline:
+                late.update(router for router in self.directory.contacts if self.directory.acked[router] < version)
+        for router in sorted(late):
+            self.out.append(DropContact(router, f"has not answered an attach within {self.settings.join:g} s"))
+
+    def _check_booted(self, now: float) -> None:
+        """Acceptances may be sent once the sections of all routers are here, or one was waited for long enough."""
+        if self.booted or (self._unheard and now < self._boot_deadline):
+            return
+        if self._unheard:
+            missed = ", ".join(sorted(self._unheard))
+            self.out.append(Note(f"boot: going on without {missed}; subscribers that only they know are not awaited"))
+        self.context.booted = True
+        self.home.evaluate_all()

@@ -1,0 +1,295 @@
+"""The directory: which routers hold which publishers and subscribers (protocol 3.3).
+
+Every router is the only writer of its *section*. A contact starts with the whole section and hearsay (entries whose
+owner is not in contact with the sender); versioned deltas follow. The highest epoch wins. This module keeps the merged
+view and says what changed; it sends nothing and knows no delivery.
+"""
+
+import enum
+import json
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import attrs
+
+from topic.errors import PeerError
+from topic.identity import Epoch, LinkIdentity, link_name
+
+
+class Role(enum.IntEnum):
+    PUBLISHER = 0
+    SUBSCRIBER = 1
+
+
+class Status(enum.IntEnum):
+    """Within one epoch a link only moves forward through these; attaching again is a new epoch."""
+
+    ATTACHED = 0
+    SUSPENDED = 1
+    CLOSED = 2
+    EXPIRED = 3
+
+
+@attrs.frozen(slots=True)
+class Entry:
+    """One link as its home or custodian describes it; the owner is the epoch's router and incarnation."""
+
+    role: Role
+    name: bytes
+    identity: LinkIdentity
+    epoch: Epoch
+    generation: bytes = b""
+    status: Status = Status.ATTACHED
+    timeout: int = 0
+    """Seconds the terminus outlives its link; 0 expires it with the loss of link or router."""
+    policy: str = "session-end"
+    durable: int = 0
+
+    @property
+    def live(self) -> bool:
+        return self.status < Status.CLOSED
+
+    @property
+    def router(self) -> str:
+        return self.epoch.router
+
+    def pack(self) -> list[Any]:
+        identity = (self.identity.container, self.identity.link, self.identity.address)
+        rest = (self.generation, int(self.status), self.timeout, self.policy, self.durable)
+        return [int(self.role), identity, tuple(self.epoch), *rest]
+
+
+def unpack_entry(fields: list[Any]) -> Entry:
+    """The entry of one packed list; raises `PeerError` if it is not one."""
+    try:
+        role, names, epoch, generation, status, timeout, policy, durable = fields
+        identity = LinkIdentity(*names)
+        return Entry(
+            Role(role),
+            link_name(identity),
+            identity,
+            Epoch(*epoch),
+            generation,
+            Status(status),
+            timeout,
+            policy,
+            durable,
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        raise PeerError(f"not a directory entry: {error}") from None
+
+
+@attrs.frozen(slots=True)
+class Change:
+    """What applying an entry did: `old` is None for a link not known before, `new` None for one forgotten."""
+
+    old: Entry | None
+    new: Entry | None
+
+    @property
+    def entry(self) -> Entry:
+        entry = self.new or self.old
+        assert entry is not None
+        return entry
+
+
+@attrs.frozen(slots=True)
+class Audience:
+    """Who gets what is published to an address now: routers in contact (sorted) and orphans, besides the locals."""
+
+    routers: tuple[str, ...]
+    orphans: tuple[bytes, ...]
+    detail: str
+    """JSON list of the names of all subscribers meant, local ones included, for the delivery log."""
+
+
+Index = tuple[Role, bytes]
+
+
+class Directory:
+    """The merged view of one router incarnation, and the versions that its contacts have of its own section."""
+
+    def __init__(self, router: str, incarnation: int, routers: Collection[str]) -> None:
+        assert router in routers
+        self.router = router
+        self.incarnation = incarnation
+        self.others = tuple(sorted(set(routers) - {router}))
+        self.version = 0
+        self.contacts: dict[str, int] = {}
+        self.applied: dict[str, int] = {}
+        """Version of each contact's section applied here: the `seen` of a Forward."""
+        self.acked: dict[str, int] = dict.fromkeys(self.others, 0)
+        """Version of our section that each router of the topology has acknowledged."""
+        self.departures: dict[bytes, int] = {}
+        """Departure log: subscribers that moved away from here, with the section version at which they left."""
+        self._entries: dict[Index, Entry] = {}
+        self._subscribers: dict[str, dict[bytes, Entry]] = {}
+        self._tombstones: dict[Index, int] = {}
+        self._audiences: dict[str, Audience] = {}
+
+    # views
+
+    def publisher(self, name: bytes) -> Entry | None:
+        return self._entries.get((Role.PUBLISHER, name))
+
+    def subscriber(self, name: bytes) -> Entry | None:
+        return self._entries.get((Role.SUBSCRIBER, name))
+
+    def subscribers(self, address: str) -> Iterable[Entry]:
+        """Live subscribers of an address, in the order in which they became known."""
+        return self._subscribers.get(address, {}).values()
+
+    def entries(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def is_mine(self, entry: Entry) -> bool:
+        return entry.epoch.router == self.router and entry.epoch.incarnation == self.incarnation
+
+    def in_contact(self, entry: Entry) -> bool:
+        """Whether the owner, in that very incarnation, is this router, or in contact and its section was applied."""
+        router = entry.router
+        return self.is_mine(entry) or (self.contacts.get(router) == entry.epoch.incarnation and router in self.applied)
+
+    def audience(self, address: str) -> Audience:
+        """The audience of a message published now (protocol 5, Publish); cached until the directory changes."""
+        audience = self._audiences.get(address)
+        if audience is None:
+            audience = self._audiences[address] = self._compute_audience(address)
+        return audience
+
+    def _compute_audience(self, address: str) -> Audience:
+        routers: set[str] = set()
+        orphans: list[bytes] = []
+        members: list[str] = []
+        for entry in self.subscribers(address):
+            members.append(entry.name.decode())
+            if not self.in_contact(entry):
+                orphans.append(entry.name)
+            elif entry.router != self.router:
+                routers.add(entry.router)
+        return Audience(tuple(sorted(routers)), tuple(orphans), json.dumps(members))
+
+    # own section
+
+    def write(self, entry: Entry) -> Change:
+        """Put an entry of our own into the section; the caller sends the delta of the new version."""
+        assert self.is_mine(entry), "a router writes its own section only"
+        old = self._entries.get((entry.role, entry.name))
+        assert old is None or old.epoch <= entry.epoch
+        self.version += 1
+        self._put(entry)
+        if not entry.live:
+            self._tombstones[entry.role, entry.name] = self.version
+            self._prune()
+        return Change(old, entry)
+
+    def section(self) -> tuple[list[Entry], list[Entry]]:
+        """Our whole section, and hearsay: what we know of routers that we are not in contact with."""
+        own = [entry for entry in self._entries.values() if self.is_mine(entry)]
+        hearsay = [entry for entry in self._entries.values() if not self.in_contact(entry)]
+        return own, hearsay
+
+    def depart(self, name: bytes) -> None:
+        """A subscriber of ours has moved to another router: logged until every contact knows (protocol 3.3); the
+        caller sends the delta of the new version."""
+        self.version += 1
+        self.departures[name] = self.version
+
+    def acknowledge(self, router: str, version: int) -> None:
+        """A contact has applied our section up to `version`."""
+        if not 0 <= version <= self.version:
+            raise PeerError(f"router {router} acknowledges version {version} of {self.version}")
+        self.acked[router] = max(self.acked[router], version)
+        self._prune()
+
+    def all_contacts_have(self, version: int) -> bool:
+        return all(self.acked[router] >= version for router in self.contacts)
+
+    def _prune(self) -> None:
+        in_contact = min((self.acked[router] for router in self.contacts), default=self.version)
+        for name in [name for name, version in self.departures.items() if version <= in_contact]:
+            del self.departures[name]
+        everywhere = min(self.acked.values(), default=self.version)
+        for index in [index for index, version in self._tombstones.items() if version <= everywhere]:
+            del self._tombstones[index]
+            self._remove(index)
+
+    # the others' sections
+
+    def contact(self, router: str, incarnation: int) -> None:
+        assert router not in self.contacts
+        self.contacts[router] = incarnation
+        self.acked[router] = 0
+        self._audiences.clear()
+
+    def lost(self, router: str) -> list[Change]:
+        """The router's links are orphans at once; those with timeout 0 expire with it (protocol 1 and 8)."""
+        del self.contacts[router]
+        self.applied.pop(router, None)
+        self._audiences.clear()
+        orphaned = [e for e in self._entries.values() if e.router == router and not self.is_mine(e) and e.timeout == 0]
+        for entry in orphaned:
+            self._remove((entry.role, entry.name))
+        self._prune()
+        return [Change(entry, None) for entry in orphaned if entry.live]
+
+    def apply_section(self, router: str, version: int, own: list[Entry], hearsay: list[Entry]) -> list[Change]:
+        """A contact's whole section: what it no longer lists of its own, it has closed."""
+        incarnation = self.contacts[router]
+        listed = {(entry.role, entry.name) for entry in own}
+        gone = [
+            (index, entry)
+            for index, entry in self._entries.items()
+            if entry.epoch[1:] == (router, incarnation) and index not in listed
+        ]
+        for index, _ in gone:
+            self._remove(index)
+        changes = [Change(entry, None) for _, entry in gone if entry.live]
+        authoritative = [entry for entry in hearsay if not self.in_contact(entry)]
+        return changes + self.apply_delta(router, version, own) + self._merge(authoritative)
+
+    def apply_delta(self, router: str, version: int, entries: list[Entry]) -> list[Change]:
+        """Entries that a contact wrote; `version` is its section's version with them."""
+        owner = (router, self.contacts[router])
+        if any(entry.epoch[1:] != owner for entry in entries):
+            raise PeerError(f"router {router} writes in a section that is not its own")
+        if version < self.applied.get(router, 0):
+            raise PeerError(f"section of router {router} goes back to version {version}")
+        self.applied[router] = version
+        return self._merge(entries)
+
+    def _merge(self, entries: list[Entry]) -> list[Change]:
+        changes: list[Change] = []
+        for entry in entries:
+            old = self._entries.get((entry.role, entry.name))
+            if old is not None and (old.epoch, old.status) >= (entry.epoch, entry.status):
+                continue
+            if entry.live:
+                self._put(entry)
+            elif old is not None:
+                self._remove((entry.role, entry.name))
+            if entry.live or old is not None:
+                changes.append(Change(old, entry))
+        return changes
+
+    def _put(self, entry: Entry) -> None:
+        index = (entry.role, entry.name)
+        self._tombstones.pop(index, None)
+        self._entries[index] = entry
+        if entry.role is Role.SUBSCRIBER:
+            at_address = self._subscribers.setdefault(entry.identity.address, {})
+            if entry.live:
+                at_address[entry.name] = entry
+            else:
+                at_address.pop(entry.name, None)
+            self._audiences.pop(entry.identity.address, None)
+
+    def _remove(self, index: Index) -> None:
+        entry = self._entries.pop(index)
+        self._tombstones.pop(index, None)
+        if entry.role is Role.SUBSCRIBER:
+            at_address = self._subscribers[entry.identity.address]
+            at_address.pop(entry.name, None)
+            if not at_address:
+                del self._subscribers[entry.identity.address]
+            self._audiences.pop(entry.identity.address, None)

@@ -1,0 +1,328 @@
+"""The edge rules: what a router does for its own subscribers (protocol section 5, Edge and Settle; 6.3, 6.4).
+
+A record comes here from its home, which may be this very router; it goes to the local subscribers that home has joined,
+in `n` order per publisher; when all have a final outcome, home is told. The edge knows nothing of audiences.
+"""
+
+from collections.abc import Callable
+
+from topic.actions import Deliver, Redeliver, SettleSubscriber
+from topic.context import Context, by_stream, in_ranges
+from topic.directory import Entry
+from topic.identity import Epoch
+from topic.journal import Event
+from topic.journal import Outcome as LoggedOutcome
+from topic.record import QUEUED, SENT, Outcome, Record, Refusals, State, Stream
+from topic.subscriber import Subscriber
+
+LOGGED = {outcome: LoggedOutcome[outcome.name] for outcome in Outcome}
+
+
+def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | None:
+    if one is None or other is None:
+        return one or other
+    return (one[0] + other[0], one[1] + other[1], one[2] + other[2])
+
+
+def refusal(outcome: Outcome) -> Refusals | None:
+    """One subscriber's final outcome as a count; None for an acceptance."""
+    if outcome is Outcome.ACCEPTED:
+        return None
+    return (int(outcome is Outcome.REJECTED), int(outcome is Outcome.RELEASED), int(outcome is Outcome.MODIFIED))
+
+
+class Edge:
+    """The local subscribers and the streams that other routers are home of."""
+
+    def __init__(self, context: Context, evaluate: Callable[[Stream, list[Record]], None]) -> None:
+        self.context = context
+        self.streams: dict[bytes, Stream] = {}
+        """By publisher name, under the epoch of the last Forward."""
+        self.subscribers: dict[bytes, Subscriber] = {}
+        self.unjoined: dict[str, set[bytes]] = {}
+        """By home in contact: local subscribers that it has not joined in this contact."""
+        self._evaluate = evaluate
+        self._at: dict[str, list[Subscriber]] = {}
+        self._unreported: dict[str, list[Record]] = {}
+
+    # subscribers
+
+    def add(self, subscriber: Subscriber) -> None:
+        self.subscribers[subscriber.name] = subscriber
+        self._at.setdefault(subscriber.identity.address, []).append(subscriber)
+
+    def drop(self, subscriber: Subscriber) -> list[Record]:
+        """The subscriber is no longer here; returns the records that it had no final outcome for."""
+        del self.subscribers[subscriber.name]
+        address = subscriber.identity.address
+        self._at[address].remove(subscriber)
+        if not self._at[address]:
+            del self._at[address]
+        for home in list(self.unjoined):
+            self._now_joined(home, subscriber.name)
+        left: list[Record] = []
+        for record in self.context.records.values():
+            if record.locals.pop(subscriber, None) in (QUEUED, SENT):
+                record.open -= 1
+                left.append(record)
+        return left
+
+    def requeue(self, subscriber: Subscriber) -> None:
+        """It attached again here: what was sent on the old link is sent again, in order (6.7)."""
+        waiting = subscriber.ready
+        subscriber.ready = type(waiting)()
+        for record in self.context.records.values():
+            if record.locals.get(subscriber) == SENT:
+                record.locals[subscriber] = QUEUED
+                subscriber.ready.append(record)
+        subscriber.ready.extend(waiting)
+
+    def contact(self, home: str) -> None:
+        self.unjoined[home] = set(self.subscribers)
+
+    def joined(self, home: str, subscriber: Subscriber, gated: list[bytes]) -> None:
+        """`home` has joined the subscriber; of the gated publishers it waits for Admit."""
+        subscriber.joined.add(home)
+        for publisher in gated:
+            subscriber.gate(publisher, home)
+        self._now_joined(home, subscriber.name)
+
+    def _now_joined(self, home: str, subscriber: bytes) -> None:
+        waiting = self.unjoined.get(home)
+        if waiting is None:
+            return
+        waiting.discard(subscriber)
+        if not waiting:
+            for record in self._unreported.pop(home, ()):
+                if not record.open and record.state is State.IN_DOUBT:
+                    self._report(record)
+
+    def admit(self, subscriber: Subscriber, publisher: bytes) -> None:
+        if subscriber.admit(publisher):
+            self.pump(subscriber)
+
+    def credit(self, subscriber: Subscriber, credit: int) -> None:
+        """The client takes `credit` transfers from now on."""
+        subscriber.credit = credit
+        self.pump(subscriber)
+
+    # deliveries: hot
+
+    def take(self, stream: Stream, records: list[Record]) -> None:
+        """New records of one stream, in order: they are for all local subscribers that its home has joined."""
+        home = stream.home
+        joined = [s for s in self._at.get(stream.identity.address, ()) if home in s.joined]
+        if records[0].presettled:
+            self._hand_on(stream, records, joined)
+            return
+        for record in records:
+            record.locals = dict.fromkeys(joined, QUEUED)
+            record.open = len(joined)
+        for subscriber in joined:
+            self._offer(subscriber, stream, records)
+
+    def take_for(self, stream: Stream, records: list[Record], names: list[bytes]) -> None:
+        """A backlog: these records are for the named subscribers too (6.2). What they have had stays so."""
+        for subscriber in [self.subscribers[name] for name in names if name in self.subscribers]:
+            fresh = [record for record in records if subscriber not in record.locals]
+            for record in fresh:
+                record.locals[subscriber] = QUEUED
+                record.open += 1
+                record.state = State.IN_DOUBT
+            if fresh:
+                self._offer(subscriber, stream, fresh)
+
+    def _offer(self, subscriber: Subscriber, stream: Stream, records: list[Record]) -> None:
+        now = subscriber.offer(stream.publisher, records)
+        if now:
+            self._deliver(subscriber, stream, now)
+
+    def _hand_on(self, stream: Stream, records: list[Record], joined: list[Subscriber]) -> None:
+        """Presettled: to whom has credit and no gate; dropped for the others (protocol 5, Presettled)."""
+        for subscriber in joined:
+            if stream.publisher not in subscriber.held and not subscriber.ready:
+                now = records[: subscriber.credit]
+                if now:
+                    subscriber.credit -= len(now)
+                    self._deliver(subscriber, stream, now)
+
+    def pump(self, subscriber: Subscriber) -> None:
+        """Send what credit lets go."""
+        for stream, records in by_stream(subscriber.next_ready()):
+            self._deliver(subscriber, stream, records)
+
+    def _deliver(self, subscriber: Subscriber, stream: Stream, records: list[Record]) -> None:
+        if not records[0].presettled:
+            self.context.trace_records(Event.DELIVERED, stream, records, subscriber=subscriber.name)
+        subscriber.delivered += len(records)
+        if subscriber.attempts and any(record in subscriber.attempts for record in records):
+            self._deliver_again(subscriber, records)
+        else:
+            self.context.out.append(Deliver(subscriber.link, records))
+        if not records[0].presettled:
+            for record in records:
+                record.locals[subscriber] = SENT
+            if subscriber.sends_settled:
+                self.outcomes(subscriber, records, Outcome.ACCEPTED)
+
+    def _deliver_again(self, subscriber: Subscriber, records: list[Record]) -> None:
+        for record in records:
+            attempts = subscriber.attempts.get(record)
+            action = Redeliver(subscriber.link, record, attempts) if attempts else Deliver(subscriber.link, [record])
+            self.context.out.append(action)
+
+    def outcomes(self, subscriber: Subscriber, records: list[Record], outcome: Outcome, *, final: bool = False) -> None:
+        """The subscriber's outcome of what was sent to it. Released and modified ones are redelivered up to
+        `redeliveries` times, unless `final` (undeliverable-here)."""
+        sent = [record for record in records if record.locals.get(subscriber) == SENT]
+        for stream, run in by_stream(sent):
+            self.context.trace_records(Event.OUTCOME, stream, run, subscriber=subscriber.name, outcome=LOGGED[outcome])
+        if outcome is Outcome.ACCEPTED:
+            subscriber.accepted += len(sent)
+        elif outcome in (Outcome.RELEASED, Outcome.MODIFIED) and not final:
+            sent = [record for record in sent if not self._again(subscriber, record)]
+        finished: list[Record] = []
+        refused = refusal(outcome)
+        for record in sent:
+            record.locals[subscriber] = outcome
+            record.open -= 1
+            if refused is not None:
+                record.refusals = add_refusals(record.refusals, refused)
+            if not record.open:
+                finished.append(record)
+        if subscriber.attempts:
+            for record in sent:
+                subscriber.attempts.pop(record, None)
+        self.finished(finished)
+
+    def _again(self, subscriber: Subscriber, record: Record) -> bool:
+        """Queue a released delivery once more, behind what waits already; False when it has been often enough."""
+        attempts = subscriber.attempts.get(record, 0)
+        if attempts >= self.context.redeliveries or record.state is State.SETTLED:
+            return False
+        subscriber.attempts[record] = attempts + 1
+        record.locals[subscriber] = QUEUED
+        subscriber.ready.append(record)
+        self.pump(subscriber)
+        return True
+
+    def finished(self, records: list[Record]) -> None:
+        """All local subscribers of these have a final outcome: tell home (protocol 5, Edge)."""
+        for stream, run in by_stream(records):
+            if stream.abandoned:
+                self.close(stream, run)
+            elif stream.home == self.context.router:
+                self._evaluate(stream, run)
+            else:
+                for record in run:
+                    self._report(record)
+
+    def _report(self, record: Record) -> None:
+        stream = record.stream
+        home = stream.home
+        if self.unjoined.get(home):
+            self._unreported.setdefault(home, []).append(record)
+            return
+        record.state = State.ACCEPTED
+        moved = [name for name in record.moved if name not in self.subscribers]
+        if moved or record.refusals is not None:
+            self.context.outgoing.outcome_in_full(home, stream, record.n, record.refusals, moved)
+        else:
+            self.context.outgoing.outcome(home, stream, record.n)
+
+    # streams of other homes
+
+    def stream(self, publisher: Entry) -> Stream:
+        """The stream of a publisher's current epoch."""
+        stream = self.streams.get(publisher.name)
+        if stream is None or stream.epoch != publisher.epoch:
+            assert stream is None or stream.abandoned, "a new epoch abandons or re-homes the old stream first"
+            stream = Stream(publisher.name, publisher.identity, publisher.epoch, publisher.generation)
+            self.streams[publisher.name] = stream
+        return stream
+
+    def forward(self, stream: Stream, first: int, seen: int, records: list[Record], only: list[bytes] | None) -> None:
+        """A Forward of the current epoch; in a backlog (`only`) its records may be here already."""
+        departures = self.context.directory.departures
+        moved = tuple(name for name, version in departures.items() if version > seen)
+        kept = [self._keep(stream, record) for record in records]
+        for n, record in enumerate(kept, first):
+            record.n = n
+            record.moved = moved
+            stream.records[n] = record
+        self.context.trace_records(Event.RECEIVED, stream, kept, n=first)
+        if only is None:
+            self.take(stream, kept)
+        else:
+            self.take_for(stream, kept, only)
+        self.finished([record for record in kept if not record.open])
+
+    def forward_presettled(self, stream: Stream, first: int, records: list[Record]) -> None:
+        """Handed on or dropped, never kept: home may forget these at once."""
+        self.take(stream, records)
+        for n in range(first, first + len(records)):
+            self.context.outgoing.outcome(stream.home, stream, n)
+
+    def _keep(self, stream: Stream, record: Record) -> Record:
+        """The record of this key: a known one is re-pointed to the stream, its message kept if there (7.4)."""
+        known = self.context.records.setdefault(record.key, record)
+        if known is not record:
+            known.stream.records.pop(known.n, None)
+            known.message = known.message or record.message
+        known.stream = stream
+        return known
+
+    def settle(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
+        """Home says settled: the subscribers learn it, and home that they do (protocol 5, Settle)."""
+        stream = self.streams.get(publisher)
+        if stream is None or stream.epoch != epoch:
+            known = []
+        else:
+            known = in_ranges(stream, ranges)
+        if known:
+            self.close(known[0].stream, known)
+        self.context.outgoing.settled(home, publisher, epoch, ranges)
+
+    def close(self, stream: Stream, records: list[Record]) -> None:
+        """Settle at the local subscribers and forget: with a null map in its attach, written is known (5, Forget)."""
+        event = Event.ABANDONED if stream.abandoned else Event.SETTLED
+        self.context.trace_records(event, stream, records)
+        self.settle_locals(records)
+        self.context.trace_records(Event.FORGOTTEN, stream, records)
+        for record in records:
+            self.context.forget(record)
+
+    def settle_locals(self, records: list[Record]) -> None:
+        """Send the settlement to every subscriber that a record was transferred to; drop the messages."""
+        batches: dict[Subscriber, list[Record]] = {}
+        for record in records:
+            record.state = State.SETTLED
+            record.message = None
+            for subscriber, state in record.locals.items():
+                if state != QUEUED:
+                    batches.setdefault(subscriber, []).append(record)
+        for subscriber, settled in batches.items():
+            if subscriber.attempts:
+                for record in settled:
+                    subscriber.attempts.pop(record, None)
+            self.context.out.append(SettleSubscriber(subscriber.link, settled))
+
+    def abandon(self, stream: Stream) -> None:
+        """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.6, 8)."""
+        stream.abandoned = True
+        if self.streams.get(stream.publisher) is stream:
+            del self.streams[stream.publisher]
+        records = list(stream.records.values())
+        done = [record for record in records if not record.open]
+        if done:
+            self.close(stream, done)
+
+    def lost(self, home: str) -> None:
+        """The contact is over: its joins, gates and unreported outcomes with it. Its streams stay held."""
+        self.unjoined.pop(home, None)
+        self._unreported.pop(home, None)
+        for subscriber in self.subscribers.values():
+            subscriber.joined.discard(home)
+            subscriber.unanswered.discard(home)
+            for publisher in subscriber.gates_of(home):
+                self.admit(subscriber, publisher)

@@ -1,0 +1,373 @@
+"""The home rules: what a router does for the publishers attached to it (protocol section 5; 6.2, 6.3).
+
+Home computes the audience of each delivery, forwards it, and answers the publisher when nobody of the audience is
+awaited. It alone knows what is in doubt. What local subscribers do with a record is `topic.edge`'s.
+"""
+
+from itertools import groupby
+
+from topic.actions import AnswerDeliveries, Credit, Note
+from topic.context import Context, in_ranges
+from topic.directory import Audience, Entry
+from topic.edge import LOGGED, Edge, add_refusals
+from topic.identity import Epoch
+from topic.journal import Event
+from topic.record import Gate, Outcome, Record, Refusals, State, Stream
+
+
+class Home:
+    """The streams of this router's own publishers."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.edge = Edge(context, self.evaluate)
+        self.streams: dict[bytes, Stream] = {}
+        """By publisher name; the current epoch only."""
+
+    # publish: hot
+
+    def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
+        """A batch of transfers of one publisher, in order; returns their records, in the same order."""
+        key = stream.keys.key
+        records = [Record(stream, key(tag), tag, message) for tag, message in zip(tags, messages, strict=True)]
+        stream.received += len(records)
+        stream.unsettled += len(records)
+        if presettled:
+            for record in records:
+                record.presettled = True
+        if stream.withheld or not (presettled or self._all_new(records)):
+            stream.withheld.extend(records)
+            self._release(stream)
+        else:
+            self._spread(stream, records)
+        return records
+
+    def _all_new(self, records: list[Record]) -> bool:
+        """Enters the records by key; False, and nothing entered, if the network still holds one of the keys."""
+        known = self.context.records
+        keys = [record.key for record in records]
+        if len(set(keys)) < len(keys) or not known.keys().isdisjoint(keys):
+            return False
+        known.update(zip(keys, records, strict=True))
+        return True
+
+    def _release(self, stream: Stream) -> None:
+        """A withheld delivery goes on when its key is free again, and not before those ahead of it."""
+        while stream.withheld:
+            record = stream.withheld[0]
+            if record.state is State.IN_DOUBT:
+                if not record.presettled and not self._all_new([record]):
+                    return
+                self._spread(stream, [record])
+            stream.withheld.popleft()
+
+    def _spread(self, stream: Stream, records: list[Record]) -> None:
+        audience = self.context.directory.audience(stream.address)
+        first = stream.next_n
+        stream.next_n += len(records)
+        routers = audience.routers
+        for n, record in enumerate(records, first):
+            record.n = n
+            record.routers = routers
+            record.awaited = set(routers)
+            stream.records[n] = record
+        if audience.orphans:
+            for record in records:
+                record.orphans = set(audience.orphans)
+        if not records[0].presettled:
+            self._trace_received(stream, records, audience, first)
+        if routers:
+            self.context.outgoing.forward(routers, stream, records, self.context.directory.applied, None)
+        self.edge.take(stream, records)
+        self.evaluate(stream, records)
+
+    def _trace_received(self, stream: Stream, records: list[Record], audience: Audience, first: int) -> None:
+        trace = self.context.trace_records
+        tags = [record.tag for record in records]
+        trace(Event.RECEIVED, stream, records, n=first, tags=tags, generation=stream.generation)
+        trace(Event.AUDIENCE, stream, records, detail=audience.detail)
+        for router in audience.routers:
+            trace(Event.FORWARDED, stream, records, peer=router)
+
+    # outcomes: hot
+
+    def outcome(self, router: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
+        """All subscribers at `router` accepted these."""
+        stream = self._current(publisher, epoch)
+        if stream is not None:
+            records = in_ranges(stream, ranges)
+            for record in records:
+                if record.state is State.IN_DOUBT:
+                    record.awaited.discard(router)
+            self.evaluate(stream, records)
+
+    def outcome_in_full(
+        self, router: str, publisher: bytes, epoch: Epoch, n: int, refusals: Refusals | None, moved: list[bytes]
+    ) -> None:
+        """The outcome of one delivery at `router`, with who refused it and who left before having it."""
+        stream = self._current(publisher, epoch)
+        record = stream.records.get(n) if stream is not None else None
+        if stream is None or record is None or record.state is not State.IN_DOUBT:
+            return
+        record.refusals = add_refusals(record.refusals, refusals)
+        record.awaited.discard(router)
+        for name in moved:
+            self._await(record, name, not_at=router)
+        self.evaluate(stream, [record])
+
+    def _current(self, publisher: bytes, epoch: Epoch) -> Stream | None:
+        stream = self.streams.get(publisher)
+        return stream if stream is not None and stream.epoch == epoch else None
+
+    def evaluate(self, stream: Stream, records: list[Record]) -> None:
+        """Answer the publisher of those that nobody of the audience is awaited for (protocol 5, Accept)."""
+        if not self.context.booted:
+            return
+        assert not stream.abandoned, "an abandoned stream has no publisher to answer"
+        done = [
+            record
+            for record in records
+            if not record.open and not record.awaited and not record.orphans and record.state is State.IN_DOUBT
+        ]
+        for presettled, run in groupby(done, key=_is_presettled):
+            if presettled:
+                self._handed_on(stream, list(run))
+            else:
+                self._accept(stream, list(run))
+
+    def _handed_on(self, stream: Stream, records: list[Record]) -> None:
+        """Presettled: every edge has handed them on or dropped them."""
+        for record in records:
+            record.state = State.SETTLED
+            self.context.forget(record)
+        self._grant(stream, len(records))
+
+    def evaluate_all(self) -> None:
+        for stream in list(self.streams.values()):
+            self.evaluate(stream, list(stream.records.values()))
+
+    def _accept(self, stream: Stream, records: list[Record]) -> None:
+        for record in records:
+            record.state = State.ACCEPTED
+        if any(record.refusals is not None for record in records):
+            accepted = [record for record in records if record.refusals is None]
+            for record in records:
+                if record.refusals is not None:
+                    text = "rejected by {}, released by {}, modified by {} subscribers".format(*record.refusals)
+                    self._answer(stream, [record], Outcome.REJECTED, text)
+        else:
+            accepted = records
+        if accepted:
+            self._answer(stream, accepted, Outcome.ACCEPTED, "")
+        if stream.settles_first:
+            self.settle(stream, records)
+
+    def _answer(self, stream: Stream, records: list[Record], outcome: Outcome, text: str) -> None:
+        self.context.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome])
+        self.context.out.append(AnswerDeliveries(stream.link, records, outcome, text, stream.settles_first))
+
+    # settlement: hot
+
+    def settle(self, stream: Stream, records: list[Record]) -> None:
+        """The publisher has settled these (protocol 5, Settle); before an outcome, it abandons them."""
+        abandoned = [record for record in records if record.state is State.IN_DOUBT]
+        settled = records if not abandoned else [r for r in records if r.state is State.ACCEPTED]
+        for event, run in ((Event.SETTLED, settled), (Event.ABANDONED, abandoned)):
+            if run:
+                self._settle(stream, run, event)
+        self._grant(stream, len(settled) + len(abandoned))
+
+    def _settle(self, stream: Stream, records: list[Record], event: Event) -> None:
+        self.context.trace_records(event, stream, records)
+        self.edge.settle_locals(records)
+        known: list[Record] = []
+        settle = self.context.outgoing.settle
+        for record in records:
+            routers = record.routers
+            if routers:
+                record.awaited = set(routers)
+                settle(routers, stream, record.n)
+            else:
+                known.append(record)
+        if stream.gates:
+            self._open_gates(stream, records)
+        if known:
+            self._forget(stream, known)
+
+    def settled(self, router: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
+        """`router` has settled its subscribers; the last one to say so lets us forget."""
+        stream = self._current(publisher, epoch)
+        if stream is None:
+            return
+        records = [record for record in in_ranges(stream, ranges) if record.state is State.SETTLED]
+        for record in records:
+            record.awaited.discard(router)
+        known = [record for record in records if not record.awaited]
+        if known:
+            self._forget(stream, known)
+
+    def _forget(self, stream: Stream, records: list[Record]) -> None:
+        self.context.trace_records(Event.FORGOTTEN, stream, records)
+        for record in records:
+            self.context.forget(record)
+        if stream.withheld:
+            self._release(stream)
+
+    def _grant(self, stream: Stream, count: int) -> None:
+        stream.unsettled -= count
+        assert stream.unsettled >= 0
+        if count and stream.link is not None:
+            self.context.out.append(Credit(stream.link, count))
+
+    # gates
+
+    def join(self, subscriber: Entry, *, known: bool) -> list[bytes]:
+        """From here on the subscriber is in the audience of what is published here; returns the publishers gated for
+        it (protocol 6.1, 6.3). For one not known before, records in doubt gate too."""
+        self.context.trace(
+            Event.JOINED,
+            subscriber=subscriber.name,
+            address=subscriber.identity.address,
+            peer=self._custodian(subscriber),
+        )
+        gated: list[bytes] = []
+        gating = (State.ACCEPTED,) if known else (State.ACCEPTED, State.IN_DOUBT)
+        for stream in self.streams.values():
+            if stream.address != subscriber.identity.address:
+                continue
+            remaining = {n for n, record in stream.records.items() if record.state in gating and not record.presettled}
+            older = stream.gates.get(subscriber.name)
+            if older is not None:
+                remaining |= older.remaining
+            if remaining:
+                stream.gates[subscriber.name] = Gate(subscriber.name, subscriber.router, remaining)
+                gated.append(stream.publisher)
+                self.context.trace(Event.GATED, subscriber=subscriber.name, publisher=stream.publisher)
+        return gated
+
+    def _custodian(self, subscriber: Entry) -> str | None:
+        return None if self.context.directory.is_mine(subscriber) else subscriber.router
+
+    def _open_gates(self, stream: Stream, records: list[Record]) -> None:
+        settled = [record.n for record in records]
+        for gate in list(stream.gates.values()):
+            gate.remaining.difference_update(settled)
+            if not gate.remaining:
+                self._admit(stream, gate)
+
+    def _admit(self, stream: Stream, gate: Gate) -> None:
+        del stream.gates[gate.subscriber]
+        self.context.trace(Event.ADMITTED, subscriber=gate.subscriber, publisher=stream.publisher)
+        if gate.router != self.context.router:
+            self.context.outgoing.admit(gate.router, gate.subscriber, stream.publisher)
+        elif gate.subscriber in self.edge.subscribers:
+            self.edge.admit(self.edge.subscribers[gate.subscriber], stream.publisher)
+
+    # subscribers that move or go
+
+    def backlog(self, subscriber: Entry, former: str | None) -> None:
+        """A known subscriber has a new custodian: it gets what is in doubt and what its former custodian has no
+        outcome of, or what awaits it as an orphan (protocol 6.2). Comes before `join`."""
+        for stream in self.streams.values():
+            gate = stream.gates.get(subscriber.name)
+            if stream.address == subscriber.identity.address:
+                for record in list(stream.records.values()):
+                    waits = subscriber.name in record.orphans or former in record.awaited
+                    if waits and record.state is State.IN_DOUBT and not (gate and record.n in gate.remaining):
+                        self._await(record, subscriber.name, not_at=None)
+
+    def _await(self, record: Record, name: bytes, *, not_at: str | None) -> None:
+        """Await the subscriber where the directory has it; as an orphan while that is nowhere, or where it left."""
+        entry = self.context.directory.subscriber(name)
+        record.orphans.discard(name)
+        if entry is None or not entry.live:
+            return
+        gate = record.stream.gates.get(name)
+        if gate is not None and record.n in gate.remaining:
+            return
+        if entry.router == not_at or not self.context.directory.in_contact(entry):
+            record.orphans.add(name)
+        elif entry.router == self.context.router:
+            self.edge.take_for(record.stream, [record], [name])
+        else:
+            self._forward_for(record, entry)
+
+    def _forward_for(self, record: Record, subscriber: Entry) -> None:
+        router = subscriber.router
+        record.awaited.add(router)
+        if router not in record.routers:
+            record.routers = (*record.routers, router)
+        self.context.trace_records(Event.FORWARDED, record.stream, [record], peer=router)
+        applied = self.context.directory.applied
+        self.context.outgoing.forward((router,), record.stream, [record], applied, [subscriber.name])
+
+    def orphan(self, subscriber: bytes, records: list[Record]) -> None:
+        """A local subscriber moved before it had these: those at home here await it."""
+        for record in records:
+            if record.stream.home == self.context.router and not record.stream.abandoned:
+                record.orphans.add(subscriber)
+
+    def gone(self, subscriber: bytes) -> None:
+        """The subscriber has closed or expired: it is out of every audience and behind no gate."""
+        for stream in list(self.streams.values()):
+            stream.gates.pop(subscriber, None)
+            awaited = [record for record in stream.records.values() if subscriber in record.orphans]
+            for record in awaited:
+                record.orphans.discard(subscriber)
+            self.evaluate(stream, awaited)
+
+    def lost(self, router: str) -> None:
+        """The router is out of contact: its subscribers are awaited as orphans instead, unless they expired with it
+        (protocol 8, Lost router)."""
+        for stream in list(self.streams.values()):
+            for record in list(stream.records.values()):
+                if router in record.routers:
+                    record.routers = tuple(other for other in record.routers if other != router)
+                if router in record.awaited:
+                    record.awaited.discard(router)
+                    if record.state is State.IN_DOUBT:
+                        record.orphans.update(self._orphans_of(record, router))
+                    elif not record.awaited:
+                        self._forget(stream, [record])
+            self.evaluate(stream, list(stream.records.values()))
+
+    def _orphans_of(self, record: Record, router: str) -> list[bytes]:
+        gates = record.stream.gates
+        at_address = self.context.directory.subscribers(record.stream.address)
+        names = [entry.name for entry in at_address if entry.router == router]
+        return [name for name in names if name not in gates or record.n not in gates[name].remaining]
+
+    # publishers that go
+
+    def abandon(self, stream: Stream) -> None:
+        """The publisher is gone: every router delivers and settles what it holds, and so do we (7.6)."""
+        self.streams.pop(stream.publisher, None)
+        stream.abandoned = True
+        stream.link = None
+        for gate in list(stream.gates.values()):
+            self._admit(stream, gate)
+        stream.withheld.clear()
+        records = list(stream.records.values())
+        for record in records:
+            record.awaited.clear()
+            record.orphans.clear()
+            if record.presettled:
+                self.context.forget(record)
+        settled = [record for record in records if record.state is State.SETTLED]
+        if settled:
+            self._forget(stream, settled)
+        done = [record for record in stream.records.values() if not record.open]
+        if done:
+            self.edge.close(stream, done)
+
+    def fenced(self, publisher: bytes, epoch: Epoch | None) -> Stream | None:
+        """A router knows a higher epoch: returns the stream if it is ours and now a zombie's."""
+        stream = self.streams.get(publisher)
+        if stream is None or epoch is None or stream.epoch >= epoch:
+            return None
+        self.context.out.append(Note(f"fenced: publisher {stream.identity} is attached elsewhere"))
+        return stream
+
+
+def _is_presettled(record: Record) -> bool:
+    return record.presettled

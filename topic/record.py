@@ -1,0 +1,125 @@
+"""Delivery records and the streams that order them (protocol section 4).
+
+There is one record per delivery and router that holds it. Records are the hot path: slotted, compared by identity, and
+handled in batches by `topic.home` and `topic.edge`, which own the rules.
+"""
+
+import enum
+from collections import deque
+from typing import Any
+
+from topic.identity import Epoch, KeyMaker, LinkIdentity
+
+
+class Outcome(enum.IntEnum):
+    """Terminal delivery states, by their AMQP descriptor codes (AMQP 1.0 messaging 3.4)."""
+
+    ACCEPTED = 0x24
+    REJECTED = 0x25
+    RELEASED = 0x26
+    MODIFIED = 0x27
+
+
+class State(enum.IntEnum):
+    """Of a record as a whole, and in this order."""
+
+    PLACEHOLDER = 0
+    IN_DOUBT = 1
+    ACCEPTED = 2
+    SETTLED = 3
+
+
+QUEUED = 0
+SENT = 1
+"""States of a local subscriber in a record before its `Outcome`; plain ints, for the hot path."""
+
+Refusals = tuple[int, int, int]
+"""Subscribers whose final outcome is not accepted: rejected, released, modified."""
+
+
+class Record:
+    """One delivery at this router."""
+
+    __slots__ = (
+        "awaited", "key", "locals", "message", "moved", "n", "open", "orphans", "presettled", "refusals",
+        "routers", "state", "stream", "tag",
+    )  # fmt: skip
+
+    def __init__(self, stream: "Stream", key: bytes, tag: bytes, message: bytes) -> None:
+        self.stream = stream
+        self.key = key
+        self.tag = tag
+        """The publisher's delivery-tag; known at home only."""
+        self.message: bytes | None = message
+        """Encoded message; dropped once settled."""
+        self.n = -1
+        """Place in the publisher's order at its home; -1 while withheld (protocol 1, known limits)."""
+        self.state = State.IN_DOUBT
+        self.presettled = False
+        self.locals: dict[Any, int] = {}
+        """Local subscriber -> QUEUED, SENT or its final `Outcome`."""
+        self.open = 0
+        """How many locals have no final outcome yet."""
+        self.refusals: Refusals | None = None
+        """None while every final outcome is accepted."""
+        self.moved: tuple[bytes, ...] = ()
+        """Edge: subscribers that home may count on here and that left for another router without this."""
+        self.routers: tuple[str, ...] = ()
+        """Home: the routers it was forwarded to; they get the settlement."""
+        self.awaited: set[str] = set()
+        """Home: routers whose outcome (in doubt) or acknowledgement of the settlement (settled) is awaited."""
+        self.orphans: set[bytes] = set()
+        """Home: subscribers awaited that no router in contact holds."""
+
+
+class Stream:
+    """What one publisher sends under one epoch: its records by `n`, in order."""
+
+    __slots__ = (
+        "abandoned", "epoch", "gates", "generation", "home", "identity", "keys", "label", "link", "next_n", "publisher",
+        "received", "records", "settles_first", "unsettled", "withheld",
+    )  # fmt: skip
+
+    def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
+        self.publisher = publisher
+        self.identity = identity
+        self.epoch = epoch
+        self.generation = generation
+        self.home = epoch.router
+        self.label = str(epoch)
+        """The epoch as the delivery log has it."""
+        self.records: dict[int, Record] = {}
+        self.abandoned = False
+        """Nobody will settle these records any more: they are delivered, then settled and forgotten here."""
+        # at home only
+        self.keys = KeyMaker(publisher, generation)
+        self.link: Any = None
+        """The shell's link; None once the publisher is gone."""
+        self.settles_first = False
+        """Receiver settle mode first on the publisher's link: outcomes are sent settled."""
+        self.next_n = 0
+        self.received = 0
+        self.unsettled = 0
+        """Deliveries transferred on this attach and not settled: what the credit window bounds."""
+        self.withheld: deque[Record] = deque()
+        """Arrived while the network still holds an older delivery of the same key, and all that came after."""
+        self.gates: dict[bytes, Gate] = {}
+        """By subscriber name."""
+
+    @property
+    def address(self) -> str:
+        return self.identity.address
+
+
+class Gate:
+    """Keeps a subscriber from later messages of a publisher while older ones, not its own, are unsettled (6.3)."""
+
+    __slots__ = ("remaining", "router", "subscriber")
+
+    def __init__(self, subscriber: bytes, router: str, remaining: set[int]) -> None:
+        assert remaining
+        self.subscriber = subscriber
+        self.router = router
+        """The custodian, who is told when the gate opens."""
+        self.remaining = remaining
+        """`n` of the gating records."""

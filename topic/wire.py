@@ -1,0 +1,169 @@
+"""What topic cores say to each other, as columnar batches (architecture: between routers).
+
+A batch is a list of segments, a segment a list `[kind, columns…]`. Within a batch, and from batch to batch to the same
+router, order is kept: deltas, Forwards and Joined rely on it. Outcomes and settlements are ranges of `n` per
+(publisher, epoch). Nothing here decides anything.
+"""
+
+import enum
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgpack
+
+from topic.directory import Entry
+from topic.errors import PeerError
+from topic.identity import KEY_LENGTH, Epoch
+from topic.record import Record, Refusals, Stream
+
+FLUSH_BYTES = 256 * 1024
+"""A batch is closed when its messages pass this, so that relays and receivers work while we go on."""
+
+
+class Kind(enum.IntEnum):
+    SECTION = 0
+    DELTA = 1
+    ACK = 2
+    JOINED = 3
+    ADMIT = 4
+    FORWARD = 5
+    OUTCOME = 6
+    OUTCOME_IN_FULL = 7
+    SETTLE = 8
+    SETTLED = 9
+    FENCED = 10
+
+
+class _Batch:
+    __slots__ = ("segments", "size", "targets")
+
+    def __init__(self, targets: tuple[str, ...]) -> None:
+        self.targets = targets
+        self.segments: list[list[Any]] = []
+        self.size = 0
+
+
+class Outgoing:
+    """Collects what is said until the shell flushes; one batch per run of the same targets."""
+
+    def __init__(self) -> None:
+        self._batches: list[_Batch] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def take(self) -> list[tuple[tuple[str, ...], bytes]]:
+        """The encoded batches with their targets, in order; forgets them."""
+        batches, self._batches = self._batches, []
+        return [(batch.targets, msgpack.packb(batch.segments)) for batch in batches]
+
+    def forget(self, router: str) -> None:
+        """The contact is lost: what was for it alone, or for it too, no longer is."""
+        for batch in self._batches:
+            batch.targets = tuple(target for target in batch.targets if target != router)
+        self._batches = [batch for batch in self._batches if batch.targets]
+
+    def _batch(self, targets: tuple[str, ...]) -> _Batch:
+        if self._batches:
+            last = self._batches[-1]
+            if last.targets == targets and last.size < FLUSH_BYTES:
+                return last
+        batch = _Batch(targets)
+        self._batches.append(batch)
+        return batch
+
+    def _say(self, targets: Iterable[str], *segment: Any) -> None:
+        targets = tuple(targets)
+        if targets:
+            self._batch(targets).segments.append(list(segment))
+
+    # directory
+
+    def section(self, router: str, version: int, own: list[Entry], hearsay: list[Entry]) -> None:
+        self._say((router,), Kind.SECTION, version, [e.pack() for e in own], [e.pack() for e in hearsay])
+
+    def delta(self, routers: Iterable[str], version: int, entries: list[Entry]) -> None:
+        self._say(routers, Kind.DELTA, version, [entry.pack() for entry in entries])
+
+    def ack(self, router: str, version: int) -> None:
+        self._say((router,), Kind.ACK, version)
+
+    # joining
+
+    def joined(self, router: str, subscriber: bytes, epoch: Epoch, gated: list[bytes]) -> None:
+        """From here on the subscriber is in the audience of all that is published at this router (6.1)."""
+        self._say((router,), Kind.JOINED, subscriber, epoch, gated)
+
+    def admit(self, router: str, subscriber: bytes, publisher: bytes) -> None:
+        self._say((router,), Kind.ADMIT, subscriber, publisher)
+
+    # deliveries: hot
+
+    def forward(
+        self,
+        routers: tuple[str, ...],
+        stream: Stream,
+        records: list[Record],
+        seen: dict[str, int],
+        only: list[bytes] | None,
+    ) -> None:
+        """`Forward` of records with consecutive `n`, all presettled or none; `only` names the subscribers of a
+        backlog, None stands for all joined ones (protocol 5, Publish and 6.2)."""
+        first = records[0]
+        messages = [record.message for record in records]
+        batch = self._batch(routers)
+        batch.size += sum(map(len, filter(None, messages)))
+        versions = {router: seen[router] for router in routers}
+        keys = b"".join([record.key for record in records])
+        segment = [
+            Kind.FORWARD, stream.publisher, stream.epoch, versions, first.n, first.presettled, keys, messages, only
+        ]  # fmt: skip
+        batch.segments.append(segment)
+
+    def outcome(self, home: str, stream: Stream, n: int) -> None:
+        """All local subscribers accepted, none has moved."""
+        self._range((home,), Kind.OUTCOME, stream, n)
+
+    def outcome_in_full(self, home: str, stream: Stream, n: int, refusals: Refusals | None, moved: list[bytes]) -> None:
+        self._say((home,), Kind.OUTCOME_IN_FULL, stream.publisher, stream.epoch, n, refusals, moved)
+
+    def settle(self, routers: tuple[str, ...], stream: Stream, n: int) -> None:
+        self._range(routers, Kind.SETTLE, stream, n)
+
+    def settled(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
+        """This edge has settled its subscribers, or knows nothing of these: home may forget."""
+        self._say((home,), Kind.SETTLED, publisher, epoch, ranges)
+
+    def fenced(self, router: str, publisher: bytes, epoch: Epoch | None) -> None:
+        self._say((router,), Kind.FENCED, publisher, epoch)
+
+    def _range(self, targets: tuple[str, ...], kind: Kind, stream: Stream, n: int) -> None:
+        segments = self._batch(targets).segments
+        if segments:
+            last = segments[-1]
+            if last[0] is kind and last[2] == stream.epoch and last[1] == stream.publisher:
+                ranges = last[3]
+                if ranges[-1] == n - 1:
+                    ranges[-1] = n
+                else:
+                    ranges += (n, n)
+                return
+        segments.append([kind, stream.publisher, stream.epoch, [n, n]])
+
+
+def decode(payload: bytes) -> list[list[Any]]:
+    """The segments of a batch; raises `PeerError` if it is none. Columns are checked where they are used."""
+    try:
+        segments = msgpack.unpackb(payload, strict_map_key=False)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise PeerError(f"not a batch: {error}") from None
+    if not isinstance(segments, list) or not all(isinstance(s, list) and s for s in segments):
+        raise PeerError("not a batch: expected a list of segments")
+    return segments
+
+
+def split_keys(keys: bytes, count: int) -> Sequence[bytes]:
+    """The keys of a Forward's key column."""
+    if len(keys) != count * KEY_LENGTH:
+        raise PeerError(f"{len(keys)} bytes of keys for {count} deliveries")
+    return [keys[start : start + KEY_LENGTH] for start in range(0, len(keys), KEY_LENGTH)]
