@@ -96,9 +96,7 @@ class _Reader:
         routers = {}
         for name, value in found.items():
             if not _NAME.fullmatch(name) or name in _RESERVED:
-                self.fail(
-                    name.line, f'routers: "{name}" cannot name a router, expected letters, digits, - and _'
-                )
+                self.fail(name.line, f'routers: "{name}" cannot name a router, expected letters, digits, - and _')
             part = self.structure(value, RouterPart, f"routers.{name}")
             if part is not None:
                 routers[str(name)] = RouterConfig(str(name), part.amqp, part.inter)
@@ -115,9 +113,7 @@ class _Reader:
                 if owner is not None:
                     part = found[MarkedText(name)]
                     line = part[MarkedText(kind)].line if isinstance(part, MarkedMap) else part.line
-                    self.fail(
-                        line, f"routers.{name}.{kind}: {address} is already {owner}, expected another port"
-                    )
+                    self.fail(line, f"routers.{name}.{kind}: {address} is already {owner}, expected another port")
                 taken.append((address, f"routers.{name}.{kind}"))
 
     def links(self, root: MarkedMap, routers: Mapping[str, int]) -> tuple[LinkConfig, ...]:
@@ -129,9 +125,7 @@ class _Reader:
             if part is not None and self.joins_two(part.between, routers, value.line, where):
                 a, b = sorted(part.between)
                 if (a, b) in links:
-                    self.fail(
-                        value.line, f"{where}: {a} and {b} are linked already, expected one link between them"
-                    )
+                    self.fail(value.line, f"{where}: {a} and {b} are linked already, expected one link between them")
                 links[a, b] = LinkConfig(a, b, part.cost, part.address)
         if len(self.problems) == problems_before:
             self.connected(routers, list(links))
@@ -159,9 +153,7 @@ class _Reader:
         if MarkedText("addresses") not in root:
             return (AddressRule("topic/"),)
         rules: dict[str, AddressRule] = {}
-        for index, value in enumerate(
-            self.items(root, "addresses", "rules such as {prefix: topic/, kind: topic}")
-        ):
+        for index, value in enumerate(self.items(root, "addresses", "rules such as {prefix: topic/, kind: topic}")):
             rule = self.structure(value, AddressRule, f"addresses[{index}]")
             if rule is not None and rule.prefix in rules:
                 self.fail(
@@ -196,9 +188,7 @@ class _Reader:
     def structure(self, value: Value, cls: type[Part], where: str) -> Part | None:
         keys = [field.name for field in attrs.fields(cls)]  # type: ignore[arg-type]
         if not isinstance(value, MarkedMap):
-            self.fail(
-                value.line, f"{where}: {shown(value)} is not a mapping, expected the keys {', '.join(keys)}"
-            )
+            self.fail(value.line, f"{where}: {shown(value)} is not a mapping, expected the keys {', '.join(keys)}")
             return None
         try:
             return CONVERTER.structure(value, cls)
@@ -211,9 +201,7 @@ class _Reader:
         for cause, note in attributes:
             found = value.get(MarkedText(note.name))
             if found is None:
-                self.fail(
-                    value.line, f'{where}: "{note.name}" is missing, expected the keys {", ".join(keys)}'
-                )
+                self.fail(value.line, f'{where}: "{note.name}" is missing, expected the keys {", ".join(keys)}')
             else:
                 self.fail(found.line, f"{where}.{note.name}: {cause}")
         for cause in others:
@@ -241,9 +229,7 @@ def _either(names: Iterable[str]) -> str:
 
 def _collide(one: Address, other: Address) -> bool:
     anywhere = ("0.0.0.0", "::")
-    return one.port == other.port and (
-        one.host == other.host or one.host in anywhere or other.host in anywhere
-    )
+    return one.port == other.port and (one.host == other.host or one.host in anywhere or other.host in anywhere)
 
 
 def _long_form(link: Value) -> Value:

@@ -1,0 +1,91 @@
+"""What the routers of a mesh say of themselves, gathered, and what is still missing before a mesh is up.
+
+A router's status is the JSON object that it sends to a client attached to `$status`. How it is fetched is an
+argument, so that this module knows no AMQP. Never waits, never starts or stops anything.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from router.config import Topology
+from router.quantities import Address
+from router.rundir import RouterEntry, RunDirectory
+from router.topology import reachable
+
+# host, port, seconds -> the status; raises OSError, trio.BrokenResourceError or trio.TooSlowError
+FetchStatus = Callable[[str, int, float], Awaitable[dict[str, Any]]]
+
+PATIENCE_S = 2.0
+
+
+@attrs.frozen
+class RouterView:
+    """One router as seen from outside: `status` is None if it is stopped or does not answer."""
+
+    name: str
+    pid: int | None
+    amqp: str
+    log: str
+    status: dict[str, Any] | None
+
+    @property
+    def running(self) -> bool:
+        return self.pid is not None
+
+
+async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterView]:
+    """All routers of the mesh, asked at the same time."""
+    views: dict[str, RouterView] = {}
+
+    async def ask(name: str, entry: RouterEntry, pid: int | None) -> None:
+        status = await _fetch(fetch, entry.amqp) if pid is not None else None
+        views[name] = RouterView(name, pid, entry.amqp, entry.log, status)
+
+    entries = directory.read().routers
+    async with trio.open_nursery() as nursery:
+        for name, entry in entries.items():
+            process = directory.process(name, entry)
+            nursery.start_soon(ask, name, entry, process.pid if process is not None else None)
+    return {name: views[name] for name in entries}
+
+
+async def _fetch(fetch: FetchStatus, amqp: str) -> dict[str, Any] | None:
+    address = Address.parse(amqp)
+    anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    try:
+        return await fetch(anywhere.get(address.host, address.host), address.port, PATIENCE_S)
+    except (OSError, trio.BrokenResourceError, trio.TooSlowError):
+        return None
+
+
+def contacts_of(view: RouterView) -> set[str]:
+    routes = view.status["routes"] if view.status else []
+    return {route["router"] for route in routes if route["contact"]}
+
+
+def unfinished(topology: Topology, views: Mapping[str, RouterView], names: Collection[str]) -> dict[str, str]:
+    """Router -> what it still lacks to be up: contact with every router that running ones join it to."""
+    up = {name for name, view in views.items() if view.running}
+    links = [(link.a, link.b) for link in topology.links if {link.a, link.b} <= up]
+    lacking = {}
+    for name in names:
+        peers = reachable(name, links)
+        lack = _lack(views[name], peers - {name}, whole=len(peers) == len(topology.routers))
+        if lack:
+            lacking[name] = lack
+    return lacking
+
+
+def _lack(view: RouterView, peers: set[str], whole: bool) -> str:
+    if view.status is None:
+        return "does not answer"
+    unseen = sorted(peers - contacts_of(view))
+    if unseen:
+        return f"does not see {', '.join(unseen)}"
+    # In part of a mesh a router may wait for the others as long as boot_wait: no fault of its start.
+    if whole and view.status["state"] != "ready":
+        return f"is {view.status['state']}"
+    return ""

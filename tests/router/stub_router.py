@@ -1,0 +1,66 @@
+"""A stand-in for a router process, with the launcher's contract and nothing more.
+
+It takes the arguments and the inherited listeners of a router, tells its status to whoever connects (JSON, then end
+of stream), sees every router whose inter listener takes a connection, and ends with status 0 on SIGTERM. A file
+`behaviour` in its folder makes it misbehave: `fail` ends it at once, `blind` sees nobody, `stubborn` ignores SIGTERM.
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from types import FrameType
+
+
+def sees(inter: str) -> bool:
+    host, port = inter.rsplit(":", 1)
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def status(name: str, run_dir: Path, blind: bool) -> dict[str, object]:
+    entries = json.loads((run_dir / "mesh.json").read_text())["routers"]
+    others = {other: entry["inter"] for other, entry in entries.items() if other != name}
+    contacts = {other: not blind and sees(inter) for other, inter in others.items()}
+    return {
+        "router": name,
+        "pid": os.getpid(),
+        "state": "ready" if all(contacts.values()) else "booting",
+        "routes": [{"router": other, "contact": contact} for other, contact in contacts.items()],
+    }
+
+
+def end(number: int, frame: FrameType | None) -> None:
+    sys.exit(0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name")
+    parser.add_argument("topology", type=Path)
+    parser.add_argument("--run-dir", type=Path)
+    parser.add_argument("--amqp-fd", type=int)
+    parser.add_argument("--inter-fd", type=int)
+    arguments = parser.parse_args()
+    assert arguments.topology.exists()
+    behaviour = arguments.run_dir / arguments.name / "behaviour"
+    how = behaviour.read_text() if behaviour.exists() else ""
+    if how == "fail":
+        sys.exit("the reason\nwhy it failed")
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if how == "stubborn" else end)
+    inter = socket.socket(fileno=arguments.inter_fd)
+    assert inter.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    clients = socket.socket(fileno=arguments.amqp_fd)
+    while True:
+        connection, _ = clients.accept()
+        with connection:
+            connection.sendall(json.dumps(status(arguments.name, arguments.run_dir, how == "blind")).encode())
+
+
+main()
