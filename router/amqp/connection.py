@@ -1,21 +1,44 @@
-"""One AMQP connection, sans-I/O. (Signatures; the engine follows.)"""
+"""One AMQP connection, sans-I/O: bytes in, calls of the handler, bytes out.
+
+The contract between a connection and the shell that drives it (`router/amqp/transport.py`, or a test):
+
+1. Bytes from the peer go to `receive`, the end of its stream to `receive_eof`. Both call the handler (see
+   `router/amqp/handler.py`) before they return.
+2. After that, and after `wake`, the shell writes what `data_to_send` returns. It never calls it inside of a callback:
+   proton forgets settled deliveries there, and handles are names of proton's memory.
+3. `tick` is called at the instant that the last `tick` named.
+4. A `PeerError` out of `receive` or `tick`, or `closed`, ends it: what `data_to_send` still has is written, then the
+   shell closes its stream and calls `release`.
+
+Proton dispatches all frames of an input before we see the first event, so a delivery may have moved on several steps
+by then: `inbox` reads its state once all events are known, and reports each delivery once.
+
+Never here: a clock, a socket, a decision about deliveries.
+"""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from router.amqp.handler import EXPIRE_SESSION, RCV_FIRST, SND_MIXED, Handler
+from router.amqp.engine import Engine
+from router.amqp.errors import NOT_ALLOWED, RESOURCE_LIMIT, PeerError
+from router.amqp.handler import EXPIRE_SESSION, RCV_FIRST, SND_MIXED, Condition, Handler
+from router.amqp.inbox import Inbox
+from router.amqp.library import (
+    lib,
+    read_condition,
+    read_map,
+    text,
+    write_condition,
+    write_lifetime,
+    write_map,
+)
 from router.amqp.link import Link
+
+MAX_LINKS: Final = 4096  # those that wait to be forgotten included
 
 
 class Connection:
-    context: Any = None  # the owner's
-    closed: bool = False  # over: nothing more to send or to receive
-    remote_container: str = ""
-    remote_hostname: str = ""
-    remote_properties: Mapping[str, Any]
-    last_received: float = 0.0  # `now` of the last receive()
-    on_wake: Callable[[], None] | None = None  # set by the transport
-    links: list[Link]
+    """See the module's text. `handler` gets the callbacks; `server` answers an open, a client sends it first."""
 
     def __init__(
         self,
@@ -27,38 +50,103 @@ class Connection:
         properties: Mapping[str, Any] | None = None,
         max_frame: int = 64 * 1024,
         max_message: int = 16 * 1024 * 1024,
-        idle_timeout: float = 0.0,
+        idle_timeout: float = 0.0,  # seconds of the peer's silence after which it counts as gone; 0: never
     ) -> None:
-        raise NotImplementedError
+        self.handler = handler
+        self.context: Any = None  # the owner's
+        self.remote_container = ""
+        self.remote_hostname: str | None = None
+        self.remote_properties: Mapping[str, Any] = {}
+        self.last_received = float("-inf")  # `now` of the last bytes from the peer
+        self.closed = False  # over; `on_close` was called
+        self.on_wake: Callable[[], None] | None = None  # the shell's
+        self._max_message = max_message
+        self._closing = False
+        self._remote_open = False
+        self._error: PeerError | None = None
+        self._links: dict[Any, Link] = {}  # by proton's pointer
+        self._parted: list[Link] = []  # detached at both ends, to be freed once our detach is written
+        self._ended_sessions: list[Any] = []  # the same for sessions
+        self._session: Any = None  # of the links that we attach
+        self._at_eof = False
+        self._inbox = Inbox(handler)
+        self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout)
+
+    @property
+    def links(self) -> list[Link]:
+        """The links that have not ended, in order of their attach."""
+        return [link for link in self._links.values() if not link.ended]
+
+    # -- input
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take bytes from the peer, call the handler. Raises PeerError (after on_close) when the peer broke AMQP; what
-        is then still in data_to_send() should be written before the socket is closed."""
-        raise NotImplementedError
+        """Take bytes from the peer. Raises PeerError (after `on_close`) if the peer broke AMQP."""
+        self.last_received = now
+        if not self.closed:
+            self._engine.push(data)
+            self._dispatch()
 
     def receive_eof(self) -> None:
-        """The peer's half of the stream ended: on_close, if it did not come before."""
-        raise NotImplementedError
-
-    def data_to_send(self) -> bytes:
-        """Everything pending; b"" if nothing."""
-        raise NotImplementedError
+        """The peer's stream has ended: `on_close`, unless it was called before."""
+        if not self.closed:
+            self._at_eof = True
+            self._engine.push_end()
+            self._dispatch()
+            self._finish(None)
 
     def tick(self, now: float) -> float | None:
-        """Idle timeouts both ways; returns when to be called next (None: never). Raises PeerError on silence."""
-        raise NotImplementedError
+        """Idle timeouts, theirs and ours. Returns when to be called again. Raises PeerError on silence."""
+        if self.closed:
+            return None
+        deadline = self._engine.tick(now)
+        self._dispatch()
+        # Before its open we do not know whether the peer wants to be kept alive.
+        return deadline if deadline is not None or self._remote_open else now + 1.0
 
-    def open(self) -> None:
-        raise NotImplementedError
+    # -- output
 
-    def close(self, condition: str | None = None, description: str = "") -> None:
-        """Begin closing: no link of it does anything any more; on_close follows when the peer has closed too (or is
-        gone)."""
-        raise NotImplementedError
+    def data_to_send(self) -> bytes:
+        """All that is to be written by now."""
+        data = self._engine.pull()
+        if self._parted or self._ended_sessions:
+            self._free_parted()
+        return data
+
+    def _free_parted(self) -> None:
+        """Freeing a link makes proton settle what is unsettled on it, on the wire too. So a link that was detached
+        with unsettled deliveries, but not closed by the peer, stays until its session ends."""
+        for link in self._parted:
+            if link.pointer in self._links and (link.closed_by_peer or lib.pn_link_unsettled(link.pointer) == 0):
+                del self._links[link.pointer]
+                lib.pn_link_free(link.pointer)
+        self._parted.clear()
+        for session in self._ended_sessions:
+            for pointer in [p for p, link in self._links.items() if link.session == session]:
+                del self._links[pointer]
+            lib.pn_session_free(session)
+        self._ended_sessions.clear()
 
     def wake(self) -> None:
-        """The owner changed something outside of receive(): there is something to flush. Cheap, any number of times."""
-        raise NotImplementedError
+        """The owner did something outside of this connection's callbacks: have it flushed. Cheap to repeat."""
+        if self.on_wake is not None:
+            self.on_wake()
+
+    # -- open, close, attach
+
+    def open(self) -> None:
+        lib.pn_connection_open(self._engine.connection)
+
+    def close(self, condition: str | None = None, description: str = "") -> None:
+        """Begin to close: all links end now, without detaches; `on_close` comes when the peer has closed as well,
+        or is gone."""
+        if self._closing or self.closed:
+            return
+        self._closing = True
+        for link in self._links.values():
+            link.end()
+        write_condition(lib.pn_connection_condition(self._engine.connection), condition, description)
+        lib.pn_connection_open(self._engine.connection)
+        lib.pn_connection_close(self._engine.connection)
 
     def sender(
         self,
@@ -72,8 +160,10 @@ class Connection:
         timeout: int = 0,
         properties: Mapping[str, Any] | None = None,
     ) -> Link:
-        """Attach a sending link to the peer's node `target`."""
-        raise NotImplementedError
+        """Attach a link that sends to the peer's node `target`. The lifetime is asked for both termini."""
+        link = self._attach(lib.pn_sender, name, target, durable, expiry_policy, timeout, properties)
+        link.open(snd_settle_mode, rcv_settle_mode)
+        return link
 
     def receiver(
         self,
@@ -85,8 +175,187 @@ class Connection:
         durable: int = 0,
         expiry_policy: str = EXPIRE_SESSION,
         timeout: int = 0,
-        max_message_size: int = 0,
+        max_message_size: int | None = None,
         properties: Mapping[str, Any] | None = None,
     ) -> Link:
-        """Attach a receiving link to the peer's node `source`."""
-        raise NotImplementedError
+        """Attach a link that receives from the peer's node `source`. The lifetime is asked for both termini."""
+        link = self._attach(lib.pn_receiver, name, source, durable, expiry_policy, timeout, properties)
+        if max_message_size is not None:
+            link.max_message = max_message_size
+        link.open(snd_settle_mode, rcv_settle_mode)
+        return link
+
+    def _attach(
+        self,
+        create: Callable[[Any, bytes], Any],
+        name: str,
+        address: str,
+        durable: int,
+        expiry_policy: str,
+        timeout: int,
+        properties: Mapping[str, Any] | None,
+    ) -> Link:
+        assert not self.closed and not self._closing
+        if self._session is None:
+            self._session = lib.pn_session(self._engine.connection)
+            lib.pn_session_open(self._session)
+        pointer = create(self._session, name.encode())
+        link = self._links[pointer] = Link(self, pointer, name, self._max_message)
+        for terminus in (lib.pn_link_source(pointer), lib.pn_link_target(pointer)):
+            lib.pn_terminus_set_address(terminus, address.encode())
+            write_lifetime(terminus, durable, expiry_policy, timeout)
+        write_map(properties, lib.pn_link_properties(pointer))
+        return link
+
+    # -- events
+
+    def _dispatch(self) -> None:
+        try:
+            self._handle_events()
+            self._inbox.hand_over()
+        except PeerError as error:
+            self._fail(error)
+        if self._error is not None:
+            raise self._error
+
+    def _handle_events(self) -> None:
+        """Transfers, dispositions and flows are gathered (there is no hotter loop), the rest is handled as it comes,
+        after what was gathered before it."""
+        collector, links, frame = self._engine.collector, self._links, self._inbox.frame
+        peek, pop, type_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
+        link_of, delivery_of = lib.pn_event_link, lib.pn_event_delivery
+        while event := peek(collector):
+            kind = type_of(event)
+            if kind == _DELIVERY:
+                link = links.get(link_of(event))
+                if link is not None:
+                    frame(link, delivery_of(event))
+            elif kind == _FLOW:
+                link = links.get(link_of(event))
+                if link is not None:
+                    self._inbox.flow(link)
+            elif kind in _RARE and not self.closed:
+                self._inbox.hand_over()
+                _RARE[kind](self, event)
+            pop(collector)
+
+    def _on_remote_open(self, event: Any) -> None:
+        if self._remote_open:
+            raise PeerError(NOT_ALLOWED, "a second open")
+        self._remote_open = True
+        self.remote_container = text(lib.pn_connection_remote_container(self._engine.connection)) or ""
+        self.remote_hostname = text(lib.pn_connection_remote_hostname(self._engine.connection))
+        self.remote_properties = read_map(lib.pn_connection_remote_properties(self._engine.connection))
+        self.handler.on_open(self)
+
+    def _on_remote_close(self, event: Any) -> None:
+        self._finish(read_condition(lib.pn_connection_remote_condition(self._engine.connection)))
+        lib.pn_connection_open(self._engine.connection)
+        lib.pn_connection_close(self._engine.connection)
+
+    def _on_transport_error(self, event: Any) -> None:
+        condition = read_condition(lib.pn_transport_condition(self._engine.transport))
+        assert condition is not None
+        if not self._at_eof:
+            self._error = PeerError(condition.name, condition.description)
+        self._finish(None if self._at_eof else condition)
+
+    def _on_session_open(self, event: Any) -> None:
+        if not self._remote_open:
+            raise PeerError(NOT_ALLOWED, "begin before open")
+        lib.pn_session_open(lib.pn_event_session(event))
+
+    def _on_session_close(self, event: Any) -> None:
+        session = lib.pn_event_session(event)
+        condition = read_condition(lib.pn_session_remote_condition(session))
+        for link in self.links:
+            if link.session == session:
+                link.end()
+                self.handler.on_detach(link, False, condition)
+        lib.pn_session_open(session)
+        lib.pn_session_close(session)
+        self._ended_sessions.append(session)
+        if self._session == session:
+            self._session = None
+
+    def _on_link_attach(self, event: Any) -> None:
+        pointer = lib.pn_event_link(event)
+        link = self._links.get(pointer)
+        if link is not None:
+            self._on_link_answer(link)
+            return
+        if len(self._links) >= MAX_LINKS:
+            raise PeerError(RESOURCE_LIMIT, f"more than {MAX_LINKS} links")
+        link = Link(self, pointer, text(lib.pn_link_name(pointer)) or "", self._max_message)
+        self._links[pointer] = link
+        if self._closing:
+            link.end()
+            return
+        link.read_attach()
+        self.handler.on_attach(link)
+
+    def _on_link_answer(self, link: Link) -> None:
+        if not link.ended:
+            link.read_attach()
+            link.answered = True
+            self.handler.on_attached(link)
+
+    def _on_link_detach(self, event: Any) -> None:
+        self._part(event, closed=False)
+
+    def _on_link_close(self, event: Any) -> None:
+        self._part(event, closed=True)
+
+    def _part(self, event: Any, *, closed: bool) -> None:
+        link = self._links.get(lib.pn_event_link(event))
+        if link is None:
+            return
+        link.closed_by_peer = closed
+        if not link.ended:
+            link.end()
+            self.handler.on_detach(link, closed, link.remote_condition())
+            link.leave(None, "", closed)
+        self._parted.append(link)
+
+    # -- endings
+
+    def expel(self, link: Link, condition: str, description: str) -> None:
+        """The engine's: detach a link whose peer broke a limit, and tell the owner."""
+        link.leave(condition, description, closed=True)
+        self.handler.on_detach(link, True, Condition(condition, description))
+
+    def _fail(self, error: PeerError) -> None:
+        self._error = error
+        write_condition(lib.pn_connection_condition(self._engine.connection), error.condition, error.description)
+        lib.pn_connection_open(self._engine.connection)
+        lib.pn_connection_close(self._engine.connection)
+        self._finish(Condition(error.condition, error.description))
+
+    def _finish(self, condition: Condition | None) -> None:
+        """The connection is over; what proton still has to say is left to be written."""
+        if self.closed:
+            return
+        self.closed = True
+        for link in self._links.values():
+            link.end()
+        self.handler.on_close(self, condition)
+
+    def release(self) -> None:
+        """Free proton's memory. Nothing may be called after it; the shell's last act."""
+        self._finish(None)
+        self._links.clear()
+        self._engine.release()
+
+
+_DELIVERY: Final = lib.PN_DELIVERY
+_FLOW: Final = lib.PN_LINK_FLOW
+_RARE: Final[Mapping[int, Callable[[Connection, Any], None]]] = {
+    lib.PN_CONNECTION_REMOTE_OPEN: Connection._on_remote_open,
+    lib.PN_CONNECTION_REMOTE_CLOSE: Connection._on_remote_close,
+    lib.PN_SESSION_REMOTE_OPEN: Connection._on_session_open,
+    lib.PN_SESSION_REMOTE_CLOSE: Connection._on_session_close,
+    lib.PN_LINK_REMOTE_OPEN: Connection._on_link_attach,
+    lib.PN_LINK_REMOTE_DETACH: Connection._on_link_detach,
+    lib.PN_LINK_REMOTE_CLOSE: Connection._on_link_close,
+    lib.PN_TRANSPORT_ERROR: Connection._on_transport_error,
+}

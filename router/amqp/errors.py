@@ -1,7 +1,7 @@
 """The one exception of the AMQP edge: the peer is at fault.
 
-A `PeerError` ends the connection (or link) it came from, with its condition; it never ends the process. Anything else
-that escapes from the engine is a fault of ours.
+A `PeerError` ends the connection it came from, with its condition; it never ends the process. Anything else that
+escapes from the engine is a fault of ours. The names are AMQP's error conditions (AMQP 1.0 2.8.15 to 2.8.18).
 """
 
 from typing import Final
@@ -17,6 +17,7 @@ NOT_IMPLEMENTED: Final = "amqp:not-implemented"
 RESOURCE_LIMIT: Final = "amqp:resource-limit-exceeded"
 DETACH_FORCED: Final = "amqp:link:detach-forced"
 MESSAGE_SIZE: Final = "amqp:link:message-size-exceeded"
+TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"
 STOLEN: Final = "amqp:link:stolen"
 
 

@@ -1,14 +1,16 @@
 """What the engine tells its owner: the callbacks of one `Connection`, and the values they carry.
 
-All callbacks run inside `Connection.receive`, `receive_eof` or `tick`, synchronously and in the order of the wire, except
-that transfers and dispositions are gathered: each link's whole batch of one `receive` comes in one call, after the other
-events of that `receive` which came before it. Plain lists, no object per message: this is the hot path.
+All callbacks run inside `Connection.receive`, `receive_eof` or `tick`, synchronously and in the order of the wire, but
+transfers, dispositions and credit are gathered: a link's whole batch of one `receive` comes in one call, before any
+later event of another kind. Plain parallel lists, no object per message: this is the hot path.
 
-Handles. A `Handle` names one delivery on one link. It is hashable, equal only to itself, and valid from the call that
-brought it (or from `Link.send`) until it is settled by us or its link or connection ends; after that it must be
-forgotten, because the engine uses its memory again. Nothing settles a handle but the owner: a delivery that the peer
-settled comes with `settled` true in `on_dispositions`, and the owner then calls `Link.settle`, which sends nothing
-but frees it. The one exception: a transfer that arrives settled has no handle (None), there is nothing left to say.
+Handles. A `Handle` names one delivery on one link. It is hashable, equal only to itself, and valid from the call
+that brought it (or from `Link.send`) until we settle it or its link or connection ends. After that it must be
+forgotten: the engine uses its memory again. Nobody settles a handle but the owner: a delivery that the peer settled
+comes with `settled` true in `on_dispositions`, and the owner then calls `Link.settle`, which sends nothing but
+frees it. A transfer that arrives settled has no handle (None): there is nothing left to say about it.
+
+A batch may name a handle that the owner has settled a moment ago, on its own account: what is unknown is ignored.
 """
 
 from collections.abc import Mapping
@@ -82,7 +84,7 @@ class Handler(Protocol):
     """The owner of connections: the edge of a router, a neighbour link, a client, a test."""
 
     def on_open(self, connection: "Connection") -> None:
-        """The peer's open arrived: `remote_container`, `remote_properties` are known. A server answers with `open()`."""
+        """The peer's open arrived: its container and properties are known. A server answers with `open()`."""
 
     def on_close(self, connection: "Connection", condition: Condition | None) -> None:
         """The connection is over, however it came to be: called exactly once. All its links are over with it; there
@@ -113,9 +115,7 @@ class Handler(Protocol):
     ) -> None:
         """Complete messages in the order of their arrival: parallel lists. The handle of a settled one is None."""
 
-    def on_dispositions(
-        self, link: "Link", deliveries: list[Handle], states: list[int], settled: list[bool]
-    ) -> None:
+    def on_dispositions(self, link: "Link", deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
         """The peer's news about deliveries, each handle at most once a call, with its latest state (0 = none). On a
         sending link: outcomes. On a receiving one: settlements by the sender. What is `settled` the owner must still
         `settle` itself."""

@@ -1,35 +1,122 @@
-"""One AMQP link of a connection. (Signatures; the engine follows.)"""
+"""One link of a connection: its attach, its credit, its deliveries.
+
+Made by `Connection`, never by others. The owner's calls go straight to proton's engine; nothing leaves before the
+connection is flushed, and an owner that calls outside of a callback wakes the connection (`Connection.wake`).
+A link that has ended ignores every call: an outcome may well arrive from elsewhere after its link is gone. Detaching
+settles nothing, however it comes about: what was unsettled stays so at the peer, for its next attach.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from router.amqp.handler import EXPIRE_SESSION, RCV_FIRST, SND_MIXED, Handle, Outcome, Terminus
+from router.amqp.handler import (
+    EXPIRE_SESSION,
+    MODIFIED,
+    RCV_FIRST,
+    REJECTED,
+    SND_MIXED,
+    Condition,
+    Handle,
+    Outcome,
+    Terminus,
+)
+from router.amqp.library import (
+    SCRATCH_SIZE,
+    ffi,
+    lib,
+    read_condition,
+    read_map,
+    read_terminus,
+    write_condition,
+    write_lifetime,
+    write_map,
+)
 
 if TYPE_CHECKING:
     from router.amqp.connection import Connection
 
+_TAG_SIZE = 32
+
+# One struct for all tags that we send: filling it anew is cheaper than allocating one a message.
+_tag_memory = ffi.new("char[]", _TAG_SIZE)
+_tag_view = memoryview(ffi.buffer(_tag_memory, _TAG_SIZE))
+_tag_struct = ffi.new("pn_bytes_t *")
+_tag_struct.start = _tag_memory
+_tag = _tag_struct[0]
+
 
 class Link:
-    connection: "Connection"
-    name: str
-    is_sender: bool  # we send
-    context: Any = None  # the owner's
-    answered: bool = False  # both ends attached
-    ended: bool = False  # detached by either side, or its connection is over: every call below is then ignored
-    credit: int = 0  # sending: deliveries we may send. receiving: deliveries the peer may still send
-    draining: bool = False  # sending: the peer wants its credit used or given back: send what there is, then drained()
-    # what the peer said in its attach
-    remote_source: Terminus | None
-    remote_target: Terminus | None
-    remote_snd_settle_mode: int = SND_MIXED
-    remote_rcv_settle_mode: int = RCV_FIRST
-    remote_max_message_size: int = 0
-    remote_properties: Mapping[str, Any]
+    """See the attributes' comments. What is called the engine's is not for owners."""
+
+    __slots__ = (
+        "_max_message",
+        "_opened",
+        "answered",
+        "closed_by_peer",
+        "connection",
+        "context",
+        "credit",
+        "draining",
+        "ended",
+        "is_sender",
+        "name",
+        "partial",
+        "partial_size",
+        "pointer",
+        "quick",
+        "remote_max_message_size",
+        "remote_properties",
+        "remote_rcv_settle_mode",
+        "remote_snd_settle_mode",
+        "remote_source",
+        "remote_target",
+        "session",
+    )
+
+    def __init__(self, connection: "Connection", pointer: Any, name: str, max_message: int) -> None:
+        self.connection = connection
+        self.pointer = pointer
+        self.session = lib.pn_link_session(pointer)
+        self.name = name
+        self.is_sender: bool = lib.pn_link_is_sender(pointer)  # we send
+        self.context: Any = None  # the owner's
+        self.answered = False  # both ends have attached
+        self.ended = False  # detached by either side, or its session or connection is over
+        self.credit = 0  # sending: what we may still send. Receiving: what the peer may still send
+        self.draining = False  # sending: the peer wants its credit used or given back: send, then drained()
+        self.max_message = max_message
+        # What the peer said in its attach. A terminus that it left out is None.
+        self.remote_source: Terminus | None = None
+        self.remote_target: Terminus | None = None
+        self.remote_snd_settle_mode = SND_MIXED
+        self.remote_rcv_settle_mode = RCV_FIRST
+        self.remote_max_message_size = 0
+        self.remote_properties: Mapping[str, Any] = {}
+        self.closed_by_peer = False  # it sent a closing detach
+        self.partial: list[bytes] = []  # payload so far of a delivery that takes several frames
+        self.partial_size = 0
+        self._opened = False  # our attach is under way
+
+    def __repr__(self) -> str:
+        return f"<Link {self.name!r} {'to' if self.is_sender else 'from'} {self.connection.remote_container!r}>"
 
     @property
     def address(self) -> str | None:
-        """Of the terminus at our end of a remote attach: its source if we send, its target if we receive."""
-        raise NotImplementedError
+        """Of the node at our end of a link that the peer attached: its source if we send, else its target."""
+        terminus = self.remote_source if self.is_sender else self.remote_target
+        return terminus.address if terminus else None
+
+    @property
+    def max_message(self) -> int:
+        """Receiving: the largest message taken, in bytes; a larger one ends the link. 0: any."""
+        return self._max_message
+
+    @max_message.setter
+    def max_message(self, size: int) -> None:
+        self._max_message = size
+        self.quick = min(size + 1, SCRATCH_SIZE) if size else SCRATCH_SIZE  # below it one look is enough
+
+    # -- attach and detach
 
     def answer(
         self,
@@ -37,51 +124,178 @@ class Link:
         durable: int = 0,
         expiry_policy: str = EXPIRE_SESSION,
         timeout: int = 0,
-        max_message_size: int = 0,
+        max_message_size: int | None = None,
         properties: Mapping[str, Any] | None = None,
     ) -> None:
-        """Answer the peer's attach: its source and target without filters and capabilities, its settle modes; durable,
-        expiry policy and timeout are those of the terminus at our end."""
-        raise NotImplementedError
+        """Answer the peer's attach: with its own termini, less filters and capabilities, and its own settle
+        modes. Durability, expiry policy and timeout are granted for the terminus at our end. The size limit of a
+        receiving link is the connection's unless given."""
+        if self.ended:
+            return
+        assert not self._opened
+        source, target = lib.pn_link_source(self.pointer), lib.pn_link_target(self.pointer)
+        self._echo_termini(source, target)
+        write_lifetime(source if self.is_sender else target, durable, expiry_policy, timeout)
+        if max_message_size is not None:
+            self.max_message = max_message_size
+        write_map(properties, lib.pn_link_properties(self.pointer))
+        self.open(self.remote_snd_settle_mode, self.remote_rcv_settle_mode)
+        self.answered = True
+
+    def _echo_termini(self, source: Any, target: Any) -> None:
+        lib.pn_terminus_copy(source, lib.pn_link_remote_source(self.pointer))
+        lib.pn_terminus_copy(target, lib.pn_link_remote_target(self.pointer))
+        for data in (
+            lib.pn_terminus_filter(source),
+            lib.pn_terminus_capabilities(source),
+            lib.pn_terminus_capabilities(target),
+        ):
+            lib.pn_data_clear(data)
+
+    def open(self, snd_settle_mode: int, rcv_settle_mode: int) -> None:
+        """The engine's: send our attach."""
+        lib.pn_link_set_snd_settle_mode(self.pointer, snd_settle_mode)
+        lib.pn_link_set_rcv_settle_mode(self.pointer, rcv_settle_mode)
+        if not self.is_sender:
+            lib.pn_link_set_max_message_size(self.pointer, self.max_message)
+        lib.pn_link_open(self.pointer)
+        self._opened = True
 
     def refuse(self, condition: str, description: str = "") -> None:
-        """Answer the peer's attach with no terminus at our end, then detach (closed) with the error."""
-        raise NotImplementedError
+        """Answer the peer's attach without a terminus at our end, then detach with the error (AMQP 1.0 2.6.3)."""
+        self.detach(condition, description)
 
     def detach(self, condition: str | None = None, description: str = "", closed: bool = True) -> None:
-        """Detach; link and handles are invalid from here on. No unsettled delivery is settled by this."""
-        raise NotImplementedError
+        """Detach; the link and its handles are over with this call, and no `on_detach` follows."""
+        if self.ended:
+            return
+        self.leave(condition, description, closed)
+
+    def leave(self, condition: str | None, description: str, closed: bool) -> None:
+        """The engine's: our detach, first or in answer. Proton sends the attach that is still owed before it."""
+        self.end()
+        if not self._opened:
+            lib.pn_terminus_set_type(lib.pn_link_source(self.pointer), lib.PN_UNSPECIFIED)
+            lib.pn_terminus_set_type(lib.pn_link_target(self.pointer), lib.PN_UNSPECIFIED)
+            self.open(self.remote_snd_settle_mode, self.remote_rcv_settle_mode)
+        write_condition(lib.pn_link_condition(self.pointer), condition, description)
+        (lib.pn_link_close if closed else lib.pn_link_detach)(self.pointer)
+
+    def end(self) -> None:
+        """The engine's: from here on nothing is done for this link."""
+        self.ended = True
+        self.credit = 0
+        self.draining = False
+        self.take_partial()
+
+    def take_partial(self) -> bytes:
+        """The engine's: the payload gathered so far, forgetting it."""
+        message = b"".join(self.partial)
+        self.partial.clear()
+        self.partial_size = 0
+        return message
+
+    def read_attach(self) -> None:
+        """The engine's: take over what the peer's attach says."""
+        pointer = self.pointer
+        self.remote_source = read_terminus(lib.pn_link_remote_source(pointer))
+        self.remote_target = read_terminus(lib.pn_link_remote_target(pointer))
+        self.remote_snd_settle_mode = lib.pn_link_remote_snd_settle_mode(pointer)
+        self.remote_rcv_settle_mode = lib.pn_link_remote_rcv_settle_mode(pointer)
+        self.remote_max_message_size = lib.pn_link_remote_max_message_size(pointer)
+        self.remote_properties = read_map(lib.pn_link_remote_properties(pointer))
+
+    def remote_condition(self) -> Condition | None:
+        """The engine's: the error of the peer's detach."""
+        return read_condition(lib.pn_link_remote_condition(self.pointer))
+
+    # -- deliveries
 
     def send(self, tag: bytes, message: bytes, settled: bool = False) -> Handle:
-        """Needs credit. A settled one has no handle (None)."""
-        raise NotImplementedError
+        """Send a whole message; needs credit. A settled one has no handle (None)."""
+        if self.ended:
+            return None
+        assert self.is_sender and self.credit > 0
+        size = len(tag)
+        _tag_view[:size] = tag
+        _tag_struct.size = size
+        pointer = self.pointer
+        delivery = lib.pn_delivery(pointer, _tag)
+        lib.pn_link_send(pointer, message, len(message))
+        self.credit -= 1
+        if settled:
+            lib.pn_delivery_settle(delivery)  # advances the link too
+            return None
+        lib.pn_link_advance(pointer)
+        return delivery
 
     def settle(self, handle: Handle) -> None:
-        raise NotImplementedError
+        """Settle, in the state last given. Also frees a delivery that the peer has settled; sends nothing then."""
+        if not self.ended:
+            lib.pn_delivery_settle(handle)
 
     def settle_many(self, handles: Iterable[Handle]) -> None:
-        raise NotImplementedError
+        if not self.ended:
+            for handle in handles:
+                lib.pn_delivery_settle(handle)
 
     def update(self, handle: Handle, state: int, settle: bool = False) -> None:
-        raise NotImplementedError
+        """State a delivery state without details, unsettled unless told otherwise."""
+        if not self.ended:
+            lib.pn_delivery_update(handle, state)
+            if settle:
+                lib.pn_delivery_settle(handle)
 
     def update_many(self, handles: Iterable[Handle], state: int, settle: bool = False) -> None:
-        raise NotImplementedError
+        if not self.ended:
+            for handle in handles:
+                lib.pn_delivery_update(handle, state)
+            if settle:
+                self.settle_many(handles)
 
     def reject(self, handle: Handle, condition: str, description: str = "", settle: bool = False) -> None:
-        raise NotImplementedError
+        if not self.ended:
+            error = lib.pn_disposition_condition(lib.pn_delivery_local(handle))
+            write_condition(error, condition, description)
+            self.update(handle, REJECTED, settle)
 
     def modify(self, handle: Handle, failed: bool, undeliverable: bool, settle: bool = False) -> None:
-        raise NotImplementedError
+        if not self.ended:
+            disposition = lib.pn_delivery_local(handle)
+            lib.pn_disposition_set_failed(disposition, failed)
+            lib.pn_disposition_set_undeliverable(disposition, undeliverable)
+            self.update(handle, MODIFIED, settle)
 
     def remote_outcome(self, handle: Handle) -> Outcome:
-        """The detail of rejected and modified; to be asked inside on_dispositions."""
-        raise NotImplementedError
+        """The details of an outcome (rejected, modified); for use inside `on_dispositions`."""
+        disposition = lib.pn_delivery_remote(handle)
+        state = lib.pn_delivery_remote_state(handle)
+        error = read_condition(lib.pn_disposition_condition(disposition)) if state == REJECTED else None
+        return Outcome(
+            state=state,
+            condition=error.name if error else None,
+            description=error.description if error else "",
+            failed=lib.pn_disposition_is_failed(disposition),
+            undeliverable=lib.pn_disposition_is_undeliverable(disposition),
+        )
+
+    # -- credit
 
     def flow(self, credit: int) -> None:
         """Receiving: let the peer send so many more."""
-        raise NotImplementedError
+        if not self.ended:
+            lib.pn_link_flow(self.pointer, credit)
+            self.credit += credit
+
+    def drain(self, credit: int) -> None:
+        """Receiving: let the peer send so many more, and give back at once what it cannot use."""
+        if not self.ended:
+            lib.pn_link_drain(self.pointer, credit)
+            self.credit += credit
 
     def drained(self) -> None:
-        """Sending: give back the credit that is left."""
-        raise NotImplementedError
+        """Sending: give back the credit that is left, as a draining peer asked."""
+        if not self.ended and self.draining:
+            lib.pn_link_drained(self.pointer)
+            self.credit = 0
+            self.draining = False

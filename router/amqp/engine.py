@@ -1,0 +1,92 @@
+"""The proton engine of one connection: its three C objects, and bytes in and out of them.
+
+Below `Connection`, which gives events their meaning. What will stand between the socket and proton one day stands
+around `push` and `pull`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from router.amqp.library import SCRATCH, SCRATCH_SIZE, ffi, lib, write_map
+
+MAX_SESSIONS: Final = 255
+
+
+class Engine:
+    """Owns proton's connection, collector and transport from the first call to `release`."""
+
+    __slots__ = ("_idle_ms", "collector", "connection", "transport")
+
+    def __init__(
+        self,
+        container: str,
+        server: bool,
+        hostname: str | None,
+        properties: Mapping[str, Any] | None,
+        max_frame: int,
+        idle_timeout: float,
+    ) -> None:
+        self.connection = lib.pn_connection()
+        self.collector = lib.pn_collector()
+        self.transport = lib.pn_transport()
+        lib.pn_connection_set_container(self.connection, container.encode())
+        if hostname is not None:
+            lib.pn_connection_set_hostname(self.connection, hostname.encode())
+        write_map(properties, lib.pn_connection_properties(self.connection))
+        lib.pn_connection_collect(self.connection, self.collector)
+        if server:  # takes clients with SASL (ANONYMOUS, EXTERNAL) and without
+            lib.pn_transport_set_server(self.transport)
+            lib.pn_sasl(self.transport)
+        else:
+            lib.pn_sasl_allowed_mechs(lib.pn_sasl(self.transport), b"ANONYMOUS")
+        lib.pn_transport_set_max_frame(self.transport, max_frame)
+        lib.pn_transport_set_channel_max(self.transport, MAX_SESSIONS)
+        self._idle_ms = int(idle_timeout * 1000)
+        lib.pn_transport_set_idle_timeout(self.transport, self._idle_ms)
+        lib.pn_transport_bind(self.transport, self.connection)
+
+    def push(self, data: bytes) -> None:
+        """Bytes from the peer. What follows its close or an error of its is dropped: the events tell of either."""
+        source, size, offset = ffi.from_buffer(data), len(data), 0
+        while offset < size:
+            capacity = lib.pn_transport_capacity(self.transport)
+            if capacity <= 0:
+                return
+            count = lib.pn_transport_push(self.transport, source + offset, min(capacity, size - offset))
+            if count <= 0:
+                return
+            offset += count
+
+    def push_end(self) -> None:
+        lib.pn_transport_close_tail(self.transport)
+
+    def pull(self) -> bytes:
+        """All that is to be written by now."""
+        parts = []
+        while (size := lib.pn_transport_pending(self.transport)) > 0:
+            size = lib.pn_transport_peek(self.transport, SCRATCH, min(size, SCRATCH_SIZE))
+            parts.append(ffi.unpack(SCRATCH, size))
+            lib.pn_transport_pop(self.transport, size)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def tick(self, now: float) -> float | None:
+        """Idle timeouts, theirs and ours; when to be called again."""
+        lib.pn_transport_tick(self.transport, int(now * 1000) + 1)  # proton takes 0 for "never yet"
+        theirs_ms = lib.pn_transport_get_remote_idle_timeout(self.transport)
+        timeouts = [timeout for timeout in (self._idle_ms, theirs_ms) if timeout]
+        # Proton compares byte counts between two ticks: four ticks in a timeout bound its error to a quarter.
+        return now + min(timeouts) / 4000 if timeouts else None
+
+    def release(self) -> None:
+        """Free everything. No pointer of this connection may be used after it."""
+        if self.connection is None:
+            return
+        lib.pn_collector_release(self.collector)
+        lib.pn_transport_unbind(self.transport)
+        lib.pn_connection_release(self.connection)
+        for pointer in (self.connection, self.transport, self.collector):
+            lib.pn_decref(pointer)
+        self.connection = self.collector = self.transport = None
+
+    def __del__(self) -> None:
+        self.release()

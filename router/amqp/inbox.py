@@ -1,0 +1,143 @@
+"""What one input brought to the links of a connection: gathered event by event, handed over in batches.
+
+The hot path's receiving half. Transfers and dispositions become parallel lists, one batch a link and input; the state
+of a delivery is read when the batch is handed over, so steps that came together are reported as one. What proton lets
+a peer get away with is checked here: credit, tags, the size of messages, transfers against a link's direction.
+
+Never here: anything about attaching or closing (`connection`).
+"""
+
+from typing import Any, Final
+
+from router.amqp.errors import INVALID_FIELD, MESSAGE_SIZE, NOT_ALLOWED, TRANSFER_LIMIT, PeerError
+from router.amqp.handler import Handle, Handler
+from router.amqp.library import SCRATCH, SCRATCH_SIZE, ffi, lib
+from router.amqp.link import Link
+
+MAX_TAG: Final = 32  # AMQP 1.0 2.8.7
+
+
+class Inbox:
+    """One a connection. `frame` and `flow` gather, `hand_over` calls the handler and empties it."""
+
+    __slots__ = ("_flows", "_handler", "_news", "_transfers")
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        # By link, in order of first appearance.
+        self._transfers: dict[Link, tuple[list[Handle], list[bytes], list[bytes], list[bool]]] = {}
+        self._news: dict[Link, dict[Handle, None]] = {}
+        self._flows: dict[Link, None] = {}
+
+    def frame(self, link: Link, delivery: Any) -> None:
+        """A delivery event: a transfer frame or a disposition."""
+        if link.ended:
+            self._discard(link, delivery)
+        elif link.is_sender or not lib.pn_delivery_readable(delivery):
+            news = self._news.get(link)
+            if news is None:
+                news = self._news[link] = {}
+            news[delivery] = None
+        else:
+            size = lib.pn_link_recv(link.pointer, SCRATCH, SCRATCH_SIZE)
+            if 0 < size < link.quick and not link.partial and not lib.pn_delivery_partial(delivery):
+                self._complete(link, delivery, ffi.unpack(SCRATCH, size))
+            else:
+                self._assemble(link, delivery, size)
+
+    def _complete(self, link: Link, delivery: Any, message: bytes) -> None:
+        tag = lib.pn_delivery_tag(delivery)
+        batch = self._transfers.get(link)
+        if batch is None:
+            batch = self._transfers[link] = ([], [], [], [])
+        deliveries, tags, messages, settled = batch
+        tags.append(ffi.unpack(tag.start, tag.size) if tag.size else b"")
+        messages.append(message)
+        if lib.pn_delivery_settled(delivery):
+            settled.append(True)
+            deliveries.append(None)
+            lib.pn_delivery_settle(delivery)  # advances the link too
+        else:
+            settled.append(False)
+            deliveries.append(delivery)
+            lib.pn_link_advance(link.pointer)
+
+    def _assemble(self, link: Link, delivery: Any, size: int) -> None:
+        """A message of several frames is taken out of proton as it comes, so that its session never fills."""
+        while size > 0:
+            link.partial.append(ffi.unpack(SCRATCH, size))
+            link.partial_size += size
+            size = lib.pn_link_recv(link.pointer, SCRATCH, SCRATCH_SIZE)
+        if lib.pn_delivery_aborted(delivery):
+            link.take_partial()
+            lib.pn_delivery_settle(delivery)
+            self._flows[link] = None  # it took credit all the same
+        elif link.max_message and link.partial_size > link.max_message:
+            link.connection.expel(link, MESSAGE_SIZE, f"a message is larger than {link.max_message} bytes")
+        elif not lib.pn_delivery_partial(delivery):
+            self._complete(link, delivery, link.take_partial())
+
+    def _discard(self, link: Link, delivery: Any) -> None:
+        """The peer may not have seen our detach yet. Its deliveries stay unsettled: they are in doubt, not lost."""
+        if link.is_sender:
+            self._check_direction(link)
+        elif lib.pn_delivery_readable(delivery):
+            while lib.pn_link_recv(link.pointer, SCRATCH, SCRATCH_SIZE) > 0:
+                pass
+            if not lib.pn_delivery_partial(delivery):
+                lib.pn_link_advance(link.pointer)
+            if lib.pn_link_credit(link.pointer) < 0:
+                raise PeerError(TRANSFER_LIMIT, f"transfers without credit on link {link.name}")
+
+    def flow(self, link: Link) -> None:
+        """A flow event."""
+        self._flows[link] = None
+
+    def hand_over(self) -> None:
+        """Call the handler with all that was gathered. A callback may end links: theirs is dropped."""
+        if self._transfers:
+            self._hand_over_transfers()
+        if self._news:
+            self._hand_over_news()
+        if self._flows:
+            self._hand_over_flows()
+
+    def _hand_over_transfers(self) -> None:
+        transfers, self._transfers = self._transfers, {}
+        for link, (deliveries, tags, messages, settled) in transfers.items():
+            if max(map(len, tags)) > MAX_TAG:
+                raise PeerError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
+            if not link.ended:
+                link.credit = lib.pn_link_credit(link.pointer)
+                if link.credit < 0:
+                    link.connection.expel(link, TRANSFER_LIMIT, "transfers without credit")
+                else:
+                    self._handler.on_transfers(link, deliveries, tags, messages, settled)
+
+    def _hand_over_news(self) -> None:
+        all_news, self._news = self._news, {}
+        for link, news in all_news.items():
+            if link.is_sender:
+                self._check_direction(link)
+            if not link.ended:
+                deliveries = list(news)
+                states = list(map(lib.pn_delivery_remote_state, deliveries))
+                self._handler.on_dispositions(link, deliveries, states, list(map(lib.pn_delivery_settled, deliveries)))
+
+    def _hand_over_flows(self) -> None:
+        flows, self._flows = self._flows, {}
+        for link in flows:
+            if link.ended:
+                continue
+            before = link.credit, link.draining
+            link.credit = lib.pn_link_credit(link.pointer)
+            if link.is_sender:
+                link.draining = lib.pn_link_get_drain(link.pointer) and link.credit > 0
+                if link.answered and before != (link.credit, link.draining):
+                    self._handler.on_credit(link)
+
+    @staticmethod
+    def _check_direction(link: Link) -> None:
+        """We always send whole deliveries, so a current one on a sending link came from the peer."""
+        if lib.pn_link_current(link.pointer):
+            raise PeerError(NOT_ALLOWED, f"a transfer to the sending end of link {link.name}")

@@ -1,0 +1,161 @@
+"""Proton's C engine as we call it: the names, their check at start-up, and cold-path conversions.
+
+`lib` and `ffi` are python-qpid-proton's own cffi module, used directly because its Python classes cost about ten times
+as much per message. Only this module, `link` and `connection` call it. The package's version is pinned: what
+is called here is not a promise of proton's, so the names are checked when the module is loaded.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import cproton_ffi
+from proton import ProtonException, symbol
+from proton._data import dat2obj, obj2dat
+
+from router.amqp.errors import DECODE_ERROR, PeerError
+from router.amqp.handler import (
+    EXPIRE_CONNECTION,
+    EXPIRE_LINK,
+    EXPIRE_NEVER,
+    EXPIRE_SESSION,
+    Condition,
+    Terminus,
+)
+
+ffi: Final[Any] = cproton_ffi.ffi
+lib: Final[Any] = cproton_ffi.lib
+
+NEEDED: Final = """
+pn_collector pn_collector_peek pn_collector_pop pn_collector_release pn_condition_get_description
+pn_condition_get_name pn_condition_info pn_condition_is_set pn_condition_set_description pn_condition_set_name
+pn_connection pn_connection_close pn_connection_collect pn_connection_condition pn_connection_open
+pn_connection_properties pn_connection_release pn_connection_remote_condition pn_connection_remote_container
+pn_connection_remote_hostname pn_connection_remote_properties pn_connection_set_container
+pn_connection_set_hostname pn_data_clear pn_decref pn_delivery pn_delivery_aborted pn_delivery_local
+pn_delivery_partial pn_delivery_readable pn_delivery_remote pn_delivery_remote_state pn_delivery_settle
+pn_delivery_settled pn_delivery_tag pn_delivery_update pn_disposition_condition pn_disposition_is_failed
+pn_disposition_is_undeliverable pn_disposition_set_failed pn_disposition_set_undeliverable pn_event_delivery
+pn_event_link pn_event_session pn_event_type pn_link_advance pn_link_close pn_link_condition pn_link_credit
+pn_link_current pn_link_detach pn_link_drain pn_link_drained pn_link_flow pn_link_free pn_link_get_drain
+pn_link_is_sender pn_link_name pn_link_open pn_link_properties pn_link_recv pn_link_remote_condition
+pn_link_remote_max_message_size pn_link_remote_properties pn_link_remote_rcv_settle_mode
+pn_link_remote_snd_settle_mode pn_link_remote_source pn_link_remote_target pn_link_send pn_link_session
+pn_link_set_max_message_size pn_link_set_rcv_settle_mode pn_link_set_snd_settle_mode pn_link_source
+pn_link_target pn_link_unsettled pn_receiver pn_sasl pn_sasl_allowed_mechs pn_sender pn_session pn_session_close
+pn_session_free pn_session_open pn_session_remote_condition pn_terminus_capabilities pn_terminus_copy
+pn_terminus_filter pn_terminus_get_address pn_terminus_get_durability pn_terminus_get_expiry_policy
+pn_terminus_get_timeout pn_terminus_get_type pn_terminus_is_dynamic pn_terminus_set_address
+pn_terminus_set_durability pn_terminus_set_expiry_policy pn_terminus_set_timeout pn_terminus_set_type
+pn_transport pn_transport_bind pn_transport_capacity pn_transport_close_tail pn_transport_condition
+pn_transport_get_remote_idle_timeout pn_transport_peek pn_transport_pending pn_transport_pop pn_transport_push
+pn_transport_set_channel_max pn_transport_set_idle_timeout pn_transport_set_max_frame pn_transport_set_server
+pn_transport_tick pn_transport_unbind
+"""
+
+_missing = [name for name in NEEDED.split() if not hasattr(lib, name)]
+if _missing or (lib.PN_VERSION_MAJOR, lib.PN_VERSION_MINOR) != (0, 40):
+    raise ImportError(
+        f"python-qpid-proton 0.40 is needed, found {lib.PN_VERSION_MAJOR}.{lib.PN_VERSION_MINOR}"
+        + (f" without {', '.join(_missing)}" if _missing else "")
+    )
+
+# Scratch memory for one frame's payload or a piece of output. One for the process: the engine is used from one thread,
+# and what is in it is copied out before anything else runs.
+SCRATCH_SIZE: Final = 64 * 1024
+SCRATCH: Final = ffi.new("char[]", SCRATCH_SIZE)
+
+_POLICY_NAMES: Final = {
+    lib.PN_EXPIRE_WITH_LINK: EXPIRE_LINK,
+    lib.PN_EXPIRE_WITH_SESSION: EXPIRE_SESSION,
+    lib.PN_EXPIRE_WITH_CONNECTION: EXPIRE_CONNECTION,
+    lib.PN_EXPIRE_NEVER: EXPIRE_NEVER,
+}
+_POLICY_CODES: Final = {name: code for code, name in _POLICY_NAMES.items()}
+
+
+def text(pointer: Any) -> str | None:
+    """A C string the peer chose."""
+    if not pointer:
+        return None
+    try:
+        return str(ffi.string(pointer), "utf-8")
+    except UnicodeDecodeError:
+        raise PeerError(DECODE_ERROR, "a string is not UTF-8") from None
+
+
+def read_data(data: Any) -> Any:
+    """Whatever AMQP value the peer put there, or None."""
+    if not data:
+        return None
+    try:
+        return dat2obj(data)  # type: ignore[no-untyped-call]
+    except (ProtonException, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise PeerError(DECODE_ERROR, f"a value cannot be decoded: {type(error).__name__}") from None
+
+
+def read_map(data: Any) -> dict[str, Any]:
+    """A map with symbols for keys, as properties are; anything else counts as empty."""
+    value = read_data(data)
+    if not isinstance(value, dict):
+        return {}
+    return {str(key): plain(item) for key, item in value.items() if isinstance(key, str)}
+
+
+def plain(value: Any) -> Any:
+    """Binary as bytes, whatever view of it proton gave out."""
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+def write_map(values: Mapping[str, Any] | None, data: Any) -> None:
+    if values:
+        obj2dat({symbol(key): value for key, value in values.items()}, data)  # type: ignore[no-untyped-call]
+
+
+def read_symbols(data: Any) -> tuple[str, ...]:
+    """A symbol or an array of them."""
+    value = read_data(data)
+    if isinstance(value, str):
+        return (str(value),)
+    elements = getattr(value, "elements", None)
+    return tuple(str(element) for element in elements) if elements else ()
+
+
+def read_condition(condition: Any) -> Condition | None:
+    if not lib.pn_condition_is_set(condition):
+        return None
+    name = text(lib.pn_condition_get_name(condition)) or ""
+    return Condition(
+        name,
+        text(lib.pn_condition_get_description(condition)) or "",
+        read_map(lib.pn_condition_info(condition)),
+    )
+
+
+def write_condition(condition: Any, name: str | None, description: str) -> None:
+    if name is not None:
+        lib.pn_condition_set_name(condition, name.encode())
+        lib.pn_condition_set_description(condition, description.encode())
+
+
+def read_terminus(terminus: Any) -> Terminus | None:
+    kind = lib.pn_terminus_get_type(terminus)
+    if kind == lib.PN_UNSPECIFIED:
+        return None
+    if kind == lib.PN_COORDINATOR:
+        return Terminus(coordinator=True)
+    return Terminus(
+        address=text(lib.pn_terminus_get_address(terminus)),
+        durable=lib.pn_terminus_get_durability(terminus),
+        expiry_policy=_POLICY_NAMES[lib.pn_terminus_get_expiry_policy(terminus)],
+        timeout=lib.pn_terminus_get_timeout(terminus),
+        dynamic=lib.pn_terminus_is_dynamic(terminus),
+        filtered=bool(read_data(lib.pn_terminus_filter(terminus))),
+        capabilities=read_symbols(lib.pn_terminus_capabilities(terminus)),
+    )
+
+
+def write_lifetime(terminus: Any, durable: int, expiry_policy: str, timeout: int) -> None:
+    """How long a terminus lives (AMQP 1.0 3.5.3, 3.5.4)."""
+    lib.pn_terminus_set_durability(terminus, durable)
+    lib.pn_terminus_set_expiry_policy(terminus, _POLICY_CODES[expiry_policy])
+    lib.pn_terminus_set_timeout(terminus, timeout)

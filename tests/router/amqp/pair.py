@@ -1,0 +1,91 @@
+"""Two connections back to back in memory: everything that a test of the engine needs, without a socket."""
+
+from typing import Any
+
+from router.amqp.connection import Connection
+from router.amqp.errors import PeerError
+from router.amqp.handler import Condition, Handle
+from router.amqp.link import Link
+
+
+class Recorder:
+    """A handler that notes what it is told, and opens what is opened."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+        self.attached: list[Link] = []
+        self.deliveries: list[Handle] = []
+        self.tags: list[bytes] = []
+        self.messages: list[bytes] = []
+        self.presettled: list[bool] = []
+        self.outcomes: list[tuple[Handle, int, bool]] = []
+        self.credits: list[tuple[int, bool]] = []
+
+    def on_open(self, connection: Connection) -> None:
+        self.events.append(("open", connection.remote_container))
+        connection.open()
+
+    def on_close(self, connection: Connection, condition: Condition | None) -> None:
+        self.events.append(("close", condition and condition.name))
+
+    def on_attach(self, link: Link) -> None:
+        self.events.append(("attach", link.name))
+        self.attached.append(link)
+
+    def on_attached(self, link: Link) -> None:
+        self.events.append(("attached", link.name))
+
+    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+        self.events.append(("detach", link.name, closed, condition and condition.name))
+
+    def on_credit(self, link: Link) -> None:
+        self.credits.append((link.credit, link.draining))
+
+    def on_transfers(
+        self, link: Link, deliveries: list[Handle], tags: list[bytes], messages: list[bytes], settled: list[bool]
+    ) -> None:
+        assert len(deliveries) == len(tags) == len(messages) == len(settled)
+        self.deliveries += deliveries
+        self.tags += tags
+        self.messages += messages
+        self.presettled += settled
+
+    def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
+        self.outcomes += zip(deliveries, states, settled, strict=True)
+
+
+class Pair:
+    """A client and a server, each with its recorder; `pump` carries bytes until neither has any."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.here, self.there = Recorder(), Recorder()
+        self.client = Connection(self.here, container="client", server=False, **settings)
+        self.server = Connection(self.there, container="server", server=True, **settings)
+        self.errors: list[PeerError] = []
+        self.client.open()
+        self.pump()
+
+    def pump(self, now: float = 0.0) -> None:
+        moved = True
+        while moved:
+            moved = self._carry(self.client, self.server, now)
+            moved = self._carry(self.server, self.client, now) or moved
+
+    def _carry(self, source: Connection, target: Connection, now: float) -> bool:
+        data = source.data_to_send()
+        if data:
+            try:
+                target.receive(data, now)
+            except PeerError as error:
+                self.errors.append(error)
+        return bool(data)
+
+    def sending(self, credit: int = 100, **settings: Any) -> tuple[Link, Link]:
+        """A link from the client, answered and with credit: (its sending end, the server's receiving end)."""
+        sender = self.client.sender("link", "topic/x", **settings)
+        self.pump()
+        receiver = self.there.attached[-1]
+        receiver.answer()
+        receiver.flow(credit)
+        self.pump()
+        return sender, receiver
