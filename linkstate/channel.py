@@ -60,10 +60,10 @@ class Channel:
 
     def push(self, payload: bytes, now: float) -> int:
         """Take a payload into the channel; its number is returned."""
-        if not self._unacked:
-            self._restart_timeout(now)
         self._sent += 1
         self._unacked.append(payload)
+        if len(self._unacked) == 1:
+            self._restart_timeout(now)
         return self._sent
 
     def receive_ack(self, acknowledged: int, now: float) -> None:
