@@ -23,7 +23,6 @@ from topic import wire
 from topic.actions import Action, AnswerPublisher, AnswerSubscriber, Detach, DropContact, Note
 from topic.context import Context
 from topic.directory import Change, Directory, Entry, Role, Status, unpack_entry
-from topic.errors import PeerError
 from topic.home import Home
 from topic.identity import GENERATION_LENGTH, Epoch, LinkIdentity, link_name, new_generation
 from topic.journal import Block, Event
@@ -300,16 +299,10 @@ class Topic:
         for subscriber in list(self._subscribers.values()):
             self._answer_subscriber(subscriber)
 
-    def receive(self, router: str, payload: bytes, now: float) -> None:
+    def receive(self, router: str, payload: bytes) -> None:
         """A batch from a router in contact; raises `PeerError` if it breaks the protocol."""
         for kind, *columns in wire.decode(payload):
-            handler = self._HANDLERS.get(kind)
-            if handler is None:
-                raise PeerError(f"unknown segment kind {kind!r}")
-            try:
-                handler(self, router, *columns)
-            except (TypeError, ValueError, KeyError, IndexError) as error:
-                raise PeerError(f"segment {Kind(kind).name}: {type(error).__name__}: {error}") from error
+            self._HANDLERS[kind](self, router, *columns)
 
     def _on_section(self, router: str, version: int, own: list[Any], hearsay: list[Any]) -> None:
         entries = [unpack_entry(fields) for fields in own]
@@ -321,7 +314,7 @@ class Topic:
                 self._join(entry, known=True)
         self.context.outgoing.ack(router, version)
         self._unheard.discard(router)
-        self._check_booted(0.0)
+        self._check_booted(-math.inf)
 
     def _is_same_subscriber(self, entry: Entry) -> bool:
         return entry.role is Role.SUBSCRIBER and entry.live and self.directory.subscriber(entry.name) == entry
@@ -364,7 +357,7 @@ class Topic:
                 record.presettled = True
             self.edge.forward_presettled(stream, first, records)
         else:
-            self.edge.forward(stream, first, seen[self.context.router], records, only)
+            self.edge.forward(stream, first, seen.get(self.context.router, 0), records, only)
 
     def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> Entry | None:
         """The publisher's entry if `epoch` is its current one; else the sender is told of the higher one (7.5)."""

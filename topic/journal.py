@@ -197,9 +197,7 @@ class Block:
     def encode(self) -> bytes:
         """The block as bytes for the end of the segment; the block is empty afterwards and counts on."""
         assert self._rows, "an empty block is not written"
-        columns: dict[str, list[Any]] = dict(
-            zip(COLUMNS, map(list, zip(*self._rows, strict=True)), strict=True)
-        )
+        columns: dict[str, list[Any]] = dict(zip(COLUMNS, map(list, zip(*self._rows, strict=True)), strict=True))
         columns["generation"] = [value and value.hex() for value in columns["generation"]]
         strings: dict[str, int] = {}
         for name in TABLED:

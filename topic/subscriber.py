@@ -14,8 +14,8 @@ class Subscriber:
     """A subscriber whose custodian this router is."""
 
     __slots__ = (
-        "accepted", "answered", "attempts", "credit", "deadline", "delivered", "epoch", "first", "held", "identity", "joined",
-        "link", "name", "ready", "sends_settled", "unanswered",
+        "accepted", "answered", "attempts", "credit", "deadline", "delivered", "epoch", "first", "held", "identity",
+        "joined", "link", "name", "ready", "sends_settled", "unanswered",
     )  # fmt: skip
 
     def __init__(self, name: bytes, identity: LinkIdentity) -> None:

@@ -6,7 +6,7 @@ router, order is kept: deltas, Forwards and Joined rely on it. Outcomes and sett
 """
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgpack
@@ -151,14 +151,82 @@ class Outgoing:
         segments.append([kind, stream.publisher, stream.epoch, [n, n]])
 
 
+def _is_epoch(value: Any) -> bool:
+    return isinstance(value, list) and list(map(type, value)) == [int, str, int]
+
+
+def _is_optional_epoch(value: Any) -> bool:
+    return value is None or _is_epoch(value)
+
+
+def _is_ranges(value: Any) -> bool:
+    return isinstance(value, list) and len(value) % 2 == 0 and all(type(n) is int for n in value)
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(type(name) is bytes for name in value)
+
+
+def _is_optional_names(value: Any) -> bool:
+    return value is None or _is_names(value)
+
+
+def _is_versions(value: Any) -> bool:
+    return isinstance(value, dict) and all(type(version) is int for version in value.values())
+
+
+def _is_refusals(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and list(map(type, value)) == [int, int, int])
+
+
+def _is_entries(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, list) for entry in value)
+
+
+def _is(kind: type) -> Callable[[Any], bool]:
+    return lambda value: type(value) is kind
+
+
+_SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
+    Kind.SECTION: (_is(int), _is_entries, _is_entries),
+    Kind.DELTA: (_is(int), _is_entries),
+    Kind.ACK: (_is(int),),
+    Kind.JOINED: (_is(bytes), _is_epoch, _is_names),
+    Kind.ADMIT: (_is(bytes), _is(bytes)),
+    Kind.FORWARD: (
+        _is(bytes), _is_epoch, _is_versions, _is(int), _is(bool), _is(bytes), _is_names, _is_optional_names
+    ),
+    Kind.OUTCOME: (_is(bytes), _is_epoch, _is_ranges),
+    Kind.OUTCOME_IN_FULL: (_is(bytes), _is_epoch, _is(int), _is_refusals, _is_names),
+    Kind.SETTLE: (_is(bytes), _is_epoch, _is_ranges),
+    Kind.SETTLED: (_is(bytes), _is_epoch, _is_ranges),
+    Kind.FENCED: (_is(bytes), _is_optional_epoch),
+}  # fmt: skip
+"""What the columns of each kind are, in order."""
+
+
+def _check(segment: Any) -> None:
+    if not isinstance(segment, list) or not segment or segment[0] not in _SHAPES:
+        raise PeerError(f"not a segment: {segment!r:.80}")
+    shape = _SHAPES[segment[0]]
+    if len(segment) != len(shape) + 1 or not all(map(_fits, shape, segment[1:])):
+        raise PeerError(f"malformed segment {Kind(segment[0]).name}: {segment[1:]!r:.200}")
+
+
+def _fits(is_right: Callable[[Any], bool], value: Any) -> bool:
+    return is_right(value)
+
+
 def decode(payload: bytes) -> list[list[Any]]:
-    """The segments of a batch; raises `PeerError` if it is none. Columns are checked where they are used."""
+    """The segments of a batch, each of the shape of its kind; raises `PeerError` if it is anything else."""
     try:
         segments = msgpack.unpackb(payload, strict_map_key=False)
     except (ValueError, msgpack.UnpackException) as error:
         raise PeerError(f"not a batch: {error}") from None
-    if not isinstance(segments, list) or not all(isinstance(s, list) and s for s in segments):
+    if not isinstance(segments, list):
         raise PeerError("not a batch: expected a list of segments")
+    for segment in segments:
+        _check(segment)
     return segments
 
 
