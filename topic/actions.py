@@ -97,7 +97,9 @@ class Note:
     text: str
 
 
-Action = (
+LinkAction = (
     AnswerPublisher | AnswerSubscriber | Detach | Deliver | Redeliver | SettleSubscriber | AnswerDeliveries | Credit
-    | DropContact | Note
-)  # fmt: skip
+)
+"""Done on a client's link."""
+
+Action = LinkAction | DropContact | Note

@@ -1,0 +1,378 @@
+"""The AMQP edge: clients' links on one side, the topic core on the other (protocol sections 1, 2 and 5).
+
+Attaches are checked here and answered when the core says so. Per delivery only two things are kept, the
+engine's handle and the core's record, each by the other. Transfers, outcomes and settlements pass in
+batches; nothing is decided here about any of them.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from router.amqp.connection import Connection
+from router.amqp.handler import (
+    ACCEPTED,
+    MODIFIED,
+    RCV_FIRST,
+    RECEIVED,
+    SND_SETTLED,
+    Condition,
+    Handle,
+    Terminus,
+)
+from router.amqp.link import Link
+from router.amqp.message import data_message, with_delivery_count
+from router.config import AddressRule
+from router.node import Node
+from topic.actions import (
+    AnswerDeliveries,
+    AnswerPublisher,
+    AnswerSubscriber,
+    Credit,
+    Deliver,
+    Detach,
+    LinkAction,
+    Redeliver,
+    SettleSubscriber,
+)
+from topic.identity import GENERATION_LENGTH, LinkIdentity
+from topic.record import Outcome, Record, Stream
+from topic.subscriber import Subscriber
+
+log = logging.getLogger("oncemesh.clients")
+
+STATUS_ADDRESS = "$status"
+EPOCH = "oncemesh:epoch"
+GENERATION = "oncemesh:generation"
+PARTIAL_ACCEPTANCE = "oncemesh:partial-acceptance"
+OUTCOMES = {int(outcome): outcome for outcome in Outcome}
+
+
+class Refusal(Exception):
+    """Why an attach is refused: AMQP condition and description."""
+
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(description)
+        self.condition = condition
+
+
+class PublisherLink:
+    """A link that we receive from, and its deliveries that are not settled."""
+
+    __slots__ = ("handles", "link", "records", "stream")
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.stream: Stream
+        self.handles: dict[Record, Handle] = {}
+        self.records: dict[Handle, Record] = {}
+
+
+class SubscriberLink:
+    """A link that we send to, and its deliveries that are not settled."""
+
+    __slots__ = ("handles", "link", "records", "sends_settled", "subscriber")
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.subscriber: Subscriber
+        self.sends_settled = link.remote_snd_settle_mode == SND_SETTLED
+        self.handles: dict[Record, Handle] = {}
+        self.records: dict[Handle, Record] = {}
+
+    def settle(self, records: Sequence[Record]) -> None:
+        """Settle those of the records that are still unsettled on this link."""
+        take = self.handles.pop
+        handles = [handle for record in records if (handle := take(record, None)) is not None]
+        for handle in handles:
+            del self.records[handle]
+        self.link.settle_many(handles)
+
+
+class StatusLink:
+    """A link from `$status`: a message with the router's status for every credit."""
+
+    __slots__ = ("sent",)
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+
+class ClientEdge:
+    """The handler of all connections of clients."""
+
+    report: Callable[[], bytes]
+    """The router's status, for those who attach to `$status`."""
+
+    def __init__(self, node: Node, addresses: Sequence[AddressRule], max_message: int) -> None:
+        self.node = node
+        self.topic = node.topic
+        self.connections: set[Connection] = set()
+        self._prefixes = tuple(rule.prefix for rule in addresses)
+        self._max_message = max_message
+
+    # connections
+
+    def on_open(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        connection.open()
+
+    def on_close(self, connection: Connection, condition: Condition | None) -> None:
+        self.connections.discard(connection)
+        for link in connection.links:
+            self._gone(link)
+
+    # links
+
+    def on_attach(self, link: Link) -> None:
+        try:
+            if link.is_sender and link.address == STATUS_ADDRESS:
+                link.context = StatusLink()
+                link.answer()
+                self.on_credit(link)
+            else:
+                self._attach(link, self._identity(link))
+        except Refusal as refusal:
+            link.refuse(refusal.condition, str(refusal))
+        self.node.perform()
+
+    def _identity(self, link: Link) -> LinkIdentity:
+        """Who attaches where; raises `Refusal` for what this router does not do (AMQP 1.0 2.8.14 to 2.8.18)."""
+        terminus = link.remote_source if link.is_sender else link.remote_target
+        address = self._checked_address(terminus)
+        container = link.connection.remote_container
+        if not container:
+            raise Refusal("amqp:not-allowed", "a link's identity needs a container-id, the open had none")
+        if not address.startswith(self._prefixes):
+            known = ", ".join(prefix + "…" for prefix in self._prefixes)
+            raise Refusal("amqp:not-found", f"no node {address!r}: expected an address of {known}")
+        return LinkIdentity(container, link.name, address)
+
+    @staticmethod
+    def _checked_address(terminus: Terminus | None) -> str:
+        if terminus is None:
+            raise Refusal("amqp:not-implemented", "a link without a terminus is resumed nowhere")
+        if terminus.coordinator:
+            raise Refusal("amqp:not-implemented", "transactions are not supported")
+        if terminus.dynamic:
+            raise Refusal("amqp:not-implemented", "dynamic nodes are not supported")
+        if not terminus.address:
+            raise Refusal("amqp:not-implemented", "the anonymous terminus is not supported: attach to an address")
+        if terminus.address == STATUS_ADDRESS:
+            raise Refusal("amqp:not-allowed", f"{STATUS_ADDRESS} can only be received from")
+        return terminus.address
+
+    def _attach(self, link: Link, identity: LinkIdentity) -> None:
+        now = self.node.now()
+        first = link.remote_rcv_settle_mode == RCV_FIRST
+        if link.is_sender:
+            subscriber = link.context = SubscriberLink(link)
+            subscriber.subscriber = self.topic.attach_subscriber(
+                identity, subscriber, now, first=first, sends_settled=subscriber.sends_settled
+            )
+        else:
+            publisher = PublisherLink(link)
+            generation = self._generation(link)
+            link.context = publisher
+            publisher.stream = self.topic.attach_publisher(identity, publisher, now, generation=generation, first=first)
+
+    @staticmethod
+    def _generation(link: Link) -> bytes | None:
+        generation = link.remote_properties.get(GENERATION)
+        if generation is not None and (not isinstance(generation, bytes) or len(generation) != GENERATION_LENGTH):
+            raise Refusal("amqp:invalid-field", f"link property {GENERATION}: expected {GENERATION_LENGTH} bytes")
+        return generation
+
+    def on_attached(self, link: Link) -> None:
+        raise AssertionError("the client edge attaches nothing itself")
+
+    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+        if condition is not None:
+            container = link.connection.remote_container
+            log.warning("client %s: link %s: %s: %s", container, link.name, condition.name, condition.description)
+        self._gone(link)
+        self.node.perform()
+
+    def _gone(self, link: Link) -> None:
+        """Termini live no longer than their links here: attaches are answered so (protocol 1)."""
+        self.node.now()
+        end, link.context = link.context, None
+        if isinstance(end, PublisherLink):
+            self.topic.detach_publisher(end.stream)
+        elif isinstance(end, SubscriberLink):
+            self.topic.detach_subscriber(end.subscriber, end)
+
+    def on_credit(self, link: Link) -> None:
+        end = link.context
+        if isinstance(end, SubscriberLink):
+            self.topic.credit(end.subscriber, link.credit)
+            self.node.perform()
+            if link.draining and end.subscriber.answered:
+                link.drained()
+                self.topic.credit(end.subscriber, 0)
+        elif isinstance(end, StatusLink):
+            while link.credit > 0:
+                end.sent += 1
+                link.send(end.sent.to_bytes(8, "big"), data_message(self.report()), settled=True)
+            link.drained()
+
+    # deliveries: hot
+
+    def on_transfers(
+        self, link: Link, deliveries: list[Handle], tags: list[bytes], messages: list[bytes], settled: list[bool]
+    ) -> None:
+        publisher: PublisherLink = link.context
+        if True in settled:
+            self._publish_runs(publisher, deliveries, tags, messages, settled)
+        else:
+            self._publish(publisher, deliveries, tags, messages)
+        self.node.perform()
+
+    def _publish(
+        self, publisher: PublisherLink, deliveries: list[Handle], tags: list[bytes], messages: list[bytes]
+    ) -> None:
+        records = self.topic.publish(publisher.stream, tags, messages, presettled=False)
+        publisher.records.update(zip(deliveries, records, strict=True))
+        publisher.handles.update(zip(records, deliveries, strict=True))
+
+    def _publish_runs(
+        self,
+        publisher: PublisherLink,
+        deliveries: list[Handle],
+        tags: list[bytes],
+        messages: list[bytes],
+        settled: list[bool],
+    ) -> None:
+        """Settled and unsettled transfers on one link, in their order."""
+        start = 0
+        while start < len(settled):
+            presettled = settled[start]
+            end = next((i for i in range(start, len(settled)) if settled[i] != presettled), len(settled))
+            run = slice(start, end)
+            if presettled:
+                self.topic.publish(publisher.stream, tags[run], messages[run], presettled=True)
+            else:
+                self._publish(publisher, deliveries[run], tags[run], messages[run])
+            start = end
+
+    def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
+        end = link.context
+        if isinstance(end, SubscriberLink):
+            self._outcomes(end, deliveries, states, settled)
+        elif isinstance(end, PublisherLink):
+            self._settlements(end, deliveries, settled)
+        self.node.perform()
+
+    def _settlements(self, publisher: PublisherLink, deliveries: list[Handle], settled: list[bool]) -> None:
+        handles = deliveries if False not in settled else [d for d, s in zip(deliveries, settled, strict=True) if s]
+        records = [publisher.records.pop(handle) for handle in handles]
+        for record in records:
+            del publisher.handles[record]
+        publisher.link.settle_many(handles)
+        if records:
+            self.topic.settle(publisher.stream, records)
+
+    def _outcomes(self, end: SubscriberLink, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
+        """Outcomes in runs of the same state, so that the order of redeliveries is that of the client's."""
+        records = [end.records[handle] for handle in deliveries]
+        gone = [record for record, is_settled in zip(records, settled, strict=True) if is_settled]
+        details = self._details(end.link, deliveries, states)
+        if gone:
+            end.settle(gone)
+        if states.count(ACCEPTED) == len(states):
+            self.topic.outcomes(end.subscriber, records, Outcome.ACCEPTED)
+            return
+        for record, state, is_settled, final in zip(records, states, settled, details, strict=True):
+            if state in (0, RECEIVED) and not is_settled:
+                continue
+            outcome = OUTCOMES.get(state, Outcome.RELEASED)  # settled without an outcome: our default-outcome
+            self.topic.outcomes(end.subscriber, [record], outcome, final=final)
+
+    @staticmethod
+    def _details(link: Link, deliveries: list[Handle], states: list[int]) -> list[bool]:
+        """Which outcomes are final by themselves: modified with undeliverable-here."""
+        if MODIFIED not in states:
+            return [False] * len(states)
+        return [
+            state == MODIFIED and link.remote_outcome(handle).undeliverable
+            for handle, state in zip(deliveries, states, strict=True)
+        ]
+
+    # what the core asks
+
+    def perform(self, action: LinkAction) -> None:
+        end: PublisherLink | SubscriberLink = action.link
+        link = end.link
+        if not link.ended:
+            self._PERFORM[type(action)](self, end, action)
+            link.connection.wake()
+
+    def _deliver(self, end: SubscriberLink, action: Deliver) -> None:
+        send, records, handles = end.link.send, end.records, end.handles
+        if end.sends_settled or action.records[0].presettled:
+            for record in action.records:
+                assert record.message is not None
+                send(record.key, record.message, True)
+            return
+        for record in action.records:
+            assert record.message is not None
+            handle = send(record.key, record.message)
+            records[handle] = record
+            handles[record] = handle
+
+    def _redeliver(self, end: SubscriberLink, action: Redeliver) -> None:
+        record = action.record
+        end.settle([record])
+        assert record.message is not None
+        message = with_delivery_count(record.message, action.delivery_count)
+        handle = end.link.send(record.key, message, end.sends_settled)
+        if handle is not None:
+            end.records[handle] = record
+            end.handles[record] = handle
+
+    def _settle_subscriber(self, end: SubscriberLink, action: SettleSubscriber) -> None:
+        end.settle(action.records)
+
+    def _answer_deliveries(self, end: PublisherLink, action: AnswerDeliveries) -> None:
+        handles = [end.handles[record] for record in action.records]
+        if action.outcome is Outcome.ACCEPTED:
+            end.link.update_many(handles, ACCEPTED, action.settle)
+        else:
+            for handle in handles:
+                end.link.reject(handle, PARTIAL_ACCEPTANCE, action.description, action.settle)
+        if action.settle:
+            for handle, record in zip(handles, action.records, strict=True):
+                del end.handles[record], end.records[handle]
+
+    def _credit(self, end: PublisherLink, action: Credit) -> None:
+        end.link.flow(action.count)
+
+    def _answer_publisher(self, end: PublisherLink, action: AnswerPublisher) -> None:
+        properties = {EPOCH: str(action.epoch), GENERATION: action.generation}
+        end.link.answer(properties=properties, max_message_size=self._max_message)
+        end.link.flow(action.credit)
+
+    def _answer_subscriber(self, end: SubscriberLink, action: AnswerSubscriber) -> None:
+        end.link.answer(properties={EPOCH: str(action.epoch)})
+        self.on_credit(end.link)
+
+    def _detach(self, end: PublisherLink | SubscriberLink, action: Detach) -> None:
+        end.link.context = None
+        end.link.detach(action.condition, action.description)
+
+    _PERFORM: ClassVar[dict[type[LinkAction], Callable[..., None]]] = {
+        Deliver: _deliver,
+        Redeliver: _redeliver,
+        SettleSubscriber: _settle_subscriber,
+        AnswerDeliveries: _answer_deliveries,
+        Credit: _credit,
+        AnswerPublisher: _answer_publisher,
+        AnswerSubscriber: _answer_subscriber,
+        Detach: _detach,
+    }
+
+    def close(self, condition: str, description: str) -> None:
+        """Close every client's connection; their links end without closing detaches."""
+        for connection in list(self.connections):
+            connection.close(condition, description)
+            connection.wake()

@@ -1,0 +1,53 @@
+"""Writes a source's delivery log to its segment files (protocol section 10; the format is `topic.journal`'s).
+
+The log is evidence, never state: nothing here is ever read by a router.
+"""
+
+from pathlib import Path
+from typing import BinaryIO
+
+from topic.journal import SEGMENT_LIMIT, Block, segment_name
+
+
+class JournalFile:
+    """The segments of one incarnation, in one directory."""
+
+    def __init__(self, directory: Path, incarnation: int, block: Block) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.block = block
+        self._directory = directory
+        self._incarnation = incarnation
+        self._number = 0
+        self._size = 0
+        self._file: BinaryIO | None = None
+
+    def flush(self) -> None:
+        """Append what the block holds as one block, if anything; every 50 ms and at the end."""
+        if not len(self.block):
+            return
+        data = self.block.encode()
+        if self._file is not None and self._size + len(data) > SEGMENT_LIMIT:
+            self._next_segment()
+        if self._file is None:
+            self._file = (self._directory / segment_name(self._incarnation, self._number)).open("xb", buffering=0)
+        self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) or 0 :]
+        self._size += len(data)
+
+    def _next_segment(self) -> None:
+        assert self._file is not None
+        self._file.close()
+        self._file = None
+        self._number += 1
+        self._size = 0
+
+    def close(self) -> None:
+        self.flush()
+        if self._file is not None:
+            self._file.close()
+            self._file = None

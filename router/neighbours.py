@@ -1,0 +1,201 @@
+"""The transports to neighbouring routers: one AMQP connection per configured link (architecture: between routers).
+
+The lower name dials. Each side opens with its router id as container-id and attaches two presettled links,
+`oncemesh.linkstate` and `oncemesh.channel`; the neighbour is up when all four are. Bodies that became ready since the
+last flush travel as one message. What they say is `linkstate`'s business.
+"""
+
+import logging
+from collections.abc import Collection
+from typing import Any
+
+from linkstate.errors import PeerError as BrokenFrame
+from linkstate.events import Transmit
+from router.amqp.connection import Connection
+from router.amqp.errors import PeerError
+from router.amqp.handler import SND_SETTLED, Condition, Handle
+from router.amqp.link import Link
+from router.amqp.message import body_of, data_message
+from router.node import Node
+
+log = logging.getLogger("oncemesh.neighbours")
+
+PREFIX = "oncemesh."
+LINKS = ("linkstate", "channel")
+CREDIT = 100_000
+MESSAGE_BYTES = 256 * 1024
+"""Bodies are joined up to this size, so that the far end works while we go on."""
+MESH = "oncemesh:mesh"
+
+
+class Transport:
+    """One connection with a neighbour and the bodies that wait for its next flush."""
+
+    __slots__ = ("attached", "bodies", "connection", "name", "senders", "sent", "up")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.name = ""
+        """The neighbour's, once it has said so."""
+        self.senders: dict[str, Link] = {}
+        self.attached: set[str] = set()
+        """Links that the neighbour sends on."""
+        self.bodies: dict[str, list[bytes]] = {link: [] for link in LINKS}
+        self.up = False
+        self.sent = 0
+
+    @property
+    def ready(self) -> bool:
+        return (
+            len(self.attached) == len(LINKS) and all(s.credit > 0 for s in self.senders.values()) and self.senders != {}
+        )
+
+    def send(self, link: str, bodies: list[bytes]) -> None:
+        """Bodies as one message; each link's tags count up."""
+        self.sent += 1
+        self.senders[link].send(self.sent.to_bytes(8, "big"), data_message(b"".join(bodies)), True)
+
+
+class Neighbours:
+    """The handler of all connections with neighbours, dialled and accepted alike."""
+
+    def __init__(self, node: Node, mesh: str, neighbours: Collection[str]) -> None:
+        self.node = node
+        self._mesh = mesh
+        self._allowed = frozenset(neighbours)
+        self._up: dict[str, Transport] = {}
+        self._touched: dict[Transport, None] = {}
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """For the open of a connection with a neighbour."""
+        return {MESH: self._mesh}
+
+    # connections
+
+    def on_open(self, connection: Connection) -> None:
+        transport = connection.context = Transport(connection)
+        transport.name = connection.remote_container
+        mesh = connection.remote_properties.get(MESH)
+        if mesh != self._mesh:
+            self._refuse(connection, f"a router of mesh {mesh!r}, this is mesh {self._mesh!r}")
+        elif transport.name not in self._allowed:
+            self._refuse(connection, f"router {transport.name!r} is not a neighbour of {self.node.name!r}")
+        else:
+            connection.open()
+            for link in LINKS:
+                sender = connection.sender(PREFIX + link, PREFIX + link, snd_settle_mode=SND_SETTLED)
+                transport.senders[link] = sender
+
+    def _refuse(self, connection: Connection, why: str) -> None:
+        log.warning("connection refused: %s", why)
+        connection.context = None
+        connection.close("amqp:not-allowed", why)
+
+    def on_close(self, connection: Connection, condition: Condition | None) -> None:
+        transport: Transport | None = connection.context
+        connection.context = None
+        if transport is not None and self._up.get(transport.name) is transport:
+            self._down(transport)
+
+    def _down(self, transport: Transport) -> None:
+        log.info("link to router %s is down", transport.name)
+        del self._up[transport.name]
+        transport.up = False
+        self.node.link_down(transport.name)
+
+    def _check_up(self, transport: Transport) -> None:
+        if transport.up or not transport.ready:
+            return
+        older = self._up.get(transport.name)
+        if older is not None:  # the neighbour has begun anew before we noticed
+            self._down(older)
+            older.connection.close("amqp:connection:forced", "replaced by a newer connection")
+            older.connection.wake()
+        transport.up = True
+        self._up[transport.name] = transport
+        log.info("link to router %s is up", transport.name)
+        self.node.link_up(transport.name)
+
+    # links
+
+    def on_attach(self, link: Link) -> None:
+        transport: Transport | None = link.connection.context
+        name = link.name.removeprefix(PREFIX)
+        if transport is None or link.is_sender or name not in LINKS or name in transport.attached:
+            link.refuse("amqp:not-allowed", "this listener is for routers of the mesh")
+            return
+        link.context = name
+        link.answer()
+        link.flow(CREDIT)
+        transport.attached.add(name)
+        self._check_up(transport)
+
+    def on_attached(self, link: Link) -> None:
+        """Credit follows; `on_credit` goes on."""
+
+    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+        link.connection.close("amqp:connection:forced", "a link between routers ends with its connection")
+
+    def on_credit(self, link: Link) -> None:
+        transport: Transport | None = link.connection.context
+        if transport is not None:
+            self._check_up(transport)
+            self._touched[transport] = None
+
+    def on_transfers(
+        self, link: Link, deliveries: list[Handle], tags: list[bytes], messages: list[bytes], settled: list[bool]
+    ) -> None:
+        transport: Transport | None = link.connection.context
+        if transport is None or not transport.up:
+            return
+        self.node.now()
+        try:
+            for message in messages:
+                self.node.receive(transport.name, link.context, body_of(message))
+        except (BrokenFrame, ValueError) as error:
+            raise PeerError("amqp:decode-error", f"router {transport.name}: {error}") from error
+        if link.credit < CREDIT // 2:
+            link.flow(CREDIT - link.credit)
+
+    def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
+        """Nothing is ever unsettled between routers."""
+
+    # sending
+
+    def transmit(self, action: Transmit) -> None:
+        transport = self._up.get(action.neighbour)
+        if transport is not None:
+            transport.bodies[action.link].append(action.body)
+            self._touched[transport] = None
+
+    def flush(self) -> None:
+        """Hand what is queued to the connections, as few messages as sizes allow."""
+        touched, self._touched = self._touched, {}
+        for transport in touched:
+            if transport.up:
+                for link, bodies in transport.bodies.items():
+                    if bodies and transport.senders[link].credit > 0:
+                        self._send(transport, link, bodies)
+                transport.connection.wake()
+
+    def _send(self, transport: Transport, link: str, bodies: list[bytes]) -> None:
+        joined: list[bytes] = []
+        size = 0
+        taken = 0
+        for body in bodies:
+            if joined and size + len(body) > MESSAGE_BYTES:
+                if transport.senders[link].credit <= 1:
+                    break
+                transport.send(link, joined)
+                joined, size = [], 0
+            joined.append(body)
+            size += len(body)
+            taken += 1
+        transport.send(link, joined)
+        del bodies[:taken]
+
+    def close(self) -> None:
+        for transport in list(self._up.values()):
+            transport.connection.close("amqp:connection:forced", "the router stops")
+            transport.connection.wake()

@@ -1,0 +1,179 @@
+"""A router process: one trio run that owns the cores, the sockets and the delivery log (architecture: the process).
+
+The nursery's shape is the ownership: listeners own their connections, each dialler the connection to its neighbour. An
+error of a peer ends its connection; any other exception ends the router loudly, and the rest of the mesh goes on.
+"""
+
+import contextlib
+import logging
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import trio
+
+from router.amqp.connection import Connection
+from router.amqp.transport import serve
+from router.clients import ClientEdge
+from router.config import Topology
+from router.journal import JournalFile
+from router.neighbours import Neighbours
+from router.node import Node
+from router.quantities import Address
+from router.report import Reporter
+from topic.core import Settings
+from topic.journal import Block
+
+log = logging.getLogger("oncemesh")
+
+JOURNAL_S = 0.05
+RETRY_FIRST_S = 0.02
+RETRY_MOST_S = 1.0
+INTER_FRAME = 256 * 1024
+INTER_MESSAGE = (1 << 31) - 1
+GOODBYE_S = 1.0
+"""How long a stopping router waits for its peers to take its closes."""
+
+
+class Process:
+    """One router of a topology."""
+
+    def __init__(self, topology: Topology, name: str, run_dir: Path) -> None:
+        self.topology = topology
+        self.name = name
+        timing, limits = topology.timing, topology.limits
+        incarnation = time.time_ns() // 1_000_000
+        block = Block(name, "router", incarnation, host=socket.gethostname())
+        settings = Settings(limits.window, limits.redeliveries, timing.join, timing.boot_wait)
+        costs = topology.costs_of(name)
+        self.node = Node(
+            name, incarnation, topology.routers, costs, block, settings, hello=timing.hello, dead=timing.dead
+        )
+        self.clients = ClientEdge(self.node, topology.addresses, limits.max_message)
+        self.clients.report = Reporter(self.node, topology.mesh, self.clients.connections)
+        self.neighbours = Neighbours(self.node, topology.mesh, costs)
+        self.node.clients = self.clients
+        self.node.neighbours = self.neighbours
+        self._journal = JournalFile(run_dir / name / "log", incarnation, block)
+        self._timer = trio.CancelScope()
+
+    async def run(self, amqp: socket.socket, inter: socket.socket) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._timers)
+            nursery.start_soon(self._write_journal)
+            nursery.start_soon(self._listen, amqp, self._serve_client)
+            nursery.start_soon(self._listen, inter, self._serve_neighbour)
+            for neighbour, address in self.topology.dialled_by(self.name).items():
+                assert address is not None, "the command line checks that neighbours can be found"
+                nursery.start_soon(self._dial, neighbour, address)
+            log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, amqp.getsockname())
+            await _stop_signal()
+            await self._goodbye()
+            nursery.cancel_scope.cancel()
+        self.node.now()
+        self.node.topic.stop()
+        self._journal.close()
+
+    async def _goodbye(self) -> None:
+        """Clients are told to go elsewhere; their links end without closing detaches."""
+        log.info("stopping")
+        self.clients.close("amqp:connection:forced", "the router stops")
+        self.neighbours.close()
+        with trio.move_on_after(GOODBYE_S):
+            while self.clients.connections:
+                await trio.sleep(0.01)
+
+    # time
+
+    async def _timers(self) -> None:
+        """Call the cores at their deadline; `Node.pump` moves it as it changes."""
+        self.node.on_deadline = self._set_timer
+        while True:
+            with trio.CancelScope(deadline=self.node.deadline()) as self._timer:
+                await trio.sleep_forever()
+            self.node.handle_timer()
+
+    def _set_timer(self, deadline: float) -> None:
+        self._timer.deadline = deadline
+
+    async def _write_journal(self) -> None:
+        while True:
+            self._journal.flush()
+            await trio.sleep(JOURNAL_S)
+
+    # connections
+
+    async def _listen(self, listener: socket.socket, handler: Callable[[trio.SocketStream], object]) -> None:
+        listener.setblocking(False)
+        await trio.serve_listeners(handler, [trio.SocketListener(trio.socket.from_stdlib_socket(listener))])  # type: ignore[arg-type]
+
+    async def _serve_client(self, stream: trio.SocketStream) -> None:
+        limits, timing = self.topology.limits, self.topology.timing
+        connection = Connection(
+            self.clients,
+            container=self.topology.mesh,
+            server=True,
+            properties={"router": self.name, "failover-server-list": self._failover_list()},
+            max_frame=limits.max_frame,
+            max_message=limits.max_message,
+            idle_timeout=timing.idle,
+        )
+        await self._serve(stream, connection)
+
+    async def _serve_neighbour(self, stream: trio.SocketStream) -> None:
+        await self._serve(stream, self._neighbour_connection(server=True))
+
+    def _neighbour_connection(self, *, server: bool) -> Connection:
+        return Connection(
+            self.neighbours,
+            container=self.name,
+            server=server,
+            properties=self.neighbours.properties,
+            max_frame=INTER_FRAME,
+            max_message=INTER_MESSAGE,
+            idle_timeout=max(self.topology.timing.idle, 2 * self.topology.timing.dead),
+        )
+
+    async def _serve(self, stream: trio.SocketStream, connection: Connection) -> None:
+        with contextlib.suppress(OSError):
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await serve(stream, connection, clock=self.node.now, after_input=self.node.pump)
+
+    async def _dial(self, neighbour: str, address: Address) -> None:
+        """Keep a connection to a neighbour; the first attempts follow each other fast."""
+        wait = RETRY_FIRST_S
+        while True:
+            try:
+                stream = await trio.open_tcp_stream(address.host, address.port)
+            except OSError as error:
+                log.debug("router %s: %s", neighbour, error)
+                await trio.sleep(wait)
+                wait = min(2 * wait, RETRY_MOST_S)
+            else:
+                connection = self._neighbour_connection(server=False)
+                connection.open()
+                await self._serve(stream, connection)
+                wait = RETRY_FIRST_S
+                await trio.sleep(wait)
+
+    def _failover_list(self) -> list[dict[str, object]]:
+        """The other routers of the mesh, as clients of the ecosystem expect them in the open's properties."""
+        others = [config.amqp for name, config in self.topology.routers.items() if name != self.name]
+        return [{"network-host": at.host, "port": at.port, "scheme": "amqp", "hostname": at.host} for at in others]
+
+
+async def _stop_signal() -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        received: AsyncIterator[int] = signals
+        async for _ in received:
+            return
+
+
+async def run_router(
+    topology: Topology, name: str, *, run_dir: Path, amqp_socket: socket.socket, inter_socket: socket.socket
+) -> None:
+    """Run one router on these listeners until it is told to stop."""
+    await Process(topology, name, run_dir).run(amqp_socket, inter_socket)
