@@ -47,9 +47,7 @@ def read(data: bytes) -> Value:
         node: yaml.Node | None = yaml.compose(data.decode(), Loader=_Composer)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise Malformed(
-            mark.line + 1 if mark else None, f"not YAML: {error.problem or error.context}"
-        ) from None
+        raise Malformed(mark.line + 1 if mark else None, f"not YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise Malformed(None, f"not YAML: {str(error).splitlines()[0]}") from None
     if node is None:

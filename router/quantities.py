@@ -17,9 +17,7 @@ def parse_duration(text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)", text)
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     if seconds <= 0:
-        raise ValueError(
-            f'"{text}" is not a duration, expected a number above 0 and a unit, such as 200ms, 2s or 5m'
-        )
+        raise ValueError(f'"{text}" is not a duration, expected a number above 0 and a unit, such as 200ms, 2s or 5m')
     return seconds
 
 
@@ -27,9 +25,7 @@ def parse_size(text: str) -> int:
     """Bytes from `512`, `100B`, `64KiB`, `16MiB` or `1GiB`."""
     found = re.fullmatch(r"([0-9]{1,12})(B|KiB|MiB|GiB|)", text)
     if not found:
-        raise ValueError(
-            f'"{text}" is not a size, expected a number and a unit, such as 100B, 64KiB or 16MiB'
-        )
+        raise ValueError(f'"{text}" is not a size, expected a number and a unit, such as 100B, 64KiB or 16MiB')
     return int(found[1]) * _BYTES[found[2]]
 
 
@@ -44,9 +40,7 @@ class Address:
     def parse(cls, text: str) -> "Address":
         found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]@]+)):([0-9]{1,5})", text)
         if not found or int(found[3]) > 65535:
-            raise ValueError(
-                f'"{text}" is not an address, expected host:port such as 127.0.0.1:5672 or [::1]:5672'
-            )
+            raise ValueError(f'"{text}" is not an address, expected host:port such as 127.0.0.1:5672 or [::1]:5672')
         return cls(found[1] or found[2], int(found[3]))
 
     def __str__(self) -> str:

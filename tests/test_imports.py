@@ -82,9 +82,13 @@ def is_core(path: str) -> bool:
     return not in_folder(path, shells)
 
 
+def is_command_line(path: str) -> bool:
+    return path == "router/cli.py" or path.startswith("router/cli_")
+
+
 def may_use_applications(path: str, name: str) -> bool:
     own_folder = "/".join(name.split(".")[:2])
-    return path.startswith("router/cli") or in_folder(path, (own_folder, "failover/chaos"))
+    return is_command_line(path) or in_folder(path, (own_folder, "failover/chaos"))
 
 
 def offences(path: str) -> Iterator[str]:
@@ -117,6 +121,6 @@ def loaded_at_once(path: str) -> Iterator[str]:
         yield from (f"{path}:{node.lineno} imports {name}" for name in names if within(name, APPLICATIONS))
 
 
-@pytest.mark.parametrize("path", [path for path in modules() if path.startswith("router/cli")])
+@pytest.mark.parametrize("path", [path for path in modules() if is_command_line(path)])
 def test_the_command_line_loads_applications_only_when_a_command_needs_them(path: str) -> None:
     assert list(loaded_at_once(path)) == []

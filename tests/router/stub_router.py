@@ -1,8 +1,9 @@
 """A stand-in for a router process, with the launcher's contract and nothing more.
 
-It takes the arguments and the inherited listeners of a router, tells its status to whoever connects (JSON, then end
-of stream), sees every router whose inter listener takes a connection, and ends with status 0 on SIGTERM. A file
-`behaviour` in its folder makes it misbehave: `fail` ends it at once, `blind` sees nobody, `stubborn` ignores SIGTERM.
+It takes the arguments and the inherited listeners of a router, tells its status to whoever connects (JSON,
+then end of stream), sees every router whose inter listener takes a connection, and ends with status 0 on
+SIGTERM. A file `behaviour` in its folder makes it misbehave: `fail` ends it at once, `blind` sees nobody,
+`stubborn` ignores SIGTERM.
 """
 
 import argparse
@@ -30,9 +31,22 @@ def status(name: str, run_dir: Path, blind: bool) -> dict[str, object]:
     contacts = {other: not blind and sees(inter) for other, inter in others.items()}
     return {
         "router": name,
+        "mesh": "stub",
+        "incarnation": 1,
         "pid": os.getpid(),
         "state": "ready" if all(contacts.values()) else "booting",
-        "routes": [{"router": other, "contact": contact} for other, contact in contacts.items()],
+        "waiting_for": [other for other, contact in contacts.items() if not contact],
+        "uptime_s": 1.5,
+        "rss_bytes": 1 << 20,
+        "connections": 1,
+        "links": [{"neighbour": other, "up": up, "cost": 1, "since_s": 1.0} for other, up in contacts.items()],
+        "routes": [
+            {"router": other, "next_hop": other, "cost": 1, "contact": contact} for other, contact in contacts.items()
+        ],
+        "publishers": [],
+        "subscribers": [],
+        "records": {"placeholder": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
+        "waits": [],
     }
 
 

@@ -137,8 +137,7 @@ links:
         ),
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\ntiming:\n  hallo: 1s\n",
-            'mesh.yaml:7: timing: unknown key "hallo", '
-            "expected hello, dead, idle, join, terminus or boot_wait",
+            'mesh.yaml:7: timing: unknown key "hallo", expected hello, dead, idle, join, terminus or boot_wait',
             id="unknown key in a part",
         ),
         pytest.param(
@@ -232,9 +231,7 @@ links:
         ),
     ],
 )
-def test_a_bad_topology_is_explained_by_file_line_and_expectation(
-    tmp_path: Path, text: str, complaint: str
-) -> None:
+def test_a_bad_topology_is_explained_by_file_line_and_expectation(tmp_path: Path, text: str, complaint: str) -> None:
     assert complaints(tmp_path, text) == [complaint]
 
 
@@ -263,16 +260,12 @@ addresses:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        TopologyError, match=r"none\.yaml: No such file or directory, expected a topology file"
-    ):
+    with pytest.raises(TopologyError, match=r"none\.yaml: No such file or directory, expected a topology file"):
         load(tmp_path / "none.yaml")
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_end_in_anything_but_a_topology_error(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes
-) -> None:
+def test_no_bytes_end_in_anything_but_a_topology_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "noise.yaml"
     path.write_bytes(data)
     with pytest.raises(TopologyError):

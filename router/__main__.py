@@ -1,0 +1,9 @@
+"""`python -m router NAME TOPOLOGY ...`: one router process, as the launcher starts it."""
+
+import sys
+
+from router.cli_base import Commands
+from router.cli_router import router
+
+if __name__ == "__main__":
+    Commands(commands=[router])(["router", *sys.argv[1:]], prog_name="python -m")

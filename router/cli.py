@@ -1,0 +1,17 @@
+"""The command `oncemesh`, all its commands in the order in which one meets them."""
+
+import click
+
+from router import cli_mesh
+from router.cli_base import Commands
+from router.cli_router import router
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="oncemesh")
+def main() -> None:
+    """A mesh of AMQP 1.0 routers that forwards every message exactly once."""
+
+
+for _command in (*cli_mesh.COMMANDS, router):
+    main.add_command(_command)

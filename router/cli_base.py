@@ -1,0 +1,67 @@
+"""What the commands of `oncemesh` share: plain errors, the console, the choice of a run directory.
+
+Router processes load this module too, so it imports only what they need anyway.
+"""
+
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import trio
+
+from router.rundir import RunError
+from router.topology import TopologyError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Result = TypeVar("Result")
+
+# Rich assumes 80 columns where there is no terminal; logs and pipes take longer lines.
+PIPE_WIDTH = 140
+
+
+class Commands(click.Group):
+    """A group that lists its commands in the order of use and turns the users' errors into one plain message."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except (RunError, TopologyError) as error:
+            lines = str(error).splitlines()
+            raise click.ClickException("\n  ".join(["", *lines] if len(lines) > 1 else lines)) from None
+
+
+def console() -> "Console":
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, markup=False)
+
+
+def run(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
+    """`trio.run`, with an error that was alone in its exception groups raised as itself."""
+    try:
+        return trio.run(main, *arguments)
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        raise error from None
+
+
+async def fetch_status(host: str, port: int, timeout: float) -> dict[str, Any]:
+    from failover.client.status import fetch_status as fetch
+
+    return await fetch(host, port, timeout)
+
+
+run_dir_option = click.option(
+    "--run-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The run directory of the mesh. Default: that of the only mesh running under ./run.",
+)

@@ -1,0 +1,201 @@
+"""The commands that start, show and stop a mesh: up, status, start, stop, down."""
+
+import json
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import click
+import trio
+from rich.console import Console
+from rich.live import Live
+
+from router.cli_base import console, fetch_status, run, run_dir_option
+from router.config import Topology
+from router.launcher import Launcher
+from router.rundir import RunDirectory, RunError, find_run_dir
+from router.status import RouterView, contacts_of, look
+from router.status_view import as_json, headline, render, routers_table, state_of
+from router.topology import load
+
+REFRESH_S = 1.0
+
+topology_argument = click.argument("topology", type=click.Path(path_type=Path))
+routers_argument = click.argument("routers", nargs=-1, metavar="[ROUTER]...")
+
+
+@asynccontextmanager
+async def until_signal() -> AsyncIterator[trio.CancelScope]:
+    """The body is cancelled by SIGINT or SIGTERM; the scope tells whether it was."""
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def cancel(scope: trio.CancelScope) -> None:
+                async for _ in signals:
+                    scope.cancel()
+
+            with trio.CancelScope() as scope:
+                nursery.start_soon(cancel, scope)
+                yield scope
+            nursery.cancel_scope.cancel()
+
+
+@click.command()
+@topology_argument
+@click.option(
+    "--run-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where logs and state go. Default: ./run/<mesh name>.",
+)
+@click.option("--detach", is_flag=True, help="Return as soon as all routers see each other.")
+def up(topology: Path, run_dir: Path | None, detach: bool) -> None:
+    """Start the mesh of a topology file.
+
+    Returns, or settles into a live status, when all routers see each other. Ctrl-C stops the mesh.
+
+    \b
+    Example: oncemesh up topologies/triangle.yaml --detach
+    """
+    plan = load(topology)
+    directory = RunDirectory(run_dir or Path("run") / plan.mesh)
+    run(_up, plan, directory, detach)
+
+
+async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> None:
+    out = console()
+    launcher = Launcher(directory, fetch_status)
+    up = False
+    async with until_signal() as scope:
+        with out.status(f"starting {len(plan.routers)} routers"):
+            await launcher.up(plan)
+        up = True
+        _show_started(out, plan.mesh, await look(directory, fetch_status))
+        out.print(f"run directory {directory.path}", soft_wrap=True)
+        if not detach:
+            await _watch(out, launcher, plan.mesh)
+    if scope.cancelled_caught and not up:
+        raise RunError("interrupted while starting; everything that was started is stopped")
+    if scope.cancelled_caught:
+        _show_stopped(out, await launcher.stop(list(plan.routers)))
+
+
+async def _watch(out: Console, launcher: Launcher, mesh: str) -> None:
+    if not out.is_terminal:
+        await _follow(out, launcher, ChangeLines(out).show)
+        return
+    with Live(console=out, auto_refresh=False, transient=True) as live:
+        await _follow(out, launcher, lambda views: live.update(render(mesh, views), refresh=True))
+
+
+async def _follow(out: Console, launcher: Launcher, show: Callable[[dict[str, RouterView]], None]) -> None:
+    """Shows the mesh again and again, until cancelled or until no router is left."""
+    while True:
+        for name, reason in launcher.endings():
+            out.print(f"router {name} ended: {reason}", style="red")
+        if not launcher.directory.running():
+            raise RunError("no router is left running")
+        show(await look(launcher.directory, fetch_status))
+        await trio.sleep(REFRESH_S)
+
+
+class ChangeLines:
+    """Status where there is no terminal: one line whenever what a router sees has changed."""
+
+    def __init__(self, out: Console):
+        self._out = out
+        self._last: dict[str, str] = {}
+
+    def show(self, views: dict[str, RouterView]) -> None:
+        for name, view in views.items():
+            line = f"router {name}: {state_of(view)}"
+            if contacts_of(view):
+                line += f", sees {', '.join(sorted(contacts_of(view)))}"
+            if self._last.get(name) != line:
+                self._out.print(line)
+                self._last[name] = line
+
+
+@click.command()
+@run_dir_option
+@click.option("--json", "machine", is_flag=True, help="One JSON document instead of tables.")
+def status(run_dir: Path | None, machine: bool) -> None:
+    """Show routers, links, clients and who is being waited for.
+
+    \b
+    Example: oncemesh status --json
+    """
+    directory = find_run_dir(run_dir)
+    mesh = directory.read().mesh
+    views = run(look, directory, fetch_status)
+    if machine:
+        click.echo(json.dumps(as_json(mesh, directory, views)))
+    else:
+        console().print(render(mesh, views))
+
+
+@click.command()
+@routers_argument
+@run_dir_option
+def start(routers: tuple[str, ...], run_dir: Path | None) -> None:
+    """Start routers of a mesh that ran before; all that are stopped if none is named.
+
+    \b
+    Example: oncemesh start b --run-dir run/triangle
+    """
+    directory = find_run_dir(run_dir)
+    running = directory.running()
+    names = routers or [name for name in directory.read().routers if name not in running]
+    run(_start, directory, names)
+
+
+async def _start(directory: RunDirectory, names: Sequence[str]) -> None:
+    out = console()
+    async with until_signal() as scope:
+        with out.status(f"starting {', '.join(names)}"):
+            await Launcher(directory, fetch_status).start(names)
+        _show_started(out, directory.read().mesh, await look(directory, fetch_status))
+    if scope.cancelled_caught:
+        raise RunError("interrupted while starting; what was started is stopped")
+
+
+@click.command()
+@routers_argument
+@run_dir_option
+def stop(routers: tuple[str, ...], run_dir: Path | None) -> None:
+    """Stop routers of a running mesh; all if none is named.
+
+    \b
+    Example: oncemesh stop b
+    """
+    directory = find_run_dir(run_dir)
+    _stop(directory, routers or list(directory.read().routers))
+
+
+@click.command()
+@run_dir_option
+def down(run_dir: Path | None) -> None:
+    """Stop a mesh.
+
+    \b
+    Example: oncemesh down --run-dir run/triangle
+    """
+    directory = find_run_dir(run_dir)
+    _stop(directory, list(directory.read().routers))
+
+
+def _stop(directory: RunDirectory, names: Sequence[str]) -> None:
+    _show_stopped(console(), run(Launcher(directory, fetch_status).stop, names))
+
+
+def _show_started(out: Console, mesh: str, views: dict[str, RouterView]) -> None:
+    out.print(headline(mesh, views.values()), style="bold")
+    out.print(routers_table(views))
+
+
+def _show_stopped(out: Console, outcome: Mapping[str, str]) -> None:
+    for name, became in outcome.items():
+        out.print(f"router {name}: {became}")
+
+
+COMMANDS = (up, status, start, stop, down)

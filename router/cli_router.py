@@ -1,0 +1,70 @@
+"""The command that is one router: `oncemesh router`, and `python -m router` as the launcher starts it.
+
+It finds the router's listeners (inherited, or bound here) and the addresses of its neighbours (in
+mesh.json, or in the topology), then hands over to router/process.py. Loads nothing that a router does not
+need: its memory counts.
+"""
+
+import functools
+import socket
+from pathlib import Path
+
+import click
+
+from router.cli_base import run
+from router.config import Topology
+from router.listeners import ListenError, listen
+from router.quantities import Address
+from router.rundir import RunDirectory, RunError
+from router.topology import load
+
+
+@click.command()
+@click.argument("name")
+@click.argument("topology", type=click.Path(path_type=Path))
+@click.option(
+    "--run-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where logs and state go. Default: ./run/<mesh name>.",
+)
+@click.option("--amqp-fd", type=int, hidden=True, help="The listener for clients, inherited from the launcher.")
+@click.option("--inter-fd", type=int, hidden=True, help="The listener for routers, inherited from the launcher.")
+def router(name: str, topology: Path, run_dir: Path | None, amqp_fd: int | None, inter_fd: int | None) -> None:
+    """Run one router of a topology in the foreground, for meshes that span several hosts.
+
+    Every router that others dial needs `inter: host:port` in the topology.
+
+    \b
+    Example: oncemesh router a topologies/triangle.yaml
+    """
+    plan = load(topology)
+    if name not in plan.routers:
+        raise RunError(f'there is no router "{name}" in {topology}, expected {", ".join(plan.routers)}')
+    directory = RunDirectory(run_dir or Path("run") / plan.mesh)
+    if amqp_fd is not None and inter_fd is not None:
+        _serve(directory.topology(), name, directory, socket.socket(fileno=amqp_fd), socket.socket(fileno=inter_fd))
+        return
+    check_addresses(plan, name)
+    directory.path.mkdir(parents=True, exist_ok=True)
+    config = plan.routers[name]
+    try:
+        sockets = listen(config.amqp), listen(config.inter or Address(config.amqp.host, 0))
+    except ListenError as error:
+        raise RunError(f"router {name} cannot listen on {error}") from None
+    _serve(plan, name, directory, *sockets)
+
+
+def check_addresses(plan: Topology, name: str) -> None:
+    """A router that is started alone finds its neighbours, and they it, by the topology only."""
+    missing = [peer for peer, address in plan.dialled_by(name).items() if address is None]
+    if any(link.b == name for link in plan.links_of(name)) and plan.routers[name].inter is None:
+        missing.append(name)
+    if missing:
+        raise RunError("\n".join(f"{plan.path}: expected routers.{peer}.inter, host:port" for peer in missing))
+
+
+def _serve(plan: Topology, name: str, directory: RunDirectory, amqp: socket.socket, inter: socket.socket) -> None:
+    from router.process import run_router
+
+    main = functools.partial(run_router, run_dir=directory.path, amqp_socket=amqp, inter_socket=inter)
+    run(main, plan, name)

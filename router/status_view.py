@@ -1,0 +1,159 @@
+"""How the status of a mesh reads: tables for people, one JSON document for programs.
+
+The JSON document is `{"mesh", "run_dir", "routers": {NAME: {"running", "pid", "amqp", "log", "status"}}}`,
+`status` being what the router says of itself, or null. Never asks anybody anything: it shows what
+router/status.py gathered.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from router.quantities import format_duration, format_size
+from router.rundir import RunDirectory
+from router.status import RouterView, contacts_of
+
+# Links shown in one table; programs get all of them.
+MOST_ROWS = 25
+
+_STYLES = {"ready": "green", "booting": "yellow", "no answer": "red", "stopped": "dim"}
+
+
+def as_json(mesh: str, directory: RunDirectory, views: Mapping[str, RouterView]) -> dict[str, Any]:
+    routers = {
+        name: {
+            "running": view.running,
+            "pid": view.pid,
+            "amqp": view.amqp,
+            "log": view.log,
+            "status": view.status,
+        }
+        for name, view in views.items()
+    }
+    return {"mesh": mesh, "run_dir": str(directory.path), "routers": routers}
+
+
+def state_of(view: RouterView) -> str:
+    if not view.running:
+        return "stopped"
+    return str(view.status["state"]) if view.status is not None else "no answer"
+
+
+def headline(mesh: str, views: Collection[RouterView]) -> str:
+    ready = sum(state_of(view) == "ready" for view in views)
+    publishers = sum(len(view.status["publishers"]) for view in views if view.status)
+    subscribers = sum(len(view.status["subscribers"]) for view in views if view.status)
+    return (
+        f"mesh {mesh}: {ready} of {_count(len(views), 'router')} ready, "
+        f"{_count(publishers, 'publisher')}, {_count(subscribers, 'subscriber')}"
+    )
+
+
+def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
+    """Everything, the tables of clients only if there are any."""
+    parts: list[RenderableType] = [Text(headline(mesh, views.values()), style="bold"), routers_table(views)]
+    publishers = list(_links(views, "publishers"))
+    subscribers = list(_links(views, "subscribers"))
+    if publishers:
+        parts += _clients("Publisher", publishers, ("received", "unsettled"))
+    if subscribers:
+        parts += _clients("Subscriber", subscribers, ("delivered", "accepted", "unsettled", "queued", "credit"))
+    waiting = "\n".join(waits(views.values()))
+    if waiting:
+        parts.append(Text(waiting, style="yellow"))
+    return Group(*(piece for part in parts for piece in (part, "")))
+
+
+def routers_table(views: Mapping[str, RouterView]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("Router", "State", "Clients connect to"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("Pid", "Up for", "Memory", "Connections"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("Neighbours", "Sees", "Records"):
+        table.add_column(heading)
+    for name, view in views.items():
+        state = state_of(view)
+        styled = Text(state, style=_STYLES.get(state, ""))
+        table.add_row(Text(name, style="bold"), styled, view.amqp, *_facts(view, others=len(views) - 1))
+    return table
+
+
+def _facts(view: RouterView, others: int) -> list[RenderableType]:
+    status = view.status
+    pid = str(view.pid) if view.running else ""
+    if status is None:
+        return [pid, *[""] * 6]
+    return [
+        pid,
+        format_duration(status["uptime_s"]),
+        format_size(status["rss_bytes"]),
+        str(status["connections"]),
+        Text(" ").join(_neighbour(link) for link in status["links"]),
+        _sees(view, others),
+        _records(status["records"]),
+    ]
+
+
+def _neighbour(link: Mapping[str, Any]) -> Text:
+    cost = f"({link['cost']})" if link["cost"] != 1 else ""
+    mark, style = ("", "green") if link["up"] else (" down", "red")
+    return Text(f"{link['neighbour']}{cost}{mark}", style=style)
+
+
+def _sees(view: RouterView, others: int) -> Text:
+    """How many other routers it is in contact with, and the next hops to those that are not its neighbours."""
+    assert view.status is not None
+    seen = contacts_of(view)
+    far = [route for route in view.status["routes"] if route["contact"] and route["next_hop"] != route["router"]]
+    hops = ", ".join(f"{route['router']} via {route['next_hop']}" for route in far)
+    return Text(f"{len(seen)}/{others}", style="green" if len(seen) == others else "red") + Text(
+        f" {hops}" if hops else ""
+    )
+
+
+def _records(records: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in records.items() if count)
+
+
+def _links(views: Mapping[str, RouterView], kind: str) -> Iterable[tuple[str, dict[str, Any]]]:
+    for name, view in views.items():
+        yield from ((name, link) for link in (view.status[kind] if view.status else ()))
+
+
+def _clients(title: str, links: list[tuple[str, dict[str, Any]]], counters: tuple[str, ...]) -> list[RenderableType]:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in (title, "Address", "Router", "Status"):
+        table.add_column(heading)
+    for counter in counters:
+        table.add_column(counter.capitalize(), justify="right")
+    for router, link in links[:MOST_ROWS]:
+        cells = [f"{link['container']}/{link['link']}", link["address"], router, link["status"]]
+        cells += [str(link[counter]) for counter in counters]
+        table.add_row(*map(Text, cells))  # Text: clients choose these names, they must not be read as markup
+    rest = links[MOST_ROWS:]
+    if not rest:
+        return [table]
+    more = f"and {_count(len(rest), f'more {title.lower()}', 's')} (--json lists all)"
+    return [table, Text(more, style="dim")]
+
+
+def waits(views: Collection[RouterView]) -> Iterable[str]:
+    """Who is being waited for, by whom and since when."""
+    for view in views:
+        status = view.status
+        if status is None:
+            continue
+        if status["waiting_for"]:
+            yield f"{view.name} withholds acceptances until it has heard from {', '.join(status['waiting_for'])}"
+        for wait in status["waits"]:
+            records = _count(wait["records"], "record")
+            yield f"{view.name} waits for {wait['for']}: {records}, for {format_duration(wait['since_s'])} now"
+
+
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{plural if number != 1 else ''}"

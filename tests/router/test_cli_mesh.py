@@ -1,0 +1,157 @@
+"""The commands that start, show and stop a mesh, with stand-ins for the router processes."""
+
+import functools
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from click.testing import CliRunner, Result
+
+from router import cli_mesh
+from router.cli import main
+from router.launcher import Launcher
+from router.rundir import RunDirectory
+from router.topology import load
+
+STUB = (sys.executable, str(Path(__file__).with_name("stub_router.py")))
+
+PAIR = """\
+mesh: pair
+routers:
+  a: {amqp: 127.0.0.1:0}
+  b: {amqp: 127.0.0.1:0}
+links: [[a, b]]
+"""
+
+
+async def fetch(host: str, port: int, timeout: float) -> dict[str, Any]:
+    with trio.fail_after(timeout):
+        async with await trio.open_tcp_stream(host, port) as stream:
+            data = b"".join([chunk async for chunk in stream])
+    return dict(json.loads(data))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory with pair.yaml, in which the commands start stand-ins."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli_mesh, "Launcher", functools.partial(Launcher, command=STUB))
+    monkeypatch.setattr(cli_mesh, "fetch_status", fetch)
+    (tmp_path / "pair.yaml").write_text(PAIR)
+    yield tmp_path
+    directory = RunDirectory(tmp_path / "run" / "pair")
+    if directory.exists():
+        for process in directory.running().values():
+            process.kill()
+
+
+def oncemesh(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def test_a_mesh_lives_through_up_status_stop_start_and_down(here: Path) -> None:
+    up = oncemesh("up", "pair.yaml", "--detach")
+    assert up.exit_code == 0, up.output
+    assert "mesh pair: 2 of 2 routers ready" in up.output
+    assert f"run directory {here / 'run' / 'pair'}" in up.output
+
+    document = json.loads(oncemesh("status", "--json").output)
+    assert document["mesh"] == "pair"
+    assert all(router["running"] for router in document["routers"].values())
+
+    assert oncemesh("stop", "b").output == "router b: stopped\n"
+    assert "mesh pair: 0 of 2 routers ready" in oncemesh("status").output
+
+    start = oncemesh("start")
+    assert start.exit_code == 0, start.output
+    assert "mesh pair: 2 of 2 routers ready" in start.output
+
+    assert oncemesh("down").output == "router a: stopped\nrouter b: stopped\n"
+    assert oncemesh("status").exit_code == 1
+
+
+def test_a_bad_topology_is_told_without_a_traceback(here: Path) -> None:
+    (here / "pair.yaml").write_text(PAIR.replace("[a, b]", "[a, z]"))
+    result = oncemesh("up", "pair.yaml")
+    assert result.exit_code == 1
+    assert result.output == 'Error: pair.yaml:5: links[0]: there is no router "z", expected a or b\n'
+
+
+def test_a_router_that_cannot_start_is_told_without_a_traceback(here: Path) -> None:
+    (here / "run" / "pair" / "b").mkdir(parents=True)
+    (here / "run" / "pair" / "b" / "behaviour").write_text("fail")
+    result = oncemesh("up", "pair.yaml", "--detach")
+    assert result.exit_code == 1
+    assert "router b cannot start: exit status 1" in result.output
+    assert "why it failed" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_commands_without_a_mesh_say_what_to_do(here: Path) -> None:
+    for command in ("status", "start", "stop", "down"):
+        result = oncemesh(command)
+        assert result.exit_code == 1
+        assert result.output == "Error: no mesh is running under ./run, name its directory with --run-dir\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_mesh_in_the_foreground_is_stopped_by_a_signal(
+    here: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = trio.Event()
+    show = cli_mesh.ChangeLines.show
+
+    def observed(self: cli_mesh.ChangeLines, views: dict[str, Any]) -> None:
+        show(self, views)
+        shown.set()
+
+    monkeypatch.setattr(cli_mesh.ChangeLines, "show", observed)
+    directory = RunDirectory(here / "run" / "pair")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cli_mesh._up, load("pair.yaml"), directory, False)
+        await shown.wait()
+        os.kill(os.getpid(), number)
+
+    assert directory.running() == {}
+    output = capsys.readouterr().out
+    assert "router a: ready, sees b\n" in output
+    assert output.endswith("router a: stopped\nrouter b: stopped\n")
+
+
+async def test_a_router_that_dies_under_a_mesh_in_the_foreground_is_told(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = RunDirectory(here / "run" / "pair")
+    monkeypatch.setattr(cli_mesh, "REFRESH_S", 0.05)
+    show = cli_mesh.ChangeLines.show
+
+    def kill_all(self: cli_mesh.ChangeLines, views: dict[str, Any]) -> None:
+        show(self, views)
+        for process in directory.running().values():
+            process.kill()
+
+    monkeypatch.setattr(cli_mesh.ChangeLines, "show", kill_all)
+    with pytest.RaisesGroup(pytest.RaisesExc(Exception, match="no router is left running")):
+        await cli_mesh._up(load("pair.yaml"), directory, False)
+    assert "router a ended: ended by SIGKILL\n" in capsys.readouterr().out
+
+
+def test_a_router_alone_needs_the_addresses_that_its_neighbours_have(here: Path) -> None:
+    result = oncemesh("router", "a", "pair.yaml")
+    assert (result.exit_code, result.output) == (1, "Error: pair.yaml: expected routers.b.inter, host:port\n")
+    result = oncemesh("router", "b", "pair.yaml")
+    assert (result.exit_code, result.output) == (1, "Error: pair.yaml: expected routers.b.inter, host:port\n")
+    result = oncemesh("router", "z", "pair.yaml")
+    assert result.output == 'Error: there is no router "z" in pair.yaml, expected a, b\n'
+
+
+@pytest.mark.parametrize("name", list(main.commands))
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    text = oncemesh(name, "--help").output
+    assert f"Example: oncemesh {name}" in text

@@ -1,0 +1,160 @@
+"""What is still missing before a mesh is up, and how its status reads."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from router.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
+from router.quantities import Address
+from router.rundir import RunDirectory
+from router.status import RouterView, unfinished
+from router.status_view import MOST_ROWS, as_json, render
+
+LINE = Topology(
+    mesh="line",
+    routers={name: RouterConfig(name, Address("127.0.0.1", 0)) for name in "abc"},
+    links=(LinkConfig("a", "b", 1), LinkConfig("b", "c", 3)),
+    addresses=(AddressRule("topic/"),),
+    timing=Timing(),
+    limits=Limits(),
+    path=Path("line.yaml"),
+)
+
+
+def status(name: str, sees: str = "", **changes: Any) -> dict[str, Any]:
+    routes = [
+        {"router": other, "next_hop": "b" if name != "b" else other, "cost": 1, "contact": other in sees}
+        for other in "abc"
+        if other != name
+    ]
+    links = [
+        {"neighbour": link.other(name), "up": link.other(name) in sees, "cost": link.cost, "since_s": 3.2}
+        for link in LINE.links_of(name)
+    ]
+    document: dict[str, Any] = {
+        "router": name,
+        "mesh": "line",
+        "incarnation": 1,
+        "pid": 4711,
+        "state": "ready",
+        "waiting_for": [],
+        "uptime_s": 200.0,
+        "rss_bytes": 61 << 20,
+        "connections": 12,
+        "links": links,
+        "routes": routes,
+        "publishers": [],
+        "subscribers": [],
+        "records": {"placeholder": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
+        "waits": [],
+    }
+    return document | changes
+
+
+def view(name: str, document: dict[str, Any] | None, pid: int | None = 4711) -> RouterView:
+    return RouterView(name, pid, "127.0.0.1:5672", f"/run/{name}/router.log", document)
+
+
+def views(*routers: RouterView) -> dict[str, RouterView]:
+    return {router.name: router for router in routers}
+
+
+def shown(routers: dict[str, RouterView]) -> str:
+    out = Console(file=io.StringIO(), width=140)
+    out.print(render("line", routers))
+    assert isinstance(out.file, io.StringIO)
+    return out.file.getvalue()
+
+
+def row(text: str, start: str) -> str:
+    """The line of `text` that starts with `start`, with its columns one space apart."""
+    return next(" ".join(line.split()) for line in text.splitlines() if line.startswith(start))
+
+
+def test_a_mesh_in_which_all_see_each_other_lacks_nothing() -> None:
+    mesh = views(view("a", status("a", "bc")), view("b", status("b", "ac")), view("c", status("c", "ab")))
+    assert unfinished(LINE, mesh, "abc") == {}
+
+
+def test_what_each_router_lacks_is_told() -> None:
+    mesh = views(
+        view("a", None),
+        view("b", status("b", "a")),
+        view("c", status("c", "ab", state="booting")),
+    )
+    assert unfinished(LINE, mesh, "abc") == {
+        "a": "does not answer",
+        "b": "does not see c",
+        "c": "is booting",
+    }
+
+
+def test_a_router_need_not_see_what_a_stopped_one_cuts_off() -> None:
+    mesh = views(view("a", status("a")), view("b", None, pid=None), view("c", status("c", state="booting")))
+    assert unfinished(LINE, mesh, "ac") == {}
+
+
+def test_routers_are_shown_with_what_they_see_and_by_which_way() -> None:
+    text = shown(views(view("a", status("a", "bc")), view("b", status("b", "a")), view("c", None, pid=None)))
+    assert text.startswith("mesh line: 2 of 3 routers ready, 0 publishers, 0 subscribers\n")
+    assert row(text, "a ") == "a ready 127.0.0.1:5672 4711 3m 20s 61.0 MiB 12 b 2/2 c via b"
+    assert row(text, "b ") == "b ready 127.0.0.1:5672 4711 3m 20s 61.0 MiB 12 a c(3) down 1/2"
+    assert row(text, "c ") == "c stopped 127.0.0.1:5672"
+
+
+def test_clients_records_and_waits_are_shown() -> None:
+    publisher = {"container": "x", "link": "p", "address": "topic/z", "status": "attached"}
+    subscriber = {"container": "y", "link": "s", "address": "topic/z", "status": "suspended"}
+    document = status(
+        "a",
+        "bc",
+        state="booting",
+        waiting_for=["c"],
+        publishers=[publisher | {"unsettled": 3, "received": 100}],
+        subscribers=[subscriber | {"queued": 4, "unsettled": 2, "credit": 10, "delivered": 100, "accepted": 98}],
+        records={"placeholder": 0, "in_doubt": 3, "accepted": 1, "settled": 0},
+        waits=[{"for": "subscriber y/s at c", "records": 3, "since_s": 1.2}],
+    )
+    text = shown(views(view("a", document)))
+    assert "3 in doubt, 1 accepted" in text
+    assert row(text, "x/p") == "x/p topic/z a attached 100 3"
+    assert row(text, "y/s") == "y/s topic/z a suspended 100 98 2 4 10"
+    assert "a withholds acceptances until it has heard from c" in text
+    assert "a waits for subscriber y/s at c: 3 records, for 1.2s now" in text
+
+
+def test_a_thousand_subscribers_do_not_flood_the_terminal() -> None:
+    counters = {"queued": 0, "unsettled": 0, "credit": 1, "delivered": 0, "accepted": 0}
+    many = [
+        {"container": f"c{number}", "link": "s", "address": "topic/z", "status": "attached"} | counters
+        for number in range(1000)
+    ]
+    text = shown(views(view("a", status("a", subscribers=many))))
+    assert "1000 subscribers" in text
+    assert f"and {1000 - MOST_ROWS} more subscribers (--json lists all)" in text
+    assert len(text.splitlines()) < MOST_ROWS + 15
+
+
+@pytest.mark.parametrize("hostile", ["[red]x[/red]", "[/]"])
+def test_names_that_clients_choose_are_shown_as_they_are(hostile: str) -> None:
+    publisher = {"container": hostile, "link": "p", "address": hostile, "status": "attached"}
+    text = shown(views(view("a", status("a", publishers=[publisher | {"unsettled": 0, "received": 0}]))))
+    assert f"{hostile}/p" in text
+
+
+def test_the_json_document_has_every_router_running_or_not(tmp_path: Path) -> None:
+    mesh = views(view("a", status("a")), view("b", None, pid=None))
+    document = as_json("line", RunDirectory(tmp_path), mesh)
+    assert document["mesh"] == "line"
+    assert document["run_dir"] == str(tmp_path)
+    assert document["routers"]["a"]["status"]["router"] == "a"
+    assert document["routers"]["b"] == {
+        "running": False,
+        "pid": None,
+        "amqp": "127.0.0.1:5672",
+        "log": "/run/b/router.log",
+        "status": None,
+    }
