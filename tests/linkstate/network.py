@@ -1,0 +1,270 @@
+"""A network of meshes under virtual time, with faults, and a ledger that checks what channels promise.
+
+    router a ──transport──▶ router b      a transport is numbered; what was under way on an older one is gone
+    faults: loss, reordering, silence in one direction, transports cut at one end or both, restarts, pauses
+
+The ledger numbers the contacts of each end. A payload belongs to one contact at its sender and is received
+in one contact at its receiver; the ledger asserts that such contacts pair off one to one, and that what a
+contact received is at every moment a prefix of what was sent in its partner.
+"""
+
+import heapq
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Literal
+
+from linkstate.clock import HybridClock
+from linkstate.events import Action, ContactLost, ContactMade, Received, Transmit
+from linkstate.mesh import Mesh
+
+HELLO = 0.2
+DEAD = 1.0
+DELAY = 0.002
+
+Link = tuple[str, str]
+ContactId = tuple[str, str, int]  # at this router, with that router, the how manieth
+
+
+class Ledger:
+    """What was sent and received in which contact, seen from outside."""
+
+    def __init__(self) -> None:
+        self.current: dict[Link, ContactId] = {}
+        self.sent: dict[ContactId, list[bytes]] = defaultdict(list)
+        self.received: dict[ContactId, list[bytes]] = defaultdict(list)
+        self.partner: dict[ContactId, ContactId] = {}  # receiving contact -> sending contact
+        self._made: dict[Link, int] = defaultdict(int)
+        self._home: dict[tuple[bytes, str], ContactId] = {}
+
+    def made(self, here: str, there: str) -> None:
+        assert (here, there) not in self.current, "a contact was made twice"
+        self._made[here, there] += 1
+        self.current[here, there] = here, there, self._made[here, there]
+
+    def lost(self, here: str, there: str) -> None:
+        del self.current[here, there]
+
+    def restarted(self, router: str) -> None:
+        for link in [link for link in self.current if link[0] == router]:
+            del self.current[link]
+
+    def send(self, source: str, target: str, payload: bytes) -> None:
+        contact = self.current[source, target]
+        self.sent[contact].append(payload)
+        self._home[payload, target] = contact
+
+    def receive(self, here: str, source: str, payload: bytes) -> None:
+        contact = self.current[here, source]
+        sender = self._home[payload, here]
+        assert sender[0] == source, "a payload came from somebody who did not send it"
+        assert self.partner.setdefault(contact, sender) == sender, "payloads of two contacts in one"
+        received = self.received[contact]
+        received.append(payload)
+        assert received == self.sent[sender][: len(received)], "not a prefix of what was sent"
+
+    def check_pairs(self) -> None:
+        assert len(set(self.partner.values())) == len(self.partner), "a contact was received in two"
+        current = set(self.current.values())
+        for receiving, sending in self.partner.items():
+            assert (receiving in current) == (sending in current), "a contact ended at one end only"
+
+
+class Network:
+    """Meshes, the transports between them and what is under way on those."""
+
+    def __init__(self, links: Mapping[Link, int], seed: int = 0) -> None:
+        self.now = 0.0
+        self.links = dict(links)
+        self.routers = sorted({router for link in links for router in link})
+        self.random = random.Random(seed)
+        self.loss = 0.0
+        self.jitter = 0.0
+        self.deaf: set[Link] = set()  # (from, to) that silently loses everything
+        self.ledger = Ledger()
+        self.transmitted: list[tuple[str, Transmit]] = []
+        self.received: list[tuple[str, Received]] = []
+        self._transport: dict[Link, int] = dict.fromkeys(self._directions(), 0)  # of this end, 0 if none
+        self._serial = 0
+        self._queue: list[tuple[float, int, str, str, int, str, bytes]] = []
+        self._paused: dict[str, float] = {}
+        self._incarnations = {router: 1000 + i for i, router in enumerate(self.routers)}
+        self._skew_ms = {router: self.random.randrange(-1000, 1000) for router in self.routers}
+        self._clocks: dict[str, HybridClock] = {}
+        self.meshes: dict[str, Mesh] = {}
+        for router in self.routers:
+            self._boot(router)
+
+    def connect(self, a: str, b: str) -> None:
+        """A new transport between two neighbours; what the old one still carried is gone."""
+        self._serial += 1
+        self._transport[a, b] = self._transport[b, a] = self._serial
+        for here, there in ((a, b), (b, a)):
+            self.meshes[here].link_up(there, self.now)
+            self._drain(here)
+
+    def connect_all(self) -> None:
+        for a, b in self.links:
+            self.connect(a, b)
+
+    def cut(self, here: str, there: str, *, both: bool = True) -> None:
+        """The transport closes; if not `both`, the other end hears nothing of it."""
+        for a, b in ((here, there), (there, here)) if both else ((here, there),):
+            if self._transport[a, b]:
+                self._transport[a, b] = 0
+                self.meshes[a].link_down(b, self.now)
+                self._drain(a)
+
+    def restart(self, router: str, *, noticed: bool = True) -> None:
+        """The process is replaced by a new incarnation without transports."""
+        self.ledger.restarted(router)
+        self._incarnations[router] += 10
+        self._boot(router)
+        for neighbour in self.neighbours(router):
+            self._transport[router, neighbour] = 0
+            if noticed:
+                self.cut(neighbour, router, both=False)
+
+    def pause(self, router: str, seconds: float) -> None:
+        self._paused[router] = max(self._paused.get(router, 0.0), self.now + seconds)
+
+    def send(self, source: str, targets: Iterable[str], payload: bytes) -> None:
+        mesh = self.meshes[source]
+        targets = list(targets)
+        for target in targets:
+            if target in mesh.contacts:
+                self.ledger.send(source, target, payload)
+        mesh.send(targets, payload, self.now)
+        self._drain(source)
+
+    def drop_contact(self, here: str, there: str) -> None:
+        self.meshes[here].drop_contact(there, self.now)
+        self._drain(here)
+
+    def heal(self) -> None:
+        """No more faults; transports that are whole stay as they are, with the contacts over them."""
+        self.loss = self.jitter = 0.0
+        self.deaf.clear()
+        for a, b in self.links:
+            if not self._transport[a, b] or self._transport[a, b] != self._transport[b, a]:
+                self.connect(a, b)
+
+    def clock(self, router: str) -> HybridClock:
+        return self._clocks[router]
+
+    def skew(self, router: str, milliseconds: int) -> None:
+        """Set the wall clock of a router that much off."""
+        self._skew_ms[router] = milliseconds
+
+    def run(self, seconds: float) -> None:
+        until = self.now + seconds
+        while (at := self._next()) <= until:
+            self.now = max(self.now, at)
+            self._step()
+        self.now = until
+
+    def neighbours(self, router: str) -> dict[str, int]:
+        there = {b: cost for (a, b), cost in self.links.items() if a == router}
+        return there | {a: cost for (a, b), cost in self.links.items() if b == router}
+
+    def all_in_contact(self) -> bool:
+        return all(
+            dict(mesh.contacts) == {r: i for r, i in self._incarnations.items() if r != router}
+            for router, mesh in self.meshes.items()
+        )
+
+    def _directions(self) -> list[Link]:
+        return [link for a, b in self.links for link in ((a, b), (b, a))]
+
+    def _boot(self, router: str) -> None:
+        clock = self._clocks[router] = HybridClock()
+        incarnation, links = self._incarnations[router], self.neighbours(router)
+        self.meshes[router] = Mesh(router, incarnation, self.routers, links, clock, hello=HELLO, dead=DEAD)
+
+    def _resumes(self, router: str) -> float:
+        return self._paused.get(router, 0.0)
+
+    def _next(self) -> float:
+        timers = [max(mesh.deadline(), self._resumes(router)) for router, mesh in self.meshes.items()]
+        return min([*timers, self._queue[0][0] if self._queue else float("inf")])
+
+    def _step(self) -> None:
+        if self._queue and self._queue[0][0] <= self.now:
+            self._deliver(*heapq.heappop(self._queue))
+            return
+        for router, mesh in self.meshes.items():
+            if max(mesh.deadline(), self._resumes(router)) <= self.now:
+                self._advance(router)
+                mesh.handle_timer(self.now)
+                assert mesh.deadline() > self.now, "a timer that does not advance spins"
+                self._drain(router)
+
+    def _deliver(
+        self, at: float, serial: int, source: str, here: str, transport: int, link: str, body: bytes
+    ) -> None:
+        if self._resumes(here) > self.now:
+            heapq.heappush(self._queue, (self._resumes(here), serial, source, here, transport, link, body))
+        elif self._transport[here, source] == transport:
+            self._advance(here)
+            if link == "channel":
+                self.meshes[here].receive_channel(source, body, self.now)
+            else:
+                self.meshes[here].receive_linkstate(source, body, self.now)
+            self._drain(here)
+
+    def _advance(self, router: str) -> None:
+        self._clocks[router].advance(1_000_000 + int(self.now * 1000) + self._skew_ms[router])
+
+    def _drain(self, router: str) -> None:
+        mesh = self.meshes[router]
+        actions, mesh.out = mesh.out, []
+        for action in self._joined(actions):
+            match action:
+                case Transmit():
+                    self._transmit(router, action)
+                case Received():
+                    self.received.append((router, action))
+                    self.ledger.receive(router, action.router, action.payload)
+                case ContactMade():
+                    self.ledger.made(router, action.router)
+                case ContactLost():
+                    self.ledger.lost(router, action.router)
+
+    def _joined(self, actions: list[Action]) -> list[Action]:
+        """Bodies that follow each other to the same place travel as one, as they do in production."""
+        joined: list[Action] = []
+        for action in actions:
+            last = joined[-1] if joined else None
+            if isinstance(action, Transmit) and isinstance(last, Transmit) and action[:2] == last[:2]:
+                joined[-1] = Transmit(action.neighbour, action.link, last.body + action.body)
+            else:
+                joined.append(action)
+        return joined
+
+    def _transmit(self, source: str, action: Transmit) -> None:
+        self.transmitted.append((source, action))
+        direction = source, action.neighbour
+        transport = self._transport[direction]
+        if not transport or direction in self.deaf or self.random.random() < self.loss:
+            return
+        self._serial += 1
+        at = self.now + DELAY + self.random.random() * self.jitter
+        frame = at, self._serial, source, action.neighbour, transport, action.link, action.body
+        heapq.heappush(self._queue, frame)
+
+    def bodies(self, source: str, neighbour: str, link: Literal["linkstate", "channel"]) -> list[bytes]:
+        """What was transmitted so far on one link in one direction."""
+        return [
+            action.body
+            for router, action in self.transmitted
+            if router == source and action[:2] == (neighbour, link)
+        ]
+
+
+def line(*routers: str) -> dict[Link, int]:
+    return dict.fromkeys(pairwise(routers), 1)
+
+
+def ring(*routers: str) -> dict[Link, int]:
+    return line(*routers) | {(routers[0], routers[-1]): 1}

@@ -1,0 +1,122 @@
+"""The handshake: what makes a contact, what ends it, and what is too old to do either.
+
+a: number a1, a2, ...        b: number b1, b2, ...        a GREET is (sender's number, what it takes for ours)
+"""
+
+import pytest
+
+from linkstate.contact import NUMBER_BITS, Change, Contact
+
+A1 = 100 << NUMBER_BITS | 1
+B1, B2, B3 = (200 << NUMBER_BITS | n for n in (1, 2, 3))
+
+
+@pytest.fixture
+def contact() -> Contact:
+    """The end at a, incarnation 100, of a contact with b, incarnation 200."""
+    contact = Contact("b", 100, greet_interval=0.2)
+    contact.reached(200, 1.0)
+    return contact
+
+
+@pytest.fixture
+def established(contact: Contact) -> Contact:
+    assert contact.receive_greet(B1, A1, True, 1.1) is Change.MADE
+    return contact
+
+
+def test_a_greet_goes_out_at_once_and_again_until_it_is_answered(contact: Contact) -> None:
+    assert contact.greet_at == 1.0
+    contact.greet_sent(1.0)
+    assert contact.greet_at == 1.2
+
+
+def test_a_greet_that_does_not_name_us_is_answered(contact: Contact) -> None:
+    contact.greet_sent(1.0)
+    assert contact.receive_greet(B1, 0, False, 1.1) is None
+    assert (contact.theirs, contact.established, contact.greet_at) == (B1, False, 1.1)
+
+
+def test_a_greet_that_names_us_makes_the_contact_and_tells_an_end_that_waits(contact: Contact) -> None:
+    assert contact.receive_greet(B1, A1, False, 1.1) is Change.MADE
+    assert contact.greet_at == 1.1
+    contact.greet_sent(1.1)
+    assert contact.greet_at == float("inf")
+
+
+def test_an_established_greet_needs_no_answer(established: Contact) -> None:
+    assert established.greet_at == float("inf")
+
+
+def test_data_with_the_right_pair_makes_the_contact(contact: Contact) -> None:
+    contact.receive_greet(B1, 0, False, 1.1)
+    assert contact.receive_data(B1, A1) == (True, Change.MADE)
+    assert contact.receive_data(B1, A1) == (True, None)
+
+
+@pytest.mark.parametrize("pair", [(B2, A1), (B1, A1 + 1), (B1, 0), (0, A1)])
+def test_data_with_another_pair_is_not_of_this_contact(established: Contact, pair: tuple[int, int]) -> None:
+    assert established.receive_data(*pair) == (False, None)
+
+
+def test_data_of_a_contact_that_only_the_other_end_had_is_dropped(contact: Contact) -> None:
+    """b established (b1, a1), sent data and lost it; its b2 reaches us before that data does."""
+    contact.receive_greet(B1, 0, False, 1.1)
+    contact.receive_greet(B2, A1, False, 1.2)
+    assert contact.receive_data(B1, A1) == (False, None)
+    assert contact.receive_data(B2, A1) == (True, None)
+
+
+def test_a_higher_number_of_theirs_ends_the_contact_and_renews_ours(established: Contact) -> None:
+    assert established.receive_greet(B2, A1, False, 2.0) is Change.LOST
+    assert (established.ours, established.theirs, established.greet_at) == (A1 + 1, B2, 2.0)
+
+
+def test_a_higher_number_of_theirs_does_not_renew_ours_before_the_contact_is_made(contact: Contact) -> None:
+    contact.receive_greet(B1, 0, False, 1.1)
+    assert contact.receive_greet(B2, 0, False, 1.2) is None
+    assert (contact.ours, contact.theirs) == (A1, B2)
+
+
+def test_a_lower_number_of_theirs_is_ignored(contact: Contact) -> None:
+    contact.receive_greet(B2, 0, False, 1.1)
+    contact.greet_sent(1.1)
+    assert contact.receive_greet(B1, A1, True, 1.2) is None
+    assert (contact.theirs, contact.established, contact.greet_at) == (B2, False, 1.1 + 0.2)
+
+
+def test_losing_the_path_ends_the_contact_and_its_numbers(established: Contact) -> None:
+    assert established.lost() is Change.LOST
+    assert established.receive_greet(B1, A1, True, 2.0) is None
+    assert established.receive_data(B1, A1) == (False, None)
+    established.reached(200, 3.0)
+    assert established.receive_data(B1, A1) == (False, None)
+    assert established.receive_greet(B1, A1, True, 3.1) is None
+
+
+def test_losing_the_path_before_the_contact_is_made_keeps_our_number(contact: Contact) -> None:
+    """The other end may have made it: it then resumes as the same contact, since nothing was lost in it."""
+    contact.receive_greet(B1, 0, False, 1.1)
+    assert contact.lost() is None
+    contact.reached(200, 2.0)
+    assert contact.receive_data(B1, A1) == (True, Change.MADE)
+
+
+def test_a_dropped_contact_begins_anew_at_once(established: Contact) -> None:
+    assert established.drop(2.0) is Change.LOST
+    assert (established.ours, established.greet_at) == (A1 + 1, 2.0)
+    assert established.receive_greet(B2, A1 + 1, False, 2.1) is Change.MADE
+
+
+def test_dropping_what_is_not_made_changes_nothing(contact: Contact) -> None:
+    contact.greet_sent(1.0)
+    assert contact.drop(1.1) is None
+    assert (contact.ours, contact.greet_at) == (A1, 1.2)
+
+
+def test_only_the_incarnation_that_is_reached_is_listened_to(contact: Contact) -> None:
+    restarted = 201 << NUMBER_BITS | 1
+    assert contact.receive_greet(restarted, A1, True, 1.1) is None
+    contact.lost()
+    contact.reached(201, 2.0)
+    assert contact.receive_greet(restarted, A1, True, 2.1) is Change.MADE

@@ -1,0 +1,110 @@
+"""Bodies are cut exactly, joined bodies read as one, and whatever else comes is the peer's error."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from linkstate.errors import PeerError
+from linkstate.frames import (
+    DATA,
+    GREET,
+    Entries,
+    Entry,
+    Hello,
+    Summary,
+    bin_prefix,
+    decode_channel,
+    decode_linkstate,
+    encode_entries,
+    encode_header,
+    encode_hello,
+    encode_summary,
+)
+
+Decode = Callable[[bytes], object]
+
+HELLO = Hello("a", 7, 99, 8, 12345)
+TARGETS = [["b", 1, 2, 3, 4], ["c", 5, 6, 7, 8]]
+
+
+def data(payload: bytes) -> bytes:
+    return encode_header([DATA, "a", 3, 99, TARGETS]) + bin_prefix(len(payload)) + payload
+
+
+def test_linkstate_frames_come_back_as_they_were() -> None:
+    entry = Entry("b", 9, 3, 250, (("a", 7, 1), ("c", 8, 4)))
+    body = encode_hello(HELLO) + encode_summary(98, [("a", 7, 2)]) + encode_entries(97, [entry])
+    assert decode_linkstate(body) == [HELLO, Summary(98, {"a": (7, 2)}), Entries(97, (entry,))]
+
+
+@given(st.lists(st.one_of(st.binary(), st.sampled_from([255, 256, 65535, 65536]).map(bytes))))
+def test_payloads_are_any_bytes_and_cut_out_exactly(payloads: list[bytes]) -> None:
+    frames = decode_channel(b"".join(map(data, payloads)))
+    assert [frame.payload() for frame in frames] == payloads
+    assert all(frame.targets == TARGETS for frame in frames)
+    assert [msgpack.unpackb(frame.raw_payload()) for frame in frames] == payloads
+
+
+@given(st.binary(), st.sampled_from([decode_linkstate, decode_channel]))
+def test_arbitrary_bytes_are_the_peers_error(body: bytes, decode: Decode) -> None:
+    with suppress(PeerError):
+        decode(body)
+
+
+junk: st.SearchStrategy[object] = st.sampled_from(
+    [None, True, -1, 0, 2**64 - 1, 0.5, "b", b"b", [], [[]], [["b", 1, 1]], {}]
+)
+rows = st.lists(junk, max_size=5)
+headers = st.builds(
+    lambda fields, at, value: [*fields[:at], value, *fields[at + 1 :]],
+    st.sampled_from(
+        [
+            [0, "a", 7, 99, 8, 12345],
+            [1, 99, [["a", 7, 2]]],
+            [2, 99, [["b", 9, 3, 250, [["a", 7, 1]]]]],
+            [DATA, "a", 3, 99, TARGETS],
+        ]
+    ),
+    st.integers(0, 5),
+    junk | rows | st.lists(rows, max_size=2),
+)
+
+
+@given(headers, st.sampled_from([decode_linkstate, decode_channel]))
+def test_a_header_with_anything_else_in_it_is_the_peers_error(fields: list[object], decode: Decode) -> None:
+    with suppress(PeerError):
+        decode(encode_header(fields))
+
+
+@given(st.integers(1, len(data(b"payload")) - 1))
+def test_a_body_that_is_cut_off_is_the_peers_error(length: int) -> None:
+    with pytest.raises(PeerError):
+        decode_channel(data(b"payload")[:length])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [GREET, "a", 3, 99, [["b", 1, 2, 3]]],
+        [GREET, "a", 3, 99, [["b", 1, 2, 3, True]]],
+        [GREET, "a", 3, 99, ["b"]],
+        [GREET, b"a", 3, 99, TARGETS],
+        [4, "a", 3, 99, TARGETS],
+    ],
+)
+def test_a_channel_header_of_another_shape_is_the_peers_error(fields: list[object]) -> None:
+    with pytest.raises(PeerError):
+        decode_channel(encode_header(fields))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [["b", 1, 1, 0], ["b", 1, 1, 0, [["a", 1, 0]]], ["b", 1, 1, -1, []], ["b", 1, 1, 0, [["a", 1]]], "b"],
+)
+def test_a_malformed_advertisement_is_the_peers_error(row: object) -> None:
+    with pytest.raises(PeerError):
+        decode_linkstate(encode_header([2, 99, [row]]))
