@@ -33,6 +33,7 @@ from router.amqp.library import (
     write_map,
 )
 from router.amqp.link import Link
+from router.amqp.sasl import SaslClient, SaslLayer, SaslServer
 
 MAX_LINKS: Final = 4096  # those that wait to be forgotten included
 
@@ -57,11 +58,11 @@ class Connection:
         self.remote_container = ""
         self.remote_hostname: str | None = None
         self.remote_properties: Mapping[str, Any] = {}
-        self.last_received = float("-inf")  # `now` of the last bytes from the peer
+        self.last_received: float | None = None  # `now` of the last bytes from the peer
         self.closed = False  # over; `on_close` was called
         self.on_wake: Callable[[], None] | None = None  # the shell's
         self._max_message = max_message
-        self._closing = False
+        self.closing = False  # `close` was called
         self._remote_open = False
         self._error: PeerError | None = None
         self._links: dict[Any, Link] = {}  # by proton's pointer
@@ -69,6 +70,7 @@ class Connection:
         self._ended_sessions: list[Any] = []  # the same for sessions
         self._session: Any = None  # of the links that we attach
         self._at_eof = False
+        self._sasl: SaslLayer = SaslServer() if server else SaslClient()
         self._inbox = Inbox(handler)
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout)
 
@@ -82,9 +84,16 @@ class Connection:
     def receive(self, data: bytes, now: float) -> None:
         """Take bytes from the peer. Raises PeerError (after `on_close`) if the peer broke AMQP."""
         self.last_received = now
-        if not self.closed:
-            self._engine.push(data)
-            self._dispatch()
+        if self.closed:
+            return
+        try:
+            if not self._sasl.done:
+                data = self._sasl.receive(data)
+            if data:
+                self._engine.push(data)
+        except PeerError as error:
+            self._fail(error)
+        self._dispatch()
 
     def receive_eof(self) -> None:
         """The peer's stream has ended: `on_close`, unless it was called before."""
@@ -107,7 +116,9 @@ class Connection:
 
     def data_to_send(self) -> bytes:
         """All that is to be written by now."""
-        data = self._engine.pull()
+        data = self._engine.pull() if self._sasl.done else b""
+        if self._sasl.out:
+            data, self._sasl.out = self._sasl.out + data, b""
         if self._parted or self._ended_sessions:
             self._free_parted()
         return data
@@ -139,9 +150,9 @@ class Connection:
     def close(self, condition: str | None = None, description: str = "") -> None:
         """Begin to close: all links end now, without detaches; `on_close` comes when the peer has closed as well,
         or is gone."""
-        if self._closing or self.closed:
+        if self.closing or self.closed:
             return
-        self._closing = True
+        self.closing = True
         for link in self._links.values():
             link.end()
         write_condition(lib.pn_connection_condition(self._engine.connection), condition, description)
@@ -195,7 +206,7 @@ class Connection:
         timeout: int,
         properties: Mapping[str, Any] | None,
     ) -> Link:
-        assert not self.closed and not self._closing
+        assert not self.closed and not self.closing
         if self._session is None:
             self._session = lib.pn_session(self._engine.connection)
             lib.pn_session_open(self._session)
@@ -288,7 +299,7 @@ class Connection:
             raise PeerError(RESOURCE_LIMIT, f"more than {MAX_LINKS} links")
         link = Link(self, pointer, text(lib.pn_link_name(pointer)) or "", self._max_message)
         self._links[pointer] = link
-        if self._closing:
+        if self.closing:
             link.end()
             return
         link.read_attach()

@@ -34,11 +34,8 @@ class Engine:
             lib.pn_connection_set_hostname(self.connection, hostname.encode())
         write_map(properties, lib.pn_connection_properties(self.connection))
         lib.pn_connection_collect(self.connection, self.collector)
-        if server:  # takes clients with SASL (ANONYMOUS, EXTERNAL) and without
+        if server:
             lib.pn_transport_set_server(self.transport)
-            lib.pn_sasl(self.transport)
-        else:
-            lib.pn_sasl_allowed_mechs(lib.pn_sasl(self.transport), b"ANONYMOUS")
         lib.pn_transport_set_max_frame(self.transport, max_frame)
         lib.pn_transport_set_channel_max(self.transport, MAX_SESSIONS)
         self._idle_ms = int(idle_timeout * 1000)

@@ -18,6 +18,7 @@ RESOURCE_LIMIT: Final = "amqp:resource-limit-exceeded"
 DETACH_FORCED: Final = "amqp:link:detach-forced"
 MESSAGE_SIZE: Final = "amqp:link:message-size-exceeded"
 TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"
+UNAUTHORIZED: Final = "amqp:unauthorized-access"
 STOLEN: Final = "amqp:link:stolen"
 
 

@@ -73,7 +73,9 @@ class Inbox:
             lib.pn_delivery_settle(delivery)
             self._flows[link] = None  # it took credit all the same
         elif link.max_message and link.partial_size > link.max_message:
-            link.connection.expel(link, MESSAGE_SIZE, f"a message is larger than {link.max_message} bytes")
+            self.hand_over()
+            if not link.ended:
+                link.connection.expel(link, MESSAGE_SIZE, f"a message is larger than {link.max_message} bytes")
         elif not lib.pn_delivery_partial(delivery):
             self._complete(link, delivery, link.take_partial())
 
@@ -130,7 +132,7 @@ class Inbox:
             if link.ended:
                 continue
             before = link.credit, link.draining
-            link.credit = lib.pn_link_credit(link.pointer)
+            link.credit = max(0, lib.pn_link_credit(link.pointer))  # proton takes credit of 2^31 and more for debt
             if link.is_sender:
                 link.draining = lib.pn_link_get_drain(link.pointer) and link.credit > 0
                 if link.answered and before != (link.credit, link.draining):

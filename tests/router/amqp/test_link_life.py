@@ -19,10 +19,11 @@ def test_an_attach_waits_for_its_answer() -> None:
     assert (receiver.name, receiver.address, receiver.is_sender) == ("link", "topic/x", False)
     assert receiver.remote_rcv_settle_mode == RCV_SECOND
     assert receiver.remote_properties == {"a": b"\x01", "b": 7}
-    assert not sender.answered
+    assert ("attached", "link") not in pair.here.events
 
     receiver.answer(properties={"generation": b"12345678"}, max_message_size=1000)
     pair.pump()
+    assert ("attached", "link") in pair.here.events
     assert sender.answered and receiver.answered
     assert sender.remote_properties == {"generation": b"12345678"}
     assert sender.remote_max_message_size == 1000

@@ -1,0 +1,174 @@
+"""The AMQP 1.0 type system (part 1), as far as it is needed beside proton: SASL frames and message sections.
+
+Pure. Decoding is strict about sizes and bounded in depth, because it reads what strangers wrote. Values that nobody
+here looks at (floats, decimals, arrays) are kept as their bytes. Not for the hot path.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from router.amqp.errors import DECODE_ERROR, PeerError
+
+MAX_DEPTH: Final = 32
+
+_U8 = struct.Struct(">B")
+_U32 = struct.Struct(">I")
+_EMPTY: Final[Mapping[int, Any]] = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0, 0x45: []}
+_WIDTHS: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
+_INTEGERS: Final = {
+    code: struct.Struct(">" + form)
+    for code, form in {
+        0x50: "B", 0x51: "b", 0x52: "B", 0x53: "B", 0x54: "b", 0x55: "b", 0x56: "?", 0x60: "H", 0x61: "h",
+        0x70: "I", 0x71: "i", 0x80: "Q", 0x81: "q", 0x83: "q",
+    }.items()
+}  # fmt: skip
+
+
+class Symbol(str):
+    """An AMQP symbol: ASCII from a constrained domain."""
+
+
+class Described(NamedTuple):
+    """A described value: what it is, and the value."""
+
+    descriptor: Any
+    value: Any
+
+
+def _damaged(what: str) -> PeerError:
+    return PeerError(DECODE_ERROR, what)
+
+
+def decode(data: bytes, at: int = 0, depth: int = 0) -> tuple[Any, int]:
+    """The value at an offset, and the offset behind it. Raises PeerError on anything damaged."""
+    if depth > MAX_DEPTH:
+        raise _damaged("values are nested too deep")
+    if at >= len(data):
+        raise _damaged("a value is cut off")
+    code = data[at]
+    if code == 0x00:
+        descriptor, at = decode(data, at + 1, depth + 1)
+        value, at = decode(data, at, depth + 1)
+        return Described(descriptor, value), at
+    if code in _EMPTY:
+        return _EMPTY[code], at + 1
+    if (width := _WIDTHS.get(code >> 4)) is not None:
+        body, end = _take(data, at + 1, width)
+        return (_INTEGERS[code].unpack(body)[0] if code in _INTEGERS else body), end
+    size_form = _U8 if (code >> 4) in (0xA, 0xC, 0xE) else _U32
+    prefix, at = _take(data, at + 1, size_form.size)
+    body, end = _take(data, at, size_form.unpack(prefix)[0])
+    return _variable(code, body, size_form, depth), end
+
+
+def _take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
+    if at + size > len(data):
+        raise _damaged("a value is cut off")
+    return data[at : at + size], at + size
+
+
+def _variable(code: int, body: bytes, size_form: struct.Struct, depth: int) -> Any:
+    match code:
+        case 0xA0 | 0xB0:
+            return body
+        case 0xA1 | 0xB1 | 0xA3 | 0xB3:
+            try:
+                text = body.decode("utf-8" if code & 0x0F == 1 else "ascii")
+            except UnicodeDecodeError:
+                raise _damaged("a string is not UTF-8, or a symbol not ASCII") from None
+            return text if code & 0x0F == 1 else Symbol(text)
+        case 0xC0 | 0xD0:
+            return _elements(body, size_form, depth)
+        case 0xC1 | 0xD1:
+            return _pairs(_elements(body, size_form, depth))
+        case 0xE0 | 0xF0:
+            return body
+    raise _damaged(f"no type has the constructor {code:#x}")
+
+
+def _elements(body: bytes, count_form: struct.Struct, depth: int) -> list[Any]:
+    prefix, at = _take(body, 0, count_form.size)
+    count = count_form.unpack(prefix)[0]
+    if count > len(body):
+        raise _damaged("a list counts more elements than it has bytes")
+    elements = []
+    for _ in range(count):
+        element, at = decode(body, at, depth + 1)
+        elements.append(element)
+    if at != len(body):
+        raise _damaged("a list is longer than its elements")
+    return elements
+
+
+def _pairs(elements: list[Any]) -> dict[Any, Any]:
+    try:
+        return dict(zip(elements[::2], elements[1::2], strict=True))
+    except (TypeError, ValueError):
+        raise _damaged("a map is not of pairs with simple keys") from None
+
+
+def skip(data: bytes, at: int) -> int:
+    """The offset behind the value at an offset, without looking into it. Raises PeerError if it is cut off."""
+    code = data[at] if at < len(data) else 0x100
+    if code == 0x00:
+        return skip(data, skip(data, at + 1))
+    if (width := _WIDTHS.get(code >> 4)) is not None:
+        return _take(data, at + 1, width)[1]
+    if not 0xA0 <= code <= 0xFF:
+        raise _damaged("a value is cut off or of no known type")
+    size_form = _U8 if (code >> 4) in (0xA, 0xC, 0xE) else _U32
+    prefix, at = _take(data, at + 1, size_form.size)
+    return _take(data, at, size_form.unpack(prefix)[0])[1]
+
+
+def encode(value: Any) -> bytes:
+    """None, bool, int (as ulong below 256 in a descriptor, else long), str, Symbol, bytes, list, dict, Described."""
+    match value:
+        case None:
+            return b"\x40"
+        case bool():
+            return b"\x41" if value else b"\x42"
+        case int():
+            return b"\x81" + value.to_bytes(8, "big", signed=True)
+        case Symbol():
+            return _sized(0xA3, value.encode("ascii"))
+        case str():
+            return _sized(0xA1, value.encode())
+        case bytes():
+            return _sized(0xA0, value)
+        case Described():
+            return b"\x00\x53" + bytes([value.descriptor]) + encode(value.value)
+        case list():
+            return _compound(0xD0, value)
+        case dict():
+            return _compound(0xD1, [part for item in value.items() for part in item])
+        case Raw():
+            return value.encoded
+    raise TypeError(f"cannot be sent as an AMQP value: {value!r}")
+
+
+class Raw(NamedTuple):
+    """A value that is encoded already."""
+
+    encoded: bytes
+
+
+def uint(value: int) -> Raw:
+    return Raw(b"\x70" + _U32.pack(value))
+
+
+def ubyte(value: int) -> Raw:
+    return Raw(b"\x50" + _U8.pack(value))
+
+
+def _sized(code: int, body: bytes) -> bytes:
+    if len(body) < 256:
+        return bytes([code, len(body)]) + body
+    return bytes([code + 0x10]) + _U32.pack(len(body)) + body
+
+
+def _compound(code: int, elements: Iterable[Any]) -> bytes:
+    encoded = list(map(encode, elements))
+    body = _U32.pack(len(encoded)) + b"".join(encoded)
+    return bytes([code]) + _U32.pack(len(body)) + body

@@ -1,0 +1,126 @@
+"""A trio stream driving one `Connection`: a reader, a writer, a ticker, and no task or await per message.
+
+What the peer does wrong ends this connection with one line in the log. What a handler raises otherwise is a fault of
+ours: it goes up and ends whoever owns the connections.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+
+import trio
+
+from router.amqp.connection import Connection
+from router.amqp.errors import PeerError
+
+log = logging.getLogger("oncemesh.amqp")
+
+READ_SIZE = 128 * 1024
+GOODBYE_S = 1.0  # for a peer to answer a close, and to take what is still to be written
+
+
+async def serve(
+    stream: trio.abc.Stream,
+    connection: Connection,
+    *,
+    clock: Callable[[], float] = trio.current_time,
+    after_input: Callable[[], None] = lambda: None,
+) -> None:
+    """Run a connection until it is over; then stream and connection are closed and freed, and `on_close` was called.
+
+    `after_input` is called whenever the handler may have been: time to act on what it was told.
+    """
+    driver = _Driver(stream, connection, clock, after_input)
+    connection.on_wake = driver.wake
+    try:
+        async with trio.open_nursery() as nursery:
+            driver.scope = nursery.cancel_scope
+            nursery.start_soon(driver.write)
+            nursery.start_soon(driver.tick)
+            await driver.read()
+    finally:
+        connection.on_wake = None
+        connection.release()
+        after_input()
+        await trio.aclose_forcefully(stream)
+
+
+class _Driver:
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        connection: Connection,
+        clock: Callable[[], float],
+        after_input: Callable[[], None],
+    ) -> None:
+        self._stream = stream
+        self._connection = connection
+        self._clock = clock
+        self._after_input = after_input
+        self._woken = trio.Event()
+        self.scope = trio.CancelScope()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    async def read(self) -> None:
+        """Until the end of the stream. What comes after the connection's end is not looked at: closing a socket that
+        has unread input would take our last words with it."""
+        connection = self._connection
+        try:
+            while data := await self._stream.receive_some(READ_SIZE):
+                if not connection.closed:
+                    with self._step():
+                        connection.receive(bytes(data), self._clock())
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            log.debug("%s: %s", connection.remote_container, error)
+        with self._step():
+            connection.receive_eof()
+
+    @contextlib.contextmanager
+    def _step(self) -> Iterator[None]:
+        """One call of the engine and all that has to follow it."""
+        try:
+            yield
+        except PeerError as error:
+            log.warning("connection of %r ended: %s", self._connection.remote_container, error)
+        self._after_input()
+        self.wake()
+        if self._connection.closed:
+            self.scope.deadline = min(self.scope.deadline, trio.current_time() + GOODBYE_S)
+
+    async def write(self) -> None:
+        connection, stream = self._connection, self._stream
+        try:
+            while True:
+                self._woken = trio.Event()
+                while data := connection.data_to_send():
+                    await stream.send_all(data)
+                if connection.closed:
+                    break
+                await self._wait(connection)
+            await self._end()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            with self._step():
+                connection.receive_eof()
+            self.scope.cancel()
+
+    async def _wait(self, connection: Connection) -> None:
+        with trio.move_on_after(GOODBYE_S if connection.closing else float("inf")) as patience:
+            await self._woken.wait()
+        if patience.cancelled_caught:  # our close was not answered
+            with self._step():
+                connection.receive_eof()
+
+    async def _end(self) -> None:
+        if isinstance(self._stream, trio.abc.HalfCloseableStream):
+            await self._stream.send_eof()
+        else:
+            self.scope.cancel()
+
+    async def tick(self) -> None:
+        deadline: float | None = self._clock()
+        while deadline is not None and not self._connection.closed:
+            await trio.sleep(max(0.0, deadline - self._clock()))
+            with self._step():
+                deadline = self._connection.tick(self._clock())

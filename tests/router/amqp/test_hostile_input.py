@@ -1,0 +1,296 @@
+"""Peers that break AMQP: their connection (or link) ends with the right error, and nothing else happens."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.amqp.connection import MAX_LINKS, Connection
+from router.amqp.errors import (
+    DECODE_ERROR,
+    FRAMING_ERROR,
+    INVALID_FIELD,
+    MESSAGE_SIZE,
+    NOT_ALLOWED,
+    RESOURCE_LIMIT,
+    TRANSFER_LIMIT,
+    PeerError,
+)
+from router.amqp.handler import ACCEPTED, RCV_SECOND
+from router.amqp.link import Link
+from tests.router.amqp.frames import (
+    ATTACH,
+    BEGIN,
+    DETACH,
+    DISPOSITION,
+    FLOW,
+    HEADER,
+    OPEN,
+    Raw,
+    attach,
+    frame,
+    opening,
+    transfer,
+)
+from tests.router.amqp.pair import Pair, Recorder
+
+
+class Answering(Recorder):
+    """Answers attaches at once, with some credit or some messages; accepts and settles what it can."""
+
+    credit = 10
+
+    def on_attach(self, link: Link) -> None:
+        super().on_attach(link)
+        link.answer()
+        if not link.is_sender:
+            link.flow(self.credit)
+
+    def on_credit(self, link: Link) -> None:
+        super().on_credit(link)
+        for _ in range(min(link.credit, 20)):
+            link.send(b"out", b"message")
+
+    def on_transfers(self, link: Link, deliveries: Any, tags: Any, messages: Any, settled: Any) -> None:
+        super().on_transfers(link, deliveries, tags, messages, settled)
+        link.update_many([handle for handle in deliveries if handle], ACCEPTED, settle=True)
+
+    def on_dispositions(self, link: Link, deliveries: Any, states: Any, settled: Any) -> None:
+        super().on_dispositions(link, deliveries, states, settled)
+        link.settle_many(deliveries)
+
+
+def server(handler: Recorder | None = None, **limits: Any) -> Connection:
+    return Connection(handler or Answering(), container="server", server=True, **limits)
+
+
+def condition_of(connection: Connection, *inputs: bytes) -> str:
+    """The error that ends the connection on the last of these inputs."""
+    for data in inputs[:-1]:
+        connection.receive(data, 0.0)
+        connection.data_to_send()
+    with pytest.raises(PeerError) as caught:
+        connection.receive(inputs[-1], 0.0)
+    assert connection.closed
+    connection.data_to_send()
+    connection.receive(b"more of it", 0.0)  # is not even looked at
+    return caught.value.condition
+
+
+@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01"])
+def test_bytes_that_are_not_amqp(garbage: bytes) -> None:
+    handler = Recorder()
+    assert condition_of(server(handler), garbage + bytes(16)) == FRAMING_ERROR
+    assert handler.events == [("close", FRAMING_ERROR)]
+
+
+def test_a_frame_larger_than_announced() -> None:
+    connection = server(max_frame=4096)
+    assert condition_of(connection, opening(), (5000).to_bytes(4, "big") + b"\x02\x00\x00\x00") == FRAMING_ERROR
+
+
+def test_begin_before_open() -> None:
+    assert condition_of(server(), HEADER + frame(BEGIN, None, 0, 1000, 1000)) == NOT_ALLOWED
+
+
+def test_a_second_open() -> None:
+    assert condition_of(server(), opening() + frame(OPEN, "again")) == NOT_ALLOWED
+
+
+def test_attach_without_a_session() -> None:
+    assert condition_of(server(), HEADER + frame(OPEN, "x") + attach("a", 0, receiver=False)) == NOT_ALLOWED
+
+
+def test_a_link_name_that_is_not_utf8() -> None:
+    assert condition_of(server(), opening() + attach("\udcff", 0, receiver=False)) == DECODE_ERROR
+
+
+def test_properties_nested_without_end() -> None:
+    nested = b"\x40"
+    for _ in range(2000):
+        nested = b"\xd0" + (4 + len(nested)).to_bytes(4, "big") + b"\x00\x00\x00\x01" + nested
+    data = opening() + attach("a", 0, receiver=False, properties=Raw(nested))
+    connection = server()
+    try:
+        connection.receive(data, 0.0)
+    except PeerError as error:
+        assert error.condition == DECODE_ERROR
+
+
+def test_transfers_without_credit_end_the_link() -> None:
+    handler = Answering()
+    connection = server(handler)
+    connection.receive(opening() + attach("a", 0, receiver=False), 0.0)
+    connection.data_to_send()
+    connection.receive(b"".join(transfer(0, n) for n in range(11)), 0.0)
+    assert handler.events[-1] == ("detach", "a", True, TRANSFER_LIMIT)
+    assert handler.messages == []
+    assert not connection.closed
+
+
+def test_transfers_without_credit_after_the_link_was_detached_end_the_connection() -> None:
+    inputs = [opening() + attach("a", 0, receiver=False)]
+    inputs += [b"".join(transfer(0, n) for n in range(11)), transfer(0, 11)]
+    assert condition_of(server(), *inputs) == TRANSFER_LIMIT
+
+
+def test_a_transfer_to_a_sending_end() -> None:
+    data = opening() + attach("a", 0, receiver=True)
+    assert condition_of(server(), data, transfer(0, 0)) == NOT_ALLOWED
+
+
+def test_a_transfer_to_a_sending_end_amid_its_dispositions() -> None:
+    data = opening() + attach("a", 0, receiver=True) + frame(FLOW, 0, 1000, 0, 1000, 0, 0, 5)
+    accepted = b"\x00\x53\x24\x45"
+    disposition = frame(DISPOSITION, True, 0, 4, True)[:-1] + b"\x41" + accepted
+    assert condition_of(server(), data, transfer(0, 0) + disposition + transfer(0, 1)) in (NOT_ALLOWED, FRAMING_ERROR)
+
+
+def test_a_tag_too_long() -> None:
+    data = opening() + attach("a", 0, receiver=False)
+    assert condition_of(server(), data, transfer(0, 0, b"x" * 33)) == INVALID_FIELD
+
+
+def test_more_links_than_anybody_needs() -> None:
+    connection = server(Recorder())
+    connection.receive(opening(), 0.0)
+    attaches = [attach(f"l{n}", n, receiver=False) for n in range(MAX_LINKS + 1)]
+    assert condition_of(connection, b"".join(attaches)) == RESOURCE_LIMIT
+
+
+def test_a_handle_used_twice_or_never_attached() -> None:
+    connection = server()
+    connection.receive(opening() + attach("a", 0, receiver=False) + attach("b", 0, receiver=True), 0.0)
+    connection.data_to_send()
+    connection.receive(frame(DETACH, 0, True), 0.0)
+    connection.data_to_send()
+    assert condition_of(connection, frame(DETACH, 0, True)) == INVALID_FIELD
+    connection.release()
+
+
+def test_a_message_too_large_ends_its_link_and_nothing_else() -> None:
+    pair = Pair(max_frame=4096, max_message=10_000)
+    sender, _ = pair.sending()
+    other = pair.client.sender("other", "topic/x")
+    pair.pump()
+    pair.there.attached[-1].answer()
+    pair.there.attached[-1].flow(1)
+    pair.pump()
+    sender.send(b"1", bytes(10_000))
+    sender.send(b"2", bytes(10_001))
+    sender.send(b"3", b"late")
+    pair.pump()
+    other.send(b"4", b"fine")
+    pair.pump()
+    assert pair.there.tags == [b"1", b"4"]
+    assert pair.there.events[-1] == ("detach", "link", True, MESSAGE_SIZE)
+    assert pair.here.events[-1] == ("detach", "link", True, MESSAGE_SIZE)
+
+
+def test_a_transfer_cut_off_or_aborted_leaves_nothing() -> None:
+    handler = Answering()
+    connection = server(handler)
+    connection.receive(opening() + attach("a", 0, receiver=False), 0.0)
+    connection.data_to_send()
+    connection.receive(transfer(0, 0, b"1", more=True, payload=b"beginning"), 0.0)
+    connection.receive(transfer(0, 0, b"1", aborted=True, payload=b""), 0.0)
+    connection.receive(transfer(0, 1, b"2", payload=b"whole"), 0.0)
+    assert handler.messages == [b"whole"]
+    assert handler.attached[0].credit == 8  # the aborted one had taken one too
+    connection.receive(transfer(0, 2, b"3", more=True, payload=b"beginning"), 0.0)
+    connection.receive_eof()
+    assert handler.messages == [b"whole"]
+    assert handler.events[-1] == ("close", None)
+    connection.release()
+
+
+def test_silence_beyond_the_idle_timeout() -> None:
+    handler = Recorder()
+    connection = server(handler, idle_timeout=2.0)
+    connection.receive(opening(), 0.0)
+    now: float | None = 100.0
+    with pytest.raises(PeerError) as caught:
+        while now is not None and now < 110.0:
+            now = connection.tick(now)
+    assert caught.value.condition == RESOURCE_LIMIT
+    assert now is not None and 102.0 <= now <= 102.5
+    assert handler.events[-1] == ("close", RESOURCE_LIMIT)
+
+
+def conversation() -> bytes:
+    """What a client sends that does a bit of everything."""
+    pair = Pair()
+    sent = bytearray()
+    take = pair.client.data_to_send
+
+    def tapped() -> bytes:
+        data = take()
+        sent.extend(data)
+        return data
+
+    pair = Pair.__new__(Pair)
+    pair.here, pair.there, pair.errors = Recorder(), Answering(), []
+    pair.client = Connection(pair.here, container="client", server=False, properties={"a": [1, {"b": b"c"}]})
+    pair.server = Connection(pair.there, container="server", server=True)
+    take = pair.client.data_to_send
+    pair.client.data_to_send = tapped  # type: ignore[method-assign]
+    pair.client.open()
+    pair.pump()
+    sender = pair.client.sender("out", "topic/x", rcv_settle_mode=RCV_SECOND, properties={"x": "y"})
+    receiver = pair.client.receiver("in", "topic/x", rcv_settle_mode=RCV_SECOND)
+    receiver.flow(3)
+    pair.pump()
+    sender.send(b"1", b"a" * 200)
+    sender.send(b"2", b"b" * 40, settled=True)
+    pair.pump()
+    receiver.update_many(pair.here.deliveries, ACCEPTED)
+    receiver.drain(2)
+    pair.pump()
+    sender.detach(closed=False)
+    receiver.detach()
+    pair.pump()
+    pair.client.close()
+    pair.pump()
+    return bytes(sent)
+
+
+CONVERSATION = conversation()
+
+
+@settings(max_examples=400)
+@given(st.data())
+def test_a_damaged_conversation_ends_at_worst_its_connection(data: st.DataObject) -> None:
+    damaged = bytearray(CONVERSATION)
+    for _ in range(data.draw(st.integers(1, 6))):
+        damaged[data.draw(st.integers(8, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    size = data.draw(st.integers(1, 400))
+    handler = Answering()
+    connection = server(handler, max_frame=4096)
+    try:
+        for at in range(0, len(damaged), size):
+            connection.receive(bytes(damaged[at : at + size]), 0.0)
+            connection.data_to_send()
+    except PeerError:
+        assert connection.closed
+        connection.data_to_send()
+    connection.receive_eof()
+    connection.release()
+    assert [event[0] for event in handler.events].count("close") == 1
+
+
+@settings(max_examples=200)
+@given(st.lists(st.binary(min_size=1, max_size=60), max_size=8))
+def test_frames_of_random_content(bodies: list[bytes]) -> None:
+    connection = server()
+    connection.receive(opening() + attach("a", 0, receiver=False) + attach("b", 1, receiver=True), 0.0)
+    connection.data_to_send()
+    try:
+        for body in bodies:
+            code = bytes([ATTACH + body[0] % 9 - 2])
+            payload = b"\x00\x53" + code + b"\xc0" + bytes([min(len(body), 255)]) + body
+            connection.receive((8 + len(payload)).to_bytes(4, "big") + b"\x02\x00\x00\x00" + payload, 0.0)
+            connection.data_to_send()
+    except PeerError:
+        assert connection.closed
+    connection.release()

@@ -1,0 +1,157 @@
+"""Connections over trio streams."""
+
+import socket
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from router.amqp import transport
+from router.amqp.connection import Connection
+from router.amqp.errors import FRAMING_ERROR
+from router.amqp.handler import ACCEPTED
+from router.amqp.link import Link
+from tests.router.amqp.pair import Recorder
+
+
+class Server(Recorder):
+    def on_attach(self, link: Link) -> None:
+        super().on_attach(link)
+        link.answer()
+        link.flow(50)
+
+    def on_transfers(self, link: Link, deliveries: Any, tags: Any, messages: Any, settled: Any) -> None:
+        super().on_transfers(link, deliveries, tags, messages, settled)
+        link.update_many(deliveries, ACCEPTED, settle=True)
+        link.flow(len(deliveries))
+
+
+class Client(Recorder):
+    """Sends `count` messages, then closes."""
+
+    def __init__(self, count: int, size: int = 100) -> None:
+        super().__init__()
+        self.left, self.count, self.size = count, count, size
+
+    def on_open(self, connection: Connection) -> None:
+        super().on_open(connection)
+        connection.sender("link", "topic/x")
+
+    def on_credit(self, link: Link) -> None:
+        while link.credit and self.left:
+            link.send(b"%d" % self.left, bytes(self.size))
+            self.left -= 1
+
+    def on_dispositions(self, link: Link, deliveries: Any, states: Any, settled: Any) -> None:
+        super().on_dispositions(link, deliveries, states, settled)
+        link.settle_many(deliveries)
+        if len(self.outcomes) == self.count:
+            link.connection.close()
+
+
+def sockets() -> tuple[trio.SocketStream, trio.SocketStream]:
+    one, other = socket.socketpair()
+    one.setblocking(False)
+    other.setblocking(False)
+    return tuple(trio.SocketStream(trio.socket.from_stdlib_socket(end)) for end in (one, other))  # type: ignore[return-value]
+
+
+def client_of(handler: Recorder, **settings: Any) -> Connection:
+    connection = Connection(handler, container="client", server=False, **settings)
+    connection.open()
+    return connection
+
+
+def server_of(handler: Recorder, **settings: Any) -> Connection:
+    return Connection(handler, container="server", server=True, **settings)
+
+
+@pytest.mark.parametrize(("count", "size"), [(500, 100), (3, 3_000_000)])
+async def test_messages_over_a_socket_and_a_clean_end(count: int, size: int) -> None:
+    here, there = Client(count, size), Server()
+    one, other = sockets()
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.serve, one, client_of(here))
+            nursery.start_soon(transport.serve, other, server_of(there))
+    assert [len(message) for message in there.messages] == [size] * count
+    assert len(here.outcomes) == count
+    assert here.events[-1] == there.events[-1] == ("close", None)
+
+
+async def test_garbage_is_answered_and_the_stream_closed() -> None:
+    there = Server()
+    one, other = sockets()
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.serve, other, server_of(there))
+            await one.send_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b""
+            while data := await one.receive_some():
+                answer += data
+            await one.aclose()
+    assert answer.startswith(b"AMQP")
+    assert there.events == [("close", FRAMING_ERROR)]
+
+
+async def test_a_peer_that_vanishes() -> None:
+    here, there = Client(1), Server()
+    here.left = 0
+    one, other = sockets()
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.serve, other, server_of(there))
+            async with trio.open_nursery() as doomed:
+                doomed.start_soon(transport.serve, one, client_of(here))
+                while not there.attached:
+                    await trio.testing.wait_all_tasks_blocked(0.001)
+                doomed.cancel_scope.cancel()
+    assert there.events[-1] == ("close", None)
+
+
+async def test_waking_flushes_what_was_done_outside_of_callbacks() -> None:
+    here, there = Client(0), Server()
+    one, other = sockets()
+    server = server_of(there)
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.serve, one, client_of(here))
+            nursery.start_soon(transport.serve, other, server)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert here.events == [("open", "server"), ("attached", "link")]
+            server.close("amqp:connection:forced")
+            server.wake()
+    assert here.events[-1] == ("close", "amqp:connection:forced")
+
+
+async def test_both_sides_keep_an_idle_connection_alive(autojump_clock: trio.testing.MockClock) -> None:
+    here, there = Client(0), Server()
+    one, other = trio.testing.memory_stream_pair()
+    client = client_of(here, idle_timeout=2.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(transport.serve, one, client)
+        nursery.start_soon(transport.serve, other, server_of(there, idle_timeout=3.0))
+        await trio.sleep(100)
+        assert not [event for event in here.events + there.events if event[0] == "close"]
+        client.close()
+        client.wake()
+    assert here.events[-1] == there.events[-1] == ("close", None)
+
+
+async def test_a_silent_peer_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
+    here = Client(0)
+    one, _ = trio.testing.memory_stream_pair()
+    began = trio.current_time()
+    await transport.serve(one, client_of(here, idle_timeout=2.0))
+    assert trio.current_time() - began < 4.0
+    assert here.events[-1][0] == "close"
+
+
+async def test_a_close_that_is_not_answered_ends_all_the_same(autojump_clock: trio.testing.MockClock) -> None:
+    here = Client(0)
+    one, _ = trio.testing.memory_stream_pair()
+    client = client_of(here)
+    client.close()
+    await transport.serve(one, client)
+    assert here.events[-1] == ("close", None)
