@@ -38,9 +38,9 @@ class Forwarding:
         self._dispatch(kind, self._name, self._max_hops, self._clock.read(), targets, content)
 
     def relay(self, frame: ChannelFrame, targets: Iterable[Target]) -> None:
-        if frame.hops_left > 1:
-            content = (frame.raw_payload(),)
-            self._dispatch(frame.kind, frame.source, frame.hops_left - 1, frame.clock, targets, content)
+        hops_left = min(frame.hops_left, self._max_hops) - 1
+        if hops_left > 0:
+            self._dispatch(frame.kind, frame.source, hops_left, frame.clock, targets, (frame.raw_payload(),))
 
     def _dispatch(
         self,

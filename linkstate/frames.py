@@ -35,6 +35,7 @@ PROBE = 3  # x: cumulative acknowledgement, y: highest sequence number sent so f
 
 Target = tuple[str, int, int, int, int]
 
+_LARGEST = 2**63 - 1  # of what is counted on from: one more must still fit in msgpack's 64 bits
 _BIN8, _BIN16, _BIN32 = 0xC4, 0xC5, 0xC6
 _CHANNEL_SHAPE = [int, str, int, int, list]
 _TARGET_SHAPE = [str, int, int, int, int]
@@ -198,7 +199,7 @@ def _channel_header(fields: list[Any]) -> list[Any]:
 
 def _linkstate_frame(fields: list[Any]) -> LinkstateFrame:
     match fields[0]:
-        case 0 if _has_shape(fields, _HELLO_SHAPE):
+        case 0 if _has_shape(fields, _HELLO_SHAPE) and 0 < fields[2] <= _LARGEST:
             return Hello(*fields[1:])
         case 1 if _has_shape(fields, _LISTING_SHAPE):
             return _summary(fields[1], fields[2])
@@ -217,6 +218,7 @@ def _entry(row: Any) -> Entry:
     if not _has_shape(row, _ENTRY_SHAPE) or not all(_has_shape(link, _LINK_SHAPE) for link in row[4]):
         raise PeerError("a malformed link-state advertisement")
     origin, incarnation, sequence, age_ms, links = row
-    if min(incarnation, sequence, age_ms) < 0 or any(cost < 1 for _, _, cost in links):
+    in_range = 0 < incarnation <= _LARGEST and 0 < sequence <= _LARGEST and age_ms >= 0
+    if not in_range or any(cost < 1 for _, _, cost in links):
         raise PeerError("a link-state advertisement with a number out of range")
     return Entry(origin, incarnation, sequence, age_ms, tuple((n, i, c) for n, i, c in links))

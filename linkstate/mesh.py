@@ -20,6 +20,7 @@ draws randomness or blocks.
 from collections.abc import Collection, Mapping, Sequence
 
 from linkstate.clock import HybridClock
+from linkstate.contact import NUMBER_BITS
 from linkstate.contacts import Contacts
 from linkstate.events import CHANNEL, LINKSTATE, Action, Transmit
 from linkstate.forwarding import Forwarding
@@ -44,7 +45,7 @@ class Mesh:
         dead: float,
     ) -> None:
         """`links` gives the cost of the link to each neighbour; `hello` and `dead` are seconds."""
-        assert incarnation > 0
+        assert 0 < incarnation < 1 << 64 - NUMBER_BITS
         self.name = name
         self.out: list[Action] = []
         self._clock = clock

@@ -116,10 +116,10 @@ class Network:
                 self.meshes[a].link_down(b, self.now)
                 self._drain(a)
 
-    def restart(self, router: str, *, noticed: bool = True) -> None:
+    def restart(self, router: str, *, noticed: bool = True, later: int = 10) -> None:
         """The process is replaced by a new incarnation without transports."""
         self.ledger.restarted(router)
-        self._incarnations[router] += 10
+        self._incarnations[router] += later
         self._boot(router)
         for neighbour in self.neighbours(router):
             self._transport[router, neighbour] = 0
@@ -243,6 +243,7 @@ class Network:
         return joined
 
     def _transmit(self, source: str, action: Transmit) -> None:
+        assert self.meshes[source].neighbours[action.neighbour].connected, "sent without a transport"
         self.transmitted.append((source, action))
         direction = source, action.neighbour
         transport = self._transport[direction]

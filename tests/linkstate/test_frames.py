@@ -103,8 +103,22 @@ def test_a_channel_header_of_another_shape_is_the_peers_error(fields: list[objec
 
 @pytest.mark.parametrize(
     "row",
-    [["b", 1, 1, 0], ["b", 1, 1, 0, [["a", 1, 0]]], ["b", 1, 1, -1, []], ["b", 1, 1, 0, [["a", 1]]], "b"],
+    [
+        "b",
+        ["b", 1, 1, 0],
+        ["b", 1, 1, 0, [["a", 1]]],
+        ["b", 1, 1, 0, [["a", 1, 0]]],
+        ["b", 1, 1, -1, []],
+        ["b", 0, 1, 0, []],
+        ["b", 1, 2**63, 0, []],
+    ],
 )
 def test_a_malformed_advertisement_is_the_peers_error(row: object) -> None:
     with pytest.raises(PeerError):
         decode_linkstate(encode_header([2, 99, [row]]))
+
+
+@pytest.mark.parametrize("incarnation", [0, -1, 2**63])
+def test_a_hello_of_an_impossible_incarnation_is_the_peers_error(incarnation: int) -> None:
+    with pytest.raises(PeerError):
+        decode_linkstate(encode_hello(Hello("a", incarnation, 99, 0, 0)))

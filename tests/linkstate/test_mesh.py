@@ -6,8 +6,20 @@ import pytest
 from linkstate.channel import ACK_DELAY
 from linkstate.clock import HybridClock
 from linkstate.errors import PeerError
-from linkstate.frames import Entry, Hello, decode_channel, decode_linkstate, encode_entries, encode_hello
+from linkstate.events import Transmit
+from linkstate.frames import (
+    PROBE,
+    Entries,
+    Entry,
+    Hello,
+    decode_channel,
+    decode_linkstate,
+    encode_entries,
+    encode_header,
+    encode_hello,
+)
 from linkstate.mesh import Mesh
+from linkstate.routing import MAX_AGE_DEADS
 from tests.linkstate.network import DEAD, DELAY, HELLO, Link, Network, line, ring
 
 
@@ -21,6 +33,15 @@ def running(links: dict[Link, int]) -> Network:
 
 def arrived(network: Network, here: str) -> list[bytes]:
     return [received.payload for router, received in network.received if router == here]
+
+
+@pytest.fixture
+def mesh() -> Mesh:
+    mesh = Mesh("a", 100, ["a", "b", "c"], {"b": 1}, HybridClock(), hello=HELLO, dead=DEAD)
+    mesh.link_up("b", 0.0)
+    mesh.receive_linkstate("b", encode_hello(Hello("b", 200, 0, 100, 0)), 0.0)
+    mesh.out.clear()
+    return mesh
 
 
 def test_a_mesh_is_in_contact_within_a_few_round_trips() -> None:
@@ -202,21 +223,33 @@ def test_advertisements_are_renewed_before_they_age_out() -> None:
     assert network.ledger.current["a", "c"] == ("a", "c", 1)
 
 
+def test_a_router_whose_clock_was_set_back_is_let_in_when_its_former_life_has_aged_out() -> None:
+    network = running(line("a", "b", "c"))
+    network.restart("b", later=-10)
+    network.heal()
+    network.run((MAX_AGE_DEADS + 1) * DEAD)
+    assert network.all_in_contact()
+
+
+def test_frames_that_go_in_circles_are_dropped(mesh: Mesh) -> None:
+    mesh.receive_linkstate(
+        "b", encode_entries(0, [Entry("b", 200, 1, 0, (("a", 100, 1), ("c", 300, 1)))]), 0.1
+    )
+    mesh.receive_linkstate("b", encode_entries(0, [Entry("c", 300, 1, 0, (("b", 200, 1),))]), 0.1)
+    mesh.out.clear()
+    for hops_left, passed_on in [(9, [2]), (2, [1]), (1, []), (0, [])]:
+        mesh.receive_channel("b", encode_header([PROBE, "b", hops_left, 0, [["c", 1, 1, 0, 0]]]), 0.1)
+        frames = [decode_channel(action.body)[0] for action in mesh.out if isinstance(action, Transmit)]
+        assert [frame.hops_left for frame in frames] == passed_on
+        mesh.out.clear()
+
+
 def test_clocks_are_merged_across_the_mesh() -> None:
     network = Network(line("a", "b", "c"))
     network.skew("c", 600_000)
     network.connect_all()
     network.run(0.1)
     assert network.clock("a").stamp() > (600_000 + 1_000_000) << 16
-
-
-@pytest.fixture
-def mesh() -> Mesh:
-    mesh = Mesh("a", 100, ["a", "b", "c"], {"b": 1}, HybridClock(), hello=HELLO, dead=DEAD)
-    mesh.link_up("b", 0.0)
-    mesh.receive_linkstate("b", encode_hello(Hello("b", 200, 0, 100, 0)), 0.0)
-    mesh.out.clear()
-    return mesh
 
 
 def test_a_hello_from_somebody_else_is_the_peers_error_and_changes_nothing(mesh: Mesh) -> None:
@@ -253,6 +286,8 @@ def test_a_stale_advertisement_of_our_own_is_answered_with_the_present_one(mesh:
     stale = Entry("a", 99, 70, 0, (("b", 199, 1), ("c", 299, 1)))
     mesh.receive_linkstate("b", encode_entries(0, [stale]), 0.1)
     (answer,) = mesh.out
-    (entries,) = decode_linkstate(answer.body)  # type: ignore[union-attr]
-    (entry,) = entries.entries  # type: ignore[union-attr]
+    assert isinstance(answer, Transmit)
+    (entries,) = decode_linkstate(answer.body)
+    assert isinstance(entries, Entries)
+    (entry,) = entries.entries
     assert (entry.origin, entry.incarnation, entry.links) == ("a", 100, (("b", 200, 1),))
