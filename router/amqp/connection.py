@@ -64,6 +64,8 @@ class Connection:
         self._max_message = max_message
         self.closing = False  # `close` was called
         self._remote_open = False
+        self._idle_timeout = idle_timeout
+        self._first_tick: float | None = None
         self._error: PeerError | None = None
         self._links: dict[Any, Link] = {}  # by proton's pointer
         self._parted: list[Link] = []  # detached at both ends, to be freed once our detach is written
@@ -108,9 +110,17 @@ class Connection:
         if self.closed:
             return None
         deadline = self._engine.tick(now)
+        if not self._remote_open:
+            self._await_open(now)
+            deadline = now + 1.0 if deadline is None else deadline  # the peer's own wish is not known yet
         self._dispatch()
-        # Before its open we do not know whether the peer wants to be kept alive.
-        return deadline if deadline is not None or self._remote_open else now + 1.0
+        return deadline
+
+    def _await_open(self, now: float) -> None:
+        """Proton's timeouts begin with the peer's open; until then its time is counted from our first tick."""
+        self._first_tick = now if self._first_tick is None else self._first_tick
+        if self._idle_timeout and now - self._first_tick >= self._idle_timeout:
+            self._fail(PeerError(RESOURCE_LIMIT, "no open in time"))
 
     # -- output
 
