@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from router.amqp.engine import Engine
 from router.amqp.errors import NOT_ALLOWED, RESOURCE_LIMIT, PeerError
-from router.amqp.handler import EXPIRE_SESSION, RCV_FIRST, SND_MIXED, Condition, Handler
+from router.amqp.handler import EXPIRE_SESSION, RCV_FIRST, SND_MIXED, Condition, Handle, Handler
 from router.amqp.inbox import Inbox
 from router.amqp.library import (
     lib,
@@ -73,13 +73,14 @@ class Connection:
         self._session: Any = None  # of the links that we attach
         self._at_eof = False
         self._sasl: SaslLayer = SaslServer() if server else SaslClient()
-        self._inbox = Inbox(handler)
+        self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
+        self._inbox = Inbox(handler, self.settling)
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout)
 
     @property
     def links(self) -> list[Link]:
-        """The links that have not ended, in order of their attach."""
-        return [link for link in self._links.values() if not link.ended]
+        """The links that no end has detached, in order of their attach; in `on_close` those that end with it."""
+        return [link for link in self._links.values() if not link.detached]
 
     # -- input
 
@@ -129,6 +130,7 @@ class Connection:
         data = self._engine.pull() if self._sasl.done else b""
         if self._sasl.out:
             data, self._sasl.out = self._sasl.out + data, b""
+        self.settling.clear()
         if self._parted or self._ended_sessions:
             self._free_parted()
         return data
@@ -290,9 +292,8 @@ class Connection:
         session = lib.pn_event_session(event)
         condition = read_condition(lib.pn_session_remote_condition(session))
         for link in self.links:
-            if link.session == session:
-                link.end()
-                self.handler.on_detach(link, False, condition)
+            if link.session == session and not self.closing:
+                self._lose(link, False, condition)
         lib.pn_session_open(session)
         lib.pn_session_close(session)
         self._ended_sessions.append(session)
@@ -332,11 +333,16 @@ class Connection:
         if link is None:
             return
         link.closed_by_peer = closed
-        if not link.ended:
-            link.end()
-            self.handler.on_detach(link, closed, link.remote_condition())
+        if not link.detached and not self.closing:
+            self._lose(link, closed, link.remote_condition())
             link.leave(None, "", closed)
         self._parted.append(link)
+
+    def _lose(self, link: Link, closed: bool, condition: Condition | None) -> None:
+        """Not by the owner's doing."""
+        link.end()
+        link.detached = True
+        self.handler.on_detach(link, closed, condition)
 
     # -- endings
 

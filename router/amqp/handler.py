@@ -10,7 +10,7 @@ forgotten: the engine uses its memory again. Nobody settles a handle but the own
 comes with `settled` true in `on_dispositions`, and the owner then calls `Link.settle`, which sends nothing but
 frees it. A transfer that arrives settled has no handle (None): there is nothing left to say about it.
 
-A batch may name a handle that the owner has settled a moment ago, on its own account: what is unknown is ignored.
+What the owner has settled, on its own account, is not reported any more.
 """
 
 from collections.abc import Mapping
@@ -87,8 +87,9 @@ class Handler(Protocol):
         """The peer's open arrived: its container and properties are known. A server answers with `open()`."""
 
     def on_close(self, connection: "Connection", condition: Condition | None) -> None:
-        """The connection is over, however it came to be: called exactly once. All its links are over with it; there
-        are no `on_detach` for them. Links and handles of the connection are invalid from here on."""
+        """The connection is over, however it came to be: called exactly once. All its links are over with it:
+        `connection.links` has those that were not detached before, there is no `on_detach` for them. Links and
+        handles of the connection are invalid from here on."""
 
     def on_attach(self, link: "Link") -> None:
         """The peer attached; it waits for `link.answer()` or `link.refuse()`, now or at any later time. Flow that the

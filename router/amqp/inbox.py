@@ -20,10 +20,11 @@ MAX_TAG: Final = 32  # AMQP 1.0 2.8.7
 class Inbox:
     """One a connection. `frame` and `flow` gather, `hand_over` calls the handler and empties it."""
 
-    __slots__ = ("_flows", "_handler", "_news", "_transfers")
+    __slots__ = ("_flows", "_handler", "_news", "_settling", "_transfers")
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, settling: set[Handle]) -> None:
         self._handler = handler
+        self._settling = settling  # what we have settled is no news to the owner any more
         # By link, in order of first appearance.
         self._transfers: dict[Link, tuple[list[Handle], list[bytes], list[bytes], list[bool]]] = {}
         self._news: dict[Link, dict[Handle, None]] = {}
@@ -57,6 +58,7 @@ class Inbox:
             settled.append(True)
             deliveries.append(None)
             lib.pn_delivery_settle(delivery)  # advances the link too
+            self._settling.add(delivery)
         else:
             settled.append(False)
             deliveries.append(delivery)
@@ -121,8 +123,8 @@ class Inbox:
         for link, news in all_news.items():
             if link.is_sender:
                 self._check_direction(link)
-            if not link.ended:
-                deliveries = list(news)
+            deliveries = [delivery for delivery in news if delivery not in self._settling]
+            if deliveries and not link.ended:
                 states = list(map(lib.pn_delivery_remote_state, deliveries))
                 self._handler.on_dispositions(link, deliveries, states, list(map(lib.pn_delivery_settled, deliveries)))
 

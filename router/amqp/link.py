@@ -6,7 +6,7 @@ A link that has ended ignores every call: an outcome may well arrive from elsewh
 settles nothing, however it comes about: what was unsettled stays so at the peer, for its next attach.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from router.amqp.handler import (
@@ -56,6 +56,7 @@ class Link:
         "connection",
         "context",
         "credit",
+        "detached",
         "draining",
         "ended",
         "is_sender",
@@ -81,7 +82,8 @@ class Link:
         self.is_sender: bool = lib.pn_link_is_sender(pointer)  # we send
         self.context: Any = None  # the owner's
         self.answered = False  # both ends have attached
-        self.ended = False  # detached by either side, or its session or connection is over
+        self.detached = False  # by either end, or its session is over
+        self.ended = False  # detached, or its connection is over or closing: nothing is done for it any more
         self.credit = 0  # sending: what we may still send. Receiving: what the peer may still send
         self.draining = False  # sending: the peer wants its credit used or given back: send, then drained()
         self.max_message = max_message
@@ -174,6 +176,7 @@ class Link:
     def leave(self, condition: str | None, description: str, closed: bool) -> None:
         """The engine's: our detach, first or in answer. Proton sends the attach that is still owed before it."""
         self.end()
+        self.detached = True
         if not self._opened:
             lib.pn_terminus_set_type(lib.pn_link_source(self.pointer), lib.PN_UNSPECIFIED)
             lib.pn_terminus_set_type(lib.pn_link_target(self.pointer), lib.PN_UNSPECIFIED)
@@ -233,23 +236,27 @@ class Link:
         """Settle, in the state last given. Also frees a delivery that the peer has settled; sends nothing then."""
         if not self.ended:
             lib.pn_delivery_settle(handle)
+            self.connection.settling.add(handle)
 
-    def settle_many(self, handles: Iterable[Handle]) -> None:
+    def settle_many(self, handles: Collection[Handle]) -> None:
         if not self.ended:
+            settle = lib.pn_delivery_settle
             for handle in handles:
-                lib.pn_delivery_settle(handle)
+                settle(handle)
+            self.connection.settling.update(handles)
 
     def update(self, handle: Handle, state: int, settle: bool = False) -> None:
         """State a delivery state without details, unsettled unless told otherwise."""
         if not self.ended:
             lib.pn_delivery_update(handle, state)
             if settle:
-                lib.pn_delivery_settle(handle)
+                self.settle(handle)
 
-    def update_many(self, handles: Iterable[Handle], state: int, settle: bool = False) -> None:
+    def update_many(self, handles: Collection[Handle], state: int, settle: bool = False) -> None:
         if not self.ended:
+            update = lib.pn_delivery_update
             for handle in handles:
-                lib.pn_delivery_update(handle, state)
+                update(handle, state)
             if settle:
                 self.settle_many(handles)
 

@@ -126,3 +126,20 @@ def test_closing_ends_all_links_without_detaching_them() -> None:
     assert pair.here.events[-1] == ("close", None)
     assert pair.client.closed and pair.server.closed
     assert not [event for event in pair.there.events if event[0] == "detach"]
+
+
+def test_the_end_of_a_connection_names_the_links_that_end_with_it() -> None:
+    pair = Pair()
+    pair.sending()
+    seen: list[str] = []
+    pair.there.on_close = lambda connection, condition: seen.extend(  # type: ignore[method-assign]
+        link.name for link in connection.links
+    )
+    pair.client.sender("another", "topic/x")
+    gone = pair.client.sender("gone", "topic/x")
+    pair.pump()
+    gone.detach()
+    pair.pump()
+    pair.server.receive_eof()
+    assert seen == ["link", "another"]
+    assert all(link.ended for link in pair.server.links)
