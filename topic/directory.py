@@ -288,8 +288,8 @@ class Directory:
         entry = self._entries.pop(index)
         self._tombstones.pop(index, None)
         if entry.role is Role.SUBSCRIBER:
-            at_address = self._subscribers[entry.identity.address]
+            at_address = self._subscribers.get(entry.identity.address, {})  # several tombstones may share an address
             at_address.pop(entry.name, None)
             if not at_address:
-                del self._subscribers[entry.identity.address]
+                self._subscribers.pop(entry.identity.address, None)
             self._audiences.pop(entry.identity.address, None)
