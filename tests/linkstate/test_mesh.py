@@ -53,6 +53,17 @@ def test_a_mesh_is_in_contact_within_a_few_round_trips() -> None:
     assert network.meshes["a"].routes["d"].path == ("b", "c", "d")
 
 
+def test_two_islands_are_in_contact_within_a_few_round_trips_of_being_joined() -> None:
+    """a ── b ╌╌ c ── d"""
+    network = Network(line("a", "b", "c", "d"))
+    network.connect("a", "b")
+    network.connect("c", "d")
+    network.run(HELLO + 0.1)
+    network.connect("b", "c")
+    network.run(12 * DELAY)
+    assert network.all_in_contact()
+
+
 def test_one_frame_for_many_routers_travels_once_per_link() -> None:
     r"""
              ┌─ c
@@ -285,9 +296,38 @@ def test_a_body_of_a_closed_transport_is_ignored(mesh: Mesh) -> None:
 def test_a_stale_advertisement_of_our_own_is_answered_with_the_present_one(mesh: Mesh) -> None:
     stale = Entry("a", 99, 70, 0, (("b", 199, 1), ("c", 299, 1)))
     mesh.receive_linkstate("b", encode_entries(0, [stale]), 0.1)
-    (answer,) = mesh.out
-    assert isinstance(answer, Transmit)
-    (entries,) = decode_linkstate(answer.body)
-    assert isinstance(entries, Entries)
-    (entry,) = entries.entries
+    (entry,) = advertised(mesh)
     assert (entry.origin, entry.incarnation, entry.links) == ("a", 100, (("b", 200, 1),))
+
+
+def test_an_advertisement_of_our_own_that_we_did_not_write_is_overridden(mesh: Mesh) -> None:
+    forged = Entry("a", 100, 70, 0, (("c", 300, 1),))
+    mesh.receive_linkstate("b", encode_entries(0, [forged]), 0.1)
+    (entry,) = advertised(mesh)
+    assert (entry.incarnation, entry.sequence, entry.links) == (100, 71, (("b", 200, 1),))
+
+
+def test_channel_frames_are_ignored_until_the_neighbour_said_who_it_is() -> None:
+    """b ╌╌ a ── c"""
+    mesh = Mesh("a", 100, ["a", "b", "c"], {"b": 1, "c": 1}, HybridClock(), hello=HELLO, dead=DEAD)
+    mesh.link_up("b", 0.0)
+    mesh.link_up("c", 0.0)
+    flood = encode_entries(0, [Entry("c", 300, 1, 0, (("a", 100, 1),))])
+    mesh.receive_linkstate("c", encode_hello(Hello("c", 300, 0, 100, 0)) + flood, 0.0)
+    mesh.out.clear()
+    to_c = encode_header([PROBE, "b", 3, 0, [["c", 1, 1, 0, 0]]])
+    mesh.receive_channel("b", to_c, 0.1)
+    assert not mesh.out
+    mesh.receive_linkstate("b", encode_hello(Hello("b", 200, 0, 0, 0)), 0.2)
+    mesh.out.clear()
+    mesh.receive_channel("b", to_c, 0.2)
+    assert [action[:2] for action in mesh.out if isinstance(action, Transmit)] == [("c", "channel")]
+
+
+def advertised(mesh: Mesh) -> tuple[Entry, ...]:
+    """The advertisements in the only body that was transmitted."""
+    (action,) = mesh.out
+    assert isinstance(action, Transmit)
+    (frame,) = decode_linkstate(action.body)
+    assert isinstance(frame, Entries)
+    return frame.entries

@@ -68,6 +68,12 @@ def test_a_link_to_an_incarnation_that_is_gone_does_not_exist() -> None:
     assert shortest_paths("a", databases) == {}
 
 
+def test_a_link_that_the_other_end_has_with_our_former_incarnation_does_not_exist() -> None:
+    databases = advertisements({("a", "b"): 1})
+    databases["a"] = Advertisement("a", 2, 1, databases["a"].links, 0.0)
+    assert shortest_paths("a", databases) == {}
+
+
 def test_a_detour_is_taken_when_it_costs_less() -> None:
     routes = shortest_paths("a", advertisements({("a", "c"): 5, ("a", "b"): 2, ("b", "c"): 2}))
     assert routes["c"] == Route("b", 4, ("b", "c"), 1)
