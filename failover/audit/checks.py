@@ -1,0 +1,192 @@
+"""The rules of the audit, as columns over what `deliveries` gathered.
+
+A rule that fires is a violation only if the entry it misses can not have been lost with the end of an open log; else
+the delivery is *unknown* for that subscriber, which keeps the verdict from holding. Hybrid clocks decide between
+routers. Wall clocks decide where a client's log is compared with another: exactly on one host, within `SKEW_US`
+between two.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from failover.audit.inventory import Log
+from failover.audit.parties import SKEW_US, Span, open_windows
+
+FORGET_GRACE_US = 2_000_000
+"""A record settled this shortly before its router stopped may rightly have waited to be forgotten."""
+
+
+def judge_deliveries(found: DataFrame, publishers: DataFrame, logs: Sequence[Log]) -> DataFrame:
+    """What holds for a delivery whoever subscribes: whether it was published, accepted, and reported truly."""
+    logged = F.coalesce("logged", F.lit(False))
+    told, answered = F.col("told_accepted").isNotNull(), F.col("accepted_stamp").isNotNull()
+    published = F.col("published").isNotNull() | (~logged & F.col("received_hlc").isNotNull())
+    misreported = (told & ~answered) | (F.col("told_refused") & ~F.col("refused"))
+    return (
+        found.join(publishers, "publisher", "left")
+        .withColumn("home_doubted", _home_doubted(logs))
+        .withColumn("is_accepted", told | answered)
+        .withColumn("is_published", published)
+        .withColumn("invented", ~published & (logged | ~F.col("home_doubted")))
+        .withColumn("misreported", misreported & ~F.col("home_doubted"))
+        .withColumn("accepted_time", F.coalesce("accepted.time", "told_accepted.time"))
+        .withColumn("accepted_hlc", F.coalesce("accepted_stamp.hlc", _wall_hlc("told_accepted.time")))
+        .withColumn("position", _position(logged))
+    )
+
+
+def _home_doubted(logs: Sequence[Log]) -> Column:
+    """Whether a home of the delivery may have lost entries: homes are named by the epochs of all entries."""
+    doubted = [log.name for log in logs if log.role == "router" and not log.stopped]
+    if not doubted:
+        return F.lit(False)
+    known = F.col("first_home").isin(doubted) | F.col("last_home").isin(doubted)
+    return F.coalesce(known, F.lit(True))
+
+
+def _wall_hlc(time_us: str) -> Column:
+    """The highest hybrid clock of a wall clock's millisecond."""
+    return F.floor(F.col(time_us) / 1000) * 65536 + 65535
+
+
+def _position(logged: Column) -> Column:
+    """The delivery's place in its publisher's order: by the publisher's log, or else by epoch and n."""
+    by_log = F.struct(F.col("published.incarnation").alias("major"), F.col("published.place").alias("minor"))
+    by_home = F.struct(F.col("ranked.epoch_hlc").alias("major"), F.col("ranked.n").alias("minor"))
+    return F.when(logged & F.col("published").isNotNull(), by_log).when(~logged & F.col("ranked").isNotNull(), by_home)
+
+
+def judge_pairs(found: DataFrame, judged: DataFrame, subscribers: DataFrame, logs: Sequence[Log]) -> DataFrame:
+    """A flag for every kind of violation per (delivery, subscriber), and for what can not be known.
+
+    A subscriber with logs of its own is judged by them, any other by its routers.
+    """
+    own, no = F.coalesce("own", F.lit(False)), F.lit(False)
+    joined = (
+        found.join(judged, "key")
+        .join(subscribers, "subscriber", "left")
+        .withColumn("count", F.when(own, F.col("own_count")).otherwise((F.col("edge_count") > 0).cast("long")))
+        .withColumn("processed", F.when(own, F.col("own_processed")).otherwise(F.col("edge_accepted")))
+        .withColumn("refused_it", F.when(own, F.col("own_refused")).otherwise(F.col("edge_refused")))
+        .withColumn("handed", F.when(own, _order("own_order", "incarnation")).otherwise(_order("edge_order", "hlc")))
+        .withColumn("owed", F.col("in_audience") & F.col("is_accepted") & ~_excused())
+        .withColumn("doubted", _overlaps(F.coalesce("doubts", _spans(open_windows(logs)))))
+    )
+    missing = F.col("owed") & (F.col("count") == 0)
+    taken = F.col("owed") & (F.col("count") > 0)
+    sent_again = (F.col("last_sent_hlc") > F.col("edge_stamp.hlc")) | (F.col("edge_count") > F.col("edges"))
+    early = F.coalesce(_edge_later(), no) | F.coalesce(_clock_later(), no)
+    proven = F.coalesce(~_edge_later(), no) | F.coalesce(_clock_earlier(), no)
+    return (
+        joined.withColumn("lost", missing & ~F.col("refused_it") & ~F.col("doubted"))
+        .withColumn("overruled", missing & F.col("refused_it"))
+        .withColumn("duplicated", F.when(own, F.col("own_count") > 1).otherwise(F.coalesce(sent_again, no)))
+        .withColumn("early", taken & early)
+        .withColumn("unasked", F.col("handed").isNotNull() & F.col("invented"))
+        .withColumn("disordered", _disordered())
+        .withColumn("unknown", (missing & ~F.col("refused_it") & F.col("doubted")) | (taken & ~early & ~proven))
+        .withColumn("unplaced", F.col("handed").isNotNull() & F.col("position").isNull() & ~F.col("invented"))
+    )
+
+
+def unaddressed(pairs: DataFrame, judged: DataFrame, subscribers: DataFrame) -> DataFrame:
+    """Accepted deliveries whose audience got lost with their home's log, and who may have belonged to it in vain."""
+    possible = (
+        judged.filter(F.col("is_accepted") & ~F.col("has_audience"))
+        .join(subscribers, F.col("address") == F.col("of_address"))
+        .filter(F.exists("lives", lambda life: life["at"] <= F.col("accepted_hlc")) & ~_excused())
+    )
+    settled = pairs.filter(F.col("in_audience") | (F.col("own_count") + F.col("edge_count") > 0))
+    return possible.join(settled, ["key", "subscriber"], "left_anti").select("key", "publisher", "subscriber")
+
+
+def _order(column: str, major: str) -> Column:
+    first = F.struct(F.col(f"{column}.{major}").alias("major"), F.col(f"{column}.place").alias("minor"))
+    return F.when(F.col(column).isNotNull(), first)
+
+
+def _excused() -> Column:
+    """Whether the subscriber had left for good before the delivery was accepted, and not come back before it was
+    received: it is owed nothing then."""
+    received = F.coalesce("received_hlc", "accepted_hlc")
+
+    def came_back(closing: Column) -> Column:
+        return F.exists("lives", lambda life: (life["life"] > closing["life"]) & (life["at"] <= received))
+
+    def ends_it(closing: Column) -> Column:
+        known_there = (closing["home"] == "") | closing["home"].isin(F.col("first_home"), F.col("last_home"))
+        return known_there & (closing["at"] <= F.col("accepted_hlc")) & ~came_back(closing)
+
+    return F.coalesce(F.exists("closings", ends_it), F.lit(False))
+
+
+def _spans(spans: Sequence[Span]) -> Column:
+    rows = [F.struct(F.lit(since).alias("since"), F.lit(till).alias("till")) for since, till in spans]
+    return F.array(*rows).cast("array<struct<since:bigint,till:bigint>>")
+
+
+def _overlaps(doubts: Column) -> Column:
+    """Whether the delivery was open while entries about the subscriber may have got lost."""
+    overlap = F.exists(
+        doubts,
+        lambda doubt: (doubt["since"] <= F.col("accepted_time")) & (F.col("begun_time") <= doubt["till"]),
+    )
+    return F.coalesce(overlap, F.lit(False))
+
+
+def _edge_later() -> Column:
+    """Whether the subscriber's acceptance came to its router after the home had accepted; null if not both known."""
+    edge, home = F.col("edge_stamp"), F.col("accepted_stamp")
+    return (edge["hlc"] > home["hlc"]) | (
+        (edge["hlc"] == home["hlc"]) & ((edge["source"] != home["source"]) | (edge["place"] > home["place"]))
+    )
+
+
+def _answer() -> Column:
+    """When the publisher knew: by its own log, else when its home told it."""
+    return F.coalesce("told_accepted", "accepted")
+
+
+def _slack() -> Column:
+    same = (F.col("processed.host") == _answer()["host"]) & (F.col("processed.host") != "")
+    return F.when(same, F.lit(0)).otherwise(F.lit(SKEW_US))
+
+
+def _clock_later() -> Column:
+    return F.col("processed.time") > _answer()["time"] + _slack()
+
+
+def _clock_earlier() -> Column:
+    return F.col("processed.time") <= _answer()["time"] - _slack()
+
+
+def _disordered() -> Column:
+    """Handed to the subscriber for the first time after a later delivery of the same publisher was."""
+    before = (
+        Window.partitionBy("publisher", "subscriber")
+        .orderBy("handed")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    latest = F.max(F.when(F.col("handed").isNotNull(), F.col("position"))).over(before)
+    return F.coalesce(F.col("handed").isNotNull() & (F.col("position") < latest), F.lit(False))
+
+
+def judge_records(found: DataFrame, judged: DataFrame, logs: DataFrame) -> DataFrame:
+    """Per record of a router: settled before its publisher was answered, or never forgotten."""
+    settled, answered = F.col("settled_stamp"), F.col("answered_stamp")
+    told = F.col("told_accepted").isNotNull() | F.col("told_refused")
+    unanswered = answered.isNull() & ~told & ~F.col("home_doubted")
+    too_soon = settled.isNotNull() & ~F.col("abandoned") & (F.coalesce(settled < answered, F.lit(False)) | unanswered)
+    held = F.col("held_place").isNotNull() & (F.col("held_place") > F.coalesce("forgotten_place", F.lit(-1)))
+    ended = F.least("settled_time", "home_settled_time")
+    due = ended + FORGET_GRACE_US < F.col("last_time")
+    awaited = F.coalesce(F.arrays_overlap("subscribers", "suspended"), F.lit(False))
+    return (
+        found.join(judged, "key")
+        .join(logs, ["source", "incarnation"], "left")
+        .withColumn("settled_early", too_soon)
+        .withColumn("kept", held & F.coalesce("stopped", F.lit(False)) & F.coalesce(due, F.lit(False)) & ~awaited)
+        .withColumn("kept_unknown", held & ended.isNotNull() & ~F.col("kept"))
+    )

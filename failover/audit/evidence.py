@@ -1,0 +1,186 @@
+"""The judged tables counted and sampled: the few Spark jobs whose results make up the report."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from failover.audit.inventory import Inventory
+from failover.audit.parties import Parties, Party
+from failover.audit.report import FINDINGS_KEPT, Finding, PairRow, PublisherRow
+
+# The flag columns of `checks` and the kinds of the report they stand for.
+PAIR_KINDS = {
+    "lost": "lost",
+    "duplicated": "duplicated",
+    "disordered": "out of order",
+    "early": "accepted too early",
+    "overruled": "accepted though refused",
+    "unasked": "never published",
+}
+DELIVERY_KINDS = {"misreported": "misreported"}
+RECORD_KINDS = {"settled_early": "settled before accepted", "kept": "never forgotten"}
+
+
+@attrs.frozen(slots=True)
+class Evidence:
+    """The judged tables of Spark, and the plain facts they were joined with."""
+
+    inventory: Inventory
+    parties: Parties
+    deliveries: DataFrame
+    pairs: DataFrame
+    records: DataFrame
+    unaddressed: DataFrame
+
+
+@attrs.frozen(slots=True)
+class Counts:
+    """The judged tables, counted."""
+
+    by_publisher: Sequence[Row]
+    by_pair: Sequence[Row]
+    by_router: Sequence[Row]
+    violations: dict[str, int]
+    unknown_records: int
+
+
+def count(evidence: Evidence) -> Counts:
+    by_publisher = _by_publisher(evidence.deliveries)
+    by_pair = _by_pair(evidence.pairs)
+    by_router = _by_router(evidence.records)
+    violations = {
+        kind: total
+        for kinds, rows in ((PAIR_KINDS, by_pair), (DELIVERY_KINDS, by_publisher), (RECORD_KINDS, by_router))
+        for flag, kind in kinds.items()
+        if (total := sum(row[flag] for row in rows))
+    }
+    return Counts(by_publisher, by_pair, by_router, violations, sum(row["kept_unknown"] for row in by_router))
+
+
+def _flags(names: Iterable[str]) -> list[Column]:
+    return [F.count_if(F.col(name)).alias(name) for name in names]
+
+
+def _by_publisher(judged: DataFrame) -> list[Row]:
+    answered = F.col("is_accepted") | F.col("refused") | F.col("told_refused")
+    flags = {
+        "published_count": F.col("is_published"),
+        "accepted_count": F.col("is_accepted"),
+        "unanswered": F.col("is_published") & ~answered,
+        "misreported": F.col("misreported"),
+        "unaddressed": F.col("is_accepted") & ~F.col("has_audience"),
+    }
+    counted = [F.count_if(flag).alias(name) for name, flag in flags.items()]
+    address = F.max("address").alias("address")
+    return judged.groupBy("publisher").agg(address, *counted).orderBy("publisher").collect()
+
+
+def _by_pair(pairs: DataFrame) -> list[Row]:
+    processed = F.count_if(F.col("count") > 0).alias("processed_count")
+    counted = _flags(["owed", *PAIR_KINDS, "unknown", "unplaced"])
+    grouped = pairs.groupBy("publisher", "subscriber").agg(processed, *counted)
+    return grouped.orderBy("publisher", "subscriber").collect()
+
+
+def _by_router(records: DataFrame) -> list[Row]:
+    counted = _flags([*RECORD_KINDS, "kept_unknown"])
+    return records.groupBy("source", "incarnation").agg(*counted).collect()
+
+
+def publisher_rows(counts: Counts, parties: Parties) -> tuple[PublisherRow, ...]:
+    return tuple(
+        PublisherRow(
+            _identity(parties.publishers, row["publisher"]),
+            row["address"] or "",
+            row["published_count"],
+            row["accepted_count"],
+            row["unanswered"],
+        )
+        for row in counts.by_publisher
+    )
+
+
+def pair_rows(counts: Counts, parties: Parties) -> tuple[PairRow, ...]:
+    totals = {row["publisher"]: row for row in counts.by_publisher}
+    return tuple(
+        PairRow(
+            _identity(parties.publishers, row["publisher"]),
+            _identity(parties.subscribers, row["subscriber"]),
+            _mode(parties.subscribers, row["subscriber"]),
+            totals[row["publisher"]]["published_count"],
+            totals[row["publisher"]]["accepted_count"],
+            row["owed"],
+            row["processed_count"],
+            {kind: row[flag] for flag, kind in PAIR_KINDS.items() if row[flag]},
+            row["unknown"] + row["unplaced"],
+        )
+        for row in counts.by_pair
+    )
+
+
+def _identity(known: Mapping[str, Party], name: str) -> str:
+    return known[name].identity if name in known else name
+
+
+def _mode(known: Mapping[str, Party], name: str) -> str:
+    return known[name].mode if name in known else ""
+
+
+def findings(evidence: Evidence, counts: Counts) -> tuple[Finding, ...]:
+    """The first few violations of each kind, by delivery key. Costs nothing where there are none."""
+    everybody = F.sort_array(F.collect_set(F.when(F.col("in_audience"), F.col("subscriber"))))
+    audience = evidence.pairs.groupBy("key").agg(everybody.alias("audience"))
+    local = F.when(F.size("subscribers") > 0, F.col("subscribers")).otherwise(F.col("audience"))
+    nowhere = F.lit(None).cast("string")
+    tables = (
+        (PAIR_KINDS, evidence.pairs, F.array("subscriber"), nowhere),
+        (DELIVERY_KINDS, evidence.deliveries.join(audience, "key", "left"), F.col("audience"), nowhere),
+        (RECORD_KINDS, evidence.records.join(audience, "key", "left"), local, F.col("source")),
+    )
+    found: list[Finding] = []
+    for kinds, table, subscribers, router in tables:
+        for flag in (flag for flag, kind in kinds.items() if kind in counts.violations):
+            columns = table.filter(F.col(flag)).select(
+                "key", "publisher", subscribers.alias("subscribers"), router.alias("router")
+            )
+            rows = columns.orderBy("key", "router").limit(FINDINGS_KEPT).collect()
+            found += [_finding(kinds[flag], row, evidence.parties) for row in rows]
+    return tuple(found)
+
+
+def _finding(kind: str, row: Row, parties: Parties) -> Finding:
+    subscribers = tuple(_identity(parties.subscribers, name) for name in row["subscribers"] or ())
+    return Finding(kind, row["key"], _identity(parties.publishers, row["publisher"]), subscribers, row["router"])
+
+
+def doubts(evidence: Evidence, counts: Counts) -> Iterator[str]:
+    """What is not known and matters: any of these keeps the verdict from holding."""
+    parties = evidence.parties
+    if not any(row["accepted_count"] for row in counts.by_publisher):
+        yield "no delivery was accepted, so there is nothing that could hold"
+    for row in counts.by_pair:
+        names = (
+            _identity(parties.publishers, row["publisher"]),
+            _identity(parties.subscribers, row["subscriber"]),
+        )
+        if row["unknown"]:
+            yield f"{row['unknown']} deliveries from {names[0]} to {names[1]}: entries lost with the end of a log"
+        if row["unplaced"]:
+            yield f"{row['unplaced']} deliveries from {names[0]} to {names[1]}: published in an unknown order"
+    for role, known in (("publisher", parties.publishers), ("subscriber", parties.subscribers)):
+        for party in sorted(known.values(), key=lambda party: party.identity):
+            if party.doubts:
+                yield _open_ended(role, party)
+    if any(row["unaddressed"] for row in counts.by_publisher):
+        in_vain = evidence.unaddressed.count()
+        if in_vain:
+            yield f"{in_vain} times it is not known whether a subscriber was owed an accepted delivery it lacks"
+
+
+def _open_ended(role: str, party: Party) -> str:
+    logs = ", ".join(sorted(set(party.open_logs)))
+    if party.logs:
+        return f"{role} {party.identity}: its log {logs} has no clean end"
+    return f"{role} {party.identity}: it has no log of its own, and that of its router {logs} has no clean end"

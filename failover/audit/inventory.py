@@ -1,0 +1,169 @@
+"""Which logs there are, which are missing or damaged, and where each ends. Pure Python over the control rows.
+
+A log is one incarnation of one writer. It is *open* when it does not end in STOPPED: its writer was killed or still
+runs, and up to 50 ms of entries may be missing behind its last one. That is normal, but nothing may be concluded from
+their absence. Missing or damaged is what can not be explained so: then no verdict is possible.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from failover.audit.decoding import FILE, MESH
+from topic.journal import Event
+
+
+@attrs.frozen(slots=True)
+class ControlRow:
+    """A row without a delivery key; those about files (negative events) have no place and no clocks."""
+
+    source: str
+    role: str
+    incarnation: int
+    host: str
+    place: int
+    time: int
+    hlc: int
+    event: int
+    address: str | None
+    publisher: str | None
+    subscriber: str | None
+    peer: str | None
+    epoch_hlc: int | None
+    home: str | None
+    detail: str | None
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """The detail column as a map; empty if it is none."""
+        try:
+            found = json.loads(self.detail or "{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+@attrs.frozen(slots=True)
+class Log:
+    """One incarnation of one writer."""
+
+    source: str
+    role: str
+    incarnation: int
+    host: str
+    first_time: int
+    """µs of wall clock, as all times here."""
+    last_time: int
+    stopped: bool
+
+    @property
+    def name(self) -> str:
+        """As an epoch names the home: router.incarnation."""
+        return f"{self.source}.{self.incarnation}"
+
+
+@attrs.frozen(slots=True, order=True)
+class Problem:
+    """A log, or a part of one, that should be there and is not."""
+
+    path: str
+    what: str
+
+
+@attrs.frozen(slots=True)
+class Inventory:
+    """Everything the reader found out about the files themselves."""
+
+    logs: tuple[Log, ...]
+    problems: tuple[Problem, ...]
+    torn: tuple[Problem, ...]
+    """Last blocks cut off in writing; read up to there."""
+
+
+def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
+    """Account for the files behind the control rows."""
+    by_log: dict[tuple[str, int], list[ControlRow]] = {}
+    for row in sorted((row for row in rows if row.event == FILE), key=lambda row: row.details["segment"]):
+        by_log.setdefault((row.source, row.incarnation), []).append(row)
+    logs = tuple(_log(by_log[name]) for name in sorted(by_log))
+    problems = [problem for segments in by_log.values() for problem in _gaps(segments)]
+    problems += _missing_routers([row for row in rows if row.event == MESH], logs)
+    problems += _missing_incarnations(rows, logs)
+    torn = [
+        Problem(row.details["path"], _unreadable(row.details))
+        for segments in by_log.values()
+        if _is_torn(row := segments[-1])
+    ]
+    return Inventory(logs, tuple(sorted(problems)), tuple(sorted(torn)))
+
+
+def _log(segments: Sequence[ControlRow]) -> Log:
+    last = segments[-1]
+    times = [row.details[name] for row in segments for name in ("first_time", "last_time")]
+    known = [time for time in times if time is not None]
+    role = next((row.role for row in segments if row.details["numbers"]), last.role)
+    first_time, last_time = (min(known), max(known)) if known else (last.incarnation * 1000,) * 2
+    return Log(last.source, role, last.incarnation, last.host, first_time, last_time, bool(last.details["stopped"]))
+
+
+def _is_torn(row: ControlRow) -> bool:
+    damage = row.details["damage"]
+    return bool(damage and damage["torn"])
+
+
+def _unreadable(details: dict[str, Any]) -> str:
+    damage = details["damage"]
+    return (
+        f"{damage['skipped']} of {details['size']} bytes from byte {damage['offset']} on are not readable, "
+        f"{len(details['numbers'])} blocks are"
+    )
+
+
+def _gaps(segments: Sequence[ControlRow]) -> Iterable[Problem]:
+    """Segments and blocks of one log that are missing or damaged; a torn end is neither."""
+    next_segment, next_block = 0, 0
+    for row in segments:
+        details = row.details
+        if details["segment"] != next_segment:
+            yield Problem(details["path"], f"the segment {next_segment} before it is missing")
+        next_segment = details["segment"] + 1
+        if details["damage"] and (not _is_torn(row) or row is not segments[-1]):
+            yield Problem(details["path"], f"damaged: {_unreadable(details)}")
+        for number in details["numbers"]:
+            if number != next_block and not details["damage"]:
+                yield Problem(details["path"], f"blocks {next_block} to {number - 1} are missing")
+            next_block = number + 1
+
+
+def _missing_routers(meshes: Sequence[ControlRow], logs: Sequence[Log]) -> Iterable[Problem]:
+    """Routers of the mesh without any log; mesh.json says which routers there are."""
+    logged = {log.source for log in logs if log.role == "router"}
+    expected: dict[str, str] = {}
+    for row in meshes:
+        path = row.details["path"]
+        try:
+            routers = list(json.loads(row.details["text"])["routers"])
+        except (ValueError, KeyError, TypeError):
+            yield Problem(path, "not readable: which routers belong to the mesh is not known")
+            continue
+        expected |= {str(router): path for router in routers}
+    if not meshes:
+        yield Problem("mesh.json", "missing: which routers belong to the mesh is not known")
+    for router in sorted(set(expected) - logged):
+        yield Problem(expected[router].replace("mesh.json", f"{router}/log"), f"router {router} has no log")
+
+
+def _missing_incarnations(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Iterable[Problem]:
+    """Incarnations of routers that other logs speak of and that left no log."""
+    logged = {log.name for log in logs}
+    named: dict[str, str] = {}
+    for row in rows:
+        name = row.home
+        if row.event == Event.CONTACT and "incarnation" in row.details:
+            name = f"{row.peer}.{row.details['incarnation']}"
+        if name is not None and name not in logged:
+            named.setdefault(name, row.source)
+    for name, witness in sorted(named.items()):
+        yield Problem(name, f"this incarnation has no log, but that of {witness} names it")

@@ -1,0 +1,79 @@
+"""One audit from run directories to report: which steps there are, in which order, and what Spark is asked."""
+
+from collections.abc import Sequence
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from failover.audit import checks, deliveries, tables
+from failover.audit.audiences import memberships
+from failover.audit.evidence import Evidence, count, doubts, findings, pair_rows, publisher_rows
+from failover.audit.inventory import ControlRow, take_inventory
+from failover.audit.parties import find_parties
+from failover.audit.reading import control_rows, read_rows
+from failover.audit.report import Report
+from failover.audit.session import spark_session
+
+
+class AuditError(Exception):
+    """The run directories cannot be read at all."""
+
+
+def run(run_dirs: Sequence[str], master: str | None = None) -> Report:
+    """Audit the logs below these directories, which together belong to one mesh."""
+    spark = spark_session(master)
+    try:
+        rows = read_rows(spark, run_dirs)
+    except AnalysisException as error:
+        raise AuditError(str(error).splitlines()[0]) from None
+    rows.persist()
+    try:
+        return _audit(spark, rows, run_dirs)
+    finally:
+        rows.unpersist()
+
+
+def _audit(spark: SparkSession, rows: DataFrame, run_dirs: Sequence[str]) -> Report:
+    evidence = _gather(spark, rows, control_rows(rows))
+    evidence.deliveries.persist()
+    try:
+        return _report(evidence, run_dirs)
+    finally:
+        evidence.deliveries.unpersist()
+
+
+def _gather(spark: SparkSession, rows: DataFrame, found: Sequence[ControlRow]) -> Evidence:
+    inventory = take_inventory(found)
+    logs = inventory.logs
+    control = [row for row in found if row.event >= 0]
+    parties = find_parties(control, logs)
+    stays = tables.stay_table(spark, memberships(control, parties.subscribers))
+    publishers, subscribers = tables.publisher_table(spark, parties), tables.subscriber_table(spark, parties)
+    judged = checks.judge_deliveries(deliveries.deliveries(rows), publishers, logs)
+    pairs = deliveries.pairs(rows, stays)
+    records = checks.judge_records(deliveries.records(rows), judged, tables.log_table(spark, logs, control))
+    return Evidence(
+        inventory,
+        parties,
+        judged,
+        checks.judge_pairs(pairs, judged, subscribers, logs),
+        records,
+        checks.unaddressed(pairs, judged, subscribers),
+    )
+
+
+def _report(evidence: Evidence, run_dirs: Sequence[str]) -> Report:
+    counts = count(evidence)
+    inventory = evidence.inventory
+    return Report(
+        run_dirs=tuple(run_dirs),
+        publishers=publisher_rows(counts, evidence.parties),
+        pairs=pair_rows(counts, evidence.parties),
+        violations=counts.violations,
+        findings=findings(evidence, counts),
+        doubts=tuple(doubts(evidence, counts)),
+        problems=inventory.problems,
+        torn=inventory.torn,
+        logs=inventory.logs,
+        unknown_records=counts.unknown_records,
+    )

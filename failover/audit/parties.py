@@ -1,0 +1,180 @@
+"""Publishers and subscribers: who they are, who logged for them, when they were attached, and what is not known.
+
+Pure Python over the control rows. Where a writer's log is open, the facts it may have lost are turned into *doubts*:
+spans of time in which an absent entry proves nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from failover.audit.inventory import ControlRow, Log
+from topic.identity import LinkIdentity, link_name
+from topic.journal import Event
+
+SKEW_US = 1_000_000
+"""Wall clocks of different hosts are taken to agree within this."""
+FOREVER = (1 << 63) - 1
+
+OPENING = (Event.ATTACHED, Event.JOINED)
+CLOSING = (Event.CLOSED, Event.EXPIRED)
+Span = tuple[int, int]
+
+
+def wall_hlc(time_us: int) -> int:
+    """The hybrid clock of a wall clock's instant."""
+    return time_us // 1000 << 16
+
+
+def wall_us(hlc: int) -> int:
+    """The instant of a hybrid clock, to its ms."""
+    return (hlc >> 16) * 1000
+
+
+@attrs.define(slots=True)
+class Party:
+    """A publisher or a subscriber, by its link identity."""
+
+    name: str
+    identity: str
+    address: str | None = None
+    mode: str = "second"
+    logs: list[Log] = attrs.field(factory=list)
+    """Its own."""
+    lives: list[tuple[int, int, str]] = attrs.field(factory=list)
+    """(life, opened, custodian) of each attach: its epoch's clock, when it was first seen, router.incarnation."""
+    closings: list[tuple[int, int, str]] = attrs.field(factory=list)
+    """(life, when, where): nothing is owed for attaches up to `life` from then on, both hybrid clocks; by deliveries
+    whose home is `where`, by all if that is empty. Expiry is each router's own view, a closing detach is a fact."""
+    doubts: list[Span] = attrs.field(factory=list)
+    """When entries about it may be missing: from, to, in µs of wall clock."""
+    open_logs: list[str] = attrs.field(factory=list)
+    """The logs behind the doubts."""
+
+    @property
+    def logged(self) -> bool:
+        """Whether it has logs of its own and all of them are whole."""
+        return bool(self.logs) and all(log.stopped for log in self.logs)
+
+
+@attrs.frozen(slots=True)
+class Parties:
+    publishers: dict[str, Party]
+    subscribers: dict[str, Party]
+
+
+def find_parties(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Parties:
+    """Everybody the control rows name."""
+    ordered = sorted(rows, key=lambda row: (row.hlc, row.time, row.source, row.place))
+    publishers = _parties("publisher", ordered, logs)
+    subscribers = _parties("subscriber", ordered, logs)
+    left = _departures(ordered)
+    by_name = {log.name: log for log in logs}
+    for party in publishers.values():
+        if not party.logged:
+            _doubt_custody(party, by_name, left)
+    for party in subscribers.values():
+        if party.logs:
+            _doubt_own_logs(party)
+        else:
+            _doubt_custody(party, by_name, left)
+    return Parties(publishers, subscribers)
+
+
+def _named(role: str, row: ControlRow) -> str | None:
+    """The party of that role that a row is about."""
+    name = row.publisher if role == "publisher" else row.subscriber
+    if name is None and row.event == Event.ATTACHED and row.details.get("role", row.role) == role:
+        identity = _identity(row)
+        return link_name(identity).decode() if identity else None
+    return name
+
+
+def _identity(row: ControlRow) -> LinkIdentity | None:
+    parts = [row.details.get(part) for part in ("container", "link", "address")]
+    return LinkIdentity(*map(str, parts)) if all(isinstance(part, str) for part in parts) else None
+
+
+def _parties(role: str, rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, Party]:
+    by_name = {log.name: log for log in logs}
+    parties: dict[str, Party] = {}
+    for row in rows:
+        name = _named(role, row)
+        if name is None or row.event not in (*OPENING, *CLOSING):
+            continue
+        party = parties.setdefault(name, Party(name, identity=name))
+        party.address = party.address or row.address
+        if row.event == Event.ATTACHED and (identity := _identity(row)):
+            party.identity, party.address = str(identity), identity.address
+            party.mode = str(row.details.get("mode", "second"))
+        own = by_name.get(log_name(row)) if row.role == role else None
+        if own and own not in party.logs:
+            party.logs.append(own)
+        _note_life(party, row)
+    return parties
+
+
+def _note_life(party: Party, row: ControlRow) -> None:
+    """Rows of routers open and close lives; so does a client's own closing, at its wall clock."""
+    if row.role != "router":
+        if row.event in CLOSING:
+            party.closings.append((wall_hlc(row.time), wall_hlc(row.time), ""))
+        return
+    life = life_of(row)
+    if row.event in CLOSING:
+        party.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else log_name(row)))
+    elif all(known != life for known, _, _ in party.lives):
+        party.lives.append((life, row.hlc, _custodian(row)))
+
+
+def life_of(row: ControlRow) -> int:
+    """The epoch's clock orders the lives of a link; a row without an epoch is taken by its own."""
+    return row.hlc if row.epoch_hlc is None else row.epoch_hlc
+
+
+def _custodian(row: ControlRow) -> str:
+    """The router.incarnation that gave the epoch."""
+    return row.home or log_name(row)
+
+
+def log_name(row: ControlRow) -> str:
+    return f"{row.source}.{row.incarnation}"
+
+
+def _doubt_own_logs(party: Party) -> None:
+    logs = sorted(party.logs, key=lambda log: log.first_time)
+    ends = [log.first_time for log in logs[1:]] + [FOREVER]
+    for log, end in zip(logs, ends, strict=True):
+        if not log.stopped:
+            _doubt(party, log, end)
+
+
+def _doubt(party: Party, log: Log, end: int) -> None:
+    party.doubts.append((log.last_time - SKEW_US, min(end, FOREVER - SKEW_US) + SKEW_US))
+    party.open_logs.append(log.source)
+
+
+def _doubt_custody(party: Party, logs: Mapping[str, Log], left: Mapping[tuple[str, str], int]) -> None:
+    """A party judged by its routers: in doubt where one of them ended without having seen it leave."""
+    lives = sorted(party.lives)
+    ends = [wall_us(opened) for _, opened, _ in lives[1:]] + [FOREVER]
+    for (life, _, custodian), end in zip(lives, ends, strict=True):
+        log = logs.get(custodian)
+        if log and not log.stopped and left.get((party.name, custodian), -1) < life:
+            _doubt(party, log, end)
+
+
+def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
+    """(party, router.incarnation) -> the latest life of the party that this router's log saw end."""
+    left: dict[tuple[str, str], int] = {}
+    for row in rows:
+        name = row.publisher or row.subscriber
+        if name is not None and row.event in (*CLOSING, Event.STOLEN):
+            at = (name, log_name(row))
+            left[at] = max(left.get(at, -1), life_of(row))
+    return left
+
+
+def open_windows(logs: Iterable[Log]) -> list[Span]:
+    """Doubts about everybody: all routers' logs without a clean end."""
+    return [(log.last_time - SKEW_US, FOREVER) for log in logs if log.role == "router" and not log.stopped]

@@ -1,0 +1,175 @@
+"""The audit's verdict and what it rests on: for the terminal, for audit.json, and as an exit code."""
+
+import json
+from collections.abc import Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+
+from failover.audit.inventory import Log, Problem
+
+FINDINGS_KEPT = 20
+"""Findings of one kind that are listed; all are counted."""
+ROWS_SHOWN = 40
+
+
+class Verdict(IntEnum):
+    """The number is the exit code."""
+
+    HOLDS = 0
+    VIOLATED = 1
+    INCOMPLETE = 2
+    UNDECIDED = 3
+
+
+KINDS = {
+    "lost": "accepted, but not processed by a subscriber it was owed to",
+    "duplicated": "processed more than once",
+    "out of order": "handed to the subscriber after a later one of its publisher",
+    "accepted too early": "accepted before the subscriber had accepted",
+    "accepted though refused": "accepted, although the subscriber refused it",
+    "never published": "handed to a subscriber, but published by nobody",
+    "misreported": "the publisher was told an outcome that its home did not record",
+    "settled before accepted": "settled at a router before the publisher was answered",
+    "never forgotten": "settled, but still held when its router stopped",
+}
+
+
+@attrs.frozen(slots=True)
+class Finding:
+    """One violation: of which rule, by which delivery, at whose cost."""
+
+    kind: str
+    key: str
+    publisher: str
+    subscribers: tuple[str, ...]
+    router: str | None = None
+    """Where a rule is about one router's record."""
+
+
+@attrs.frozen(slots=True)
+class PublisherRow:
+    publisher: str
+    address: str
+    published: int
+    accepted: int
+    unanswered: int
+    """Published, but no outcome is known: owed to nobody."""
+
+
+@attrs.frozen(slots=True)
+class PairRow:
+    """What one subscriber got of one publisher; the counts are deliveries."""
+
+    publisher: str
+    subscriber: str
+    mode: str
+    published: int
+    accepted: int
+    owed: int
+    processed: int
+    violations: dict[str, int]
+    unknown: int
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Report:
+    run_dirs: tuple[str, ...]
+    publishers: tuple[PublisherRow, ...]
+    pairs: tuple[PairRow, ...]
+    violations: dict[str, int]
+    """By kind; kinds without any are left out."""
+    findings: tuple[Finding, ...]
+    doubts: tuple[str, ...]
+    """What could not be known and matters to the verdict."""
+    problems: tuple[Problem, ...]
+    torn: tuple[Problem, ...]
+    logs: tuple[Log, ...]
+    unknown_records: int
+    """Settled records of routers without a clean end (or just before it): forgotten or not, nobody knows."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Damage comes first: what looks violated may be an entry that is missing."""
+        if self.problems:
+            return Verdict.INCOMPLETE
+        if self.violations:
+            return Verdict.VIOLATED
+        return Verdict.UNDECIDED if self.doubts else Verdict.HOLDS
+
+    @property
+    def exit_code(self) -> int:
+        return int(self.verdict)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        accepted = sum(row.accepted for row in self.publishers)
+        owed = sum(row.owed for row in self.pairs)
+        if self.verdict is Verdict.HOLDS:
+            return f"exactly-once holds: {accepted} accepted, {owed} owed to subscribers, each processed once, in order"
+        if self.verdict is Verdict.VIOLATED:
+            counts = ", ".join(f"{count} {kind}" for kind, count in self.violations.items())
+            return f"exactly-once is violated: {counts}"
+        if self.verdict is Verdict.INCOMPLETE:
+            return "no verdict: logs are missing or damaged"
+        return "undecided: not everything that matters is known"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "verdict": self.verdict.name.lower(),
+            "exit_code": self.exit_code,
+            "sentence": self.sentence,
+            **attrs.asdict(self),
+            "open_logs": [log.name for log in self.logs if not log.stopped],
+        }
+
+    def write(self, path: Path | str) -> None:
+        """audit.json"""
+        Path(path).write_text(json.dumps(self.as_json(), indent=1, ensure_ascii=False) + "\n")
+
+    def render(self, console: Console) -> None:
+        """The tables and, last, the verdict."""
+        console.print(_pair_table(self.pairs))
+        if len(self.pairs) > ROWS_SHOWN:
+            console.print(f"… and {len(self.pairs) - ROWS_SHOWN} more pairs, all in audit.json")
+        if self.findings:
+            console.print(_finding_table(self.findings, self.violations))
+        for title, problems in (("missing or damaged", self.problems), ("torn end, read up to there", self.torn)):
+            for problem in problems:
+                console.print(f"{title}: {problem.path}: {problem.what}", markup=False)
+        for doubt in self.doubts:
+            console.print(f"not known: {doubt}", markup=False)
+        if self.unknown_records:
+            console.print(f"{self.unknown_records} settled records were not seen to be forgotten before a log ended")
+        colour = {Verdict.HOLDS: "green", Verdict.VIOLATED: "red"}.get(self.verdict, "yellow")
+        console.print(self.sentence, style=f"bold {colour}", markup=False)
+
+
+def _pair_table(pairs: Sequence[PairRow]) -> Table:
+    table = Table(title="publisher to subscriber")
+    table.add_column("publisher", overflow="fold")
+    table.add_column("subscriber", overflow="fold")
+    for title in ("published", "accepted", "owed", "processed", "violations", "unknown"):
+        table.add_column(title, justify="right")
+    worst_first = sorted(pairs, key=lambda row: (-sum(row.violations.values()), -row.unknown))
+    for row in worst_first[:ROWS_SHOWN]:
+        violations = ", ".join(f"{count} {kind}" for kind, count in row.violations.items())
+        counts = (row.published, row.accepted, row.owed, row.processed, violations or "none", row.unknown)
+        table.add_row(row.publisher, row.subscriber, *map(str, counts), style="red" if violations else "")
+    return table
+
+
+def _finding_table(findings: Sequence[Finding], violations: dict[str, int]) -> Table:
+    listed = "" if len(findings) == sum(violations.values()) else f" (first {FINDINGS_KEPT} of each kind)"
+    table = Table(title=f"violations{listed}")
+    for title in ("kind", "delivery", "publisher", "subscribers", "router"):
+        table.add_column(title, overflow="fold")
+    for finding in findings:
+        subscribers = "\n".join(finding.subscribers)
+        table.add_row(finding.kind, finding.key, finding.publisher, subscribers, finding.router or "")
+    return table

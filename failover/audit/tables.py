@@ -1,0 +1,103 @@
+"""The small facts (logs, parties, stays) as Spark tables to broadcast beside the deliveries."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from failover.audit.audiences import Membership
+from failover.audit.inventory import ControlRow, Log
+from failover.audit.parties import CLOSING, Parties, Span
+from topic.journal import Event
+
+TEXT, LONG, FLAG = pa.string(), pa.int64(), pa.bool_()
+SPANS = pa.list_(pa.struct([("since", LONG), ("till", LONG)]))
+LIVES = pa.list_(pa.struct([("life", LONG), ("at", LONG)]))
+CLOSINGS = pa.list_(pa.struct([("life", LONG), ("at", LONG), ("home", TEXT)]))
+GATES = pa.list_(pa.struct([("publisher", TEXT), ("since", LONG), ("till", LONG)]))
+STAYS = pa.list_(pa.struct([("subscriber", TEXT), ("since", LONG), ("till", LONG), ("gates", GATES)]))
+
+
+def _table(spark: SparkSession, rows: Sequence[dict[str, Any]], **types: pa.DataType) -> DataFrame:
+    table: Any = pa.Table.from_pylist(list(rows), schema=pa.schema(list(types.items())))
+    return F.broadcast(spark.createDataFrame(table))
+
+
+def _spans(spans: Iterable[Span]) -> list[dict[str, int]]:
+    return [{"since": since, "till": till} for since, till in spans]
+
+
+def log_table(spark: SparkSession, logs: Sequence[Log], rows: Sequence[ControlRow]) -> DataFrame:
+    """By (source, incarnation): whether and when the log ended cleanly, and who was suspended there at the end."""
+    suspended = _suspended(rows)
+    found = [
+        {
+            "source": log.source,
+            "incarnation": log.incarnation,
+            "stopped": log.stopped,
+            "last_time": log.last_time,
+            "suspended": suspended.get((log.source, log.incarnation), []),
+        }
+        for log in logs
+    ]
+    names = pa.list_(TEXT)
+    return _table(spark, found, source=TEXT, incarnation=LONG, stopped=FLAG, last_time=LONG, suspended=names)
+
+
+def _suspended(rows: Sequence[ControlRow]) -> dict[tuple[str, int], list[str]]:
+    """Subscribers whose last entry about their link, per log, is SUSPENDED."""
+    events = (Event.ATTACHED, Event.SUSPENDED, Event.STOLEN, *CLOSING)
+    last: dict[tuple[str, int, str], int] = {}
+    for row in sorted(rows, key=lambda row: row.place):
+        if row.subscriber is not None and row.event in events:
+            last[row.source, row.incarnation, row.subscriber] = row.event
+    found: dict[tuple[str, int], list[str]] = {}
+    for (source, incarnation, subscriber), event in last.items():
+        if event == Event.SUSPENDED:
+            found.setdefault((source, incarnation), []).append(subscriber)
+    return found
+
+
+def publisher_table(spark: SparkSession, parties: Parties) -> DataFrame:
+    """By publisher: whether it has whole logs of its own."""
+    rows = [
+        {
+            "publisher": party.name,
+            "logged": party.logged,
+        }
+        for party in parties.publishers.values()
+    ]
+    return _table(spark, rows, publisher=TEXT, logged=FLAG)
+
+
+def subscriber_table(spark: SparkSession, parties: Parties) -> DataFrame:
+    """By subscriber: who judges it, what is in doubt, and its lives."""
+    rows = [
+        {
+            "subscriber": party.name,
+            "of_address": party.address,
+            "own": bool(party.logs),
+            "doubts": _spans(party.doubts),
+            "lives": [{"life": life, "at": opened} for life, opened, _ in party.lives],
+            "closings": [{"life": life, "at": at, "home": home} for life, at, home in party.closings],
+        }
+        for party in parties.subscribers.values()
+    ]
+    types = {"subscriber": TEXT, "of_address": TEXT, "own": FLAG}
+    return _table(spark, rows, **types, doubts=SPANS, lives=LIVES, closings=CLOSINGS)
+
+
+def stay_table(spark: SparkSession, stays: Sequence[Membership]) -> DataFrame:
+    """By (source, incarnation, address): who was joined there, from which place in the log to which."""
+    found: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
+    for stay in stays:
+        gates = [{"publisher": name, "since": since, "till": till} for name, since, till in stay.gates]
+        row = {"subscriber": stay.subscriber, "since": stay.since, "till": stay.till, "gates": gates}
+        found.setdefault((stay.source, stay.incarnation, stay.address), []).append(row)
+    rows = [
+        {"source": source, "incarnation": incarnation, "address": address, "stays": listed}
+        for (source, incarnation, address), listed in found.items()
+    ]
+    return _table(spark, rows, source=TEXT, incarnation=LONG, address=TEXT, stays=STAYS)
