@@ -1,0 +1,93 @@
+"""Clients of other makers, each a process of its own that is told what to do and tells what it saw.
+
+    COMMAND publish|subscribe HOST:PORT ADDRESS COUNT SIZE first|second at-once|hold
+
+Both clients print JSON lines: `attached`, a subscriber `received` once it has them all, then `complete` (each has its
+outcome, in mode second the router's settlement too) and, when their input ends, `done` with everything they saw. A
+subscriber that holds gives its outcomes once it is told `accept`. Times are microseconds of the machine's monotonic
+clock, so those of different processes can be compared.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from router.quantities import Address
+
+HERE = Path(__file__).parent
+NODE = shutil.which("node")
+COMMANDS = {
+    "proton": [sys.executable, str(HERE / "proton_client.py")],
+    "rhea": [str(NODE), str(HERE / "rhea_client.js")],
+}
+PATIENCE_S = 60.0
+
+
+class ForeignClient:
+    def __init__(self, process: trio.Process) -> None:
+        self._process = process
+        self._unread = b""
+
+    async def event(self, name: str) -> dict[str, Any]:
+        """The next thing that it tells, which must be this."""
+        with trio.fail_after(PATIENCE_S):
+            told = json.loads(await self._line())
+        assert told["event"] == name, told
+        return dict(told)
+
+    async def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        while b"\n" not in self._unread:
+            data = await self._process.stdout.receive_some()
+            assert data, f"the client ended early: {self._unread!r}"
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    async def accept(self) -> None:
+        """Tell a subscriber that holds to give its outcomes."""
+        assert self._process.stdin is not None
+        await self._process.stdin.send_all(b"accept\n")
+
+    async def finish(self) -> dict[str, Any]:
+        """Tell it to close its connection and to tell all that it saw."""
+        assert self._process.stdin is not None
+        await self._process.stdin.aclose()
+        done = await self.event("done")
+        assert await self._process.wait() == 0
+        return done
+
+
+@asynccontextmanager
+async def foreign(
+    maker: str,
+    role: str,
+    router: Address,
+    topic: str,
+    count: int,
+    size: int,
+    *,
+    mode: str = "first",
+    hold: bool = False,
+) -> AsyncIterator[ForeignClient]:
+    """A client that is attached; it ends here if not before."""
+    if maker == "rhea" and (NODE is None or not (HERE / "node_modules").exists()):
+        pytest.skip("rhea needs node and tests/interop/node_modules (make setup)")
+    command = [*COMMANDS[maker], role, str(router), topic, str(count), str(size), mode, "hold" if hold else "at-once"]
+    process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        client = ForeignClient(process)
+        await client.event("attached")
+        yield client
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()

@@ -1,0 +1,80 @@
+"""Clients that know nothing of us, over two hops: once, in order, and accepted only after the subscriber accepted.
+
+publisher - a --- b --- c - subscriber
+"""
+
+import pytest
+
+from tests.interop.foreign import foreign
+from tests.processes.clients import Clients
+from tests.processes.mesh import RunningMesh
+
+PAIRS = [("proton", "rhea"), ("rhea", "proton")]
+MODES = ["first", "second"]
+LOADS = [pytest.param(10_000, 100, id="10000x100B"), pytest.param(100, 1 << 20, id="100x1MiB")]
+
+
+@pytest.mark.parametrize(("count", "size"), LOADS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("publisher", "subscriber"), PAIRS)
+async def test_each_message_once_in_order_and_accepted_after_the_subscriber_accepted(
+    publisher: str, subscriber: str, mode: str, count: int, size: int, line: RunningMesh
+) -> None:
+    topic = f"topic/{publisher}/{mode}/{size}"
+    a, c = line.address("a"), line.address("c")
+    async with (
+        foreign(subscriber, "subscribe", c, topic, count, size, mode=mode) as receiving,
+        foreign(publisher, "publish", a, topic, count, size) as sending,
+    ):
+        await receiving.event("received")
+        await receiving.event("complete")
+        await sending.event("complete")
+        published = await sending.finish()
+        received = await receiving.finish()
+
+    assert received["numbers"] == list(range(count))
+    assert received["damaged"] == 0
+    assert published["refused"] == 0
+    assert sorted(published["numbers"]) == list(range(count))
+    told = dict(zip(published["numbers"], published["times"], strict=True))
+    early = [n for n, given in zip(received["numbers"], received["times"], strict=True) if told[n] < given]
+    assert early == []
+    if mode == "second":
+        assert received["settled"] == count
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("publisher", "subscriber"), PAIRS)
+async def test_the_publishers_acceptance_stays_out_while_the_subscribers_does(
+    publisher: str, subscriber: str, mode: str, line: RunningMesh, clients: Clients
+) -> None:
+    topic, count = f"topic/held/{publisher}/{mode}", 50
+    a, c = line.address("a"), line.address("c")
+    async with (
+        foreign(subscriber, "subscribe", c, topic, count, 100, mode=mode, hold=True) as receiving,
+        foreign(publisher, "publish", a, topic, count, 100) as sending,
+    ):
+        await receiving.event("received")
+        await there_and_back(clients, line, f"{publisher}/{mode}")
+        (held,) = [p for p in (await line.status("a"))["publishers"] if p["address"] == topic]
+        assert held["unsettled"] == count
+        await receiving.accept()
+        await receiving.event("complete")
+        await sending.event("complete")
+        published = await sending.finish()
+        received = await receiving.finish()
+
+    assert published["numbers"] == list(range(count))
+    assert min(published["times"]) >= min(received["times"])
+    assert received["numbers"] == list(range(count))
+
+
+async def there_and_back(clients: Clients, line: RunningMesh, name: str) -> None:
+    """Another publisher's message goes the same way and its acceptance comes back: whatever was on its way before
+    would be there too."""
+    topic = f"topic/other/{name}"
+    other = await clients.subscriber(line.address("c"), topic)
+    publisher = await clients.publisher(line.address("a"), topic)
+    publisher.send(b"0")
+    await clients.until(lambda: publisher.accepted == [0])
+    assert other.bodies == [b"0"]

@@ -1,0 +1,266 @@
+"""AMQP clients that do exactly what a test says, on the engine itself: many of them in the test's own trio run.
+
+A client keeps what it was told; whoever waits in `Clients.until` looks anew after every input of any of them. What has
+to happen in the very instant of an event is hung onto it: `Subscriber.on_attached`, `Subscriber.respond`.
+"""
+
+import functools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import trio
+
+from router.amqp.connection import Connection
+from router.amqp.handler import ACCEPTED, RCV_FIRST, RCV_SECOND, SND_MIXED, Condition, Handle, Outcome
+from router.amqp.link import Link
+from router.amqp.message import body_of, data_message
+from router.amqp.transport import serve
+from router.quantities import Address
+
+TIMEOUT_S = 20.0
+
+
+@attrs.frozen(eq=False)
+class Delivery:
+    """A message that a subscriber got."""
+
+    subscriber: "Subscriber"
+    handle: Handle
+    tag: bytes
+    message: bytes
+    at: float
+
+    @property
+    def body(self) -> bytes:
+        return body_of(self.message)
+
+    def accept(self) -> None:
+        """With its outcome a subscriber in mode first settles; one in mode second waits for the router to."""
+        self.give(ACCEPTED)
+
+    def give(self, state: int) -> None:
+        link = self.subscriber.link
+        link.update(self.handle, state, settle=self.subscriber.first)
+        link.connection.wake()
+
+
+def accept(delivery: Delivery) -> None:
+    delivery.accept()
+
+
+def hold(delivery: Delivery) -> None:
+    """No outcome yet: the test gives it."""
+
+
+class Subscriber:
+    """The receiving end of a link from a router."""
+
+    def __init__(self, credit: int, respond: Callable[[Delivery], None], *, first: bool) -> None:
+        self.link: Link
+        self.first = first
+        self.credit = credit
+        self.respond = respond
+        self.attached = False
+        self.detached: Condition | None = None
+        self.received: list[Delivery] = []
+        self.settled: list[Handle] = []
+        self.on_attached: Callable[[], object] = lambda: None
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [delivery.body for delivery in self.received]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [int(body) for body in self.bodies]
+
+
+class Publisher:
+    """The sending end of a link to a router. It settles once it knows the outcome, unless `keep` is set."""
+
+    def __init__(self) -> None:
+        self.link: Link
+        self.attached = False
+        self.detached: Condition | None = None
+        self.sent = 0
+        self.keep = False
+        self.outcomes: dict[int, Outcome] = {}
+        self.numbers: dict[Handle, int] = {}
+        self.feed: Iterator[bytes] = iter(())
+        self.in_flight = 1000
+
+    def send(self, body: bytes, *, settled: bool = False) -> int:
+        """Send now, without a wait for credit; returns the place of this message."""
+        number = self.sent
+        self.sent += 1
+        handle = self.link.send(b"%d" % number, data_message(body), settled)
+        if handle is not None:
+            self.numbers[handle] = number
+        self.link.connection.wake()
+        return number
+
+    def pump(self) -> None:
+        """Send from `feed` what credit and `in_flight` allow."""
+        while self.link.credit > 0 and self.sent - len(self.outcomes) < self.in_flight:
+            body = next(self.feed, None)
+            if body is None:
+                break
+            self.send(body)
+
+    @property
+    def accepted(self) -> list[int]:
+        return [number for number, outcome in self.outcomes.items() if outcome.state == ACCEPTED]
+
+
+class Client:
+    """One connection of a client; the handler of its events."""
+
+    def __init__(self, container: str, changed: Callable[[], None], **settings: Any) -> None:
+        self.connection = Connection(self, container=container, server=False, **settings)
+        self.opened = False
+        self.closed: Condition | None = None
+        self.changed = changed
+
+    def publisher(self, address: str, name: str | None = None, **settings: Any) -> Publisher:
+        publisher = Publisher()
+        publisher.link = self.connection.sender(name or address, address, **settings)
+        publisher.link.context = publisher
+        self.connection.wake()
+        return publisher
+
+    def subscriber(
+        self,
+        address: str,
+        name: str | None = None,
+        *,
+        credit: int = 100,
+        first: bool = False,
+        respond: Callable[[Delivery], None] = accept,
+        snd_settle_mode: int = SND_MIXED,
+    ) -> Subscriber:
+        subscriber = Subscriber(credit, respond, first=first)
+        mode = RCV_FIRST if first else RCV_SECOND
+        subscriber.link = self.connection.receiver(
+            name or address, address, rcv_settle_mode=mode, snd_settle_mode=snd_settle_mode
+        )
+        subscriber.link.context = subscriber
+        subscriber.link.flow(credit)
+        self.connection.wake()
+        return subscriber
+
+    def close(self) -> None:
+        self.connection.close()
+        self.connection.wake()
+
+    # what the engine tells
+
+    def on_open(self, connection: Connection) -> None:
+        self.opened = True
+
+    def on_close(self, connection: Connection, condition: Condition | None) -> None:
+        self.closed = condition
+
+    def on_attach(self, link: Link) -> None:
+        raise AssertionError("routers attach nothing at their clients")
+
+    def on_attached(self, link: Link) -> None:
+        link.context.attached = True
+        if isinstance(link.context, Subscriber):
+            link.context.on_attached()
+
+    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+        link.context.detached = condition
+
+    def on_credit(self, link: Link) -> None:
+        link.context.pump()
+
+    def on_transfers(
+        self, link: Link, deliveries: list[Handle], tags: list[bytes], messages: list[bytes], settled: list[bool]
+    ) -> None:
+        subscriber: Subscriber = link.context
+        now = trio.current_time()
+        for handle, tag, message in zip(deliveries, tags, messages, strict=True):
+            delivery = Delivery(subscriber, handle, tag, message, now)
+            subscriber.received.append(delivery)
+            if handle is not None:
+                subscriber.respond(delivery)
+        if link.credit <= subscriber.credit // 2:
+            link.flow(subscriber.credit - link.credit)
+
+    def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
+        end: Subscriber | Publisher = link.context
+        if isinstance(end, Publisher):
+            self._outcomes(end, deliveries, states)
+            return
+        gone = [handle for handle, is_settled in zip(deliveries, settled, strict=True) if is_settled]
+        end.settled += gone
+        link.settle_many(gone)
+
+    @staticmethod
+    def _outcomes(end: Publisher, deliveries: list[Handle], states: list[int]) -> None:
+        for handle, state in zip(deliveries, states, strict=True):
+            if state:
+                number = end.numbers.pop(handle)
+                assert number not in end.outcomes
+                end.outcomes[number] = end.link.remote_outcome(handle)
+        if not end.keep:
+            end.link.settle_many(deliveries)
+        end.pump()
+
+
+class Clients:
+    """The clients of one test. They end with the nursery."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._changed = trio.Event()
+
+    async def connect(self, address: Address, container: str, **settings: Any) -> Client:
+        """A client whose connection is open."""
+        client = Client(container, self._note, **settings)
+        stream = await trio.open_tcp_stream(address.host, address.port)
+        client.connection.open()
+        self._nursery.start_soon(functools.partial(serve, stream, client.connection, after_input=self._note))
+        await self.until(lambda: client.opened or client.connection.closed)
+        assert client.opened, client.closed
+        return client
+
+    async def publisher(self, address: Address, topic: str, container: str = "publisher", **settings: Any) -> Publisher:
+        """A publisher on a connection of its own, attached and with credit."""
+        publisher = (await self.connect(address, container)).publisher(topic, **settings)
+        await self.until(lambda: publisher.link.credit > 0)
+        return publisher
+
+    async def subscriber(
+        self, address: Address, topic: str, container: str = "subscriber", **settings: Any
+    ) -> Subscriber:
+        """A subscriber on a connection of its own, attached."""
+        subscriber = (await self.connect(address, container)).subscriber(topic, **settings)
+        await self.until(lambda: subscriber.attached)
+        return subscriber
+
+    async def until(self, condition: Callable[[], bool], timeout: float = TIMEOUT_S) -> None:
+        with trio.fail_after(timeout):
+            while not condition():
+                await self._changed.wait()
+
+    def _note(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+async def fetch_status(host: str, port: int, timeout: float) -> dict[str, Any]:
+    """What a router says of itself, asked as any AMQP client could."""
+    with trio.fail_after(timeout):
+        async with trio.open_nursery() as nursery:
+            clients = Clients(nursery)
+            client = await clients.connect(Address(host, port), "status")
+            subscriber = client.subscriber("$status", credit=1)
+            await clients.until(lambda: bool(subscriber.received) or client.connection.closed)
+            client.close()
+            if not subscriber.received:
+                raise trio.BrokenResourceError
+            return dict(json.loads(subscriber.bodies[0]))
+    raise AssertionError("the nursery neither swallows nor ends early")

@@ -1,0 +1,34 @@
+"""Meshes of router processes. A mesh that no test of a file harms is started once for that file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.processes.clients import Clients
+from tests.processes.mesh import RunningMesh, running
+
+
+@pytest.fixture(scope="module")
+def triangle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMesh]:
+    with running("triangle", tmp_path_factory.mktemp("triangle")) as mesh:
+        yield mesh
+
+
+@pytest.fixture
+def own_triangle(tmp_path: Path) -> Iterator[RunningMesh]:
+    """For one test, which may do to it what it likes."""
+    with running("triangle", tmp_path) as mesh:
+        yield mesh
+
+
+@pytest.fixture
+def own_ring(tmp_path: Path) -> Iterator[RunningMesh]:
+    with running("ring", tmp_path) as mesh:
+        yield mesh
+
+
+@pytest.fixture
+def clients(nursery: trio.Nursery) -> Clients:
+    return Clients(nursery)

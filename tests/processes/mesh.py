@@ -1,0 +1,135 @@
+"""A mesh of real router processes on free ports, whose end is certain.
+
+Never waits by sleeping for a while and hoping: `eventually` looks again and again until a deadline.
+"""
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import trio
+
+from router.launcher import Launcher
+from router.quantities import Address
+from router.rundir import RunDirectory
+from router.topology import load
+from tests.processes.clients import fetch_status
+
+TOPOLOGIES = Path(__file__).parents[2] / "topologies"
+PATIENCE_S = 20.0
+
+
+async def eventually(probe: Callable[[], Awaitable[bool]], timeout: float = PATIENCE_S) -> None:
+    """Until `probe` is true; for what no event of ours announces."""
+    with trio.fail_after(timeout):
+        while not await probe():
+            await trio.sleep(0.01)
+
+
+class RunningMesh:
+    """The routers of one topology of `topologies/`."""
+
+    def __init__(self, topology: str, directory: Path) -> None:
+        self.plan = directory / f"{topology}.yaml"
+        text = (TOPOLOGIES / self.plan.name).read_text()
+        self.plan.write_text(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:0", text))
+        self.name = topology
+        self.directory = RunDirectory(directory / "run")
+        self._launcher = Launcher(self.directory, fetch_status)
+        self._addresses: dict[str, Address] = {}
+
+    async def up(self) -> None:
+        await self._launcher.up(load(self.plan))
+        routers = self.directory.topology().routers
+        self._addresses = {name: router.amqp for name, router in routers.items()}
+
+    @property
+    def routers(self) -> list[str]:
+        return list(self._addresses)
+
+    def address(self, router: str) -> Address:
+        """Where clients connect to."""
+        return self._addresses[router]
+
+    def inter(self, router: str) -> Address:
+        """Where its neighbours connect to."""
+        return Address.parse(self.directory.read().routers[router].inter)
+
+    def pid(self, router: str) -> int:
+        pid = self.directory.read().routers[router].pid
+        assert pid is not None
+        return pid
+
+    def log(self, router: str) -> str:
+        return self.directory.log_path(router).read_text()
+
+    async def status(self, router: str) -> dict[str, Any]:
+        address = self.address(router)
+        return await fetch_status(address.host, address.port, PATIENCE_S)
+
+    def kill(self, router: str) -> None:
+        """As the power fails: SIGKILL."""
+        os.kill(self.pid(router), signal.SIGKILL)
+
+    async def stop(self, router: str) -> dict[str, str]:
+        return await self._launcher.stop([router])
+
+    async def start(self, router: str) -> None:
+        await self._launcher.start([router])
+
+    async def ending(self, router: str) -> str:
+        """Why a router ended that was not stopped by `stop`."""
+        endings: dict[str, str] = {}
+
+        async def ended() -> bool:
+            endings.update(self._launcher.endings())
+            return router in endings
+
+        await eventually(ended)
+        return endings[router]
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process below ours that was started for this run directory."""
+        found = []
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if str(self.directory.path) in process.cmdline():
+                    found.append(process)
+        return found
+
+    def end(self) -> None:
+        """No process of this mesh outlives this call."""
+        left = self.processes()
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=10)
+        dict(self._launcher.endings())
+        assert self.processes() == []
+
+    def tell(self) -> None:
+        """What the routers logged, for the report of a test that failed."""
+        for router in self._addresses:
+            print(f"--- router {router} of {self.name}", self.log(router), sep="\n")
+
+    def crashes(self) -> list[str]:
+        """Routers in whose log is a traceback."""
+        return [router for router in self._addresses if "Traceback" in self.log(router)]
+
+
+@contextlib.contextmanager
+def running(topology: str, directory: Path) -> Iterator[RunningMesh]:
+    """A mesh for a fixture."""
+    mesh = RunningMesh(topology, directory)
+    try:
+        trio.run(mesh.up)
+        yield mesh
+        assert mesh.crashes() == []
+    finally:
+        mesh.end()
+        mesh.tell()
