@@ -1,0 +1,11 @@
+"""What goes wrong between a client and its router."""
+
+
+class ClientError(ConnectionError):
+    """The link is gone, or was never granted: AMQP's condition and description, if the router gave any."""
+
+    def __init__(self, condition: str | None, description: str = "") -> None:
+        text = condition or "the connection was lost"
+        super().__init__(f"{text}: {description}" if description else text)
+        self.condition = condition
+        self.description = description

@@ -1,0 +1,118 @@
+"""A client's delivery log (protocol section 10): what it published or processed, for the audit.
+
+The format is `topic.journal`'s. Entries are gathered into blocks and written every 50 ms, into segments of their own.
+Nobody's behaviour depends on it: without a directory nothing is logged.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from topic.identity import LinkIdentity, link_name
+from topic.journal import BLOCK_LIMIT, SEGMENT_LIMIT, Block, Event, Outcome, segment_name
+
+FLUSH_S = 0.05
+
+
+class ClientLog:
+    """The log of one link in one life of its client. `role` is "publisher" or "subscriber"."""
+
+    def __init__(self, directory: Path, role: str, identity: LinkIdentity) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._incarnation = time.time_ns() // 1_000_000
+        self._block = Block(identity.container, role, self._incarnation, host=socket.gethostname())
+        self._directory = directory
+        self._identity = identity
+        self._role = role
+        self._name = link_name(identity)
+        self._generation: bytes | None = None
+        self._published: tuple[list[bytes], list[bytes]] = ([], [])
+        self._number = 0
+        self._file = (directory / segment_name(self._incarnation, 0)).open("xb")
+        self._append(Event.BOOT)
+        self.flush()
+
+    def attached(self, mode: str, timeout: int, generation: bytes | None) -> None:
+        self._generation = generation
+        detail = {
+            "role": self._role,
+            "container": self._identity.container,
+            "link": self._identity.link,
+            "address": self._identity.address,
+            "mode": mode,
+            "timeout": timeout,
+        }
+        self._append(Event.ATTACHED, detail=json.dumps(detail))
+
+    def published(self, key: bytes, tag: bytes) -> None:
+        """Gathered: a run of these becomes one entry."""
+        keys, tags = self._published
+        keys.append(key)
+        tags.append(tag)
+
+    def deliveries(self, event: Event, keys: Sequence[bytes], outcome: Outcome = Outcome.NONE) -> None:
+        self._append(event, keys, outcome=outcome)
+
+    def closed(self) -> None:
+        self._append(Event.CLOSED)
+
+    def _append(
+        self,
+        event: Event,
+        keys: Sequence[bytes] = (),
+        *,
+        outcome: Outcome = Outcome.NONE,
+        tags: Sequence[bytes] | None = None,
+        detail: str | None = None,
+    ) -> None:
+        if self._published[0]:
+            (published, its_tags), self._published = self._published, ([], [])
+            self._append(Event.PUBLISHED, published, tags=its_tags)
+        publishes = self._role == "publisher"
+        self._block.append(
+            event,
+            time_us=time.time_ns() // 1000,
+            hlc=0,
+            keys=keys,
+            address=self._identity.address,
+            publisher=self._name if publishes else None,
+            subscriber=None if publishes else self._name,
+            generation=self._generation if tags is not None or event is Event.ATTACHED else None,
+            outcome=outcome,
+            tags=tags,
+            detail=detail,
+        )
+        if self._block.size >= BLOCK_LIMIT:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._published[0]:
+            (published, its_tags), self._published = self._published, ([], [])
+            self._append(Event.PUBLISHED, published, tags=its_tags)
+        if len(self._block):
+            data = self._block.encode()
+            if self._file.tell() + len(data) > SEGMENT_LIMIT:
+                self._next_segment()
+            self._file.write(data)
+            self._file.flush()
+
+    def _next_segment(self) -> None:
+        self._file.close()
+        self._number += 1
+        self._file = (self._directory / segment_name(self._incarnation, self._number)).open("xb")
+
+    async def run(self) -> None:
+        """Write what has gathered, every so often, until cancelled."""
+        while True:
+            await trio.sleep(FLUSH_S)
+            self.flush()
+
+    def close(self) -> None:
+        """The client ends in an orderly way."""
+        self._append(Event.STOPPED)
+        self.flush()
+        self._file.close()

@@ -1,0 +1,32 @@
+"""Outcomes of deliveries, as clients are told them and as their log has them."""
+
+from enum import StrEnum
+
+from router.amqp.handler import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from topic import journal
+
+
+class Outcome(StrEnum):
+    """What became of a delivery."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    RELEASED = "released"
+    MODIFIED = "modified"
+    UNKNOWN = "unknown"  # settled without saying
+
+
+OF_STATE = {
+    ACCEPTED: Outcome.ACCEPTED,
+    REJECTED: Outcome.REJECTED,
+    RELEASED: Outcome.RELEASED,
+    MODIFIED: Outcome.MODIFIED,
+}
+STATE_OF = {outcome: state for state, outcome in OF_STATE.items()}
+LOGGED = {
+    Outcome.ACCEPTED: journal.Outcome.ACCEPTED,
+    Outcome.REJECTED: journal.Outcome.REJECTED,
+    Outcome.RELEASED: journal.Outcome.RELEASED,
+    Outcome.MODIFIED: journal.Outcome.MODIFIED,
+    Outcome.UNKNOWN: journal.Outcome.NONE,
+}

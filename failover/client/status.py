@@ -1,0 +1,48 @@
+"""A router's status, asked over AMQP: one message from its node `$status`, with JSON for a body."""
+
+import json
+import secrets
+from typing import Any
+
+import trio
+
+from failover.client.endpoint import Endpoint
+from router.amqp.connection import Connection
+from router.amqp.handler import Handle
+from router.amqp.link import Link
+from router.amqp.message import body_of
+
+STATUS_ADDRESS = "$status"
+
+
+async def fetch_status(host: str, port: int, timeout: float) -> dict[str, Any]:
+    """Raises OSError if the router cannot be asked, trio.TooSlowError if it does not answer in time."""
+    with trio.fail_after(timeout):
+        async with _Inquiry(f"{host}:{port}") as inquiry:
+            return await inquiry.answer()
+
+
+class _Inquiry(Endpoint):
+    role = "subscriber"
+
+    def __init__(self, url: str) -> None:
+        super().__init__([url], STATUS_ADDRESS, container=f"status-{secrets.token_hex(4)}", link="status")
+        self._answer: bytes | None = None
+
+    def _attach(self, connection: Connection) -> Link:
+        link = connection.receiver("status", STATUS_ADDRESS)
+        link.flow(1)
+        return link
+
+    async def answer(self) -> dict[str, Any]:
+        while self._answer is None:
+            await self._change()
+        status: dict[str, Any] = json.loads(body_of(self._answer))
+        return status
+
+    def on_transfers(
+        self, link: Link, deliveries: list[Handle], tags: list[bytes], messages: list[bytes], settled: list[bool]
+    ) -> None:
+        self._answer = messages[0]
+        link.settle_many([handle for handle in deliveries if handle is not None])
+        self._news.unpark_all()
