@@ -87,6 +87,7 @@ class Publisher:
         self.sent = 0
         self.keep = False
         self.outcomes: dict[int, Outcome] = {}
+        self.accepted: list[int] = []
         self.numbers: dict[Handle, int] = {}
         self.feed: Iterator[bytes] = iter(())
         self.in_flight = 1000
@@ -108,10 +109,6 @@ class Publisher:
             if body is None:
                 break
             self.send(body)
-
-    @property
-    def accepted(self) -> list[int]:
-        return [number for number, outcome in self.outcomes.items() if outcome.state == ACCEPTED]
 
 
 class Client:
@@ -205,6 +202,8 @@ class Client:
                 number = end.numbers.pop(handle)
                 assert number not in end.outcomes
                 end.outcomes[number] = end.link.remote_outcome(handle)
+                if state == ACCEPTED:
+                    end.accepted.append(number)
         if not end.keep:
             end.link.settle_many(deliveries)
         end.pump()
