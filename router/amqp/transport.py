@@ -33,11 +33,13 @@ async def serve(
     driver = _Driver(stream, connection, clock, after_input)
     connection.on_wake = driver.wake
     try:
-        async with trio.open_nursery() as nursery:
-            driver.scope = nursery.cancel_scope
-            nursery.start_soon(driver.write)
-            nursery.start_soon(driver.tick)
-            await driver.read()
+        async with trio.open_nursery() as ticking:
+            driver.scope = ticking.cancel_scope
+            ticking.start_soon(driver.tick)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(driver.write)
+                await driver.read()
+            ticking.cancel_scope.cancel()
     finally:
         connection.on_wake = None
         connection.release()
