@@ -1,6 +1,7 @@
 # make demo   the main job end to end: a mesh, clients, a verdict
 # make test   all tests
 # make lint   style and types
+# make bench  throughput and latency on this machine
 # Each sets up .venv first if that has not been done.
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ READY := $(VENV)/.ready
 INTEROP_LOCK := $(if $(shell command -v npm),$(wildcard tests/interop/package-lock.json))
 INTEROP_READY := $(INTEROP_LOCK:package-lock.json=node_modules/.ready)
 
-.PHONY: setup demo test lint clean
+.PHONY: setup demo test lint bench clean
 
 setup: $(READY) $(INTEROP_READY)
 	@:
@@ -35,6 +36,9 @@ test: setup
 lint: setup
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
+
+bench: setup
+	@$(VENV)/bin/python -m tests.bench
 
 clean:
 	rm -rf $(VENV) tests/interop/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build

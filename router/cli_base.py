@@ -37,10 +37,11 @@ class Commands(click.Group):
             raise click.ClickException("\n  ".join(["", *lines] if len(lines) > 1 else lines)) from None
 
 
-def console() -> "Console":
+def console(*, stderr: bool = False) -> "Console":
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, markup=False)
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, width=None if stream.isatty() else PIPE_WIDTH, highlight=False, markup=False)
 
 
 def run(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:

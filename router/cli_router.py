@@ -6,6 +6,7 @@ need: its memory counts.
 """
 
 import functools
+import logging
 import socket
 from pathlib import Path
 
@@ -66,5 +67,6 @@ def check_addresses(plan: Topology, name: str) -> None:
 def _serve(plan: Topology, name: str, directory: RunDirectory, amqp: socket.socket, inter: socket.socket) -> None:
     from router.process import run_router
 
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     main = functools.partial(run_router, run_dir=directory.path, amqp_socket=amqp, inter_socket=inter)
     run(main, plan, name)
