@@ -29,12 +29,27 @@ class Context:
         """Acceptances are withheld until then (protocol 8, Boot)."""
         self.time_us = 0
         """Wall clock of the event being handled, for the delivery log only."""
+        self.blocked: dict[bytes, Stream] = {}
+        """Keys still held for an older delivery, and the stream whose next delivery waits for that to be forgotten."""
+        self.freed: list[Stream] = []
+        """Streams whose next delivery need not wait any longer."""
         self._journal = journal
+
+    def enter(self, records: list[Record]) -> bool:
+        """Enters new records by key; False, and nothing entered, if an older delivery holds one of the keys: a tag
+        must not be used again before the network has forgotten it (protocol 1, known limits)."""
+        keys = [record.key for record in records]
+        if len(set(keys)) < len(keys) or not self.records.keys().isdisjoint(keys):
+            return False
+        self.records.update(zip(keys, records, strict=True))
+        return True
 
     def forget(self, record: Record) -> None:
         """Nobody needs the record any more."""
         if self.records.get(record.key) is record:
             del self.records[record.key]
+            if self.blocked and record.key in self.blocked:
+                self.freed.append(self.blocked.pop(record.key))
         record.stream.records.pop(record.n, None)
 
     def trace(self, event: Event, **columns: Any) -> None:
@@ -67,7 +82,7 @@ def by_stream(records: Iterable[Record]) -> Iterator[tuple[Stream, list[Record]]
 
 
 def in_ranges(stream: Stream, ranges: list[int]) -> list[Record]:
-    """The records held of `[low, high, low, high, …]`, bounds included."""
+    """The records held of `[low, high, low, high, …]`, bounds included, each once."""
     records = stream.records
     found: list[Record] = []
     for low, high in zip(ranges[::2], ranges[1::2], strict=True):
@@ -75,7 +90,7 @@ def in_ranges(stream: Stream, ranges: list[int]) -> list[Record]:
             found += [record for n in range(low, high + 1) if (record := records.get(n)) is not None]
         else:
             found += [record for n, record in records.items() if low <= n <= high]
-    return found
+    return found if len(ranges) <= 2 else list(dict.fromkeys(found))
 
 
 def _stream_of(record: Record) -> Stream:

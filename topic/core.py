@@ -219,8 +219,8 @@ class Topic:
         live = change.new is not None and change.new.live
         stream = self.home.streams.get(name)
         if stream is not None and not (live and change.entry.epoch == stream.epoch):
+            self._publishers.pop(name, None)
             if stream.link is not None:
-                self._publishers.pop(name, None)
                 self.context.trace(Event.STOLEN, publisher=name, peer=change.entry.router)
                 self.out.append(Detach(stream.link, STOLEN, f"attached at router {change.entry.router}"))
             self.home.abandon(stream)
@@ -356,8 +356,11 @@ class Topic:
             for record in records:
                 record.presettled = True
             self.edge.forward_presettled(stream, first, records)
+        elif only is None:
+            self.edge.forward(stream, first, seen.get(self.context.router, 0), records)
         else:
-            self.edge.forward(stream, first, seen.get(self.context.router, 0), records, only)
+            for n, record in enumerate(records, first):
+                self.edge.backlog(stream, n, seen.get(self.context.router, 0), record, only)
 
     def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> Entry | None:
         """The publisher's entry if `epoch` is its current one; else the sender is told of the higher one (7.5)."""

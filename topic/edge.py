@@ -4,7 +4,7 @@ A record comes here from its home, which may be this very router; it goes to the
 in `n` order per publisher; when all have a final outcome, home is told. The edge knows nothing of audiences.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from topic.actions import Deliver, Redeliver, SettleSubscriber
 from topic.context import Context, by_stream, in_ranges
@@ -34,7 +34,9 @@ def refusal(outcome: Outcome) -> Refusals | None:
 class Edge:
     """The local subscribers and the streams that other routers are home of."""
 
-    def __init__(self, context: Context, evaluate: Callable[[Stream, list[Record]], None]) -> None:
+    def __init__(
+        self, context: Context, evaluate: Callable[[Stream, list[Record]], None], freed: Callable[[], None]
+    ) -> None:
         self.context = context
         self.streams: dict[bytes, Stream] = {}
         """By publisher name, under the epoch of the last Forward."""
@@ -42,6 +44,7 @@ class Edge:
         self.unjoined: dict[str, set[bytes]] = {}
         """By home in contact: local subscribers that it has not joined in this contact."""
         self._evaluate = evaluate
+        self._release_freed = freed
         self._at: dict[str, list[Subscriber]] = {}
         self._unreported: dict[str, list[Record]] = {}
 
@@ -50,6 +53,8 @@ class Edge:
     def add(self, subscriber: Subscriber) -> None:
         self.subscribers[subscriber.name] = subscriber
         self._at.setdefault(subscriber.identity.address, []).append(subscriber)
+        for unjoined in self.unjoined.values():
+            unjoined.add(subscriber.name)
 
     def drop(self, subscriber: Subscriber) -> list[Record]:
         """The subscriber is no longer here; returns the records that it had no final outcome for."""
@@ -61,11 +66,17 @@ class Edge:
         for home in list(self.unjoined):
             self._now_joined(home, subscriber.name)
         left: list[Record] = []
-        for record in self.context.records.values():
+        for record in self._records():
             if record.locals.pop(subscriber, None) in (QUEUED, SENT):
                 record.open -= 1
                 left.append(record)
         return left
+
+    def _records(self) -> Iterator[Record]:
+        """All that local subscribers may be named in."""
+        yield from self.context.records.values()
+        for stream in self.streams.values():
+            yield from stream.withheld
 
     def requeue(self, subscriber: Subscriber) -> None:
         """It attached again here: what was sent on the old link is sent again, in order (6.7)."""
@@ -110,8 +121,7 @@ class Edge:
 
     def take(self, stream: Stream, records: list[Record]) -> None:
         """New records of one stream, in order: they are for all local subscribers that its home has joined."""
-        home = stream.home
-        joined = [s for s in self._at.get(stream.identity.address, ()) if home in s.joined]
+        joined = self._joined(stream)
         if records[0].presettled:
             self._hand_on(stream, records, joined)
             return
@@ -120,6 +130,10 @@ class Edge:
             record.open = len(joined)
         for subscriber in joined:
             self._offer(subscriber, stream, records)
+
+    def _joined(self, stream: Stream) -> list[Subscriber]:
+        home = stream.home
+        return [s for s in self._at.get(stream.identity.address, ()) if home in s.joined]
 
     def take_for(self, stream: Stream, records: list[Record], names: list[bytes]) -> None:
         """A backlog: these records are for the named subscribers too (6.2). What they have had stays so."""
@@ -241,36 +255,83 @@ class Edge:
             self.streams[publisher.name] = stream
         return stream
 
-    def forward(self, stream: Stream, first: int, seen: int, records: list[Record], only: list[bytes] | None) -> None:
-        """A Forward of the current epoch; in a backlog (`only`) its records may be here already."""
-        departures = self.context.directory.departures
-        moved = tuple(name for name, version in departures.items() if version > seen)
-        kept = [self._keep(stream, record) for record in records]
-        for n, record in enumerate(kept, first):
+    def forward(self, stream: Stream, first: int, seen: int, records: list[Record]) -> None:
+        """A Forward of the current epoch, for all local subscribers that home has joined."""
+        moved = self._moved_since(seen)
+        joined = self._joined(stream)
+        for n, record in enumerate(records, first):
             record.n = n
             record.moved = moved
+            record.locals = dict.fromkeys(joined, QUEUED)
+            record.open = len(joined)
             stream.records[n] = record
-        self.context.trace_records(Event.RECEIVED, stream, kept, n=first)
-        if only is None:
-            self.take(stream, kept)
-        else:
-            self.take_for(stream, kept, only)
-        self.finished([record for record in kept if not record.open])
+        self.context.trace_records(Event.RECEIVED, stream, records, n=first)
+        self._begin(stream, records)
+
+    def backlog(self, stream: Stream, n: int, seen: int, record: Record, only: list[bytes]) -> None:
+        """A Forward for the named subscribers: the record may be here already, for others or reported (6.2)."""
+        known = stream.records.setdefault(n, record)
+        known.n = n
+        known.moved = self._moved_since(seen)
+        known.state = State.IN_DOUBT
+        if known is not record and self.context.records.get(known.key) is known:
+            self.take_for(stream, [known], only)
+            self.finished([known] if not known.open else [])
+            return
+        for name in only:
+            subscriber = self.subscribers.get(name)
+            if subscriber is not None and subscriber not in known.locals:
+                known.locals[subscriber] = QUEUED
+                known.open += 1
+        if known is record:
+            self.context.trace_records(Event.RECEIVED, stream, [record], n=n)
+            self._begin(stream, [record])
 
     def forward_presettled(self, stream: Stream, first: int, records: list[Record]) -> None:
         """Handed on or dropped, never kept: home may forget these at once."""
-        self.take(stream, records)
-        for n in range(first, first + len(records)):
-            self.context.outgoing.outcome(stream.home, stream, n)
+        for n, record in enumerate(records, first):
+            record.n = n
+        if stream.withheld:
+            stream.withheld.extend(records)
+        else:
+            self._pass_on(stream, records)
 
-    def _keep(self, stream: Stream, record: Record) -> Record:
-        """The record of this key: a known one is re-pointed to the stream, its message kept if there (7.4)."""
-        known = self.context.records.setdefault(record.key, record)
-        if known is not record:
-            known.stream.records.pop(known.n, None)
-            known.message = known.message or record.message
-        known.stream = stream
-        return known
+    def _pass_on(self, stream: Stream, records: list[Record]) -> None:
+        self._hand_on(stream, records, self._joined(stream))
+        for record in records:
+            self.context.outgoing.outcome(stream.home, stream, record.n)
+
+    def _moved_since(self, seen: int) -> tuple[bytes, ...]:
+        departures = self.context.directory.departures
+        return tuple(name for name, version in departures.items() if version > seen)
+
+    def _begin(self, stream: Stream, records: list[Record]) -> None:
+        """Offer new records to their local subscribers, or withhold them while one of their keys is still held for an
+        older delivery: the contact was lost in between and home has forgotten that one, our subscribers have not."""
+        if stream.withheld or not self.context.enter(records):
+            stream.withheld.extend(records)
+            self.release(stream)
+        else:
+            self._start(stream, records)
+
+    def _start(self, stream: Stream, records: list[Record]) -> None:
+        for subscriber in list(records[0].locals):
+            self._offer(subscriber, stream, records)
+        self.finished([record for record in records if not record.open and record.state is State.IN_DOUBT])
+
+    def release(self, stream: Stream) -> None:
+        """What is withheld goes on, in order, as far as its keys are free."""
+        while stream.withheld:
+            record = stream.withheld[0]
+            goes_on = record.state is not State.SETTLED
+            if goes_on and not record.presettled and not self.context.enter([record]):
+                self.context.blocked[record.key] = stream
+                return
+            stream.withheld.popleft()
+            if record.presettled:
+                self._pass_on(stream, [record])
+            elif goes_on:
+                self._start(stream, [record])
 
     def settle(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
         """Home says settled: the subscribers learn it, and home that they do (protocol 5, Settle)."""
@@ -291,6 +352,9 @@ class Edge:
         self.context.trace_records(Event.FORGOTTEN, stream, records)
         for record in records:
             self.context.forget(record)
+        if stream.withheld and stream.home != self.context.router:
+            self.release(stream)
+        self._release_freed()
 
     def settle_locals(self, records: list[Record]) -> None:
         """Send the settlement to every subscriber that a record was transferred to; drop the messages."""
@@ -314,6 +378,7 @@ class Edge:
             del self.streams[stream.publisher]
         records = list(stream.records.values())
         done = [record for record in records if not record.open]
+        stream.withheld.clear()
         if done:
             self.close(stream, done)
 

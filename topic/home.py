@@ -20,7 +20,7 @@ class Home:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.edge = Edge(context, self.evaluate)
+        self.edge = Edge(context, self.evaluate, self.release_freed)
         self.streams: dict[bytes, Stream] = {}
         """By publisher name; the current epoch only."""
 
@@ -35,31 +35,24 @@ class Home:
         if presettled:
             for record in records:
                 record.presettled = True
-        if stream.withheld or not (presettled or self._all_new(records)):
+        if stream.withheld or not (presettled or self.context.enter(records)):
             stream.withheld.extend(records)
             self._release(stream)
         else:
             self._spread(stream, records)
         return records
 
-    def _all_new(self, records: list[Record]) -> bool:
-        """Enters the records by key; False, and nothing entered, if the network still holds one of the keys."""
-        known = self.context.records
-        keys = [record.key for record in records]
-        if len(set(keys)) < len(keys) or not known.keys().isdisjoint(keys):
-            return False
-        known.update(zip(keys, records, strict=True))
-        return True
-
     def _release(self, stream: Stream) -> None:
         """A withheld delivery goes on when its key is free again, and not before those ahead of it."""
         while stream.withheld:
             record = stream.withheld[0]
-            if record.state is State.IN_DOUBT:
-                if not record.presettled and not self._all_new([record]):
-                    return
+            goes_on = record.state is State.IN_DOUBT
+            if goes_on and not record.presettled and not self.context.enter([record]):
+                self.context.blocked[record.key] = stream
+                return
+            stream.withheld.popleft()  # before it is spread: that may settle it at once, and come back here
+            if goes_on:
                 self._spread(stream, [record])
-            stream.withheld.popleft()
 
     def _spread(self, stream: Stream, records: list[Record]) -> None:
         audience = self.context.directory.audience(stream.address)
@@ -212,6 +205,17 @@ class Home:
             self.context.forget(record)
         if stream.withheld:
             self._release(stream)
+        self.release_freed()
+
+    def release_freed(self) -> None:
+        """An older delivery was forgotten, here or at the edge: what waited for its key goes on."""
+        freed = self.context.freed
+        while freed:
+            stream = freed.pop(0)
+            if stream.home == self.context.router:
+                self._release(stream)
+            else:
+                self.edge.release(stream)
 
     def _grant(self, stream: Stream, count: int) -> None:
         stream.unsettled -= count
@@ -273,7 +277,8 @@ class Home:
             if stream.address == subscriber.identity.address:
                 for record in list(stream.records.values()):
                     waits = subscriber.name in record.orphans or former in record.awaited
-                    if waits and record.state is State.IN_DOUBT and not (gate and record.n in gate.remaining):
+                    waits = waits and record.state is State.IN_DOUBT and not record.presettled
+                    if waits and not (gate and record.n in gate.remaining):
                         self._await(record, subscriber.name, not_at=None)
 
     def _await(self, record: Record, name: bytes, *, not_at: str | None) -> None:
