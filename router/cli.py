@@ -2,7 +2,7 @@
 
 import click
 
-from router import cli_audit, cli_clients, cli_mesh
+from router import cli_audit, cli_clients, cli_demo, cli_mesh
 from router.cli_base import Commands
 from router.cli_router import router
 
@@ -13,5 +13,5 @@ def main() -> None:
     """A mesh of AMQP 1.0 routers that forwards every message exactly once."""
 
 
-for _command in (*cli_mesh.COMMANDS, router, *cli_clients.COMMANDS, cli_audit.audit):
+for _command in (*cli_mesh.COMMANDS, router, *cli_clients.COMMANDS, cli_audit.audit, cli_demo.demo):
     main.add_command(_command)

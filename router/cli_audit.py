@@ -40,5 +40,7 @@ def judge(run_dirs: tuple[str, ...], master: str | None = None) -> int:
         return NOTHING_READABLE
     report.render(out)
     first = Path(run_dirs[0])
-    report.write((first if first.is_dir() else Path()) / "audit.json")
+    path = (first if first.is_dir() else Path()) / "audit.json"
+    report.write(path)
+    out.print(f"all of it in {path}", soft_wrap=True)
     return report.exit_code

@@ -230,6 +230,8 @@ def attached(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
     """Runs a client; that its router is not there or refuses it is no bug."""
     try:
         return run(main, *arguments)
+    except BrokenPipeError:
+        raise  # nobody reads our output any more: click ends us quietly
     except (ConnectionError, ValueError) as error:
         raise RunError(str(error)) from None
 

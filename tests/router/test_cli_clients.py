@@ -1,0 +1,151 @@
+"""publish, subscribe and demo against real router processes."""
+
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from click.testing import CliRunner, Result
+
+from router import cli_clients, cli_demo
+from router.cli import main
+from router.cli_base import fetch_status
+from router.rundir import RunDirectory, RunError
+from router.status import look
+
+PAIR = """\
+mesh: pair
+routers:
+  a: {amqp: 127.0.0.1:0}
+  b: {amqp: 127.0.0.1:0}
+links: [[a, b]]
+"""
+
+
+def oncemesh(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunDirectory]:
+    folder = tmp_path_factory.mktemp("pair")
+    (folder / "pair.yaml").write_text(PAIR)
+    directory = RunDirectory(folder / "run")
+    up = oncemesh("up", str(folder / "pair.yaml"), "--run-dir", str(directory.path), "--detach")
+    assert up.exit_code == 0, up.output
+    yield directory
+    down = oncemesh("down", "--run-dir", str(directory.path))
+    assert down.output == "router a: stopped\nrouter b: stopped\n"
+
+
+def test_messages_that_nobody_subscribes_to_are_accepted(mesh: RunDirectory) -> None:
+    result = oncemesh("publish", "topic/nobody", "--count", "3", "--run-dir", str(mesh.path))
+    assert (result.exit_code, result.output) == (0, "3 accepted\n")
+
+
+def test_an_address_that_the_mesh_does_not_serve_is_told(mesh: RunDirectory) -> None:
+    for command in ("publish", "subscribe"):
+        result = oncemesh(command, "queue/x", "--run-dir", str(mesh.path))
+        assert result.exit_code == 1
+        assert result.output.startswith("Error: amqp:not-found: ")
+
+
+def test_a_router_that_is_not_there_is_told() -> None:
+    result = oncemesh("publish", "topic/x", "--url", "amqp://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: cannot reach a router at 127.0.0.1:1: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--size", "1KB"], '"1KB" is not a size, expected a number and a unit'),
+        (["--url", "http://h"], "not a router's URL: 'http://h', expected amqp://host:port"),
+    ],
+)
+def test_what_cannot_be_meant_is_told(arguments: list[str], complaint: str) -> None:
+    result = oncemesh("publish", "topic/x", *arguments)
+    assert result.exit_code != 0
+    assert complaint in result.output
+
+
+def test_a_router_or_a_client_name_that_cannot_be_is_told(mesh: RunDirectory) -> None:
+    with pytest.raises(RunError, match='there is no router "z" in this mesh, expected a, b'):
+        cli_clients.find_target(mesh.path, [], "z", "x")
+    with pytest.raises(RunError, match=r'"\.\./x" cannot name a client'):
+        cli_clients.find_target(mesh.path, [], None, "../x")
+
+
+def test_the_router_asked_for_comes_first_and_the_others_follow(mesh: RunDirectory) -> None:
+    entries = mesh.read().routers
+    target = cli_clients.find_target(mesh.path, [], "b", "x")
+    assert target.urls == (f"amqp://{entries['b'].amqp}", f"amqp://{entries['a'].amqp}")
+    assert target.log == mesh.path / "clients" / "x" / "log"
+
+
+async def test_what_is_published_at_one_router_is_printed_at_another(
+    mesh: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    find = functools.partial(cli_clients.find_target, mesh.path, [])
+    taken: list[int] = []
+
+    async def subscribe() -> None:
+        target = find("b", "reader")
+        taken.append(await cli_clients._subscribe(target, "reader", "topic/x", 5, cli_clients.json_line))
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(subscribe)
+            await attached(mesh, "reader")
+            outcomes = await cli_clients._publish(find("a", "writer"), "writer", "topic/x", 5, 20, None)
+
+    assert outcomes == {"accepted": 5}
+    assert taken == [5]
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["body"] for line in lines] == [f"{number} ".ljust(20, ".") for number in range(5)]
+    assert len({line["key"] for line in lines}) == 5
+    assert list((mesh.path / "clients" / "reader" / "log").iterdir())
+
+
+async def attached(mesh: RunDirectory, container: str) -> None:
+    """Until some router has a subscriber of this container that is attached."""
+    while True:
+        for view in (await look(mesh, fetch_status)).values():
+            subscribers = view.status["subscribers"] if view.status else []
+            if any(one["container"] == container and one["status"] == "attached" for one in subscribers):
+                return
+        await trio.sleep(0.01)
+
+
+def test_bodies_that_are_not_text_are_shown_without_loss_to_programs() -> None:
+    assert json.loads(cli_clients.json_line(b"k", b"\xff")) == {"key": "k", "base64": "/w=="}
+    assert cli_clients.text_line(b"k", b"a\xff") == "a\\xff"
+
+
+@pytest.mark.parametrize(("number", "size", "body"), [(7, 5, b"7 ..."), (1234, 2, b"12"), (1, 0, b"")])
+def test_bodies_have_the_size_asked_for(number: int, size: int, body: bytes) -> None:
+    assert cli_clients.numbered(number, size) == body
+
+
+def test_the_demo_ends_with_the_verdict_that_exactly_once_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_demo, "MESSAGES", 200)
+    run_dir = tmp_path / "demo"
+    result = oncemesh("demo", "--run-dir", str(run_dir))
+    assert result.exit_code == 0, result.output
+    assert "exactly-once holds: 400 accepted, 1200 owed to subscribers" in result.output
+    assert RunDirectory(run_dir).running() == {}
+    assert json.loads((run_dir / "audit.json").read_text())["verdict"] == "holds"
+
+
+def test_the_demo_leaves_a_directory_that_is_not_its_own_alone(mesh: RunDirectory, tmp_path: Path) -> None:
+    result = oncemesh("demo", "--run-dir", str(mesh.path))
+    assert result.exit_code == 1
+    assert "not the directory of a demo" in result.output
+    (tmp_path / "precious").write_text("x")
+    result = oncemesh("demo", "--run-dir", str(tmp_path))
+    assert result.exit_code == 1
+    assert (tmp_path / "precious").exists()
