@@ -6,6 +6,7 @@ error of a peer ends its connection; any other exception ends the router loudly,
 
 import contextlib
 import logging
+import resource
 import signal
 import socket
 import time
@@ -176,4 +177,6 @@ async def run_router(
     topology: Topology, name: str, *, run_dir: Path, amqp_socket: socket.socket, inter_socket: socket.socket
 ) -> None:
     """Run one router on these listeners until it is told to stop."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every client takes a file descriptor
     await Process(topology, name, run_dir).run(amqp_socket, inter_socket)

@@ -5,14 +5,14 @@ Never waits by sleeping for a while and hoping: `eventually` looks again and aga
 
 import contextlib
 import os
-import re
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 import trio
+import yaml
 
 from router.launcher import Launcher
 from router.quantities import Address
@@ -34,10 +34,13 @@ async def eventually(probe: Callable[[], Awaitable[bool]], timeout: float = PATI
 class RunningMesh:
     """The routers of one topology of `topologies/`."""
 
-    def __init__(self, topology: str, directory: Path) -> None:
+    def __init__(self, topology: str, directory: Path, timing: Mapping[str, str]) -> None:
         self.plan = directory / f"{topology}.yaml"
-        text = (TOPOLOGIES / self.plan.name).read_text()
-        self.plan.write_text(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:0", text))
+        plan = yaml.safe_load((TOPOLOGIES / self.plan.name).read_text())
+        for router in plan["routers"].values():
+            router["amqp"] = "127.0.0.1:0"
+        plan.setdefault("timing", {}).update(timing)
+        self.plan.write_text(yaml.safe_dump(plan))
         self.name = topology
         self.directory = RunDirectory(directory / "run")
         self._launcher = Launcher(self.directory, fetch_status)
@@ -123,9 +126,9 @@ class RunningMesh:
 
 
 @contextlib.contextmanager
-def running(topology: str, directory: Path) -> Iterator[RunningMesh]:
+def running(topology: str, directory: Path, **timing: str) -> Iterator[RunningMesh]:
     """A mesh for a fixture."""
-    mesh = RunningMesh(topology, directory)
+    mesh = RunningMesh(topology, directory, timing)
     try:
         trio.run(mesh.up)
         yield mesh
