@@ -27,8 +27,8 @@ routers_argument = click.argument("routers", nargs=-1, metavar="[ROUTER]...")
 
 @asynccontextmanager
 async def until_signal() -> AsyncIterator[trio.CancelScope]:
-    """The body is cancelled by SIGINT or SIGTERM; the scope tells whether it was."""
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    """The body is cancelled by ctrl-C, SIGTERM or a closed terminal; the scope tells whether it was."""
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 
             async def cancel(scope: trio.CancelScope) -> None:

@@ -230,8 +230,11 @@ def _signal(process: psutil.Process, number: int) -> None:
 
 
 def _reason(child: _Child) -> str:
+    """How it ended, and its last words, unless it was given no time for any."""
     code = child.process.returncode
     how = f"exit status {code}" if code >= 0 else f"ended by {signal.Signals(-code).name}"
+    if code == -signal.SIGKILL:
+        return how
     with child.log.open("rb") as log:
         size = log.seek(0, os.SEEK_END)
         log.seek(max(child.log_start, size - 4096))

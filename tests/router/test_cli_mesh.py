@@ -100,7 +100,7 @@ def test_commands_without_a_mesh_say_what_to_do(here: Path) -> None:
         assert result.output == "Error: no mesh is running under ./run, name its directory with --run-dir\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_a_mesh_in_the_foreground_is_stopped_by_a_signal(
     here: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
