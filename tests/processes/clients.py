@@ -6,6 +6,8 @@ to happen in the very instant of an event is hung onto it: `Subscriber.on_attach
 
 import functools
 import json
+import socket
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -89,6 +91,7 @@ class Publisher:
         self.outcomes: dict[int, Outcome] = {}
         self.accepted: list[int] = []
         self.numbers: dict[Handle, int] = {}
+        self.kept: list[Handle] = []
         self.feed: Iterator[bytes] = iter(())
         self.in_flight = 1000
 
@@ -110,6 +113,12 @@ class Publisher:
                 break
             self.send(body)
 
+    def settle(self) -> None:
+        """Settle what was kept."""
+        self.link.settle_many(self.kept)
+        self.kept.clear()
+        self.link.connection.wake()
+
 
 class Client:
     """One connection of a client; the handler of its events."""
@@ -119,10 +128,12 @@ class Client:
         self.opened = False
         self.closed: Condition | None = None
         self.changed = changed
+        self.stream: trio.SocketStream
 
-    def publisher(self, address: str, name: str | None = None, **settings: Any) -> Publisher:
+    def publisher(self, address: str, name: str | None = None, *, second: bool = False) -> Publisher:
         publisher = Publisher()
-        publisher.link = self.connection.sender(name or address, address, **settings)
+        mode = RCV_SECOND if second else RCV_FIRST
+        publisher.link = self.connection.sender(name or address, address, rcv_settle_mode=mode)
         publisher.link.context = publisher
         self.connection.wake()
         return publisher
@@ -150,6 +161,11 @@ class Client:
     def close(self) -> None:
         self.connection.close()
         self.connection.wake()
+
+    def vanish(self) -> None:
+        """Without a word: the peer gets a reset."""
+        self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.stream.socket.close()
 
     # what the engine tells
 
@@ -204,7 +220,9 @@ class Client:
                 end.outcomes[number] = end.link.remote_outcome(handle)
                 if state == ACCEPTED:
                     end.accepted.append(number)
-        if not end.keep:
+        if end.keep:
+            end.kept += deliveries
+        else:
             end.link.settle_many(deliveries)
         end.pump()
 
@@ -220,15 +238,18 @@ class Clients:
         """A client whose connection is open."""
         client = Client(container, self._note, **settings)
         stream = await trio.open_tcp_stream(address.host, address.port)
+        client.stream = stream
         client.connection.open()
         self._nursery.start_soon(functools.partial(serve, stream, client.connection, after_input=self._note))
         await self.until(lambda: client.opened or client.connection.closed)
         assert client.opened, client.closed
         return client
 
-    async def publisher(self, address: Address, topic: str, container: str = "publisher", **settings: Any) -> Publisher:
+    async def publisher(
+        self, address: Address, topic: str, container: str = "publisher", *, second: bool = False
+    ) -> Publisher:
         """A publisher on a connection of its own, attached and with credit."""
-        publisher = (await self.connect(address, container)).publisher(topic, **settings)
+        publisher = (await self.connect(address, container)).publisher(topic, second=second)
         await self.until(lambda: publisher.link.credit > 0)
         return publisher
 

@@ -1,6 +1,6 @@
 """Meshes of router processes. A mesh that no test of a file harms is started once for that file."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,3 +32,14 @@ def own_ring(tmp_path: Path) -> Iterator[RunningMesh]:
 @pytest.fixture
 def clients(nursery: trio.Nursery) -> Clients:
     return Clients(nursery)
+
+
+@pytest.fixture
+def report(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Shows a figure that was measured, whether or not the test fails."""
+
+    def show(text: str) -> None:
+        with capsys.disabled():
+            print(f"\n{text}")
+
+    return show

@@ -105,6 +105,15 @@ class RunningMesh:
                     found.append(process)
         return found
 
+    async def forgets(self) -> None:
+        """Nothing leaks: once all clients are gone, no router has a trace of them or of their deliveries."""
+
+        async def empty() -> bool:
+            reports = [await self.status(router) for router in self.routers]
+            return not any(r["publishers"] or r["subscribers"] or any(r["records"].values()) for r in reports)
+
+        await eventually(empty)
+
     def end(self) -> None:
         """No process of this mesh outlives this call."""
         left = self.processes()
@@ -132,6 +141,7 @@ def running(topology: str, directory: Path, **timing: str) -> Iterator[RunningMe
     try:
         trio.run(mesh.up)
         yield mesh
+        trio.run(mesh.forgets)
         assert mesh.crashes() == []
     finally:
         mesh.end()

@@ -1,11 +1,12 @@
 """A relay without clients is killed under load: the mesh routes around it.
 
-    publisher - a --- b --- c - subscriber      b is killed; the other way round is a, e, d, c
-                |           |
-                e --------- d
+publisher - a --- b --- c - subscriber      b is killed; the other way round is a, e, d, c
+            |           |
+            e --------- d
 """
 
 import statistics
+from collections.abc import Callable
 from itertools import count, pairwise
 
 from tests.processes.clients import Clients, Publisher, Subscriber
@@ -15,7 +16,9 @@ KILLS = 5
 LONGEST_PAUSE_S = 1.0
 
 
-async def test_nothing_is_lost_or_doubled_and_the_pause_is_short(own_ring: RunningMesh, clients: Clients) -> None:
+async def test_nothing_is_lost_or_doubled_and_the_pause_is_short(
+    own_ring: RunningMesh, clients: Clients, report: Callable[[str], None]
+) -> None:
     topic = "topic/load"
     subscriber = await clients.subscriber(own_ring.address("c"), topic, credit=1000)
     publisher = await clients.publisher(own_ring.address("a"), topic)
@@ -28,7 +31,7 @@ async def test_nothing_is_lost_or_doubled_and_the_pause_is_short(own_ring: Runni
         await own_ring.ending("b")
         await own_ring.start("b")
 
-    print(f"pauses after the kill of a relay: {', '.join(f'{pause * 1000:.0f} ms' for pause in pauses)}")
+    report(f"pauses after the kill of a relay: {', '.join(f'{pause * 1000:.0f} ms' for pause in pauses)}")
     assert subscriber.numbers == list(range(publisher.sent))
     assert sorted(publisher.accepted) == list(range(publisher.sent))
     assert statistics.median(pauses) < LONGEST_PAUSE_S

@@ -1,7 +1,7 @@
 """A thousand subscribers, each on a connection of its own, spread over the triangle; and the memory this takes."""
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -15,6 +15,7 @@ SUBSCRIBERS = 1000
 MESSAGES = 100
 IDLE_RSS_BYTES = 80 << 20
 AT_ONCE = 20
+
 
 @pytest.fixture
 def patient_triangle(tmp_path: Path) -> Iterator[RunningMesh]:
@@ -41,15 +42,17 @@ def memory(mesh: RunningMesh) -> dict[str, int]:
 
 
 @pytest.mark.usefixtures("many_descriptors")
-async def test_all_of_them_get_everything(patient_triangle: RunningMesh, clients: Clients) -> None:
+async def test_all_of_them_get_everything(
+    patient_triangle: RunningMesh, clients: Clients, report: Callable[[str], None]
+) -> None:
     idle = memory(patient_triangle)
-    print("RSS of idle routers:", ", ".join(f"{router} {rss / (1 << 20):.1f} MiB" for router, rss in idle.items()))
+    report("RSS of idle routers: " + ", ".join(f"{rss / (1 << 20):.1f} MiB" for rss in idle.values()))
     assert max(idle.values()) < IDLE_RSS_BYTES
 
     subscribers = await attach_all(patient_triangle, clients)
     attached = memory(patient_triangle)
     grown = sum(attached.values()) - sum(idle.values())
-    print(f"per connection with a subscriber: {grown / SUBSCRIBERS / 1024:.1f} KiB")
+    report(f"memory per connection with a subscriber: {grown / SUBSCRIBERS / 1024:.1f} KiB")
 
     publisher = await clients.publisher(patient_triangle.address("a"), "topic/many")
     publisher.feed = (b"%d" % number for number in range(MESSAGES))
