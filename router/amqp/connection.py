@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from router.amqp.engine import Engine
-from router.amqp.errors import NOT_ALLOWED, RESOURCE_LIMIT, PeerError
+from router.amqp.errors import FRAMING_ERROR, NOT_ALLOWED, RESOURCE_LIMIT, PeerError
 from router.amqp.handler import EXPIRE_SESSION, RCV_FIRST, SND_MIXED, Condition, Handle, Handler
 from router.amqp.inbox import Inbox
 from router.amqp.library import (
@@ -283,6 +283,11 @@ class Connection:
             self._error = PeerError(condition.name, condition.description)
         self._finish(None if self._at_eof else condition)
 
+    def _on_tail_closed(self, event: Any) -> None:
+        """Proton stops reading without an error at frames that it has no name for."""
+        if not self._at_eof:
+            raise PeerError(FRAMING_ERROR, "an unknown frame")
+
     def _on_session_open(self, event: Any) -> None:
         if not self._remote_open:
             raise PeerError(NOT_ALLOWED, "begin before open")
@@ -385,4 +390,5 @@ _RARE: Final[Mapping[int, Callable[[Connection, Any], None]]] = {
     lib.PN_LINK_REMOTE_DETACH: Connection._on_link_detach,
     lib.PN_LINK_REMOTE_CLOSE: Connection._on_link_close,
     lib.PN_TRANSPORT_ERROR: Connection._on_transport_error,
+    lib.PN_TRANSPORT_TAIL_CLOSED: Connection._on_tail_closed,
 }
