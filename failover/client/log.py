@@ -12,8 +12,9 @@ from pathlib import Path
 
 import trio
 
+from router.journal import JournalFile
 from topic.identity import LinkIdentity, link_name
-from topic.journal import BLOCK_LIMIT, SEGMENT_LIMIT, Block, Event, Outcome, segment_name
+from topic.journal import BLOCK_LIMIT, Block, Event, Outcome
 
 FLUSH_S = 0.05
 
@@ -22,17 +23,14 @@ class ClientLog:
     """The log of one link in one life of its client. `role` is "publisher" or "subscriber"."""
 
     def __init__(self, directory: Path, role: str, identity: LinkIdentity) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._incarnation = time.time_ns() // 1_000_000
-        self._block = Block(identity.container, role, self._incarnation, host=socket.gethostname())
-        self._directory = directory
+        incarnation = time.time_ns() // 1_000_000
+        self._block = Block(identity.container, role, incarnation, host=socket.gethostname())
+        self._file = JournalFile(directory, incarnation, self._block)
         self._identity = identity
         self._role = role
         self._name = link_name(identity)
         self._generation: bytes | None = None
         self._published: tuple[list[bytes], list[bytes]] = ([], [])
-        self._number = 0
-        self._file = (directory / segment_name(self._incarnation, 0)).open("xb")
         self._append(Event.BOOT)
         self.flush()
 
@@ -93,17 +91,7 @@ class ClientLog:
         if self._published[0]:
             (published, its_tags), self._published = self._published, ([], [])
             self._append(Event.PUBLISHED, published, tags=its_tags)
-        if len(self._block):
-            data = self._block.encode()
-            if self._file.tell() + len(data) > SEGMENT_LIMIT:
-                self._next_segment()
-            self._file.write(data)
-            self._file.flush()
-
-    def _next_segment(self) -> None:
-        self._file.close()
-        self._number += 1
-        self._file = (self._directory / segment_name(self._incarnation, self._number)).open("xb")
+        self._file.flush()
 
     async def run(self) -> None:
         """Write what has gathered, every so often, until cancelled."""
