@@ -33,6 +33,8 @@ class Context:
         """Keys still held for an older delivery, and the stream whose next delivery waits for that to be forgotten."""
         self.freed: list[Stream] = []
         """Streams whose next delivery need not wait any longer."""
+        self.spent: list[Record] = []
+        """Settled, and kept until other routers know: the messages are dropped once the shell has sent them."""
         self._journal = journal
 
     def enter(self, records: list[Record]) -> bool:
@@ -43,6 +45,11 @@ class Context:
             return False
         self.records.update(zip(keys, records, strict=True))
         return True
+
+    def drop_spent(self) -> None:
+        for record in self.spent:
+            record.message = None
+        self.spent.clear()
 
     def forget(self, record: Record) -> None:
         """Nobody needs the record any more."""

@@ -76,6 +76,9 @@ class Topic:
         self.context.clock.advance(wall_us // 1000)
 
     def take_outgoing(self) -> list[tuple[tuple[str, ...], bytes]]:
+        """Only after `out` was drained: messages that are settled are dropped now."""
+        assert not self.out
+        self.context.drop_spent()
         return self.context.outgoing.take()
 
     @property
@@ -120,11 +123,14 @@ class Topic:
         self._write(attrs.evolve(entry, status=Status.CLOSED))
 
     def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
-        return self.home.publish(stream, tags, messages, presettled=presettled)
+        records = self.home.publish(stream, tags, messages, presettled=presettled)
+        self.home.release_freed()
+        return records
 
     def settle(self, stream: Stream, records: list[Record]) -> None:
         """The publisher settled these, each once."""
         self.home.settle(stream, records)
+        self.home.release_freed()
 
     def _answer_publishers(self) -> None:
         for name, (stream, version, _) in list(self._publishers.items()):
@@ -167,6 +173,7 @@ class Topic:
         if again:
             self.edge.requeue(subscriber)
         else:
+            subscriber.since = subscriber.epoch
             self.edge.add(subscriber)
         self._write(Entry(Role.SUBSCRIBER, name, identity, subscriber.epoch))
         self._answer_subscriber(subscriber)
@@ -185,9 +192,11 @@ class Topic:
         """Transfers that the subscriber takes now, all in all."""
         if subscriber.answered:
             self.edge.credit(subscriber, credit)
+            self.home.release_freed()
 
     def outcomes(self, subscriber: Subscriber, records: list[Record], outcome: Outcome, *, final: bool = False) -> None:
         self.edge.outcomes(subscriber, records, outcome, final=final)
+        self.home.release_freed()
 
     def _answer_subscriber(self, subscriber: Subscriber) -> None:
         if subscriber.answered or subscriber.unanswered:
@@ -205,6 +214,7 @@ class Topic:
         change = self.directory.write(entry)
         self.context.outgoing.delta(self.directory.contacts, self.directory.version, [entry])
         self._changed([change])
+        self.home.release_freed()
 
     def _changed(self, changes: list[Change]) -> None:
         for change in changes:
@@ -224,6 +234,8 @@ class Topic:
                 self.context.trace(Event.STOLEN, publisher=name, peer=change.entry.router)
                 self.out.append(Detach(stream.link, STOLEN, f"attached at router {change.entry.router}"))
             self.home.abandon(stream)
+        if live:
+            self.edge.rehomed(name, change.entry.router)
         remote = self.edge.streams.get(name)
         if remote is not None and not (live and change.entry.epoch == remote.epoch):
             self.edge.abandon(remote)
@@ -233,6 +245,9 @@ class Topic:
         local = self.edge.subscribers.get(entry.name)
         if change.new is None or not change.new.live:
             if local is not None:
+                if not self.directory.is_mine(entry):  # closed under a higher epoch, by a clock ahead of ours
+                    self.context.trace(Event.STOLEN, subscriber=local.name, peer=entry.router)
+                    self.out.append(Detach(local.link, STOLEN, f"attached and closed at router {entry.router}"))
                 self._subscriber_left(local)
             self.home.gone(entry.name)
             return
@@ -298,11 +313,13 @@ class Topic:
         self._answer_publishers()
         for subscriber in list(self._subscribers.values()):
             self._answer_subscriber(subscriber)
+        self.home.release_freed()
 
     def receive(self, router: str, payload: bytes) -> None:
         """A batch from a router in contact; raises `PeerError` if it breaks the protocol."""
         for kind, *columns in wire.decode(payload):
             self._HANDLERS[kind](self, router, *columns)
+        self.home.release_freed()
 
     def _on_section(self, router: str, version: int, own: list[Any], hearsay: list[Any]) -> None:
         entries = [unpack_entry(fields) for fields in own]
@@ -330,8 +347,8 @@ class Topic:
 
     def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: list[bytes]) -> None:
         subscriber = self.edge.subscribers.get(name)
-        if subscriber is None:
-            return
+        if subscriber is None or Epoch(*epoch) < subscriber.since:
+            return  # of a life that ended: home will say it again, with other gates
         self.edge.joined(router, subscriber, gated)
         if Epoch(*epoch) == subscriber.epoch:
             subscriber.unanswered.discard(router)
@@ -340,7 +357,7 @@ class Topic:
     def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:
         subscriber = self.edge.subscribers.get(name)
         if subscriber is not None:
-            self.edge.admit(subscriber, publisher)
+            self.edge.admit(subscriber, publisher, router)
 
     def _on_forward(
         self, router: str, publisher: bytes, epoch: list[Any], seen: dict[str, int], first: int, presettled: bool,
@@ -438,3 +455,4 @@ class Topic:
             self.out.append(Note(f"boot: going on without {missed}; subscribers that only they know are not awaited"))
         self.context.booted = True
         self.home.evaluate_all()
+        self.home.release_freed()

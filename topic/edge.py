@@ -34,9 +34,7 @@ def refusal(outcome: Outcome) -> Refusals | None:
 class Edge:
     """The local subscribers and the streams that other routers are home of."""
 
-    def __init__(
-        self, context: Context, evaluate: Callable[[Stream, list[Record]], None], freed: Callable[[], None]
-    ) -> None:
+    def __init__(self, context: Context, evaluate: Callable[[Stream, list[Record]], None]) -> None:
         self.context = context
         self.streams: dict[bytes, Stream] = {}
         """By publisher name, under the epoch of the last Forward."""
@@ -44,7 +42,6 @@ class Edge:
         self.unjoined: dict[str, set[bytes]] = {}
         """By home in contact: local subscribers that it has not joined in this contact."""
         self._evaluate = evaluate
-        self._release_freed = freed
         self._at: dict[str, list[Subscriber]] = {}
         self._unreported: dict[str, list[Record]] = {}
 
@@ -108,9 +105,18 @@ class Edge:
                 if not record.open and record.state is State.IN_DOUBT:
                     self._report(record)
 
-    def admit(self, subscriber: Subscriber, publisher: bytes) -> None:
-        if subscriber.admit(publisher):
+    def admit(self, subscriber: Subscriber, publisher: bytes, home: str) -> None:
+        if publisher in subscriber.gates_of(home):
+            subscriber.admit(publisher)
             self.pump(subscriber)
+
+    def rehomed(self, publisher: bytes, home: str) -> None:
+        """The publisher is at `home` now: gates of its former homes fall (6.3)."""
+        for subscriber in self.subscribers.values():
+            if publisher in subscriber.held:
+                former = subscriber.held[publisher][0]
+                if former != home:
+                    self.admit(subscriber, publisher, former)
 
     def credit(self, subscriber: Subscriber, credit: int) -> None:
         """The client takes `credit` transfers from now on."""
@@ -352,18 +358,18 @@ class Edge:
         self.context.trace_records(Event.FORGOTTEN, stream, records)
         for record in records:
             self.context.forget(record)
-        if stream.withheld and stream.home != self.context.router:
-            self.release(stream)
-        self._release_freed()
+        if stream.withheld:
+            self.context.freed.append(stream)
 
     def settle_locals(self, records: list[Record]) -> None:
-        """Send the settlement to every subscriber that a record was transferred to; drop the messages."""
+        """Send the settlement to every subscriber that a record was transferred to."""
         batches: dict[Subscriber, list[Record]] = {}
         for record in records:
             record.state = State.SETTLED
-            record.message = None
             for subscriber, state in record.locals.items():
-                if state != QUEUED:
+                if state == QUEUED:
+                    subscriber.pass_over()
+                if state != QUEUED or record in subscriber.attempts:  # released: queued again, but not settled yet
                     batches.setdefault(subscriber, []).append(record)
         for subscriber, settled in batches.items():
             if subscriber.attempts:
@@ -390,4 +396,4 @@ class Edge:
             subscriber.joined.discard(home)
             subscriber.unanswered.discard(home)
             for publisher in subscriber.gates_of(home):
-                self.admit(subscriber, publisher)
+                self.admit(subscriber, publisher, home)

@@ -20,7 +20,7 @@ class Home:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.edge = Edge(context, self.evaluate, self.release_freed)
+        self.edge = Edge(context, self.evaluate)
         self.streams: dict[bytes, Stream] = {}
         """By publisher name; the current epoch only."""
 
@@ -182,6 +182,7 @@ class Home:
                 settle(routers, stream, record.n)
             else:
                 known.append(record)
+        self.context.spent += records
         if stream.gates:
             self._open_gates(stream, records)
         if known:
@@ -204,11 +205,11 @@ class Home:
         for record in records:
             self.context.forget(record)
         if stream.withheld:
-            self._release(stream)
-        self.release_freed()
+            self.context.freed.append(stream)
 
     def release_freed(self) -> None:
-        """An older delivery was forgotten, here or at the edge: what waited for its key goes on."""
+        """Older deliveries were forgotten, here or at the edge: what waited for their keys goes on. Only at the end of
+        an event: in its middle the directory may be ahead of who is joined."""
         freed = self.context.freed
         while freed:
             stream = freed.pop(0)
@@ -265,7 +266,7 @@ class Home:
         if gate.router != self.context.router:
             self.context.outgoing.admit(gate.router, gate.subscriber, stream.publisher)
         elif gate.subscriber in self.edge.subscribers:
-            self.edge.admit(self.edge.subscribers[gate.subscriber], stream.publisher)
+            self.edge.admit(self.edge.subscribers[gate.subscriber], stream.publisher, gate.router)
 
     # subscribers that move or go
 
@@ -285,7 +286,7 @@ class Home:
         """Await the subscriber where the directory has it; as an orphan while that is nowhere, or where it left."""
         entry = self.context.directory.subscriber(name)
         record.orphans.discard(name)
-        if entry is None or not entry.live:
+        if entry is None or not entry.live or entry.identity.address != record.stream.address:
             return
         gate = record.stream.gates.get(name)
         if gate is not None and record.n in gate.remaining:

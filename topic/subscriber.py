@@ -9,19 +9,25 @@ from typing import Any
 from topic.identity import Epoch, LinkIdentity
 from topic.record import Record, State
 
+CLEAR_AWAY = 64
+"""Settled records that may wait with the others before anybody looks."""
+
 
 class Subscriber:
     """A subscriber whose custodian this router is."""
 
     __slots__ = (
         "accepted", "answered", "attempts", "credit", "deadline", "delivered", "epoch", "first", "held", "identity",
-        "joined", "link", "name", "ready", "sends_settled", "unanswered",
+        "joined", "link", "name", "ready", "sends_settled", "since", "stale",
+        "unanswered",
     )  # fmt: skip
 
     def __init__(self, name: bytes, identity: LinkIdentity) -> None:
         self.name = name
         self.identity = identity
         self.epoch = Epoch(0, "", 0)
+        self.since = self.epoch
+        """The first epoch of those in which it has been here without a break."""
         self.link: Any = None
         """The shell's link."""
         self.first = False
@@ -34,6 +40,8 @@ class Subscriber:
         """Waiting for credit only, in order."""
         self.held: dict[bytes, tuple[str, deque[Record]]] = {}
         """Gated publishers: (the home that will admit, what waits behind the gate)."""
+        self.stale = 0
+        """How many of those that wait may have been settled meanwhile."""
         self.joined: set[str] = set()
         """Routers whose Forwards from now on are for this subscriber too."""
         self.unanswered: set[str] = set()
@@ -72,6 +80,14 @@ class Subscriber:
         self.ready.extend(held[1])
         return True
 
+    def pass_over(self) -> None:
+        """One of the records that wait here was settled: they are cleared away before they pile up."""
+        self.stale += 1
+        if 2 * self.stale > self.queued() + CLEAR_AWAY:
+            self.stale = 0
+            self.ready = _unsettled(self.ready)
+            self.held = {name: (home, _unsettled(records)) for name, (home, records) in self.held.items()}
+
     def gates_of(self, home: str) -> list[bytes]:
         return [publisher for publisher, (router, _) in self.held.items() if router == home]
 
@@ -87,3 +103,7 @@ class Subscriber:
 
     def queued(self) -> int:
         return len(self.ready) + sum(len(records) for _, records in self.held.values())
+
+
+def _unsettled(records: deque[Record]) -> deque[Record]:
+    return deque(record for record in records if record.state is not State.SETTLED)
