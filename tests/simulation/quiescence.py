@@ -1,0 +1,73 @@
+"""What must be true when nothing happens any more: everybody has an outcome, and nothing is left anywhere."""
+
+from typing import TYPE_CHECKING
+
+from topic.core import Topic
+
+if TYPE_CHECKING:
+    from tests.simulation.judge import Judge
+    from tests.simulation.router import Router
+    from tests.simulation.world import World
+
+
+def check_quiescence(world: "World") -> None:
+    judge = world.judge
+    for client in world.clients:
+        judge.check(client.link is not None and client.answered, f"5 liveness: {client.name} is not attached")
+    for publisher in world.publishers:
+        waiting = [text.decode() for text in publisher.waiting.values()]
+        judge.check(not waiting, f"5 liveness: {publisher.name} has no outcome of {waiting[:5]}")
+        judge.check(not publisher.left, f"5 liveness: {publisher.name} has {publisher.left} messages left to send")
+        judge.check(not publisher.unsettled, f"4 unsettled: {publisher.name} keeps {publisher.unsettled}")
+        judge.check(publisher.credit == world.knobs.window, f"4 credit: {publisher.name} has {publisher.credit}")
+    for subscriber in world.subscribers:
+        judge.check(not subscriber.unsettled, f"4 unsettled: {subscriber.name} keeps {subscriber.unsettled}")
+    alive = [router for router in world.routers.values() if router.alive]
+    for router in alive:
+        _check_empty(judge, router, everybody=len(alive) == len(world.routers))
+        _check_directory(world, router, len(alive) - 1)
+
+
+def _check_empty(judge: "Judge", router: "Router", *, everybody: bool) -> None:
+    for what, left in _leftovers(router.topic).items():
+        if what != "tombstones" or everybody:
+            judge.check(not left, f"4 leak: {what} left at {router.name}: {left!r:.300}")
+
+
+def _leftovers(topic: Topic) -> dict[str, object]:
+    """Whatever must be empty at rest, by name."""
+    home, edge, directory = topic.home, topic.edge, topic.directory
+    streams = [*home.streams.values(), *edge.streams.values()]
+    subscribers = edge.subscribers.values()
+    return {
+        "records": [record.message or record.key for record in topic.context.records.values()],
+        "records of streams": [stream.records for stream in streams if stream.records],
+        "withheld": [stream.withheld for stream in streams if stream.withheld],
+        "gates": [stream.gates for stream in streams if stream.gates],
+        "unsettled": [stream.unsettled for stream in home.streams.values() if stream.unsettled],
+        "held": [subscriber.held for subscriber in subscribers if subscriber.held],
+        "ready": [subscriber.ready for subscriber in subscribers if subscriber.ready],
+        "attempts": [subscriber.attempts for subscriber in subscribers if subscriber.attempts],
+        "unjoined": [names for names in edge.unjoined.values() if names],
+        "unreported": list(edge._unreported),
+        "departures": list(directory.departures),
+        "tombstones": list(directory._tombstones),
+        "waiting publishers": list(topic._publishers),
+        "waiting subscribers": list(topic._subscribers),
+        "booting": topic.waiting_for,
+    }
+
+
+def _check_directory(world: "World", router: "Router", others: int) -> None:
+    """Every router knows every link, where it is, and no other; everybody has joined every subscriber."""
+    judge, topic = world.judge, router.topic
+    known = {(entry.identity.container, entry.router) for entry in topic.directory.entries() if entry.live}
+    real = {(client.name, client.link.router.name) for client in world.clients if client.link is not None}
+    judge.check(known == real, f"4 directory: {router.name} knows {sorted(known)}, there are {sorted(real)}")
+    judge.check(len(topic.directory.contacts) == others, f"5 liveness: {router.name} is not in contact with all")
+    for subscriber in topic.edge.subscribers.values():
+        judge.check(len(subscriber.joined) == others + 1, f"4 joined: {subscriber.identity} by {subscriber.joined}")
+    streams = {stream.publisher for stream in topic.home.streams.values()}
+    for name in topic.edge.streams:
+        entry = topic.directory.publisher(name)
+        judge.check(entry is not None and name not in streams, f"4 leak: stream left at {router.name}")
