@@ -130,10 +130,14 @@ class Client:
         self.changed = changed
         self.stream: trio.SocketStream
 
-    def publisher(self, address: str, name: str | None = None, *, second: bool = False) -> Publisher:
+    def publisher(
+        self, address: str, name: str | None = None, *, second: bool = False, snd_settle_mode: int = SND_MIXED
+    ) -> Publisher:
         publisher = Publisher()
         mode = RCV_SECOND if second else RCV_FIRST
-        publisher.link = self.connection.sender(name or address, address, rcv_settle_mode=mode)
+        publisher.link = self.connection.sender(
+            name or address, address, rcv_settle_mode=mode, snd_settle_mode=snd_settle_mode
+        )
         publisher.link.context = publisher
         self.connection.wake()
         return publisher
@@ -176,7 +180,11 @@ class Client:
         self.closed = condition
 
     def on_attach(self, link: Link) -> None:
-        raise AssertionError("routers attach nothing at their clients")
+        """As only routers do at their neighbours."""
+        link.context = Subscriber(1000, hold, first=True)
+        link.context.link = link
+        link.answer()
+        link.flow(1000)
 
     def on_attached(self, link: Link) -> None:
         link.context.attached = True
@@ -234,15 +242,15 @@ class Clients:
         self._nursery = nursery
         self._changed = trio.Event()
 
-    async def connect(self, address: Address, container: str, **settings: Any) -> Client:
-        """A client whose connection is open."""
+    async def connect(self, address: Address, container: str, *, expect_open: bool = True, **settings: Any) -> Client:
+        """A client whose connection is open, or has ended where that is expected."""
         client = Client(container, self._note, **settings)
         stream = await trio.open_tcp_stream(address.host, address.port)
         client.stream = stream
         client.connection.open()
         self._nursery.start_soon(functools.partial(serve, stream, client.connection, after_input=self._note))
         await self.until(lambda: client.opened or client.connection.closed)
-        assert client.opened, client.closed
+        assert client.opened or not expect_open, client.closed
         return client
 
     async def publisher(
