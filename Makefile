@@ -1,6 +1,7 @@
 # make demo   the main job end to end: a mesh, clients, a verdict
 # make test   all tests
 # make lint   style and types
+# make bench  speed, with a load generator in C
 # make bench  throughput and latency on this machine
 # Each sets up .venv first if that has not been done.
 
@@ -36,6 +37,9 @@ test: setup
 lint: setup
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
+
+bench: setup
+	@$(VENV)/bin/python -m tests.bench
 
 bench: setup
 	@$(VENV)/bin/python -m tests.bench

@@ -1,8 +1,8 @@
 """`make bench`: messages/s, CPU-µs per message and router, and latency, for single, line and triangle.
 
-The load comes from `amqpload.c` (qpid-proton C, about 3 µs a message), so that it is not a client that is measured. Each
-case runs on a mesh started for it, several times; medians are printed. Figures of one machine compare with figures of
-the same machine only.
+The load comes from `amqpload.c` (qpid-proton C, about 3 µs a message), so that it is not a client that is measured.
+Each case runs on a mesh started for it, several times; medians are printed. Figures of one machine compare with
+figures of the same machine only.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def measure(case: Case, routers: dict[str, Any]) -> dict[str, Any]:
 
 
 def row(case: Case, results: list[dict[str, Any]], routers: dict[str, Any]) -> list[str]:
-    def median(pick: Any) -> float:
+    def median(pick: Callable[[dict[str, Any]], float]) -> float:
         return statistics.median(pick(result) for result in results)
 
     cpu = " + ".join(f"{median(lambda r, n=name: r[f'cpu_{n}']):.1f}" for name in routers)
@@ -133,8 +133,10 @@ def row(case: Case, results: list[dict[str, Any]], routers: dict[str, Any]) -> l
 
 
 def machine() -> str:
-    model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
-    return f"{os.cpu_count()} cores, {model.partition(':')[2].strip() or platform.machine()}, Python {platform.python_version()}"
+    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    models = [line.partition(":")[2].strip() for line in cpuinfo if line.startswith("model name")]
+    model = models[0] if models else platform.machine()
+    return f"{os.cpu_count()} cores, {model}, Python {platform.python_version()}"
 
 
 def main() -> None:
