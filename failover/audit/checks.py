@@ -20,20 +20,21 @@ FORGET_GRACE_US = 2_000_000
 
 def judge_deliveries(found: DataFrame, publishers: DataFrame, logs: Sequence[Log]) -> DataFrame:
     """What holds for a delivery whoever subscribes: whether it was published, accepted, and reported truly."""
-    logged = F.coalesce("logged", F.lit(False))
+    logged, doubted = F.coalesce("logged", F.lit(False)), _home_doubted(logs)
     told, answered = F.col("told_accepted").isNotNull(), F.col("accepted_stamp").isNotNull()
     published = F.col("published").isNotNull() | (~logged & F.col("received_hlc").isNotNull())
     misreported = (told & ~answered) | (F.col("told_refused") & ~F.col("refused"))
-    return (
-        found.join(publishers, "publisher", "left")
-        .withColumn("home_doubted", _home_doubted(logs))
-        .withColumn("is_accepted", told | answered)
-        .withColumn("is_published", published)
-        .withColumn("invented", ~published & (logged | ~F.col("home_doubted")))
-        .withColumn("misreported", misreported & ~F.col("home_doubted"))
-        .withColumn("accepted_time", F.coalesce("accepted.time", "told_accepted.time"))
-        .withColumn("accepted_hlc", F.coalesce("accepted_stamp.hlc", _wall_hlc("told_accepted.time")))
-        .withColumn("position", _position(logged))
+    return found.join(publishers, "publisher", "left").withColumns(
+        {
+            "home_doubted": doubted,
+            "is_accepted": told | answered,
+            "is_published": published,
+            "invented": ~published & (logged | ~doubted),
+            "misreported": misreported & ~doubted,
+            "accepted_time": F.coalesce("accepted.time", "told_accepted.time"),
+            "accepted_hlc": F.coalesce("accepted_stamp.hlc", _wall_hlc("told_accepted.time")),
+            "position": _position(logged),
+        }
     )
 
 
@@ -64,31 +65,38 @@ def judge_pairs(found: DataFrame, judged: DataFrame, subscribers: DataFrame, log
     A subscriber with logs of its own is judged by them, any other by its routers.
     """
     own, no = F.coalesce("own", F.lit(False)), F.lit(False)
-    joined = (
-        found.join(judged, "key")
-        .join(subscribers, "subscriber", "left")
-        .withColumn("count", F.when(own, F.col("own_count")).otherwise((F.col("edge_count") > 0).cast("long")))
-        .withColumn("processed", F.when(own, F.col("own_processed")).otherwise(F.col("edge_accepted")))
-        .withColumn("refused_it", F.when(own, F.col("own_refused")).otherwise(F.col("edge_refused")))
-        .withColumn("handed", F.when(own, _order("own_order", "incarnation")).otherwise(_order("edge_order", "hlc")))
-        .withColumn("owed", F.col("in_audience") & F.col("is_accepted") & ~_excused())
-        .withColumn("doubted", _overlaps(F.coalesce("doubts", _spans(open_windows(logs)))))
+    by_edge = (F.col("edge_count") > 0).cast("long")
+    order = F.when(own, _order("own_order", "incarnation")).otherwise(_order("edge_order", "hlc"))
+    sent_again = (F.col("last_sent_hlc") > F.col("edge_stamp.hlc")) | (F.col("edge_count") > F.col("edges"))
+    joined = found.join(judged, "key").join(subscribers, "subscriber", "left")
+    stated = joined.withColumns(
+        {
+            "count": F.when(own, F.col("own_count")).otherwise(by_edge),
+            "processed": F.when(own, F.col("own_processed")).otherwise(F.col("edge_accepted")),
+            "refused_it": F.when(own, F.col("own_refused")).otherwise(F.col("edge_refused")),
+            "duplicated": F.when(own, F.col("own_count") > 1).otherwise(F.coalesce(sent_again, no)),
+            "handed": order,
+            "owed": F.col("in_audience") & F.col("is_accepted") & ~_excused(),
+            "doubted": _overlaps(F.coalesce("doubts", _spans(open_windows(logs)))),
+        }
     )
     missing = F.col("owed") & (F.col("count") == 0)
-    taken = F.col("owed") & (F.col("count") > 0)
-    sent_again = (F.col("last_sent_hlc") > F.col("edge_stamp.hlc")) | (F.col("edge_count") > F.col("edges"))
+    taken, handed = F.col("owed") & (F.col("count") > 0), F.col("handed").isNotNull()
+    refused, doubted = F.col("refused_it"), F.col("doubted")
     early = F.coalesce(_edge_later(), no) | F.coalesce(_clock_later(), no)
     proven = F.coalesce(~_edge_later(), no) | F.coalesce(_clock_earlier(), no)
-    return (
-        joined.withColumn("lost", missing & ~F.col("refused_it") & ~F.col("doubted"))
-        .withColumn("overruled", missing & F.col("refused_it"))
-        .withColumn("duplicated", F.when(own, F.col("own_count") > 1).otherwise(F.coalesce(sent_again, no)))
-        .withColumn("early", taken & early)
-        .withColumn("unasked", F.col("handed").isNotNull() & F.col("invented"))
-        .withColumn("disordered", _disordered())
-        .withColumn("unknown", (missing & ~F.col("refused_it") & F.col("doubted")) | (taken & ~early & ~proven))
-        .withColumn("unplaced", F.col("handed").isNotNull() & F.col("position").isNull() & ~F.col("invented"))
-    )
+    flags = {
+        "lost": missing & ~refused & ~doubted,
+        "overruled": missing & refused,
+        "early": taken & early,
+        "unasked": handed & F.col("invented"),
+        "disordered": _disordered(),
+        "unknown": (missing & ~refused & doubted) | (taken & ~early & ~proven),
+        "unplaced": handed & F.col("position").isNull() & ~F.col("invented"),
+        "taken": F.col("count") > 0,
+    }
+    kept = ("key", "publisher", "subscriber", "in_audience", "owed", "duplicated")
+    return stated.select(*kept, *(flag.alias(name) for name, flag in flags.items()))
 
 
 def unaddressed(pairs: DataFrame, judged: DataFrame, subscribers: DataFrame) -> DataFrame:
@@ -183,10 +191,15 @@ def judge_records(found: DataFrame, judged: DataFrame, logs: DataFrame) -> DataF
     ended = F.least("settled_time", "home_settled_time")
     due = ended + FORGET_GRACE_US < F.col("last_time")
     awaited = F.coalesce(F.arrays_overlap("subscribers", "suspended"), F.lit(False))
-    return (
-        found.join(judged, "key")
-        .join(logs, ["source", "incarnation"], "left")
-        .withColumn("settled_early", too_soon)
-        .withColumn("kept", held & F.coalesce("stopped", F.lit(False)) & F.coalesce(due, F.lit(False)) & ~awaited)
-        .withColumn("kept_unknown", held & ended.isNotNull() & ~F.col("kept"))
+    joined = found.join(judged, "key").join(logs, ["source", "incarnation"], "left")
+    kept = held & F.coalesce("stopped", F.lit(False)) & F.coalesce(due, F.lit(False)) & ~awaited
+    return joined.select(
+        "key",
+        "publisher",
+        "source",
+        "incarnation",
+        "subscribers",
+        too_soon.alias("settled_early"),
+        kept.alias("kept"),
+        (held & ended.isNotNull() & ~kept).alias("kept_unknown"),
     )

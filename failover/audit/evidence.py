@@ -78,7 +78,7 @@ def _by_publisher(judged: DataFrame) -> list[Row]:
 
 
 def _by_pair(pairs: DataFrame) -> list[Row]:
-    processed = F.count_if(F.col("count") > 0).alias("processed_count")
+    processed = F.count_if("taken").alias("processed_count")
     counted = _flags(["owed", *PAIR_KINDS, "unknown", "unplaced"])
     grouped = pairs.groupBy("publisher", "subscriber").agg(processed, *counted)
     return grouped.orderBy("publisher", "subscriber").collect()

@@ -35,11 +35,14 @@ def run(run_dirs: Sequence[str], master: str | None = None) -> Report:
 
 def _audit(spark: SparkSession, rows: DataFrame, run_dirs: Sequence[str]) -> Report:
     evidence = _gather(spark, rows, control_rows(rows))
-    evidence.deliveries.persist()
+    judged = (evidence.deliveries, evidence.pairs)  # counted first, then searched for what was counted
+    for table in judged:
+        table.persist()
     try:
         return _report(evidence, run_dirs)
     finally:
-        evidence.deliveries.unpersist()
+        for table in judged:
+            table.unpersist()
 
 
 def _gather(spark: SparkSession, rows: DataFrame, found: Sequence[ControlRow]) -> Evidence:

@@ -1,0 +1,120 @@
+"""What a killed, running, missing or damaged writer does to the verdict: never a "holds" that is not known."""
+
+import json
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from failover import audit
+from failover.audit import Report, Verdict
+from tests.failover.audit.runs import FAR, NEAR, ONE, START_MS, TWO, Run
+from topic.journal import Event
+
+Audited = Callable[[Run], Report]
+
+
+def test_a_good_run_holds(audited: Audited, tmp_path: Path) -> None:
+    report = audited(Run())
+
+    assert report.verdict is Verdict.HOLDS and report.exit_code == 0
+    assert (report.violations, report.findings, report.doubts, report.problems, report.torn) == ({}, (), (), (), ())
+    assert len(report.pairs) == 6
+    assert all((row.published, row.accepted, row.owed, row.processed) == (4, 4, 4, 4) for row in report.pairs)
+
+    report.write(tmp_path / "audit.json")
+    written = json.loads((tmp_path / "audit.json").read_text())
+    assert (written["verdict"], written["exit_code"], len(written["pairs"])) == ("holds", 0, 6)
+    shown = StringIO()
+    report.render(Console(file=shown, width=140))
+    assert "exactly-once holds: 8 accepted, 24 owed" in shown.getvalue()
+
+
+def test_a_router_killed_with_its_last_entries_lost_does_not_matter_to_ends_that_logged(audited: Audited) -> None:
+    run = Run(messages=6)
+    run.remove(lambda row: FAR.name in (row.get("subscriber"), *row.get("keys", ())))  # the plain ends
+    for row in run.logs["a"] + run.logs["b"]:
+        if row["event"] is Event.AUDIENCE:
+            row["detail"] = row["detail"].replace(f', "{FAR.name}"', "")
+    two = [run.key(TWO, tag) for tag in range(6)]
+    run.remove(lambda row: row.get("keys", [b""])[0] in two or row.get("publisher") == TWO.name)
+    run.kill("a", lost=18)  # the home of publisher one, with all it wrote of the last deliveries
+
+    report = audited(run)
+
+    assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings, report.problems)
+    assert [row.accepted for row in report.publishers] == [6]
+    assert [log.name for log in report.logs if not log.stopped] == [f"a.{START_MS}"]
+
+
+def test_a_plain_subscriber_of_a_killed_router_is_unknown(audited: Audited) -> None:
+    run = Run()
+    run.kill("c", lost=2)  # with STOPPED goes the entry that told of its departure
+    report = audited(run)
+    assert report.verdict is Verdict.UNDECIDED and report.exit_code == 3
+    assert report.violations == {}
+    assert [doubt for doubt in report.doubts if str(FAR.identity) in doubt and "no clean end" in doubt]
+
+
+def test_what_an_open_log_may_have_lost_is_unknown_and_not_lost(audited: Audited) -> None:
+    run = Run()
+    run.kill("clients/near", lost=3)  # the last PROCESSED among them
+    report = audited(run)
+    assert report.verdict is Verdict.UNDECIDED
+    assert report.violations == {}
+    assert {row.subscriber for row in report.pairs if row.unknown} == {str(NEAR.identity)}
+
+
+def test_a_subscriber_that_left_is_owed_nothing_from_then_on(audited: Audited) -> None:
+    run = Run()
+    last = [run.key(publisher, 3) for publisher in (ONE, TWO)]
+    gone = run.find("a", Event.CLOSED, subscriber=NEAR.name)
+    first = run.find("a", Event.RECEIVED, last[0])
+    run.remove(lambda row: row is gone)
+    run.logs["a"].insert(run.logs["a"].index(first), gone | {name: first[name] - 1 for name in ("time_us", "hlc")})
+    run.remove(lambda row: row.get("keys", [b""])[0] in last and row.get("subscriber") == NEAR.name)
+
+    report = audited(run)
+
+    assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
+    assert sorted(row.owed for row in report.pairs) == [3, 3, 4, 4, 4, 4]
+
+
+def test_missing_and_damaged_logs_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    directory = Run().write(tmp_path)
+    (directory / "c/log").rename(directory / "c/gone")
+    for path in (directory / "c/gone").iterdir():
+        path.unlink()
+    damaged = next((directory / "a/log").iterdir())
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+
+    report = audit.run([str(directory)])
+
+    assert report.verdict is Verdict.INCOMPLETE and report.exit_code == 2
+    told = {problem.path.rpartition("/run")[2]: problem.what for problem in report.problems}
+    assert any("router c has no log" in what for what in told.values())
+    assert any(
+        "damaged" in what and path.endswith(damaged.name) and "are not readable" in what for path, what in told.items()
+    )
+
+
+def test_a_torn_last_block_is_read_up_to_there_and_reported(spark: SparkSession, tmp_path: Path) -> None:
+    directory = Run().write(tmp_path)
+    torn = next((directory / "a/log").iterdir())
+    torn.write_bytes(torn.read_bytes()[:-7])
+    report = audit.run([str(directory)])
+    assert [problem.path.endswith(torn.name) for problem in report.torn] == [True]
+    assert report.problems == () and report.verdict in (Verdict.HOLDS, Verdict.UNDECIDED)
+
+
+def test_an_empty_or_absent_run_directory_never_holds(spark: SparkSession, tmp_path: Path) -> None:
+    report = audit.run([str(tmp_path)])
+    assert report.verdict is Verdict.INCOMPLETE
+    assert [problem.path for problem in report.problems] == ["mesh.json"]
+    with pytest.raises(audit.AuditError):
+        audit.run([str(tmp_path / "nowhere")])

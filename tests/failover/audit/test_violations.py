@@ -1,0 +1,159 @@
+"""Every kind of violation, seeded alone into good logs: the audit reports exactly it, and whom it befell."""
+
+from collections.abc import Callable
+
+import pytest
+
+from failover.audit import Finding, Report, Verdict
+from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, SUBSCRIBERS, TWO, Client, Run
+from topic.journal import Event, Outcome
+
+Spoil = Callable[[Run], Finding]
+
+
+def finding(
+    kind: str, run: Run, publisher: Client, tag: int, *subscribers: Client, router: str | None = None
+) -> Finding:
+    names = tuple(str(client.identity) for client in subscribers)
+    return Finding(kind, run.key(publisher, tag).decode(), str(publisher.identity), names, router)
+
+
+def subscriber_log_lacks_it(run: Run) -> Finding:
+    key = run.key(ONE, 2)
+    run.remove(lambda row: row.get("keys") == [key], "clients/near")
+    return finding("lost", run, ONE, 2, NEAR)
+
+
+def router_never_had_it_accepted(run: Run) -> Finding:
+    key = run.key(ONE, 1)
+    events = (Event.DELIVERED, Event.OUTCOME)
+    run.remove(lambda row: row.get("keys") == [key] and row["event"] in events, "c")
+    return finding("lost", run, ONE, 1, FAR)
+
+
+def home_left_a_joined_subscriber_out(run: Run) -> Finding:
+    key = run.key(TWO, 1)
+    audience = run.find("b", Event.AUDIENCE, key)
+    audience["detail"] = audience["detail"].replace(f'"{NEAR.name}", ', "")
+    run.remove(lambda row: row.get("keys") == [key] and row.get("subscriber") == NEAR.name)
+    return finding("lost", run, TWO, 1, NEAR)
+
+
+def application_processed_twice(run: Run) -> Finding:
+    row = run.find("clients/near", Event.PROCESSED, run.key(TWO, 1))
+    run.after("clients/near", row)
+    return finding("duplicated", run, TWO, 1, NEAR)
+
+
+def at_least_once_subscriber_processed_twice(run: Run) -> Finding:
+    assert MID.mode == "first"
+    row = run.find("clients/mid", Event.PROCESSED, run.key(ONE, 3))
+    run.after("clients/mid", row)
+    return finding("duplicated", run, ONE, 3, MID)
+
+
+def router_sent_it_again_after_acceptance(run: Run) -> Finding:
+    row = run.find("c", Event.DELIVERED, run.key(TWO, 0))
+    run.after("c", row)
+    return finding("duplicated", run, TWO, 0, FAR)
+
+
+def client_was_handed_a_later_one_first(run: Run) -> Finding:
+    first, second = (run.find("clients/near", Event.DELIVERED, run.key(ONE, tag)) for tag in (1, 2))
+    run.swap("clients/near", first, second)
+    # the application still answers in its own time, in the order it got them
+    first, second = (run.find("clients/near", Event.PROCESSED, run.key(ONE, tag)) for tag in (1, 2))
+    first["time_us"], second["time_us"] = second["time_us"] - 500_000, second["time_us"] - 500_000
+    return finding("out of order", run, ONE, 1, NEAR)
+
+
+def router_sent_a_later_one_first(run: Run) -> Finding:
+    first, second = (run.find("c", Event.DELIVERED, run.key(TWO, tag)) for tag in (2, 3))
+    first["hlc"], second["hlc"] = second["hlc"], first["hlc"]
+    outcome = run.find("c", Event.OUTCOME, run.key(TWO, 2))
+    outcome["hlc"] = first["hlc"] + 1
+    accepted = run.find("b", Event.ACCEPTED, run.key(TWO, 2))
+    for row in run.logs["b"] + run.logs["a"] + run.logs["c"]:
+        if row.get("keys") == [run.key(TWO, 2)] and row["event"] in (Event.ACCEPTED, Event.SETTLED):
+            row["hlc"] = first["hlc"] + (2 if row is accepted else 3)
+    return finding("out of order", run, TWO, 2, FAR)
+
+
+def home_did_not_wait(run: Run) -> Finding:
+    accepted = run.find("b", Event.ACCEPTED, run.key(TWO, 3))
+    outcome = run.find("c", Event.OUTCOME, run.key(TWO, 3))
+    outcome["hlc"] = accepted["hlc"] + 1
+    return finding("accepted too early", run, TWO, 3, FAR)
+
+
+def publisher_knew_before_the_application_was_done(run: Run) -> Finding:
+    told = run.find("clients/one", Event.OUTCOME, run.key(ONE, 0))
+    run.find("clients/near", Event.PROCESSED, run.key(ONE, 0))["time_us"] = told["time_us"] + 1
+    return finding("accepted too early", run, ONE, 0, NEAR)
+
+
+def accepted_although_refused(run: Run) -> Finding:
+    run.find("c", Event.OUTCOME, run.key(ONE, 2))["outcome"] = Outcome.REJECTED
+    return finding("accepted though refused", run, ONE, 2, FAR)
+
+
+def nobody_published_it(run: Run) -> Finding:
+    row = run.find("clients/near", Event.DELIVERED, run.key(ONE, 3))
+    run.after("clients/near", row, keys=[run.key(ONE, 99)])
+    return finding("never published", run, ONE, 99, NEAR)
+
+
+def publisher_was_told_something_else(run: Run) -> Finding:
+    run.find("a", Event.ACCEPTED, run.key(ONE, 1))["outcome"] = Outcome.REJECTED
+    return finding("misreported", run, ONE, 1, *sorted(SUBSCRIBERS, key=lambda client: client.name))
+
+
+def edge_settled_too_soon(run: Run) -> Finding:
+    settled = run.find("c", Event.SETTLED, run.key(TWO, 1))
+    settled["hlc"] = run.find("b", Event.ACCEPTED, run.key(TWO, 1))["hlc"] - 1
+    return finding("settled before accepted", run, TWO, 1, FAR, router="c")
+
+
+def settled_without_any_answer(run: Run) -> Finding:
+    key = run.key(TWO, 3)
+    run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.ACCEPTED)
+    run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.SETTLED, "a", "c")
+    return finding("settled before accepted", run, TWO, 3, MID, router="b")
+
+
+def record_was_kept(run: Run) -> Finding:
+    key = run.key(ONE, 0)
+    run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.FORGOTTEN, "b")
+    return finding("never forgotten", run, ONE, 0, MID, router="b")
+
+
+SEEDED = (
+    subscriber_log_lacks_it,
+    router_never_had_it_accepted,
+    home_left_a_joined_subscriber_out,
+    application_processed_twice,
+    at_least_once_subscriber_processed_twice,
+    router_sent_it_again_after_acceptance,
+    client_was_handed_a_later_one_first,
+    router_sent_a_later_one_first,
+    home_did_not_wait,
+    publisher_knew_before_the_application_was_done,
+    accepted_although_refused,
+    nobody_published_it,
+    publisher_was_told_something_else,
+    edge_settled_too_soon,
+    settled_without_any_answer,
+    record_was_kept,
+)
+
+
+@pytest.mark.parametrize("spoil", SEEDED, ids=lambda spoil: spoil.__name__)
+def test_exactly_the_seeded_violation_is_found(spoil: Spoil, audited: Callable[[Run], Report]) -> None:
+    run = Run()
+    expected = spoil(run)
+    report = audited(run)
+    assert report.findings == (expected,)
+    assert report.violations == {expected.kind: 1}
+    assert report.verdict is Verdict.VIOLATED and report.exit_code == 1
+    assert report.doubts == () and report.problems == ()
+    assert ADDRESS in expected.subscribers[0]
