@@ -5,6 +5,7 @@ established has exactly one channel, which begins and ends with it: nothing outl
 """
 
 from collections.abc import Callable, Collection, Sequence
+from math import inf
 from typing import Any
 
 from linkstate.channel import Channel
@@ -88,7 +89,7 @@ class Contacts:
 
     def deadline(self) -> float:
         greets = [contact.greet_at for contact in self._contacts.values()]
-        return min(greets + [channel.deadline() for channel in self._channels.values()])
+        return min(greets + [channel.deadline() for channel in self._channels.values()], default=inf)
 
     def _receive_in_contact(self, contact: Contact, frame: ChannelFrame, x: int, y: int, now: float) -> None:
         channel = self._channels[contact.router]

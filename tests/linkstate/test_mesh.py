@@ -331,3 +331,12 @@ def advertised(mesh: Mesh) -> tuple[Entry, ...]:
     (frame,) = decode_linkstate(action.body)
     assert isinstance(frame, Entries)
     return frame.entries
+
+
+def test_a_mesh_of_one_router_has_nobody_to_wait_for() -> None:
+    mesh = Mesh("a", 100, ["a"], {}, HybridClock(), hello=HELLO, dead=DEAD)
+
+    mesh.handle_timer(mesh.deadline())
+
+    assert mesh.contacts == {}
+    assert mesh.out == []
