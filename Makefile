@@ -41,9 +41,6 @@ lint: setup
 bench: setup
 	@$(VENV)/bin/python -m tests.bench
 
-bench: setup
-	@$(VENV)/bin/python -m tests.bench
-
 clean:
 	rm -rf $(VENV) tests/interop/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,12 +9,13 @@ import argparse
 import json
 import os
 import platform
+import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def build() -> None:
 @contextmanager
 def mesh(topology: str) -> Iterator[dict[str, Any]]:
     """A running mesh on free ports; yields the routers of its mesh.json."""
-    oncemesh = [sys.executable, "-m", "router.cli"]
+    oncemesh = [str(Path(sys.executable).with_name("oncemesh"))]
     with tempfile.TemporaryDirectory() as directory:
         plan = Path(directory) / f"{topology}.yaml"
         plan.write_text(with_free_ports((ROOT / "topologies" / plan.name).read_text()))
@@ -89,10 +90,7 @@ def mesh(topology: str) -> Iterator[dict[str, Any]]:
 
 def with_free_ports(topology: str) -> str:
     """The topology's text with every client listener on a free port."""
-    lines = [
-        line.split("127.0.0.1:")[0] + "127.0.0.1:0}" if "amqp: 127" in line else line for line in topology.splitlines()
-    ]
-    return "\n".join(lines) + "\n"
+    return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:0", topology)
 
 
 def measure(case: Case, routers: dict[str, Any]) -> dict[str, Any]:
@@ -123,13 +121,11 @@ def measure(case: Case, routers: dict[str, Any]) -> dict[str, Any]:
 
 
 def row(case: Case, results: list[dict[str, Any]], routers: dict[str, Any]) -> list[str]:
-    def median(pick: Callable[[dict[str, Any]], float]) -> float:
-        return statistics.median(pick(result) for result in results)
-
-    cpu = " + ".join(f"{median(lambda r, n=name: r[f'cpu_{n}']):.1f}" for name in routers)
-    rate = f"{median(lambda r: r['msg_s']):,.0f}"
-    p50, p99 = (f"{median(lambda r, p=p: r['lat_us'][p]):,.0f}" for p in ("p50", "p99"))
-    return [case.topology, case.title, rate, cpu, p50, p99]
+    cpu = [statistics.median(result[f"cpu_{name}"] for result in results) for name in routers]
+    rate = statistics.median(result["msg_s"] for result in results)
+    p50, p99 = (statistics.median(result["lat_us"][rank] for result in results) for rank in ("p50", "p99"))
+    costs = " + ".join(f"{cost:.1f}" for cost in cpu)
+    return [case.topology, case.title, f"{rate:,.0f}", costs, f"{p50:,.0f}", f"{p99:,.0f}"]
 
 
 def machine() -> str:
