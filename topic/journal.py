@@ -54,12 +54,13 @@ Entries
                  "mode": "first"|"second" (receiver settle mode), "timeout": seconds}
     SUSPENDED    a local link lost its connection and its terminus lives on
     CLOSED       publisher or subscriber left for good, `epoch` that of the attach that ended: owed nothing
-                 from here on. At every router that learns of it, repeating does no harm
-    EXPIRED      its terminus expired; otherwise the same
+                 from here on. At its custodian; repeating it elsewhere does no harm
+    EXPIRED      its terminus expired in the view of this router: the same, for what is homed here
     STOLEN       a local link is attached at router `peer` now: gone here, owed as before
     JOINED       subscriber (address, epoch of its attach; peer = its custodian, none if local) is in the
                  audience of what is published here from now on
-    GATED        subscriber is kept from what `publisher` publishes here
+    GATED        subscriber is kept from what `publisher` publishes here. Joining anew ends older gates, so those
+                 that stand are told after JOINED
     ADMITTED     no longer
     CONTACT      with router `peer`; detail = JSON {"incarnation": int}
     LOST         that contact
@@ -269,7 +270,7 @@ class BlockView:
             keys = tuple(self.keys[at : at + KEY_LENGTH] for at in cuts)
             order = tuple(ns) if ns is not None else tuple(n + i if n >= 0 else -1 for i in range(count))
             head = (Event(numbers[0]), Outcome(numbers[1]), *numbers[2:4])
-            fields: Any = (*head, *texts, keys, order, tags and tuple(tags))
+            fields: Any = (*head, *texts, keys, order, None if tags is None else tuple(tags))
             yield Entry(*fields)
             start += count
 
