@@ -66,6 +66,7 @@ class Subscriber:
         self.respond = respond
         self.attached = False
         self.detached: Condition | None = None
+        self.ended = False
         self.received: list[Delivery] = []
         self.settled: list[Handle] = []
         self.on_attached: Callable[[], object] = lambda: None
@@ -86,6 +87,7 @@ class Publisher:
         self.link: Link
         self.attached = False
         self.detached: Condition | None = None
+        self.ended = False
         self.sent = 0
         self.keep = False
         self.outcomes: dict[int, Outcome] = {}
@@ -123,12 +125,11 @@ class Publisher:
 class Client:
     """One connection of a client; the handler of its events."""
 
-    def __init__(self, container: str, changed: Callable[[], None], **settings: Any) -> None:
+    def __init__(self, container: str, stream: trio.SocketStream, **settings: Any) -> None:
         self.connection = Connection(self, container=container, server=False, **settings)
         self.opened = False
         self.closed: Condition | None = None
-        self.changed = changed
-        self.stream: trio.SocketStream
+        self.stream = stream
 
     def publisher(
         self, address: str, name: str | None = None, *, second: bool = False, snd_settle_mode: int = SND_MIXED
@@ -193,6 +194,7 @@ class Client:
 
     def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
         link.context.detached = condition
+        link.context.ended = True
 
     def on_credit(self, link: Link) -> None:
         link.context.pump()
@@ -235,6 +237,12 @@ class Client:
         end.pump()
 
 
+def client_of(end: Publisher | Subscriber) -> Client:
+    client = end.link.connection.handler
+    assert isinstance(client, Client)
+    return client
+
+
 class Clients:
     """The clients of one test. They end with the nursery."""
 
@@ -244,13 +252,17 @@ class Clients:
 
     async def connect(self, address: Address, container: str, *, expect_open: bool = True, **settings: Any) -> Client:
         """A client whose connection is open, or has ended where that is expected."""
-        client = Client(container, self._note, **settings)
         stream = await trio.open_tcp_stream(address.host, address.port)
-        client.stream = stream
+        client = await self.over(stream, container, **settings)
+        assert client.opened or not expect_open, client.closed
+        return client
+
+    async def over(self, stream: trio.SocketStream, container: str, **settings: Any) -> Client:
+        """A client on a stream; its connection is open or has ended."""
+        client = Client(container, stream, **settings)
         client.connection.open()
         self._nursery.start_soon(functools.partial(serve, stream, client.connection, after_input=self._note))
         await self.until(lambda: client.opened or client.connection.closed)
-        assert client.opened or not expect_open, client.closed
         return client
 
     async def publisher(
@@ -282,13 +294,14 @@ class Clients:
 async def fetch_status(host: str, port: int, timeout: float) -> dict[str, Any]:
     """What a router says of itself, asked as any AMQP client could."""
     with trio.fail_after(timeout):
+        stream = await trio.open_tcp_stream(host, port)
         async with trio.open_nursery() as nursery:
             clients = Clients(nursery)
-            client = await clients.connect(Address(host, port), "status")
-            subscriber = client.subscriber("$status", credit=1)
-            await clients.until(lambda: bool(subscriber.received) or client.connection.closed)
-            client.close()
-            if not subscriber.received:
-                raise trio.BrokenResourceError
-            return dict(json.loads(subscriber.bodies[0]))
-    raise AssertionError("the nursery neither swallows nor ends early")
+            client = await clients.over(stream, "status")
+            if client.opened:
+                subscriber = client.subscriber("$status", credit=1)
+                await clients.until(lambda: bool(subscriber.received) or client.connection.closed)
+                client.close()
+    if not client.opened or not subscriber.received:
+        raise trio.BrokenResourceError
+    return dict(json.loads(subscriber.bodies[0]))

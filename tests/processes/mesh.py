@@ -44,6 +44,7 @@ class RunningMesh:
         self.name = topology
         self.directory = RunDirectory(directory / "run")
         self._launcher = Launcher(self.directory, fetch_status)
+        self._endings: dict[str, str] = {}
         self._addresses: dict[str, Address] = {}
 
     async def up(self) -> None:
@@ -75,9 +76,8 @@ class RunningMesh:
         address = self.address(router)
         return await fetch_status(address.host, address.port, PATIENCE_S)
 
-    def kill(self, router: str) -> None:
-        """As the power fails: SIGKILL."""
-        os.kill(self.pid(router), signal.SIGKILL)
+    def signal(self, router: str, number: signal.Signals) -> None:
+        os.kill(self.pid(router), number)
 
     async def stop(self, router: str) -> dict[str, str]:
         return await self._launcher.stop([router])
@@ -86,15 +86,14 @@ class RunningMesh:
         await self._launcher.start([router])
 
     async def ending(self, router: str) -> str:
-        """Why a router ended that was not stopped by `stop`."""
-        endings: dict[str, str] = {}
+        """How a router ended that was not stopped by `stop`."""
 
         async def ended() -> bool:
-            endings.update(self._launcher.endings())
-            return router in endings
+            self._endings.update(self._launcher.endings())
+            return router in self._endings
 
         await eventually(ended)
-        return endings[router]
+        return self._endings.pop(router).splitlines()[0]
 
     def processes(self) -> list[psutil.Process]:
         """Every process below ours that was started for this run directory."""

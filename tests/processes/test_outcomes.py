@@ -11,7 +11,7 @@ import pytest
 
 from router.amqp.codec import decode
 from router.amqp.handler import REJECTED, RELEASED, SND_SETTLED
-from tests.processes.clients import Client, Clients, Delivery, Publisher, Subscriber, hold
+from tests.processes.clients import Clients, Delivery, Publisher, Subscriber, accept, client_of, hold
 from tests.processes.mesh import RunningMesh
 
 REDELIVERIES = 5
@@ -39,12 +39,6 @@ class Ends:
 async def attach(mesh: RunningMesh, clients: Clients, topic: str, respond: Callable[[Delivery], None]) -> Ends:
     subscriber = await clients.subscriber(mesh.address("c"), topic, respond=respond)
     return Ends(await clients.publisher(mesh.address("a"), topic), subscriber)
-
-
-def client_of(subscriber: Subscriber) -> Client:
-    client = subscriber.link.connection.handler
-    assert isinstance(client, Client)
-    return client
 
 
 async def test_a_released_delivery_comes_again_and_says_so(triangle: RunningMesh, clients: Clients) -> None:
@@ -180,7 +174,7 @@ async def test_attaching_a_subscribers_link_again_steals_it(triangle: RunningMes
 @pytest.mark.parametrize("at", ["a", "b"])
 async def test_attaching_a_publishers_link_again_steals_it(at: str, triangle: RunningMesh, clients: Clients) -> None:
     topic = f"topic/stolen publisher/{at}"
-    ends = await attach(triangle, clients, topic, Delivery.accept)
+    ends = await attach(triangle, clients, topic, accept)
     thief = await clients.publisher(triangle.address(at), topic)
     await clients.until(lambda: ends.publisher.detached is not None)
     assert ends.publisher.detached is not None

@@ -8,6 +8,7 @@ publisher - a --- b --- c - subscriber      b is killed; the other way round is 
 import statistics
 from collections.abc import Callable
 from itertools import count, pairwise
+from signal import SIGKILL
 
 from tests.processes.clients import Clients, Publisher, Subscriber
 from tests.processes.mesh import RunningMesh, eventually
@@ -53,7 +54,7 @@ async def pause_after_kill(mesh: RunningMesh, clients: Clients, publisher: Publi
     publisher.feed = (b"%d" % number for number in count(start))
     publisher.pump()
     await clients.until(lambda: len(publisher.accepted) > start + 500)
-    mesh.kill("b")
+    mesh.signal("b", SIGKILL)
     killed = publisher.sent
     await clients.until(lambda: len(publisher.accepted) > killed + 500)
     publisher.feed = iter(())

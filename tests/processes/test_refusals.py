@@ -1,0 +1,192 @@
+"""What a router says of itself, what it refuses and with which condition, beside traffic that goes on."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from router.amqp.library import lib, write_map
+from router.amqp.link import Link
+from tests.processes.background import background_traffic
+from tests.processes.clients import Clients, accept, client_of, hold
+from tests.processes.mesh import RunningMesh, eventually
+
+MIB = 1 << 20
+MAX_MESSAGE = 16 * MIB
+
+
+def plain(link: Link) -> None:
+    """As it is."""
+
+
+def anonymous(link: Link) -> None:
+    for terminus in (lib.pn_link_source(link.pointer), lib.pn_link_target(link.pointer)):
+        lib.pn_terminus_set_address(terminus, b"")
+
+
+def nowhere(link: Link) -> None:
+    for terminus in (lib.pn_link_source(link.pointer), lib.pn_link_target(link.pointer)):
+        lib.pn_terminus_set_type(terminus, lib.PN_UNSPECIFIED)
+
+
+def dynamic(link: Link) -> None:
+    for terminus in (lib.pn_link_source(link.pointer), lib.pn_link_target(link.pointer)):
+        lib.pn_terminus_set_dynamic(terminus, True)
+
+
+def coordinator(link: Link) -> None:
+    lib.pn_terminus_set_type(lib.pn_link_target(link.pointer), lib.PN_COORDINATOR)
+
+
+NOT_IMPLEMENTED, NOT_FOUND, NOT_ALLOWED = "amqp:not-implemented", "amqp:not-found", "amqp:not-allowed"
+
+
+@pytest.mark.parametrize(
+    ("role", "address", "shape", "condition"),
+    [
+        ("publish", "topic/x", anonymous, NOT_IMPLEMENTED),
+        ("publish", "topic/x", dynamic, NOT_IMPLEMENTED),
+        ("publish", "topic/x", coordinator, NOT_IMPLEMENTED),
+        ("publish", "topic/x", nowhere, NOT_IMPLEMENTED),
+        ("subscribe", "topic/x", anonymous, NOT_IMPLEMENTED),
+        ("subscribe", "topic/x", dynamic, NOT_IMPLEMENTED),
+        ("subscribe", "topic/x", nowhere, NOT_IMPLEMENTED),
+        ("publish", "queue/x", plain, NOT_FOUND),
+        ("subscribe", "topic", plain, NOT_FOUND),
+        ("publish", "$status", plain, NOT_ALLOWED),
+    ],
+)
+async def test_an_attach_is_refused_with_its_reason(
+    role: str,
+    address: str,
+    shape: Callable[[Link], None],
+    condition: str,
+    triangle: RunningMesh,
+    clients: Clients,
+) -> None:
+    async with background_traffic(triangle, clients):
+        client = await clients.connect(triangle.address("b"), "client")
+        end = client.publisher(address) if role == "publish" else client.subscriber(address)
+        shape(end.link)
+        await clients.until(lambda: end.detached is not None)
+
+        assert end.detached is not None
+        assert end.detached.name == condition
+        assert end.detached.description
+        ours = end.link.remote_target if role == "publish" else end.link.remote_source
+        assert ours is None  # so its creator knows that nothing was created
+        other = client.subscriber("topic/other")
+        await clients.until(lambda: other.attached)
+
+
+async def test_a_message_that_is_too_large_ends_its_link_only(triangle: RunningMesh, clients: Clients) -> None:
+    topic = "topic/large"
+    subscriber = await clients.subscriber(triangle.address("c"), topic)
+    async with background_traffic(triangle, clients):
+        publisher = await clients.publisher(triangle.address("b"), topic)
+        assert publisher.link.remote_max_message_size == MAX_MESSAGE
+        publisher.send(bytes(MAX_MESSAGE - 100))
+        await clients.until(lambda: publisher.accepted == [0])
+        publisher.send(bytes(MAX_MESSAGE + 1))
+        await clients.until(lambda: publisher.detached is not None)
+        assert publisher.detached is not None
+        assert publisher.detached.name == "amqp:link:message-size-exceeded"
+
+        again = client_of(publisher).publisher(topic, "another link")
+        await clients.until(lambda: again.link.credit > 0)
+        again.send(b"small")
+        await clients.until(lambda: again.accepted == [0])
+        assert [len(body) for body in subscriber.bodies] == [MAX_MESSAGE - 100, 5]
+
+
+async def test_drain_gives_unused_credit_back(triangle: RunningMesh, clients: Clients) -> None:
+    topic = "topic/drained"
+    subscriber = await clients.subscriber(triangle.address("c"), topic, credit=0)
+    publisher = await clients.publisher(triangle.address("a"), topic)
+    for number in range(3):
+        publisher.send(b"%d" % number)
+    await clients.until(lambda: publisher.link.credit == 1000 - 3)
+    await queued(triangle, topic, 3)
+
+    subscriber.link.drain(10)
+    subscriber.link.connection.wake()
+    await clients.until(lambda: subscriber.link.credit == 0)
+    assert subscriber.numbers == [0, 1, 2]
+
+    publisher.send(b"3")  # there is no credit left for it
+    await clients.until(lambda: publisher.accepted == [0, 1, 2])
+    await queued(triangle, topic, 1)
+    assert subscriber.numbers == [0, 1, 2]
+
+
+async def queued(mesh: RunningMesh, topic: str, count: int) -> None:
+    async def is_so() -> bool:
+        links = (await mesh.status("c"))["subscribers"]
+        return [link["queued"] for link in links if link["address"] == topic] == [count]
+
+    await eventually(is_so)
+
+
+async def test_filters_that_are_not_applied_are_left_out_of_the_answer(triangle: RunningMesh, clients: Clients) -> None:
+    client = await clients.connect(triangle.address("b"), "client")
+    subscriber = client.subscriber("topic/filtered")
+    source = lib.pn_link_source(subscriber.link.pointer)
+    write_map({"apache.org:selector-filter:string": "colour = 'blue'"}, lib.pn_terminus_filter(source))
+    await clients.until(lambda: subscriber.attached)
+    assert subscriber.link.remote_source is not None
+    assert subscriber.link.remote_source.address == "topic/filtered"
+    assert not subscriber.link.remote_source.filtered
+
+
+async def test_settle_modes_are_honoured_and_termini_end_with_their_session(
+    triangle: RunningMesh, clients: Clients
+) -> None:
+    for first in (True, False):
+        subscriber = await clients.subscriber(triangle.address("b"), "topic/modes", f"mode {first}", first=first)
+        assert subscriber.link.remote_rcv_settle_mode == (0 if first else 1)
+        assert subscriber.link.remote_source is not None
+        assert subscriber.link.remote_source.expiry_policy == "session-end"
+        assert subscriber.link.remote_source.timeout == 0
+
+
+async def test_a_router_introduces_itself_as_the_mesh(triangle: RunningMesh, clients: Clients) -> None:
+    for router in triangle.routers:
+        connection = (await clients.connect(triangle.address(router), "client")).connection
+        assert connection.remote_container == "triangle"
+        assert connection.remote_properties["router"] == router
+        others = connection.remote_properties["failover-server-list"]
+        assert [server["port"] for server in others] == [
+            triangle.address(other).port for other in triangle.routers if other != router
+        ]
+        assert {(server["network-host"], server["scheme"]) for server in others} == {("127.0.0.1", "amqp")}
+
+
+async def test_a_publishers_credit_is_the_window_less_what_is_unsettled(
+    triangle: RunningMesh, clients: Clients
+) -> None:
+    topic = "topic/window"
+    subscriber = await clients.subscriber(triangle.address("c"), topic, respond=hold, credit=2000)
+    publisher = await clients.publisher(triangle.address("a"), topic)
+    publisher.in_flight = 5000
+    publisher.feed = (b"%d" % number for number in range(3000))
+    publisher.pump()
+    await clients.until(lambda: len(subscriber.received) == 1000)
+    assert (publisher.sent, publisher.link.credit) == (1000, 0)
+
+    for delivery in subscriber.received[:300]:
+        delivery.accept()
+    await clients.until(lambda: publisher.sent == 1300)
+    subscriber.respond = accept
+    for delivery in subscriber.received[300:]:
+        delivery.accept()
+    await clients.until(lambda: len(publisher.accepted) == 3000)
+    assert subscriber.numbers == list(range(3000))
+
+
+async def test_every_credit_on_the_status_link_brings_a_status(triangle: RunningMesh, clients: Clients) -> None:
+    subscriber = await clients.subscriber(triangle.address("b"), "$status", credit=0)
+    for number in range(1, 4):
+        subscriber.link.flow(1)
+        subscriber.link.connection.wake()
+        await clients.until(lambda: len(subscriber.received) == number)  # noqa: B023
+    assert [json.loads(body)["router"] for body in subscriber.bodies] == ["b"] * 3
