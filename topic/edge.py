@@ -12,7 +12,7 @@ from topic.directory import Entry
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.journal import Outcome as LoggedOutcome
-from topic.record import QUEUED, SENT, Outcome, Record, Refusals, State, Stream
+from topic.record import QUEUED, SENT, WITHHELD, Outcome, Record, Refusals, State, Stream
 from topic.subscriber import Subscriber
 
 LOGGED = {outcome: LoggedOutcome[outcome.name] for outcome in Outcome}
@@ -64,7 +64,7 @@ class Edge:
             self._now_joined(home, subscriber.name)
         left: list[Record] = []
         for record in self._records():
-            if record.locals.pop(subscriber, None) in (QUEUED, SENT):
+            if record.locals.pop(subscriber, None) in (QUEUED, SENT, WITHHELD):
                 record.open -= 1
                 left.append(record)
         return left
@@ -235,7 +235,8 @@ class Edge:
                 self._evaluate(stream, run)
             else:
                 for record in run:
-                    self._report(record)
+                    if record.state is State.IN_DOUBT:  # not reported, nor settled meanwhile
+                        self._report(record)
 
     def _report(self, record: Record) -> None:
         stream = record.stream
@@ -276,36 +277,35 @@ class Edge:
 
     def backlog(self, stream: Stream, n: int, seen: int, record: Record, only: list[bytes]) -> None:
         """A Forward for the named subscribers: the record may be here already, for others or reported (6.2)."""
-        known = stream.records.setdefault(n, record)
+        known = stream.records.setdefault(n, self._held_over(stream, n, record))
         known.n = n
         known.moved = self._moved_since(seen)
         known.state = State.IN_DOUBT
-        if known is not record and self.context.records.get(known.key) is known:
-            self.take_for(stream, [known], only)
-            self.finished([known] if not known.open else [])
-            return
+        if known is record:
+            self.context.trace_records(Event.RECEIVED, stream, [record], n=n)
         for name in only:
             subscriber = self.subscribers.get(name)
             if subscriber is not None and subscriber not in known.locals:
-                known.locals[subscriber] = QUEUED
+                known.locals[subscriber] = WITHHELD
                 known.open += 1
-        if known is record:
-            self.context.trace_records(Event.RECEIVED, stream, [record], n=n)
-            self._begin(stream, [record])
+        stream.withheld.append(known)
+        self.release(stream)
+
+    def _held_over(self, stream: Stream, n: int, record: Record) -> Record:
+        """The same delivery from before the contact with its home was lost, if still here; else the new record."""
+        held = self.context.records.get(record.key)
+        if held is None or held.stream is stream or (held.stream.epoch, held.n) != (stream.epoch, n):
+            return record
+        del held.stream.records[n]
+        held.stream = stream
+        return held
 
     def forward_presettled(self, stream: Stream, first: int, records: list[Record]) -> None:
-        """Handed on or dropped, never kept: home may forget these at once."""
-        for n, record in enumerate(records, first):
-            record.n = n
-        if stream.withheld:
-            stream.withheld.extend(records)
-        else:
-            self._pass_on(stream, records)
-
-    def _pass_on(self, stream: Stream, records: list[Record]) -> None:
-        self._hand_on(stream, records, self._joined(stream))
-        for record in records:
-            self.context.outgoing.outcome(stream.home, stream, record.n)
+        """Handed on or dropped, never kept: home may forget these at once. They do not overtake what is withheld."""
+        if not stream.withheld:
+            self._hand_on(stream, records, self._joined(stream))
+        for n in range(first, first + len(records)):
+            self.context.outgoing.outcome(stream.home, stream, n)
 
     def _moved_since(self, seen: int) -> tuple[bytes, ...]:
         departures = self.context.directory.departures
@@ -315,29 +315,35 @@ class Edge:
         """Offer new records to their local subscribers, or withhold them while one of their keys is still held for an
         older delivery: the contact was lost in between and home has forgotten that one, our subscribers have not."""
         if stream.withheld or not self.context.enter(records):
+            for record in records:
+                record.locals = dict.fromkeys(record.locals, WITHHELD)
             stream.withheld.extend(records)
             self.release(stream)
-        else:
-            self._start(stream, records)
-
-    def _start(self, stream: Stream, records: list[Record]) -> None:
+            return
         for subscriber in list(records[0].locals):
             self._offer(subscriber, stream, records)
-        self.finished([record for record in records if not record.open and record.state is State.IN_DOUBT])
+        self.finished([record for record in records if not record.open])
 
     def release(self, stream: Stream) -> None:
         """What is withheld goes on, in order, as far as its keys are free."""
         while stream.withheld:
             record = stream.withheld[0]
             goes_on = record.state is not State.SETTLED
-            if goes_on and not record.presettled and not self.context.enter([record]):
+            entered = self.context.records.get(record.key) is record
+            if goes_on and not entered and not self.context.enter([record]):
                 self.context.blocked[record.key] = stream
                 return
             stream.withheld.popleft()
-            if record.presettled:
-                self._pass_on(stream, [record])
-            elif goes_on:
-                self._start(stream, [record])
+            if goes_on:
+                self._go_on(stream, record)
+
+    def _go_on(self, stream: Stream, record: Record) -> None:
+        waiting = [subscriber for subscriber, state in record.locals.items() if state == WITHHELD]
+        for subscriber in waiting:
+            record.locals[subscriber] = QUEUED
+        for subscriber in waiting:
+            self._offer(subscriber, stream, [record])
+        self.finished([] if record.open else [record])
 
     def settle(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
         """Home says settled: the subscribers learn it, and home that they do (protocol 5, Settle)."""
@@ -369,7 +375,7 @@ class Edge:
             for subscriber, state in record.locals.items():
                 if state == QUEUED:
                     subscriber.pass_over()
-                if state != QUEUED or record in subscriber.attempts:  # released: queued again, but not settled yet
+                if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:  # released, but not settled yet
                     batches.setdefault(subscriber, []).append(record)
         for subscriber, settled in batches.items():
             if subscriber.attempts:
@@ -382,9 +388,12 @@ class Edge:
         stream.abandoned = True
         if self.streams.get(stream.publisher) is stream:
             del self.streams[stream.publisher]
-        records = list(stream.records.values())
-        done = [record for record in records if not record.open]
+        for record in stream.withheld:  # nobody has had these
+            for subscriber in [s for s, state in record.locals.items() if state == WITHHELD]:
+                del record.locals[subscriber]
+                record.open -= 1
         stream.withheld.clear()
+        done = [record for record in stream.records.values() if not record.open]
         if done:
             self.close(stream, done)
 

@@ -31,7 +31,9 @@ class State(enum.IntEnum):
 
 QUEUED = 0
 SENT = 1
-"""States of a local subscriber in a record before its `Outcome`; plain ints, for the hot path."""
+WITHHELD = 2
+"""States of a local subscriber in a record before its `Outcome`; plain ints, for the hot path. Withheld: not even
+queued, while the record or one before it waits for an older delivery of the same key."""
 
 Refusals = tuple[int, int, int]
 """Subscribers whose final outcome is not accepted: rejected, released, modified."""
