@@ -44,6 +44,8 @@ class Reader:
     """A subscriber as the judge knows it."""
 
     address: str
+    at_most_once: bool
+    """It takes everything settled: what is under way when its link breaks it never sees, or out of order later."""
     first_attach: float = -1.0
     link: "SubscriberLink | None" = None
     """The last link whose attach was answered, unless it was closed."""
@@ -101,10 +103,14 @@ class Judge:
             custodian = reader.link
             if custodian is None or reader.address != link.client.identity.address or custodian.sends_settled:
                 continue
-            there = custodian.router.name
-            if not custodian.ended and (there == home or self.network.joinable(there, home)):
+            newest = max((link for link in reader.links if link.attached), key=lambda link: link.number)
+            if self._knows(home, custodian) and self._knows(home, newest):
                 promised.append(name)
         return promised
+
+    def _knows(self, home: str, link: "SubscriberLink") -> bool:
+        router = link.router.name
+        return not link.ended and (router == home or self.network.joinable(router, home))
 
     def settled_early(self, text: bytes) -> None:
         self.messages[text].promised.clear()
@@ -182,7 +188,7 @@ class Judge:
             last, before = reader.last.get(life, (0, ""))
             # who moved between the sides of a partition finds there what the other side had given up for it
             moved = before != router and message.home in reader.expired
-            self.check(message.number > last or moved, f"1 order: {label} after number {last}")
+            self.check(message.number > last or moved or reader.at_most_once, f"1 order: {label} after number {last}")
             reader.last[life] = message.number, router
 
     def outcome(self, name: str, text: bytes, outcome: Outcome, final: bool) -> None:

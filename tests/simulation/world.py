@@ -37,7 +37,7 @@ class World:
         self.subscribers = [SubscriberClient(*self._client(f"s{i}")) for i in range(self.knobs.subscribers)]
         self.clients: list[Client] = [*self.publishers, *self.subscribers]
         for subscriber in self.subscribers:
-            self.judge.readers[subscriber.name] = Reader(subscriber.identity.address)
+            self.judge.readers[subscriber.name] = Reader(subscriber.identity.address, subscriber.sends_settled)
         self._unstarted = self.random.choice(list(self.routers)) if self.knobs.never_started else None
 
     def note(self, who: str, what: str) -> None:
