@@ -176,11 +176,12 @@ def doubts(evidence: Evidence, counts: Counts) -> Iterator[str]:
     if any(row["unaddressed"] for row in counts.by_publisher):
         in_vain = evidence.unaddressed.count()
         if in_vain:
-            yield f"{in_vain} times it is not known whether a subscriber was owed an accepted delivery it lacks"
+            yield f"{in_vain} accepted deliveries lack in a log whom they were for, and a subscriber did not get them"
 
 
 def _open_ended(role: str, party: Party) -> str:
     logs = ", ".join(sorted(set(party.open_logs)))
-    if party.logs:
+    if role == "subscriber" and party.logs:
         return f"{role} {party.identity}: its log {logs} has no clean end"
-    return f"{role} {party.identity}: it has no log of its own, and that of its router {logs} has no clean end"
+    own = "no clean end of a log of its own" if party.logs else "no log of its own"
+    return f"{role} {party.identity}: it has {own}, and its router's log {logs} has no clean end"

@@ -46,8 +46,8 @@ def written(source: str, *batches: list[dict[str, Any]]) -> list[bytes]:
 
 
 def blocks(count: int) -> list[bytes]:
-    boot = {"event": Event.BOOT, "time_us": 1, "hlc": 2}
-    received = {"event": Event.RECEIVED, "time_us": 2, "hlc": 3, "keys": [KEY], "n": 4}
+    boot: dict[str, Any] = {"event": Event.BOOT, "time_us": 1, "hlc": 2}
+    received: dict[str, Any] = {"event": Event.RECEIVED, "time_us": 2, "hlc": 3, "keys": [KEY], "n": 4}
     return written("a", *([[boot, received]] * count))
 
 
@@ -73,7 +73,8 @@ def entry_of(row: dict[str, Any]) -> Entry:
     ns = consecutive if row["ns"] is None else tuple(row["ns"])
     tags = None if row["tags"] is None else tuple(row["tags"])
     fixed = (row["event"], row["outcome"], row["time_us"], row["hlc"])
-    return Entry(*fixed, *texts, generation, row["epoch"], row["detail"], tuple(keys), ns, tags)
+    fields: Any = (*fixed, *texts, generation, row["epoch"], row["detail"], tuple(keys), ns, tags)
+    return Entry(*fields)
 
 
 def test_names_may_be_the_ascii_bytes_of_the_cores() -> None:

@@ -50,6 +50,16 @@ def test_a_router_killed_with_its_last_entries_lost_does_not_matter_to_ends_that
     assert [log.name for log in report.logs if not log.stopped] == [f"a.{START_MS}"]
 
 
+def test_an_audience_lost_with_its_home_is_owed_to_whoever_may_have_been_in_it(audited: Audited) -> None:
+    run = Run()
+    key = run.key(ONE, 3)
+    run.kill("a", lost=15)  # among it all that the home wrote of the last delivery of publisher one
+    run.remove(lambda row: row.get("keys") == [key] and row.get("subscriber") == NEAR.name)
+    report = audited(run)
+    assert report.verdict is Verdict.UNDECIDED, (report.findings, report.problems)
+    assert [doubt for doubt in report.doubts if doubt.startswith("1 accepted deliveries lack")]
+
+
 def test_a_plain_subscriber_of_a_killed_router_is_unknown(audited: Audited) -> None:
     run = Run()
     run.kill("c", lost=2)  # with STOPPED goes the entry that told of its departure

@@ -1,0 +1,89 @@
+"""Accounting for the files: what is missing or damaged is told from what a killed writer leaves."""
+
+import json
+from typing import Any
+
+from failover.audit.decoding import FILE, MESH
+from failover.audit.inventory import ControlRow, Inventory, take_inventory
+from topic.journal import Event
+
+WHOLE = {"size": 100, "first_time": 1, "last_time": 9, "damage": None, "stopped": False}
+
+
+def row(event: int, source: str = "a", incarnation: int = 7, **columns: Any) -> ControlRow:
+    fields: dict[str, Any] = dict.fromkeys(
+        ("address", "publisher", "subscriber", "peer", "epoch_hlc", "home", "detail")
+    )
+    fields |= {"role": "router", "host": "h", "place": 0, "time": 1, "hlc": 1} | columns
+    return ControlRow(source=source, incarnation=incarnation, event=event, **fields)
+
+
+def segment(number: int, blocks: list[int], source: str = "a", **reading: Any) -> ControlRow:
+    path = f"run/{source}/log/7-{number:06}.oml"
+    detail = WHOLE | {"path": path, "segment": number, "numbers": blocks} | reading
+    return row(FILE, source, detail=json.dumps(detail))
+
+
+def mesh(*routers: str) -> ControlRow:
+    text = json.dumps({"routers": {router: {} for router in routers}})
+    return row(MESH, detail=json.dumps({"path": "run/mesh.json", "text": text}))
+
+
+def told(inventory: Inventory) -> list[tuple[str, str]]:
+    return [(problem.path, problem.what) for problem in inventory.problems]
+
+
+def damage(*, torn: bool) -> dict[str, Any]:
+    return {"offset": 60, "skipped": 40, "torn": torn}
+
+
+def test_a_log_in_several_segments_is_one_log() -> None:
+    inventory = take_inventory([mesh("a"), segment(1, [2], stopped=True), segment(0, [0, 1])])
+    assert inventory.problems == () and inventory.torn == ()
+    (log,) = inventory.logs
+    assert (log.name, log.stopped, log.first_time, log.last_time) == ("a.7", True, 1, 9)
+
+
+def test_a_missing_segment_is_noticed() -> None:
+    inventory = take_inventory([mesh("a"), segment(0, [0]), segment(2, [2])])
+    assert told(inventory) == [
+        ("run/a/log/7-000002.oml", "blocks 1 to 1 are missing"),
+        ("run/a/log/7-000002.oml", "the segment 1 before it is missing"),
+    ]
+
+
+def test_a_block_cut_out_cleanly_is_noticed() -> None:
+    inventory = take_inventory([mesh("a"), segment(0, [0, 3])])
+    assert told(inventory) == [("run/a/log/7-000000.oml", "blocks 1 to 2 are missing")]
+
+
+def test_damage_says_what_was_readable() -> None:
+    inventory = take_inventory([mesh("a"), segment(0, [0, 2], damage=damage(torn=False))])
+    what = "damaged: 40 of 100 bytes from byte 60 on are not readable, 2 blocks are"
+    assert told(inventory) == [("run/a/log/7-000000.oml", what)]
+
+
+def test_a_torn_end_is_normal_in_the_last_segment_and_damage_in_another() -> None:
+    torn = segment(0, [0], damage=damage(torn=True))
+    last = take_inventory([mesh("a"), torn])
+    assert last.problems == () and [problem.path for problem in last.torn] == ["run/a/log/7-000000.oml"]
+    earlier = take_inventory([mesh("a"), torn, segment(1, [1])])
+    assert [what.partition(":")[0] for _, what in told(earlier)] == ["damaged"] and earlier.torn == ()
+
+
+def test_a_router_of_the_mesh_without_a_log_is_missing() -> None:
+    inventory = take_inventory([mesh("a", "b"), segment(0, [0])])
+    assert told(inventory) == [("run/b/log", "router b has no log")]
+
+
+def test_an_incarnation_that_others_met_must_have_left_a_log() -> None:
+    met = row(Event.CONTACT, peer="b", detail='{"incarnation": 8}')
+    homed = row(Event.ATTACHED, home="c.9", epoch_hlc=5)
+    inventory = take_inventory([mesh("a"), segment(0, [0]), met, homed])
+    assert [path for path, _ in told(inventory)] == ["b.8", "c.9"]
+
+
+def test_without_a_readable_mesh_file_nobody_knows_which_routers_there_were() -> None:
+    assert [path for path, _ in told(take_inventory([segment(0, [0])]))] == ["mesh.json"]
+    garbage = row(MESH, detail=json.dumps({"path": "run/mesh.json", "text": "{"}))
+    assert [path for path, _ in told(take_inventory([garbage, segment(0, [0])]))] == ["run/mesh.json"]
