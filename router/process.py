@@ -5,6 +5,7 @@ error of a peer ends its connection; any other exception ends the router loudly,
 """
 
 import contextlib
+import gc
 import logging
 import resource
 import signal
@@ -173,10 +174,19 @@ async def _stop_signal() -> None:
             return
 
 
+def _tame_garbage_collection() -> None:
+    """What comes and goes with messages is freed by reference counts alone; only connections leave cycles, and they are
+    few. Looking for cycles every 700 objects costs a third of a message's time, and stalls of 100 ms."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
+
+
 async def run_router(
     topology: Topology, name: str, *, run_dir: Path, amqp_socket: socket.socket, inter_socket: socket.socket
 ) -> None:
     """Run one router on these listeners until it is told to stop."""
+    _tame_garbage_collection()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every client takes a file descriptor
     await Process(topology, name, run_dir).run(amqp_socket, inter_socket)
