@@ -73,7 +73,7 @@ class Edge:
         """All that local subscribers may be named in."""
         yield from self.context.records.values()
         for stream in self.streams.values():
-            yield from stream.withheld
+            yield from (record for record, _ in stream.waiting)
 
     def requeue(self, subscriber: Subscriber) -> None:
         """It attached again here: what was sent on the old link is sent again, in order (6.7)."""
@@ -283,12 +283,12 @@ class Edge:
         known.state = State.IN_DOUBT
         if known is record:
             self.context.trace_records(Event.RECEIVED, stream, [record], n=n)
-        for name in only:
-            subscriber = self.subscribers.get(name)
-            if subscriber is not None and subscriber not in known.locals:
-                known.locals[subscriber] = WITHHELD
-                known.open += 1
-        stream.withheld.append(known)
+        named = [self.subscribers[name] for name in only if name in self.subscribers]
+        fresh = [subscriber for subscriber in named if subscriber not in known.locals]
+        for subscriber in fresh:
+            known.locals[subscriber] = WITHHELD
+        known.open += len(fresh)
+        stream.waiting.append((known, fresh))
         self.release(stream)
 
     def _held_over(self, stream: Stream, n: int, record: Record) -> Record:
@@ -302,7 +302,7 @@ class Edge:
 
     def forward_presettled(self, stream: Stream, first: int, records: list[Record]) -> None:
         """Handed on or dropped, never kept: home may forget these at once. They do not overtake what is withheld."""
-        if not stream.withheld:
+        if not stream.waiting:
             self._hand_on(stream, records, self._joined(stream))
         for n in range(first, first + len(records)):
             self.context.outgoing.outcome(stream.home, stream, n)
@@ -314,10 +314,10 @@ class Edge:
     def _begin(self, stream: Stream, records: list[Record]) -> None:
         """Offer new records to their local subscribers, or withhold them while one of their keys is still held for an
         older delivery: the contact was lost in between and home has forgotten that one, our subscribers have not."""
-        if stream.withheld or not self.context.enter(records):
+        if stream.waiting or not self.context.enter(records):
             for record in records:
+                stream.waiting.append((record, list(record.locals)))
                 record.locals = dict.fromkeys(record.locals, WITHHELD)
-            stream.withheld.extend(records)
             self.release(stream)
             return
         for subscriber in list(records[0].locals):
@@ -326,23 +326,22 @@ class Edge:
 
     def release(self, stream: Stream) -> None:
         """What is withheld goes on, in order, as far as its keys are free."""
-        while stream.withheld:
-            record = stream.withheld[0]
+        while stream.waiting:
+            record, subscribers = stream.waiting[0]
             goes_on = record.state is not State.SETTLED
             entered = self.context.records.get(record.key) is record
             if goes_on and not entered and not self.context.enter([record]):
                 self.context.blocked[record.key] = stream
                 return
-            stream.withheld.popleft()
+            stream.waiting.popleft()
             if goes_on:
-                self._go_on(stream, record)
+                self._go_on(stream, record, subscribers)
 
-    def _go_on(self, stream: Stream, record: Record) -> None:
-        waiting = [subscriber for subscriber, state in record.locals.items() if state == WITHHELD]
-        for subscriber in waiting:
-            record.locals[subscriber] = QUEUED
-        for subscriber in waiting:
-            self._offer(subscriber, stream, [record])
+    def _go_on(self, stream: Stream, record: Record, subscribers: list[Subscriber]) -> None:
+        for subscriber in subscribers:
+            if subscriber in record.locals:  # it may have left meanwhile
+                record.locals[subscriber] = QUEUED
+                self._offer(subscriber, stream, [record])
         self.finished([] if record.open else [record])
 
     def settle(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
@@ -364,7 +363,7 @@ class Edge:
         self.context.trace_records(Event.FORGOTTEN, stream, records)
         for record in records:
             self.context.forget(record)
-        if stream.withheld:
+        if stream.waiting or stream.withheld:
             self.context.freed.append(stream)
 
     def settle_locals(self, records: list[Record]) -> None:
@@ -388,11 +387,11 @@ class Edge:
         stream.abandoned = True
         if self.streams.get(stream.publisher) is stream:
             del self.streams[stream.publisher]
-        for record in stream.withheld:  # nobody has had these
-            for subscriber in [s for s, state in record.locals.items() if state == WITHHELD]:
-                del record.locals[subscriber]
-                record.open -= 1
-        stream.withheld.clear()
+        for record, subscribers in stream.waiting:  # nobody has had these
+            for subscriber in subscribers:
+                if record.locals.pop(subscriber, None) is not None:
+                    record.open -= 1
+        stream.waiting.clear()
         done = [record for record in stream.records.values() if not record.open]
         if done:
             self.close(stream, done)

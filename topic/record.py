@@ -79,7 +79,7 @@ class Stream:
 
     __slots__ = (
         "abandoned", "epoch", "gates", "generation", "home", "identity", "keys", "label", "link", "next_n", "publisher",
-        "received", "records", "settles_first", "unsettled", "withheld",
+        "received", "records", "settles_first", "unsettled", "waiting", "withheld",
     )  # fmt: skip
 
     def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
@@ -93,6 +93,9 @@ class Stream:
         self.records: dict[int, Record] = {}
         self.abandoned = False
         """Nobody will settle these records any more: they are delivered, then settled and forgotten here."""
+        self.waiting: deque[tuple[Record, list[Any]]] = deque()
+        """At an edge only: what is withheld as an older delivery of the same key is still here, and all that came
+        after, in order; with the subscribers it is for."""
         # at home only
         self.keys = KeyMaker(publisher, generation)
         self.link: Any = None
