@@ -33,6 +33,10 @@ class Client:
         self.note = note
         self.calm = False
         """No more pranks: it stays, accepts and gives credit."""
+        self.gone = False
+        """It left for good."""
+        self.opened: list[Link] = []
+        """All its links, those that it has forgotten too."""
         self.lives = 0
         self.answered = False
 
@@ -66,7 +70,7 @@ class Client:
         self.schedule.after(self.random.random() * self.knobs.patience, action)
 
     def attach(self) -> None:
-        if self.link is not None:
+        if self.link is not None or self.gone:
             return
         alive = [router for router in self.routers.values() if router.alive]
         if not alive:
@@ -84,8 +88,13 @@ class Client:
         if link is None or self.calm:
             return
         what = self.random.choice(("close", "vanish", "elsewhere", "again"))
-        self.note(self.name, f"prank: {what}")
-        if what == "close":
+        self.gone = self.random.random() < self.knobs.quitting
+        self.note(self.name, f"prank: {what}{', for good' if self.gone else ''}")
+        if self.gone:
+            for opened in self.opened:
+                opened.vanish()
+            self.leave()
+        elif what == "close":
             link.to_router(self.close, link)
             self.leave()
         elif what == "vanish":

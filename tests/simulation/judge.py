@@ -5,6 +5,7 @@ A promise is void once the subscriber's link is closed or noticed to be gone, or
 a router that the subscriber is, or just was, attached to: every terminus has timeout 0 here.
 """
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -111,6 +112,12 @@ class Judge:
     def _knows(self, home: str, link: "SubscriberLink") -> bool:
         router = link.router.name
         return not link.ended and (router == home or self.network.joinable(router, home))
+
+    def withheld(self, texts: list[bytes | None]) -> None:
+        """Their audience is computed later, when their keys are free."""
+        for text in texts:
+            if text is not None:
+                self.messages[text].published = math.inf
 
     def settled_early(self, text: bytes) -> None:
         self.messages[text].promised.clear()

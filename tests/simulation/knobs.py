@@ -40,6 +40,8 @@ class Knobs:
     """How often a publisher settles before the outcome."""
     restless: float
     """How often a client closes, vanishes or moves, per second."""
+    quitting: float
+    """How often such a client does not come back."""
     kills: int
     partitions: int
     flaps: int
@@ -81,6 +83,7 @@ def draw(random: Random) -> Knobs:
         presettled=often(0.3),
         early=often(0.2),
         restless=random.choice((0.0, 0.1, 0.3, 1.0)),
+        quitting=often(0.2),
         kills=times(4),
         partitions=times(3),
         flaps=times(10),

@@ -50,6 +50,7 @@ class Link:
         self.ended_at = 0.0
         self._arrival = [0.0, 0.0]
         router.links.append(self)
+        client.opened.append(self)
 
     def __repr__(self) -> str:
         return f"{self.client.name}#{self.number}@{self.router.name}"
@@ -121,10 +122,14 @@ class Link:
             return
         if isinstance(action, Detach):
             self.router.note(self.router.name, f"detaches {self}: {action.description}")
+            self.stolen()
             self.end()
             self.to_client(self.client.detached)
         else:
             self.carry_out(action)
+
+    def stolen(self) -> None:
+        """The router detaches it, as it believes another to be the later one."""
 
     def carry_out(self, action: LinkAction) -> None:
         raise NotImplementedError
@@ -166,6 +171,7 @@ class PublisherLink(Link):
         tags, messages = [tag for _, tag, _, _ in sent], [message for _, _, message, _ in sent]
         records = self.router.topic.publish(self.stream, tags, messages, presettled=settled)
         assert len(records) == len(sent)
+        self.router.judge.withheld([record.message for record in records if record.n < 0])
         if not settled:
             for (handle, _, _, _), record in zip(sent, records, strict=True):
                 self._records[handle] = record
@@ -225,6 +231,10 @@ class SubscriberLink(Link):
         self.router.judge.closed(self)
         self.end()
         self.router.topic.detach_subscriber(self.subscriber, self)
+
+    def stolen(self) -> None:
+        if self.router.knobs.skew and self.client.link is self:
+            self.router.judge.closed(self)  # skewed clocks on two sides of a partition: an older attach looks later
 
     def flow(self, limit: int) -> None:
         """The client takes deliveries up to that many in all."""

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 def check_quiescence(world: "World") -> None:
     judge = world.judge
     for client in world.clients:
-        judge.check(client.link is not None and client.answered, f"5 liveness: {client.name} is not attached")
-    for publisher in world.publishers:
+        attached = client.link is not None and client.answered
+        judge.check(attached or client.gone, f"5 liveness: {client.name} is not attached")
+    for publisher in [publisher for publisher in world.publishers if not publisher.gone]:
         waiting = [text.decode() for text in publisher.waiting.values()]
         judge.check(not waiting, f"5 liveness: {publisher.name} has no outcome of {waiting[:5]}")
         judge.check(not publisher.left, f"5 liveness: {publisher.name} has {publisher.left} messages left to send")
@@ -42,7 +43,8 @@ def _leftovers(topic: Topic) -> dict[str, object]:
     return {
         "records": [record.message or record.key for record in topic.context.records.values()],
         "records of streams": [stream.records for stream in streams if stream.records],
-        "withheld": [stream.withheld for stream in streams if stream.withheld],
+        "withheld": [stream.withheld for stream in streams if stream.withheld or stream.waiting],
+        "blocked": list(topic.context.blocked),
         "gates": [stream.gates for stream in streams if stream.gates],
         "unsettled": [stream.unsettled for stream in home.streams.values() if stream.unsettled],
         "held": [subscriber.held for subscriber in subscribers if subscriber.held],
