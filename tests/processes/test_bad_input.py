@@ -20,7 +20,7 @@ from router.quantities import Address
 from tests.processes.background import background_traffic
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually
-from tests.router.amqp.frames import HEADER, OPEN, Described, Raw, attach, frame, opening, transfer
+from tests.router.amqp.frames import FLOW, HEADER, OPEN, Described, Raw, attach, frame, opening, transfer
 
 MAX_FRAME = 64 * 1024
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
@@ -107,6 +107,34 @@ async def has_publisher(mesh: RunningMesh, topic: str, *, expected: bool = True)
         return any(link["address"] == topic for link in (await mesh.status("b"))["publishers"]) is expected
 
     await eventually(known)
+
+
+async def test_a_subscriber_that_falls_silent_holds_up_nobody_for_longer_than_the_idle_timeout(
+    triangle: RunningMesh, clients: Clients
+) -> None:
+    topic = "topic/silent"
+    address = triangle.address("b")
+    async with (
+        background_traffic(triangle, clients),
+        await trio.open_tcp_stream(address.host, address.port) as silent,
+    ):
+        credit = frame(FLOW, 0, 1000, 0, 1000, 0, 0, 100)
+        await silent.send_all(opening() + attach("link", 0, receiver=True, address=topic) + credit)
+        publisher = await clients.publisher(triangle.address("a"), topic)
+        await awaits_b(triangle, topic)
+        publisher.send(b"0")
+        await clients.until(lambda: publisher.accepted == [0])
+        assert (await triangle.status("b"))["subscribers"] == []
+
+
+async def awaits_b(mesh: RunningMesh, topic: str) -> None:
+    """Until b has a subscriber of the topic that is attached."""
+
+    async def attached() -> bool:
+        links = (await mesh.status("b"))["subscribers"]
+        return any((link["address"], link["status"]) == (topic, "attached") for link in links)
+
+    await eventually(attached)
 
 
 async def test_clients_that_come_and_go_at_once_leave_nothing(triangle: RunningMesh, clients: Clients) -> None:

@@ -8,9 +8,12 @@
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import Any
 
+import trio
+
 from tests.processes.background import background_traffic
 from tests.processes.clients import Clients, client_of, hold
 from tests.processes.mesh import RunningMesh, eventually
+from tests.router.amqp.frames import opening
 
 FORCED = "amqp:connection:forced"
 
@@ -67,6 +70,20 @@ async def test_a_stopped_mesh_leaves_no_process(own_triangle: RunningMesh, clien
     assert own_triangle.processes() == []
     for router in own_triangle.routers:
         await own_triangle.start(router)
+
+
+async def test_a_client_that_answers_nothing_does_not_keep_a_router_from_stopping(own_triangle: RunningMesh) -> None:
+    address = own_triangle.address("b")
+    async with await trio.open_tcp_stream(address.host, address.port) as silent:
+        await silent.send_all(opening())
+        await eventually(lambda: connections(own_triangle, "b", 2))  # this one, and that which asks
+        own_triangle.signal("b", SIGTERM)
+        assert await own_triangle.ending("b") == "exit status 0"
+    await own_triangle.start("b")
+
+
+async def connections(mesh: RunningMesh, router: str, count: int) -> bool:
+    return bool((await mesh.status(router))["connections"] == count)
 
 
 async def test_subscribers_of_a_router_that_was_killed_hold_up_nobody(
