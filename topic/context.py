@@ -6,7 +6,7 @@ from typing import Any
 
 from linkstate.clock import HybridClock
 from topic.actions import Action
-from topic.directory import Directory
+from topic.directory import Directory, Entry
 from topic.identity import Epoch
 from topic.journal import Block, Event
 from topic.record import Record, Stream
@@ -78,8 +78,12 @@ class Context:
             **columns,
         )
 
-    def new_epoch(self) -> Epoch:
-        return Epoch(self.clock.stamp(), self.router, self.directory.incarnation)
+    def new_epoch(self, known: Entry | None) -> Epoch:
+        """For an attach now: above the one known of that link, even if a clock too far ahead to be believed gave it."""
+        stamp = self.clock.stamp()
+        if known is not None:
+            stamp = max(stamp, known.epoch.hlc + 1)
+        return Epoch(stamp, self.router, self.directory.incarnation)
 
 
 def by_stream(records: Iterable[Record]) -> Iterator[tuple[Stream, list[Record]]]:

@@ -100,9 +100,10 @@ class Topic:
     ) -> Stream:
         """A fresh attach of a publisher (7.1); answered when all routers in contact know of it."""
         assert generation is None or len(generation) == GENERATION_LENGTH
-        epoch = self.context.new_epoch()
+        name = link_name(identity)
+        epoch = self.context.new_epoch(self.directory.publisher(name))
         generation = generation or new_generation(epoch)
-        entry = Entry(Role.PUBLISHER, link_name(identity), identity, epoch, generation)
+        entry = Entry(Role.PUBLISHER, name, identity, epoch, generation)
         self._write(entry)
         stream = Stream(entry.name, identity, epoch, generation)
         stream.link = link
@@ -166,7 +167,7 @@ class Topic:
         subscriber.sends_settled = sends_settled
         subscriber.credit = 0
         subscriber.answered = False
-        subscriber.epoch = self.context.new_epoch()
+        subscriber.epoch = self.context.new_epoch(self.directory.subscriber(name))
         subscriber.unanswered = set(self.directory.contacts)
         subscriber.deadline = now + self.settings.join
         self._subscribers[name] = subscriber
@@ -367,7 +368,7 @@ class Topic:
         if entry is None or not messages:
             return
         stream = self.edge.stream(entry)
-        split = wire.split_keys(keys, len(messages))
+        split = wire.split_keys(keys)
         records = [Record(stream, key, b"", message) for key, message in zip(split, messages, strict=True)]
         if presettled:
             for record in records:

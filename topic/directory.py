@@ -60,23 +60,10 @@ class Entry:
 
 
 def unpack_entry(fields: list[Any]) -> Entry:
-    """The entry of one packed list; raises `PeerError` if it is not one."""
-    try:
-        role, names, epoch, generation, status, timeout, policy, durable = fields
-        identity = LinkIdentity(*names)
-        return Entry(
-            Role(role),
-            link_name(identity),
-            identity,
-            Epoch(*epoch),
-            generation,
-            Status(status),
-            timeout,
-            policy,
-            durable,
-        )
-    except (TypeError, ValueError, AttributeError) as error:
-        raise PeerError(f"not a directory entry: {error}") from None
+    """The entry of one packed list, of the shape that `topic.wire` has checked."""
+    role, names, epoch, generation, status, *rest = fields
+    identity = LinkIdentity(*names)
+    return Entry(Role(role), link_name(identity), identity, Epoch(*epoch), generation, Status(status), *rest)
 
 
 @attrs.frozen(slots=True)
@@ -235,6 +222,7 @@ class Directory:
 
     def apply_section(self, router: str, version: int, own: list[Entry], hearsay: list[Entry]) -> list[Change]:
         """A contact's whole section: what it no longer lists of its own, it has closed."""
+        self._check_owner(router, own)
         incarnation = self.contacts[router]
         listed = {(entry.role, entry.name) for entry in own}
         gone = [
@@ -250,13 +238,16 @@ class Directory:
 
     def apply_delta(self, router: str, version: int, entries: list[Entry]) -> list[Change]:
         """Entries that a contact wrote; `version` is its section's version with them."""
-        owner = (router, self.contacts[router])
-        if any(entry.epoch[1:] != owner for entry in entries):
-            raise PeerError(f"router {router} writes in a section that is not its own")
+        self._check_owner(router, entries)
         if version < self.applied.get(router, 0):
             raise PeerError(f"section of router {router} goes back to version {version}")
         self.applied[router] = version
         return self._merge(entries)
+
+    def _check_owner(self, router: str, entries: list[Entry]) -> None:
+        owner = (router, self.contacts[router])
+        if any(entry.epoch[1:] != owner for entry in entries):
+            raise PeerError(f"router {router} writes in a section that is not its own")
 
     def _merge(self, entries: list[Entry]) -> list[Change]:
         changes: list[Change] = []

@@ -6,14 +6,14 @@ router, order is kept: deltas, Forwards and Joined rely on it. Outcomes and sett
 """
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgpack
 
-from topic.directory import Entry
+from topic.directory import Entry, Role, Status
 from topic.errors import PeerError
-from topic.identity import KEY_LENGTH, Epoch
+from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, Epoch
 from topic.record import Record, Refusals, Stream
 
 FLUSH_BYTES = 256 * 1024
@@ -163,8 +163,12 @@ def _is_ranges(value: Any) -> bool:
     return isinstance(value, list) and len(value) % 2 == 0 and all(type(n) is int for n in value)
 
 
+def _is_messages(value: Any) -> bool:
+    return isinstance(value, list) and all(type(message) is bytes for message in value)
+
+
 def _is_names(value: Any) -> bool:
-    return isinstance(value, list) and all(type(name) is bytes for name in value)
+    return isinstance(value, list) and all(map(_is_name, value))
 
 
 def _is_optional_names(value: Any) -> bool:
@@ -179,8 +183,22 @@ def _is_refusals(value: Any) -> bool:
     return value is None or (isinstance(value, list) and list(map(type, value)) == [int, int, int])
 
 
+def _is_name(value: Any) -> bool:
+    return type(value) is bytes and len(value) == NAME_LENGTH and value.isascii()
+
+
+def _is_entry(value: Any) -> bool:
+    if not isinstance(value, list) or list(map(type, value)) != [int, list, list, bytes, int, int, str, int]:
+        return False
+    role, identity, epoch, generation, status = value[:5]
+    if list(map(type, identity)) != [str, str, str] or not _is_epoch(epoch) or status not in iter(Status):
+        return False
+    length = {Role.PUBLISHER: GENERATION_LENGTH, Role.SUBSCRIBER: 0}.get(role)
+    return len(generation) == length
+
+
 def _is_entries(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, list) for entry in value)
+    return isinstance(value, list) and all(map(_is_entry, value))
 
 
 def _is(kind: type) -> Callable[[Any], bool]:
@@ -191,26 +209,28 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Kind.SECTION: (_is(int), _is_entries, _is_entries),
     Kind.DELTA: (_is(int), _is_entries),
     Kind.ACK: (_is(int),),
-    Kind.JOINED: (_is(bytes), _is_epoch, _is_names),
-    Kind.ADMIT: (_is(bytes), _is(bytes)),
+    Kind.JOINED: (_is_name, _is_epoch, _is_names),
+    Kind.ADMIT: (_is_name, _is_name),
     Kind.FORWARD: (
-        _is(bytes), _is_epoch, _is_versions, _is(int), _is(bool), _is(bytes), _is_names, _is_optional_names
+        _is_name, _is_epoch, _is_versions, _is(int), _is(bool), _is(bytes), _is_messages, _is_optional_names
     ),
-    Kind.OUTCOME: (_is(bytes), _is_epoch, _is_ranges),
-    Kind.OUTCOME_IN_FULL: (_is(bytes), _is_epoch, _is(int), _is_refusals, _is_names),
-    Kind.SETTLE: (_is(bytes), _is_epoch, _is_ranges),
-    Kind.SETTLED: (_is(bytes), _is_epoch, _is_ranges),
-    Kind.FENCED: (_is(bytes), _is_optional_epoch),
+    Kind.OUTCOME: (_is_name, _is_epoch, _is_ranges),
+    Kind.OUTCOME_IN_FULL: (_is_name, _is_epoch, _is(int), _is_refusals, _is_names),
+    Kind.SETTLE: (_is_name, _is_epoch, _is_ranges),
+    Kind.SETTLED: (_is_name, _is_epoch, _is_ranges),
+    Kind.FENCED: (_is_name, _is_optional_epoch),
 }  # fmt: skip
 """What the columns of each kind are, in order."""
 
 
 def _check(segment: Any) -> None:
-    if not isinstance(segment, list) or not segment or segment[0] not in _SHAPES:
+    if not isinstance(segment, list) or not segment or type(segment[0]) is not int or segment[0] not in _SHAPES:
         raise PeerError(f"not a segment: {segment!r:.80}")
     shape = _SHAPES[segment[0]]
     if len(segment) != len(shape) + 1 or not all(map(_fits, shape, segment[1:])):
         raise PeerError(f"malformed segment {Kind(segment[0]).name}: {segment[1:]!r:.200}")
+    if segment[0] == Kind.FORWARD and len(segment[6]) != len(segment[7]) * KEY_LENGTH:
+        raise PeerError(f"{len(segment[6])} bytes of keys for {len(segment[7])} deliveries")
 
 
 def _fits(is_right: Callable[[Any], bool], value: Any) -> bool:
@@ -221,7 +241,7 @@ def decode(payload: bytes) -> list[list[Any]]:
     """The segments of a batch, each of the shape of its kind; raises `PeerError` if it is anything else."""
     try:
         segments = msgpack.unpackb(payload, strict_map_key=False)
-    except (ValueError, msgpack.UnpackException) as error:
+    except (TypeError, ValueError, msgpack.UnpackException) as error:
         raise PeerError(f"not a batch: {error}") from None
     if not isinstance(segments, list):
         raise PeerError("not a batch: expected a list of segments")
@@ -230,8 +250,6 @@ def decode(payload: bytes) -> list[list[Any]]:
     return segments
 
 
-def split_keys(keys: bytes, count: int) -> Sequence[bytes]:
+def split_keys(keys: bytes) -> list[bytes]:
     """The keys of a Forward's key column."""
-    if len(keys) != count * KEY_LENGTH:
-        raise PeerError(f"{len(keys)} bytes of keys for {count} deliveries")
     return [keys[start : start + KEY_LENGTH] for start in range(0, len(keys), KEY_LENGTH)]
