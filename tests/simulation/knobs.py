@@ -75,7 +75,7 @@ def draw(random: Random) -> Knobs:
         busy=random.choice((0.0, 0.5, 0.9)),
         greet=random.choice((0.01, 0.2, 1.0)),
         dead=random.choice((0.05, 1.0)),
-        skew=random.choice((0.0, 0.0, 0.5)),
+        skew=random.choice((0.0, 0.0, 0.5, 60.0)),
         think=random.choice((0.001, 0.05, 0.5, 2.0)),
         patience=random.choice((0.01, 0.1, 0.5)),
         tags=random.choice((0, 1, 1000)),
