@@ -263,9 +263,9 @@ class Topic:
     def _join(self, entry: Entry, *, known: bool) -> None:
         gated = self.home.join(entry, known=known)
         if self.directory.is_mine(entry):
-            self.edge.joined(entry.router, self.edge.subscribers[entry.name], gated)
+            self.edge.joined(entry.router, self.edge.subscribers[entry.name], gated, known=known)
         else:
-            self.context.outgoing.joined(entry.router, entry.name, entry.epoch, gated)
+            self.context.outgoing.joined(entry.router, entry.name, entry.epoch, gated, known=known)
 
     def _subscriber_left(self, subscriber: Subscriber) -> None:
         self._subscribers.pop(subscriber.name, None)
@@ -346,11 +346,11 @@ class Topic:
         if self._publishers:
             self._answer_publishers()
 
-    def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: list[bytes]) -> None:
+    def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: list[bytes], known: bool) -> None:
         subscriber = self.edge.subscribers.get(name)
         if subscriber is None or Epoch(*epoch) < subscriber.since:
             return  # of a life that ended: home will say it again, with other gates
-        self.edge.joined(router, subscriber, gated)
+        self.edge.joined(router, subscriber, gated, known=known)
         if Epoch(*epoch) == subscriber.epoch:
             subscriber.unanswered.discard(router)
             self._answer_subscriber(subscriber)

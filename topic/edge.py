@@ -88,12 +88,22 @@ class Edge:
     def contact(self, home: str) -> None:
         self.unjoined[home] = set(self.subscribers)
 
-    def joined(self, home: str, subscriber: Subscriber, gated: list[bytes]) -> None:
-        """`home` has joined the subscriber; of the gated publishers it waits for Admit."""
+    def joined(self, home: str, subscriber: Subscriber, gated: list[bytes], *, known: bool) -> None:
+        """`home` has joined the subscriber; of the gated publishers it waits for Admit. If home did not know it, what
+        waits behind an older gate is not for it, but among what gates it now: they would wait for each other."""
         subscriber.joined.add(home)
+        if not known:
+            self._leave_out(subscriber, [r for name in subscriber.gates_of(home) for r in subscriber.open_gate(name)])
         for publisher in gated:
             subscriber.gate(publisher, home)
         self._now_joined(home, subscriber.name)
+
+    def _leave_out(self, subscriber: Subscriber, records: list[Record]) -> None:
+        waiting = [record for record in records if record.state is not State.SETTLED]
+        left = [record for record in waiting if record.locals.pop(subscriber, None) == QUEUED]
+        for record in left:
+            record.open -= 1
+        self.finished([record for record in left if not record.open])
 
     def _now_joined(self, home: str, subscriber: bytes) -> None:
         waiting = self.unjoined.get(home)
@@ -107,7 +117,7 @@ class Edge:
 
     def admit(self, subscriber: Subscriber, publisher: bytes, home: str) -> None:
         if publisher in subscriber.gates_of(home):
-            subscriber.admit(publisher)
+            subscriber.ready.extend(subscriber.open_gate(publisher))
             self.pump(subscriber)
 
     def rehomed(self, publisher: bytes, home: str) -> None:

@@ -72,13 +72,9 @@ class Subscriber:
         if publisher not in self.held:
             self.held[publisher] = (home, deque())
 
-    def admit(self, publisher: bytes) -> bool:
-        """The gate is open: what it held is next. False if there was none."""
-        held = self.held.pop(publisher, None)
-        if held is None:
-            return False
-        self.ready.extend(held[1])
-        return True
+    def open_gate(self, publisher: bytes) -> deque[Record]:
+        """The gate falls: returns what it held."""
+        return self.held.pop(publisher)[1]
 
     def pass_over(self) -> None:
         """One of the records that wait here was settled: they are cleared away before they pile up."""

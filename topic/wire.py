@@ -90,9 +90,10 @@ class Outgoing:
 
     # joining
 
-    def joined(self, router: str, subscriber: bytes, epoch: Epoch, gated: list[bytes]) -> None:
-        """From here on the subscriber is in the audience of all that is published at this router (6.1)."""
-        self._say((router,), Kind.JOINED, subscriber, epoch, gated)
+    def joined(self, router: str, subscriber: bytes, epoch: Epoch, gated: list[bytes], *, known: bool) -> None:
+        """From here on the subscriber is in the audience of all that is published at this router (6.1); if it was not
+        known, nothing published before is for it."""
+        self._say((router,), Kind.JOINED, subscriber, epoch, gated, known)
 
     def admit(self, router: str, subscriber: bytes, publisher: bytes) -> None:
         self._say((router,), Kind.ADMIT, subscriber, publisher)
@@ -209,7 +210,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Kind.SECTION: (_is(int), _is_entries, _is_entries),
     Kind.DELTA: (_is(int), _is_entries),
     Kind.ACK: (_is(int),),
-    Kind.JOINED: (_is_name, _is_epoch, _is_names),
+    Kind.JOINED: (_is_name, _is_epoch, _is_names, _is(bool)),
     Kind.ADMIT: (_is_name, _is_name),
     Kind.FORWARD: (
         _is_name, _is_epoch, _is_versions, _is(int), _is(bool), _is(bytes), _is_messages, _is_optional_names
