@@ -17,6 +17,7 @@ Never here: a clock, a socket, a decision about deliveries.
 """
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, Final
 
 from router.amqp.engine import Engine
@@ -113,7 +114,7 @@ class Connection:
         deadline = self._engine.tick(now)
         if not self._remote_open:
             self._await_open(now)
-            deadline = now + 1.0 if deadline is None else deadline  # the peer's own wish is not known yet
+            deadline = min(deadline or inf, now + UNOPENED_TICK_S)  # the peer's own wish is not known yet
         self._dispatch()
         return deadline
 

@@ -155,3 +155,16 @@ async def test_a_close_that_is_not_answered_ends_all_the_same(autojump_clock: tr
     client.close()
     await transport.serve(one, client)
     assert here.events[-1] == ("close", None)
+
+
+async def test_an_idle_client_lives_by_the_idle_timeout_of_its_server(autojump_clock: trio.testing.MockClock) -> None:
+    """The client's own timeout is far longer than the server's, which it learns with the server's open only."""
+    here, there = Recorder(), Server()
+    one, other = trio.testing.memory_stream_pair()
+    client = client_of(here, idle_timeout=60.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(transport.serve, one, client)
+        nursery.start_soon(transport.serve, other, server_of(there, idle_timeout=0.5))
+        await trio.sleep(100)
+        assert not client.closed
+        nursery.cancel_scope.cancel()
