@@ -37,6 +37,7 @@ from router.amqp.link import Link
 from router.amqp.sasl import SaslClient, SaslLayer, SaslServer
 
 MAX_LINKS: Final = 4096  # those that wait to be forgotten included
+UNOPENED_TICK_S: Final = 0.1  # until the peer's open says how long it waits for us
 
 
 class Connection:
@@ -114,7 +115,7 @@ class Connection:
         deadline = self._engine.tick(now)
         if not self._remote_open:
             self._await_open(now)
-            deadline = min(deadline or inf, now + UNOPENED_TICK_S)  # the peer's own wish is not known yet
+            deadline = min(deadline or inf, now + UNOPENED_TICK_S)
         self._dispatch()
         return deadline
 
