@@ -120,7 +120,7 @@ class Topic:
         entry = self.directory.publisher(stream.publisher)
         assert entry is not None and entry.epoch == stream.epoch
         stream.link = None
-        self.context.trace(Event.CLOSED, publisher=stream.publisher)
+        self.context.trace(Event.CLOSED, publisher=stream.publisher, epoch=stream.label)
         self._write(attrs.evolve(entry, status=Status.CLOSED))
 
     def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
@@ -186,7 +186,7 @@ class Topic:
             return
         entry = self.directory.subscriber(subscriber.name)
         assert entry is not None and entry.epoch == subscriber.epoch
-        self.context.trace(Event.CLOSED, subscriber=subscriber.name)
+        self.context.trace(Event.CLOSED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
         self._write(attrs.evolve(entry, status=Status.CLOSED))
 
     def credit(self, subscriber: Subscriber, credit: int) -> None:
@@ -307,7 +307,7 @@ class Topic:
         expired = self.directory.lost(router)
         for change in expired:
             role = "publisher" if change.entry.role is Role.PUBLISHER else "subscriber"
-            self.context.trace(Event.EXPIRED, **{role: change.entry.name})
+            self.context.trace(Event.EXPIRED, **{role: change.entry.name}, epoch=str(change.entry.epoch))
         self._changed(expired)
         self.edge.lost(router)
         self.home.lost(router)

@@ -234,6 +234,7 @@ class Home:
             subscriber=subscriber.name,
             address=subscriber.identity.address,
             peer=self._custodian(subscriber),
+            epoch=str(subscriber.epoch),
         )
         gated: list[bytes] = []
         gating = (State.ACCEPTED,) if known else (State.ACCEPTED, State.IN_DOUBT)
