@@ -127,6 +127,7 @@ class Client:
 
     def __init__(self, container: str, stream: trio.SocketStream, **settings: Any) -> None:
         self.connection = Connection(self, container=container, server=False, **settings)
+        self.container = container
         self.opened = False
         self.closed: Condition | None = None
         self.stream = stream
@@ -220,6 +221,12 @@ class Client:
         gone = [handle for handle, is_settled in zip(deliveries, settled, strict=True) if is_settled]
         end.settled += gone
         link.settle_many(gone)
+
+    def on_resumed(self, *arguments: Any, **named: Any) -> None:
+        raise AssertionError("nothing is resumed without a map")
+
+    def on_echo(self, link: Link) -> None:
+        """Never asked for here."""
 
     @staticmethod
     def _outcomes(end: Publisher, deliveries: list[Handle], states: list[int]) -> None:
