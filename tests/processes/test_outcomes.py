@@ -118,7 +118,7 @@ async def test_a_subscriber_that_wants_it_settled_gets_it_settled(triangle: Runn
     assert subscriber.received[0].handle is None
 
 
-@pytest.mark.parametrize("leave", ["closing its link", "closing its connection", "vanishing"])
+@pytest.mark.parametrize("leave", ["closing its link", "detaching", "closing its connection", "vanishing"])
 async def test_a_subscriber_that_is_gone_holds_up_nobody(leave: str, triangle: RunningMesh, clients: Clients) -> None:
     topic = f"topic/{leave}"
     ends = await attach(triangle, clients, topic, hold)
@@ -128,8 +128,8 @@ async def test_a_subscriber_that_is_gone_holds_up_nobody(leave: str, triangle: R
     await clients.until(lambda: len(ends.subscriber.received) == len(other.received) == 20)
     assert ends.publisher.outcomes == {}
 
-    if leave == "closing its link":
-        ends.subscriber.link.detach()
+    if leave in ("closing its link", "detaching"):
+        ends.subscriber.link.detach(closed=leave != "detaching")
         ends.subscriber.link.connection.wake()
     elif leave == "closing its connection":
         client_of(ends.subscriber).close()
