@@ -213,7 +213,7 @@ class Topic:
     def _write(self, entry: Entry) -> None:
         """Change our own section: contacts first (so that what follows finds them informed), then our own rules."""
         change = self.directory.write(entry)
-        self.context.outgoing.delta(self.directory.contacts, self.directory.version, [entry])
+        self.context.outgoing.delta(self.directory.contacts, self.directory.version, [entry], [])
         self._changed([change])
         self.home.release_freed()
 
@@ -255,8 +255,8 @@ class Topic:
         if local is not None and not self.directory.is_mine(entry):
             self._subscriber_moved(local, entry)
         known = old is not None and old.live
-        if known and old is not None and old.epoch[1:] != entry.epoch[1:]:
-            self.home.backlog(entry, old.router)
+        if known and old is not None and (old == entry or old.epoch[1:] != entry.epoch[1:]):
+            self.home.backlog(entry, None if old == entry else old.router)
         if self.directory.in_contact(entry):
             self._join(entry, known=known)
 
@@ -278,7 +278,7 @@ class Topic:
         self.out.append(Detach(subscriber.link, STOLEN, f"attached at router {entry.router}"))
         self._subscribers.pop(subscriber.name, None)
         self.directory.depart(subscriber.name)
-        self.context.outgoing.delta(self.directory.contacts, self.directory.version, [])
+        self.context.outgoing.delta(self.directory.contacts, self.directory.version, [], [entry])
         left = self.edge.drop(subscriber)
         for record in left:
             record.moved = (*record.moved, subscriber.name)
@@ -335,10 +335,13 @@ class Topic:
         self._check_booted(-math.inf)
 
     def _is_same_subscriber(self, entry: Entry) -> bool:
-        return entry.role is Role.SUBSCRIBER and entry.live and self.directory.subscriber(entry.name) == entry
+        if entry.role is Role.PUBLISHER or not entry.live or self.directory.is_announced(entry):
+            return False
+        return self.directory.subscriber(entry.name) == entry
 
-    def _on_delta(self, router: str, version: int, entries: list[Any]) -> None:
+    def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
         self._changed(self.directory.apply_delta(router, version, [unpack_entry(fields) for fields in entries]))
+        self._changed(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
         self.context.outgoing.ack(router, version)
 
     def _on_ack(self, router: str, version: int) -> None:

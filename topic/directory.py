@@ -111,6 +111,8 @@ class Directory:
         """Departure log: subscribers that moved away from here, with the section version at which they left."""
         self._entries: dict[Index, Entry] = {}
         self._subscribers: dict[str, dict[bytes, Entry]] = {}
+        self._announced: set[Index] = set()
+        """Moved, by the word of the router that they left; the one they moved to has not said so yet. Orphans."""
         self._tombstones: dict[Index, int] = {}
         self._audiences: dict[str, Audience] = {}
 
@@ -135,7 +137,12 @@ class Directory:
     def in_contact(self, entry: Entry) -> bool:
         """Whether the owner, in that very incarnation, is this router, or in contact and its section was applied."""
         router = entry.router
+        if self.is_announced(entry):
+            return False
         return self.is_mine(entry) or (self.contacts.get(router) == entry.epoch.incarnation and router in self.applied)
+
+    def is_announced(self, entry: Entry) -> bool:
+        return (entry.role, entry.name) in self._announced
 
     def audience(self, address: str) -> Audience:
         """The audience of a message published now (protocol 5, Publish); cached until the directory changes."""
@@ -173,7 +180,8 @@ class Directory:
     def section(self) -> tuple[list[Entry], list[Entry]]:
         """Our whole section, and hearsay: what we know of routers that we are not in contact with."""
         own = [entry for entry in self._entries.values() if self.is_mine(entry)]
-        hearsay = [entry for entry in self._entries.values() if not self.in_contact(entry)]
+        others = [entry for entry in self._entries.values() if not self.is_announced(entry)]
+        hearsay = [entry for entry in others if not self.in_contact(entry)]
         return own, hearsay
 
     def depart(self, name: bytes) -> None:
@@ -244,6 +252,24 @@ class Directory:
         self.applied[router] = version
         return self._merge(entries)
 
+    def apply_departures(self, router: str, moved: list[Entry]) -> list[Change]:
+        """Subscribers that moved away from `router`. Those that moved to a contact wait as orphans for its word, so
+        that nobody counts on `router` for them any more; for us, the others are lost with their timeout of 0."""
+        changes: list[Change] = []
+        for entry in moved:
+            index = entry.role, entry.name
+            old = self._entries.get(index)
+            if old is None or old.epoch[1:] != (router, self.contacts[router]) or old.epoch >= entry.epoch:
+                continue
+            if self.contacts.get(entry.router) == entry.epoch.incarnation:
+                self._put(entry)
+                self._announced.add(index)
+                changes.append(Change(old, entry))
+            else:
+                self._remove(index)
+                changes.append(Change(old, None))
+        return changes
+
     def _check_owner(self, router: str, entries: list[Entry]) -> None:
         owner = (router, self.contacts[router])
         if any(entry.epoch[1:] != owner for entry in entries):
@@ -253,7 +279,8 @@ class Directory:
         changes: list[Change] = []
         for entry in entries:
             old = self._entries.get((entry.role, entry.name))
-            if old is not None and (old.epoch, old.status) >= (entry.epoch, entry.status):
+            confirmed = old == entry and self.is_announced(entry)
+            if old is not None and (old.epoch, old.status) >= (entry.epoch, entry.status) and not confirmed:
                 continue
             if entry.live:
                 self._put(entry)
@@ -266,6 +293,7 @@ class Directory:
     def _put(self, entry: Entry) -> None:
         index = (entry.role, entry.name)
         self._tombstones.pop(index, None)
+        self._announced.discard(index)
         self._entries[index] = entry
         if entry.role is Role.SUBSCRIBER:
             at_address = self._subscribers.setdefault(entry.identity.address, {})
@@ -278,6 +306,7 @@ class Directory:
     def _remove(self, index: Index) -> None:
         entry = self._entries.pop(index)
         self._tombstones.pop(index, None)
+        self._announced.discard(index)
         if entry.role is Role.SUBSCRIBER:
             at_address = self._subscribers.get(entry.identity.address, {})  # several tombstones may share an address
             at_address.pop(entry.name, None)

@@ -64,7 +64,7 @@ class Home:
             record.routers = routers
             record.awaited = set(routers)
             stream.records[n] = record
-        if audience.orphans:
+        if audience.orphans and not records[0].presettled:
             for record in records:
                 record.orphans = set(audience.orphans)
         if not records[0].presettled:
@@ -341,7 +341,7 @@ class Home:
     def _orphans_of(self, record: Record, router: str) -> list[bytes]:
         gates = record.stream.gates
         at_address = self.context.directory.subscribers(record.stream.address)
-        names = [entry.name for entry in at_address if entry.router == router]
+        names = [entry.name for entry in at_address if entry.router == router and not record.presettled]
         return [name for name in names if name not in gates or record.n not in gates[name].remaining]
 
     # publishers that go

@@ -82,8 +82,9 @@ class Outgoing:
     def section(self, router: str, version: int, own: list[Entry], hearsay: list[Entry]) -> None:
         self._say((router,), Kind.SECTION, version, [e.pack() for e in own], [e.pack() for e in hearsay])
 
-    def delta(self, routers: Iterable[str], version: int, entries: list[Entry]) -> None:
-        self._say(routers, Kind.DELTA, version, [entry.pack() for entry in entries])
+    def delta(self, routers: Iterable[str], version: int, entries: list[Entry], departed: list[Entry]) -> None:
+        """`departed` are no longer ours: the entries of the routers that they moved to."""
+        self._say(routers, Kind.DELTA, version, [e.pack() for e in entries], [e.pack() for e in departed])
 
     def ack(self, router: str, version: int) -> None:
         self._say((router,), Kind.ACK, version)
@@ -208,7 +209,7 @@ def _is(kind: type) -> Callable[[Any], bool]:
 
 _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Kind.SECTION: (_is(int), _is_entries, _is_entries),
-    Kind.DELTA: (_is(int), _is_entries),
+    Kind.DELTA: (_is(int), _is_entries, _is_entries),
     Kind.ACK: (_is(int),),
     Kind.JOINED: (_is_name, _is_epoch, _is_names, _is(bool)),
     Kind.ADMIT: (_is_name, _is_name),
