@@ -1,0 +1,212 @@
+"""A few topic cores on a bench: batches between them wait until a test lets them through.
+
+    Bench("a", "b")    all in contact, sections exchanged, booted
+    bench.flow()       everything that is under way arrives
+    bench.hold(a, b)   what a says to b stays under way from now on
+"""
+
+from collections import defaultdict, deque
+from typing import Any
+
+from linkstate.clock import HybridClock
+from topic.actions import (
+    Action,
+    AnswerDeliveries,
+    AnswerSubscriber,
+    Credit,
+    Deliver,
+    Redeliver,
+    SettleSubscriber,
+)
+from topic.core import Settings, Topic
+from topic.identity import LinkIdentity
+from topic.journal import Block
+from topic.record import Outcome, Record, Stream
+from topic.subscriber import Subscriber
+from topic.wire import Kind, decode
+
+NEWS = "topic/news"
+SETTINGS = Settings(window=10, redeliveries=2, join=2.0, boot_wait=10.0)
+
+
+class Bench:
+    def __init__(self, *names: str, meet: bool = True, settings: Settings = SETTINGS) -> None:
+        self.now = 0.0
+        self.names = names
+        self.settings = settings
+        self.cores: dict[str, Topic] = {}
+        self.actions: dict[str, list[Action]] = defaultdict(list)
+        self.said: list[tuple[str, str, Kind]] = []
+        self._wires: dict[tuple[str, str], deque[bytes]] = defaultdict(deque)
+        self._held: set[tuple[str, str]] = set()
+        self._wall = 1_700_000_000_000_000
+        for name in names:
+            self.boot(name)
+        if meet:
+            for i, a in enumerate(names):
+                for b in names[i + 1 :]:
+                    self.meet(a, b)
+            self.flow()
+
+    def boot(self, name: str, incarnation: int = 1) -> None:
+        clock = HybridClock()
+        block = Block(name, "router", incarnation)
+        self.cores[name] = Topic(name, incarnation, self.names, clock, block, self.settings, self.now)
+        self.tick(name)
+
+    def meet(self, a: str, b: str) -> None:
+        for here, there in ((a, b), (b, a)):
+            core = self.tick(here)
+            core.contact(there, self.cores[there].directory.incarnation, self.now)
+            self.collect(here)
+
+    def part(self, a: str, b: str) -> None:
+        for here, there in ((a, b), (b, a)):
+            self._wires[here, there].clear()
+            self.tick(here).lost(there)
+            self.collect(here)
+
+    def hold(self, here: str, there: str) -> None:
+        self._held.add((here, there))
+
+    def let_go(self) -> None:
+        self._held.clear()
+        self.flow()
+
+    def flow(self) -> None:
+        for name in self.names:
+            self.collect(name)
+        while wire := next((w for w, queue in self._wires.items() if queue and w not in self._held), None):
+            here, there = wire
+            core = self.tick(there)
+            core.context.clock.merge(self.cores[here].context.clock.read())
+            core.receive(here, self._wires[wire].popleft())
+            self.collect(there)
+
+    def tick(self, name: str) -> Topic:
+        self._wall += 1000
+        self.cores[name].advance(self._wall)
+        return self.cores[name]
+
+    def collect(self, name: str) -> None:
+        core = self.cores[name]
+        for action in core.out:
+            self.actions[name].append(action)
+            if isinstance(action, Deliver):
+                action.link.handed += [(record, record.message) for record in action.records]
+        core.out.clear()
+        for targets, payload in core.take_outgoing():
+            for target in targets:
+                self._wires[name, target].append(payload)
+                self.said += [(name, target, Kind(segment[0])) for segment in decode(payload)]
+
+    def time(self, seconds: float) -> None:
+        self.now += seconds
+        for name in self.names:
+            self.tick(name).handle_timer(self.now)
+            self.collect(name)
+
+    # clients
+
+    def publisher(self, router: str, name: str = "p", **options: Any) -> "Pen":
+        return Pen(self, router, name, **options)
+
+    def subscriber(self, router: str, name: str = "s", *, credit: int = 100, **options: Any) -> "Reader":
+        return Reader(self, router, name, credit, **options)
+
+    def records(self) -> dict[str, int]:
+        return {name: len(core.context.records) for name, core in self.cores.items() if core.context.records}
+
+
+class Pen:
+    """A publisher at work."""
+
+    stream: Stream
+
+    def __init__(self, bench: Bench, router: str, name: str, *, address: str = NEWS, **options: Any) -> None:
+        self.bench, self.router = bench, router
+        self.sent: dict[bytes, Record] = {}
+        identity = LinkIdentity(name, "out", address)
+        self.stream = bench.tick(router).attach_publisher(identity, self, bench.now, **options)
+        bench.flow()
+
+    def send(self, *messages: bytes, tags: list[bytes] | None = None, presettled: bool = False) -> None:
+        tags = tags or list(messages)
+        core = self.bench.tick(self.router)
+        records = core.publish(self.stream, tags, list(messages), presettled=presettled)
+        self.sent.update(zip(messages, records, strict=True))
+        self.bench.flow()
+
+    def settle(self, *messages: bytes) -> None:
+        self.bench.tick(self.router).settle(self.stream, [self.sent[message] for message in messages])
+        self.bench.flow()
+
+    def close(self) -> None:
+        self.bench.tick(self.router).detach_publisher(self.stream)
+        self.bench.flow()
+
+    def mine(self, kind: type[Any]) -> list[Any]:
+        return [a for a in self.bench.actions[self.router] if isinstance(a, kind) and a.link is self]
+
+    @property
+    def outcomes(self) -> dict[bytes, Outcome]:
+        return {
+            record.tag: answer.outcome for answer in self.mine(AnswerDeliveries) for record in answer.records
+        }
+
+    @property
+    def credit(self) -> int:
+        return sum(action.count for action in self.mine(Credit))
+
+
+class Reader:
+    """A subscriber at work."""
+
+    end: Subscriber
+
+    def __init__(
+        self, bench: Bench, router: str, name: str, credit: int, *, address: str = NEWS, **options: Any
+    ) -> None:
+        self.bench, self.router = bench, router
+        self.handed: list[tuple[Record, bytes | None]] = []
+        identity = LinkIdentity(name, "in", address)
+        self.end = bench.tick(router).attach_subscriber(identity, self, bench.now, **options)
+        bench.flow()
+        if credit:
+            self.grant(credit)
+
+    def grant(self, credit: int) -> None:
+        self.bench.tick(self.router).credit(self.end, credit)
+        self.bench.flow()
+
+    def answer(self, outcome: Outcome, *messages: bytes, final: bool = False) -> None:
+        records = list(dict.fromkeys(record for record, message in self.handed if message in messages))
+        assert len(records) == len(messages), "answers what was delivered"
+        self.bench.tick(self.router).outcomes(self.end, records, outcome, final=final)
+        self.bench.flow()
+
+    def accept(self, *messages: bytes) -> None:
+        self.answer(Outcome.ACCEPTED, *messages)
+
+    def close(self) -> None:
+        self.bench.tick(self.router).detach_subscriber(self.end, self)
+        self.bench.flow()
+
+    def mine(self, kind: type[Any]) -> list[Any]:
+        return [a for a in self.bench.actions[self.router] if isinstance(a, kind) and a.link is self]
+
+    @property
+    def answered(self) -> bool:
+        return bool(self.mine(AnswerSubscriber))
+
+    @property
+    def delivered(self) -> list[bytes | None]:
+        return [message for _, message in self.handed]
+
+    @property
+    def redelivered(self) -> list[int]:
+        return [action.delivery_count for action in self.mine(Redeliver)]
+
+    @property
+    def settled(self) -> list[Record]:
+        return [record for action in self.mine(SettleSubscriber) for record in action.records]

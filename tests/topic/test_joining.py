@@ -1,0 +1,168 @@
+"""Joining subscribers and attaching publishers (protocol 6.1 to 6.5, 7.1): when attaches are answered, and gates."""
+
+from tests.topic.bench import SETTINGS, Bench
+from topic.actions import AnswerPublisher, AnswerSubscriber, Detach, DropContact
+from topic.record import Outcome
+from topic.wire import Kind
+
+
+def test_an_attach_is_answered_when_all_routers_in_contact_have_joined_the_subscriber() -> None:
+    bench = Bench("a", "b", "c")
+    bench.hold("c", "a")
+    reader = bench.subscriber("a")
+    assert not reader.answered
+    bench.let_go()
+    assert reader.answered
+
+
+def test_credit_given_before_the_answer_delivers_nothing() -> None:
+    bench = Bench("a", "b")
+    bench.hold("b", "a")
+    reader, pen = bench.subscriber("a", credit=5), bench.publisher("b")
+    pen.send(b"1")
+    assert reader.delivered == []
+
+
+def test_from_the_answer_on_everything_published_anywhere_is_delivered() -> None:
+    bench = Bench("a", "b", "c")
+    reader = bench.subscriber("c")
+    assert reader.answered
+    bench.publisher("a", "p").send(b"1")
+    bench.publisher("b", "q").send(b"2")
+    assert reader.delivered == [b"1", b"2"]
+
+
+def test_a_router_that_does_not_join_in_time_is_dropped_and_the_attach_answered() -> None:
+    bench = Bench("a", "b", "c")
+    bench.hold("c", "a")
+    reader = bench.subscriber("a")
+    bench.time(SETTINGS.join)
+    [drop] = [action for action in bench.actions["a"] if isinstance(action, DropContact)]
+    assert drop.router == "c"
+    bench.part("a", "c")
+    assert reader.answered
+
+
+def test_a_publisher_is_answered_when_all_routers_in_contact_know_of_it() -> None:
+    bench = Bench("a", "b", "c")
+    bench.hold("b", "a")
+    pen = bench.publisher("a")
+    assert pen.mine(AnswerPublisher) == []
+    bench.let_go()
+    [answer] = pen.mine(AnswerPublisher)
+    assert (answer.credit, len(answer.generation)) == (SETTINGS.window, 8)
+
+
+def test_a_publisher_that_leaves_before_the_answer_is_not_answered() -> None:
+    bench = Bench("a", "b")
+    bench.hold("b", "a")
+    pen = bench.publisher("a")
+    pen.close()
+    bench.let_go()
+    assert [a for a in bench.actions["a"] if isinstance(a, AnswerPublisher)] == []
+
+
+def test_a_new_subscriber_is_kept_from_later_messages_while_older_ones_are_unsettled() -> None:
+    bench = Bench("a", "b")
+    older, pen = bench.subscriber("a", "older"), bench.publisher("a")
+    pen.send(b"1")
+    newer = bench.subscriber("b", "newer")
+    assert newer.answered
+    pen.send(b"2")
+    assert newer.delivered == []
+    older.accept(b"1")
+    assert newer.delivered == [], "accepted is not yet settled"
+    pen.settle(b"1")
+    assert newer.delivered == [b"2"]
+
+
+def test_a_gate_keeps_from_its_own_publisher_only() -> None:
+    bench = Bench("a")
+    bench.subscriber("a", "older")
+    bench.publisher("a", "p").send(b"1")
+    newer = bench.subscriber("a", "newer")
+    bench.publisher("a", "q").send(b"2")
+    assert newer.delivered == [b"2"]
+
+
+def test_a_closing_subscriber_is_awaited_no_longer() -> None:
+    bench = Bench("a", "b")
+    near, far, pen = bench.subscriber("a", "near"), bench.subscriber("b", "far"), bench.publisher("a")
+    pen.send(b"1")
+    near.accept(b"1")
+    far.close()
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_a_booting_router_withholds_acceptances_until_it_has_heard_all() -> None:
+    bench = Bench("a", "b", "c", meet=False)
+    pen = bench.publisher("a")
+    pen.send(b"1")
+    assert (pen.outcomes, bench.cores["a"].waiting_for) == ({}, ["b", "c"])
+    bench.meet("a", "b")
+    bench.flow()
+    assert (pen.outcomes, bench.cores["a"].waiting_for) == ({}, ["c"])
+    bench.meet("a", "c")
+    bench.flow()
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_a_router_that_stays_away_is_waited_for_so_long_and_no_longer() -> None:
+    bench = Bench("a", "b", meet=False)
+    pen = bench.publisher("a")
+    pen.send(b"1")
+    bench.time(SETTINGS.boot_wait - 0.1)
+    assert pen.outcomes == {}
+    bench.time(0.2)
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_joined_for_a_life_that_ended_is_not_taken_for_the_next_one() -> None:
+    """Nor its gate: the deliveries that would wait behind it are not the new life's, and both wait for ever."""
+    bench = Bench("a", "b")
+    other, pen = bench.subscriber("b", "other"), bench.publisher("a")
+    pen.send(b"1")
+    bench.hold("a", "b")
+    first = bench.subscriber("b", "s")
+    first.close()
+    other.accept(b"1")
+    pen.settle(b"1")
+    pen.send(b"2")
+    second = bench.subscriber("b", "s")
+    assert second.mine(AnswerSubscriber) == []
+    bench.let_go()
+    assert second.answered
+    other.accept(b"2")
+    assert pen.outcomes[b"2"] is Outcome.ACCEPTED
+    pen.settle(b"2")
+    pen.send(b"3")
+    second.grant(10)
+    assert second.delivered == [b"3"]
+
+
+def test_outcomes_wait_until_a_subscriber_that_moved_here_is_joined() -> None:
+    """Else home, which has just learned that it moved, takes them for those of the backlog."""
+    bench = Bench("a", "b", "c")
+    there, pen = bench.subscriber("b", "there"), bench.publisher("a")
+    bench.subscriber("c", "mover", credit=0)
+    pen.send(b"1")
+    bench.hold("a", "b")
+    moved = bench.subscriber("b", "mover")
+    there.accept(b"1")
+    assert pen.outcomes == {}
+    bench.let_go()
+    assert pen.outcomes == {}, "the mover has not had it"
+    moved.grant(5)
+    moved.accept(b"1")
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_an_attach_is_later_than_one_by_a_clock_too_far_ahead_to_be_believed() -> None:
+    bench = Bench("a", "b")
+    bench.cores["a"].advance(1_700_100_000_000_000)
+    bench.subscriber("a")
+    later = bench.subscriber("b")
+    assert bench.cores["b"].context.clock.refused
+    assert later.answered
+    assert [type(action) for action in bench.actions["a"]].count(Detach) == 1
+    assert Kind.JOINED in [kind for _, _, kind in bench.said]

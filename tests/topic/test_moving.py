@@ -1,0 +1,154 @@
+"""Links that are attached again, elsewhere or here, and routers that are lost (protocol 6.7, 7.5, 7.6, 8)."""
+
+from tests.topic.bench import Bench
+from topic.actions import Detach
+from topic.record import Outcome
+
+
+def test_a_subscriber_attached_elsewhere_gets_there_what_it_has_not_accepted() -> None:
+    bench = Bench("a", "b", "c")
+    pen, old = bench.publisher("a"), bench.subscriber("b")
+    pen.send(b"1", b"2", b"3")
+    old.accept(b"1")
+    new = bench.subscriber("c")
+    assert [d.condition for d in old.mine(Detach)] == ["amqp:link:stolen"]
+    assert new.delivered == [b"2", b"3"]
+    new.accept(b"2", b"3")
+    assert set(pen.outcomes) == {b"1", b"2", b"3"}
+    pen.settle(b"1", b"2", b"3")
+    assert bench.records() == {}
+
+
+def test_what_is_under_way_to_the_former_custodian_reaches_the_subscriber() -> None:
+    bench = Bench("a", "b", "c")
+    pen = bench.publisher("a")
+    bench.subscriber("b")
+    bench.hold("c", "a")  # home learns last that the subscriber has moved
+    bench.hold("a", "b")
+    new = bench.subscriber("c")
+    pen.send(b"1")
+    bench.let_go()
+    assert new.answered
+    new.grant(5)
+    assert new.delivered == [b"1"]
+    new.accept(b"1")
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_a_subscriber_that_moved_is_not_awaited_for_other_addresses() -> None:
+    bench = Bench("a", "b")
+    stays = bench.subscriber("b", "stays", address="topic/other")
+    bench.subscriber("b", "mover")
+    pen = bench.publisher("a", address="topic/other")
+    bench.hold("b", "a")
+    moved = bench.subscriber("a", "mover")
+    pen.send(b"1")
+    stays.accept(b"1")
+    bench.let_go()
+    moved.grant(5)
+    assert (moved.delivered, pen.outcomes) == ([], {b"1": Outcome.ACCEPTED})
+
+
+def test_the_departure_log_is_kept_until_every_router_in_contact_knows() -> None:
+    bench = Bench("a", "b", "c")
+    bench.subscriber("b")
+    bench.hold("c", "b")
+    bench.subscriber("a")
+    departures = bench.cores["b"].directory.departures
+    assert len(departures) == 1
+    bench.let_go()
+    assert not departures
+
+
+def test_an_attach_at_the_same_router_gets_again_what_was_sent_and_not_accepted() -> None:
+    bench = Bench("a", "b")
+    pen, old = bench.publisher("b"), bench.subscriber("a")
+    pen.send(b"1", b"2", b"3")
+    old.accept(b"2")
+    new = bench.subscriber("a")
+    assert [d.condition for d in old.mine(Detach)] == ["amqp:link:stolen"]
+    pen.send(b"4")
+    assert new.delivered == [b"1", b"3"], "what is accepted and not settled keeps it from what comes after"
+    pen.settle(b"2")
+    assert new.delivered == [b"1", b"3", b"4"]
+
+
+def test_a_lost_router_takes_its_subscribers_with_it() -> None:
+    bench = Bench("a", "b")
+    near, pen = bench.subscriber("a", "near"), bench.publisher("a")
+    bench.subscriber("b", "far")
+    pen.send(b"1")
+    near.accept(b"1")
+    bench.part("a", "b")
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    pen.settle(b"1")
+    assert bench.cores["a"].context.records == {}
+
+
+def test_what_a_lost_home_left_behind_is_delivered_and_settled_without_it() -> None:
+    bench = Bench("a", "b")
+    reader, pen = bench.subscriber("b", credit=1), bench.publisher("a")
+    pen.send(b"1", b"2")
+    bench.part("a", "b")
+    reader.accept(b"1")
+    reader.grant(1)
+    reader.accept(b"2")
+    assert len(reader.settled) == 2
+    assert bench.cores["b"].context.records == {}
+
+
+def test_a_closing_publisher_leaves_edges_to_deliver_what_they_hold() -> None:
+    bench = Bench("a", "b")
+    reader, pen = bench.subscriber("b", credit=1), bench.publisher("a")
+    pen.send(b"1", b"2")
+    pen.close()
+    reader.accept(b"1")
+    reader.grant(1)
+    reader.accept(b"2")
+    assert (reader.delivered, len(reader.settled), bench.records()) == ([b"1", b"2"], 2, {})
+
+
+def test_a_closing_publisher_opens_its_gates() -> None:
+    bench = Bench("a", "b")
+    bench.subscriber("a", "older")
+    pen = bench.publisher("a")
+    pen.send(b"1")
+    newer = bench.subscriber("b", "newer")
+    pen.send(b"2")
+    assert newer.delivered == []
+    pen.close()
+    assert newer.delivered == [b"2"]
+
+
+def test_a_home_that_is_fenced_closes_its_zombie_link() -> None:
+    bench = Bench("a", "b", "c")
+    reader, old = bench.subscriber("c", "reader"), bench.publisher("a")
+    bench.hold("b", "a")  # home does not know that its publisher has gone to b
+    new = bench.publisher("b")
+    old.send(b"1")
+    assert [d.condition for d in old.mine(Detach)] == ["amqp:link:stolen"]
+    assert reader.delivered == []
+    bench.let_go()
+    new.send(b"2")
+    assert reader.delivered == [b"2"]
+
+
+def test_a_publisher_attached_again_starts_afresh() -> None:
+    bench = Bench("a")
+    old = bench.publisher("a")
+    new = bench.publisher("a")
+    assert old.mine(Detach)
+    assert new.stream.generation != old.stream.generation
+    assert new.stream.epoch > old.stream.epoch
+
+
+def test_a_link_closed_elsewhere_under_a_higher_epoch_is_detached() -> None:
+    """Two sides of a partition with clocks that differ: what was attached later may have the lower epoch."""
+    bench = Bench("a", "b", meet=False)
+    reader = bench.subscriber("a")
+    bench.cores["b"].advance(1_700_001_000_000_000)
+    bench.subscriber("b").close()
+    bench.meet("a", "b")
+    bench.flow()
+    assert [d.condition for d in reader.mine(Detach)] == ["amqp:link:stolen"]
+    assert not bench.cores["a"].edge.subscribers
