@@ -132,11 +132,20 @@ class Judge:
             self.accepted_count += outcome is Outcome.ACCEPTED
             for name in sorted(message.promised):
                 reader = self.readers[name]
+                if self._moved_out_of_reach(reader, link.router.name):
+                    continue
                 answer = f"{link.router.name} answered {text.decode()} {outcome.name}, {name}"
                 if outcome is Outcome.ACCEPTED:
                     self.check(text in reader.accepted, f"2 accepted too early: {answer} has not accepted it")
                 else:
                     self.check(text in reader.final, f"2 rejected too early: {answer} has no final outcome")
+
+    def _moved_out_of_reach(self, reader: Reader, home: str) -> bool:
+        """It is attached at a router that home was not in contact with then, or has lost since."""
+        newest = max((link for link in reader.links if link.attached), key=lambda link: link.number)
+        there = newest.router.name
+        contact = self.network.contact(there, home)
+        return there != home and (contact is None or newest.contacts.get(home) is not contact)
 
     # subscribers
 

@@ -25,6 +25,7 @@ from topic.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
+    from tests.simulation.network import Contact
     from tests.simulation.publisher import Publisher
     from tests.simulation.router import Router
     from tests.simulation.subscriber import SubscriberClient
@@ -206,6 +207,8 @@ class PublisherLink(Link):
 class SubscriberLink(Link):
     client: "SubscriberClient"
     subscriber: Subscriber
+    contacts: "dict[str, Contact | None]"
+    """Those of its router when the attach reached it."""
 
     def __init__(
         self, router: "Router", client: "SubscriberClient", number: int, first: bool, sends_settled: bool
@@ -222,6 +225,8 @@ class SubscriberLink(Link):
         topic, now = self.router.topic, self.router.schedule.now
         self.attached = True
         self.router.note(self.router.name, f"attaches {self}")
+        network, here = self.router.network, self.router.name
+        self.contacts = {name: network.contact(here, name) for name in self.router.names}
         self.subscriber = topic.attach_subscriber(
             self.client.identity, self, now, first=self.first, sends_settled=self.sends_settled
         )

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 class Contact:
     """One contact, seen from above."""
 
-    __slots__ = ("arrival", "broken", "ends", "heard", "incarnations")
+    __slots__ = ("arrival", "broken", "ends", "factor", "heard", "incarnations")
 
-    def __init__(self, a: "Router", b: "Router") -> None:
+    def __init__(self, a: "Router", b: "Router", random: Random) -> None:
         self.ends = (a.name, b.name)
+        self.factor = {end: random.choice((1.0, 1.0, 1.0, 5.0)) for end in self.ends}
+        """How much slower than others it is towards this end."""
         self.incarnations = {a.name: a.incarnation, b.name: b.incarnation}
         self.broken = False
         """Nothing passes any more, whether noticed or not."""
@@ -74,7 +76,7 @@ class Network:
             return
         there = contact.other(here)
         slow = max(self._slow.get(here, 1.0), self._slow.get(there, 1.0))
-        delay = self.random.random() * self.knobs.delay * slow
+        delay = self.random.random() * self.knobs.delay * slow * contact.factor[there]
         contact.arrival[there] = at = max(contact.arrival[there], self.schedule.now + delay)
         self.schedule.at(at, self._arrive, contact, there, payload, self.routers[here].clock.read())
 
@@ -104,7 +106,7 @@ class Network:
         if not free or not self.reachable(a, b) or self.contact(a, b):
             return
         here, there = self.random.choice(free)
-        contact = Contact(self.routers[here], self.routers[there])
+        contact = Contact(self.routers[here], self.routers[there], self.random)
         older = self._open.get((there, here))
         if older is not None:
             older.broken = True

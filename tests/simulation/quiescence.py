@@ -53,6 +53,7 @@ def _leftovers(topic: Topic) -> dict[str, object]:
         "unjoined": [names for names in edge.unjoined.values() if names],
         "unreported": list(edge._unreported),
         "departures": list(directory.departures),
+        "announced": list(directory._announced),
         "tombstones": list(directory._tombstones),
         "waiting publishers": list(topic._publishers),
         "waiting subscribers": list(topic._subscribers),
