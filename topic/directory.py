@@ -105,6 +105,8 @@ class Directory:
         self.contacts: dict[str, int] = {}
         self.applied: dict[str, int] = {}
         """Version of each contact's section applied here: the `seen` of a Forward."""
+        self._heard: dict[str, Epoch] = {}
+        """The latest epoch of each contact that was applied: it has told of its attaches up to there."""
         self.acked: dict[str, int] = dict.fromkeys(self.others, 0)
         """Version of our section that each router of the topology has acknowledged."""
         self.departures: dict[bytes, int] = {}
@@ -221,6 +223,7 @@ class Directory:
         """The router's links are orphans at once; those with timeout 0 expire with it (protocol 1 and 8)."""
         del self.contacts[router]
         self.applied.pop(router, None)
+        self._heard.pop(router, None)
         self._audiences.clear()
         orphaned = [e for e in self._entries.values() if e.router == router and not self.is_mine(e) and e.timeout == 0]
         for entry in orphaned:
@@ -250,18 +253,22 @@ class Directory:
         if version < self.applied.get(router, 0):
             raise PeerError(f"section of router {router} goes back to version {version}")
         self.applied[router] = version
+        heard = [entry.epoch for entry in entries]
+        if heard:
+            self._heard[router] = max([*heard, self._heard.get(router, heard[0])])
         return self._merge(entries)
 
     def apply_departures(self, router: str, moved: list[Entry]) -> list[Change]:
         """Subscribers that moved away from `router`. Those that moved to a contact wait as orphans for its word, so
-        that nobody counts on `router` for them any more; for us, the others are lost with their timeout of 0."""
+        that nobody counts on `router` for them any more. Others are lost, or were closed before we heard this."""
         changes: list[Change] = []
         for entry in moved:
             index = entry.role, entry.name
             old = self._entries.get(index)
             if old is None or old.epoch[1:] != (router, self.contacts[router]) or old.epoch >= entry.epoch:
                 continue
-            if self.contacts.get(entry.router) == entry.epoch.incarnation:
+            in_contact = self.contacts.get(entry.router) == entry.epoch.incarnation
+            if in_contact and self._heard.get(entry.router, old.epoch) < entry.epoch:
                 self._put(entry)
                 self._announced.add(index)
                 changes.append(Change(old, entry))

@@ -93,15 +93,19 @@ class Edge:
         waits behind an older gate is not for it, but among what gates it now: they would wait for each other."""
         subscriber.joined.add(home)
         if not known:
-            self._leave_out(subscriber, [r for name in subscriber.gates_of(home) for r in subscriber.open_gate(name)])
+            held = [record for name in subscriber.gates_of(home) for record in subscriber.open_gate(name)]
+            streams = [stream for stream in self.streams.values() if stream.home == home]
+            withheld = [record for stream in streams for record, _ in stream.waiting]
+            self._leave_out(subscriber, held + withheld)
         for publisher in gated:
             subscriber.gate(publisher, home)
         self._now_joined(home, subscriber.name)
 
     def _leave_out(self, subscriber: Subscriber, records: list[Record]) -> None:
         waiting = [record for record in records if record.state is not State.SETTLED]
-        left = [record for record in waiting if record.locals.pop(subscriber, None) == QUEUED]
+        left = dict.fromkeys(record for record in waiting if record.locals.get(subscriber) in (QUEUED, WITHHELD))
         for record in left:
+            del record.locals[subscriber]
             record.open -= 1
         self.finished([record for record in left if not record.open])
 
