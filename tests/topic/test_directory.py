@@ -1,0 +1,116 @@
+"""The merged view of links (protocol 3.3): the highest epoch wins, whatever the order of news."""
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topic.directory import Directory, Entry, Role, Status
+from topic.identity import Epoch, LinkIdentity, link_name
+
+ROUTERS = ("a", "b", "c")
+ADDRESS = "topic/x"
+
+
+def entry(name: str, router: str, hlc: int, status: Status = Status.ATTACHED) -> Entry:
+    identity = LinkIdentity(name, "link", ADDRESS)
+    return Entry(Role.SUBSCRIBER, link_name(identity), identity, Epoch(hlc, router, 1), status=status)
+
+
+def directory(*contacts: str) -> Directory:
+    here = Directory("a", 1, ROUTERS)
+    for router in contacts:
+        here.contact(router, 1)
+        here.apply_section(router, 0, [], [])
+    return here
+
+
+def where(here: Directory) -> dict[str, str]:
+    return {found.identity.container: found.router for found in here.entries() if found.live}
+
+
+ATTACHES = st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from("bc")), min_size=1, max_size=8)
+
+
+@given(ATTACHES, st.randoms(use_true_random=False))
+def test_the_latest_attach_wins_in_any_order_of_deltas(attaches: list[tuple[str, str]], random: object) -> None:
+    """Each router's deltas come in order; how those of two routers interleave does not matter."""
+    news = [entry(name, router, hlc) for hlc, (name, router) in enumerate(attaches, 1)]
+    queues = {router: [e for e in news if e.router == router] for router in "bc"}
+    here, versions = directory("b", "c"), dict.fromkeys("bc", 0)
+    while any(queues.values()):
+        router = random.choice([r for r in "bc" if queues[r]])  # type: ignore[attr-defined]
+        versions[router] += 1
+        here.apply_delta(router, versions[router], [queues[router].pop(0)])
+    assert where(here) == {e.identity.container: e.router for e in news}
+
+
+def test_news_of_an_older_attach_changes_nothing() -> None:
+    here = directory("b", "c")
+    here.apply_delta("b", 1, [entry("x", "b", 5)])
+    assert here.apply_delta("c", 1, [entry("x", "c", 4)]) == []
+    assert here.apply_delta("c", 2, [entry("x", "c", 4, Status.CLOSED)]) == []
+    assert where(here) == {"x": "b"}
+
+
+def test_a_lost_router_takes_its_links_along() -> None:
+    here = directory("b", "c")
+    here.apply_delta("b", 1, [entry("x", "b", 1)])
+    here.apply_delta("c", 1, [entry("y", "c", 2)])
+    [change] = here.lost("b")
+    assert (change.new, where(here)) == (None, {"y": "c"})
+
+
+def test_what_a_whole_section_does_not_list_was_closed() -> None:
+    here = directory("b")
+    here.apply_delta("b", 1, [entry("x", "b", 1), entry("y", "b", 2)])
+    changes = here.apply_section("b", 2, [entry("y", "b", 2)], [])
+    assert [(change.entry.identity.container, change.new) for change in changes] == [("x", None)]
+
+
+def test_the_audience_is_routers_in_contact_and_orphans() -> None:
+    here = directory("b", "c")
+    here.write(entry("x", "a", 1))
+    here.apply_delta("b", 1, [entry("y", "b", 2), entry("z", "b", 3)])
+    assert (here.audience(ADDRESS).routers, here.audience(ADDRESS).orphans) == (("b",), ())
+    moved = entry("z", "c", 4)
+    here.apply_departures("b", [moved])
+    assert here.audience(ADDRESS).orphans == (moved.name,), "its new custodian has not spoken yet"
+    here.apply_delta("c", 1, [moved])
+    assert (here.audience(ADDRESS).routers, here.audience(ADDRESS).orphans) == (("b", "c"), ())
+
+
+def test_a_departure_to_where_we_have_no_contact_is_the_end_for_us() -> None:
+    here = directory("b")
+    here.apply_delta("b", 1, [entry("x", "b", 1)])
+    [change] = here.apply_departures("b", [entry("x", "c", 2)])
+    assert (change.new, where(here)) == (None, {})
+
+
+def test_a_departure_told_after_the_new_custodian_closed_the_link_is_stale() -> None:
+    here = directory("b", "c")
+    here.apply_delta("c", 2, [entry("x", "c", 2), entry("x", "c", 2, Status.CLOSED)])
+    here.apply_delta("b", 1, [entry("x", "b", 1)])
+    here.apply_departures("b", [entry("x", "c", 2)])
+    assert where(here) == {}
+
+
+def test_tombstones_are_kept_until_every_router_of_the_topology_has_acknowledged_them() -> None:
+    here = directory("b")
+    mine = entry("x", "a", 1)
+    here.write(mine)
+    here.write(attrs.evolve(mine, status=Status.CLOSED))
+    here.acknowledge("b", 2)
+    assert [found.status for found in here.section()[0]] == [Status.CLOSED]
+    here.contact("c", 1)
+    here.acknowledge("c", 2)
+    assert list(here.entries()) == []
+
+
+def test_a_contact_starts_with_nothing_acknowledged() -> None:
+    here = directory("b")
+    here.write(entry("x", "a", 1))
+    here.acknowledge("b", 1)
+    assert here.all_contacts_have(1)
+    here.lost("b")
+    here.contact("b", 2)
+    assert not here.all_contacts_have(1)

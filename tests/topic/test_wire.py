@@ -1,0 +1,137 @@
+"""Batches between topic cores: order, ranges, and what is refused whole."""
+
+import contextlib
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.topic.bench import Bench
+from topic.errors import PeerError
+from topic.identity import Epoch, LinkIdentity
+from topic.record import Record, Stream
+from topic.wire import Kind, Outgoing, decode
+
+NAME = b"publisher123"
+EPOCH = Epoch(1, "a", 1)
+STREAM = Stream(NAME, LinkIdentity("c", "l", "topic/x"), EPOCH, b"12345678")
+
+
+def spread(ranges: list[int]) -> list[int]:
+    return [n for low, high in zip(ranges[::2], ranges[1::2], strict=True) for n in range(low, high + 1)]
+
+
+@given(st.lists(st.integers(0, 30), min_size=1))
+def test_outcomes_of_a_stream_are_one_segment_of_ranges_in_their_order(numbers: list[int]) -> None:
+    outgoing = Outgoing()
+    for n in numbers:
+        outgoing.outcome("a", STREAM, n)
+    [(targets, payload)] = outgoing.take()
+    [[kind, publisher, epoch, ranges]] = decode(payload)
+    assert (targets, kind, publisher, tuple(epoch)) == (("a",), Kind.OUTCOME, NAME, EPOCH)
+    assert spread(ranges) == numbers
+
+
+def test_neighbouring_numbers_are_one_range() -> None:
+    outgoing = Outgoing()
+    for n in (3, 4, 5, 9):
+        outgoing.settle(("a",), STREAM, n)
+    [(_, payload)] = outgoing.take()
+    assert decode(payload)[0][3] == [3, 5, 9, 9]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), min_size=1))
+def test_order_is_kept_for_every_target(said: list[tuple[str, int]]) -> None:
+    outgoing = Outgoing()
+    for target, version in said:
+        outgoing.ack(target, version)
+    heard = [(targets[0], segment[1]) for targets, payload in outgoing.take() for segment in decode(payload)]
+    assert heard == said
+    assert not outgoing
+
+
+def test_what_is_for_a_lost_router_is_not_sent_and_the_others_keep_theirs() -> None:
+    outgoing = Outgoing()
+    record = Record(STREAM, b"k" * 32, b"t", b"message")
+    record.n = 7
+    outgoing.forward(("a", "b"), STREAM, [record], {"a": 1, "b": 2}, None)
+    outgoing.ack("b", 3)
+    outgoing.forget("b")
+    [(targets, payload)] = outgoing.take()
+    assert targets == ("a",)
+    [[kind, _, _, seen, n, presettled, keys, messages, only]] = decode(payload)
+    assert (kind, seen, n, presettled) == (Kind.FORWARD, {"a": 1, "b": 2}, 7, False)
+    assert (keys, messages, only) == (b"k" * 32, [b"message"], None)
+
+
+GOOD_ACK = [Kind.ACK, 0]
+ENTRY = [1, ["c", "l", "topic/x"], [1, "b", 1], b"", 0, 0, "session-end", 0]
+MALFORMED: list[Any] = [
+    [99],
+    [[]],
+    [],
+    "text",
+    [Kind.ACK],
+    [Kind.ACK, "1"],
+    [Kind.ACK, 1, 2],
+    [Kind.SECTION, 1, [[1]], []],
+    [Kind.DELTA, 1, [[2, *ENTRY[1:]]], []],
+    [Kind.DELTA, 1, [[*ENTRY[:4], 9, *ENTRY[5:]]], []],
+    [Kind.DELTA, 1, [[0, *ENTRY[1:]]], []],
+    [Kind.DELTA, 1, [[1, ["c", b"l", "x"], *ENTRY[2:]]], []],
+    [Kind.DELTA, 1, [[1, ["c", "l", "x"], ["1", "b", 1], *ENTRY[3:]]], []],
+    [Kind.ADMIT, b"short", NAME],
+    [Kind.ADMIT, b"\xff" * 12, NAME],
+    [Kind.FORWARD, NAME, EPOCH, {"a": 1}, 0, False, b"k" * 31, [b"m"], None],
+    [Kind.FORWARD, NAME, EPOCH, {"a": 1}, 0, False, b"k" * 32, ["m"], None],
+    [Kind.OUTCOME, NAME, EPOCH, [1]],
+    [Kind.OUTCOME, NAME, EPOCH, [1, None]],
+    [Kind.OUTCOME_IN_FULL, NAME, EPOCH, 1, [1, 2], []],
+    [Kind.FENCED, NAME, 5],
+]
+
+
+@pytest.mark.parametrize("segment", MALFORMED, ids=repr)
+def test_a_malformed_batch_is_the_peers_fault_and_nothing_of_it_is_applied(segment: Any) -> None:
+    bench = Bench("a", "b")
+    directory = bench.cores["a"].directory
+    good = [Kind.DELTA, 1, [ENTRY], []]
+    with pytest.raises(PeerError):
+        bench.cores["a"].receive("b", msgpack.packb([GOOD_ACK, good, segment]))
+    assert (list(directory.entries()), directory.applied["b"]) == ([], 0)
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x91", b"\x81\x90\x00", msgpack.packb(5), b"\x90trailing"])
+def test_bytes_that_are_no_batch_are_the_peers_fault(payload: bytes) -> None:
+    with pytest.raises(PeerError):
+        decode(payload)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_batch_or_the_peers_fault(payload: bytes) -> None:
+    with contextlib.suppress(PeerError):
+        decode(payload)
+
+
+def test_a_router_writes_in_its_own_section_only() -> None:
+    bench = Bench("a", "b")
+    foreign = [*ENTRY[:2], [1, "c", 1], *ENTRY[3:]]
+    for segment in ([Kind.DELTA, 1, [foreign], []], [Kind.SECTION, 1, [foreign], []]):
+        with pytest.raises(PeerError, match="not its own"):
+            bench.cores["a"].receive("b", msgpack.packb([segment]))
+
+
+def test_a_version_that_was_never_written_cannot_be_acknowledged() -> None:
+    with pytest.raises(PeerError, match="acknowledges"):
+        Bench("a", "b").cores["a"].receive("b", msgpack.packb([[Kind.ACK, 1]]))
+
+
+def test_outcomes_of_what_home_never_sent_are_harmless() -> None:
+    bench = Bench("a", "b")
+    pen = bench.publisher("a")
+    ranges = [0, 1 << 62, 5, 2, 0, 0]
+    for kind in (Kind.OUTCOME, Kind.SETTLED, Kind.SETTLE):
+        bench.cores["a"].receive("b", msgpack.packb([[kind, pen.stream.publisher, pen.stream.epoch, ranges]]))
+    assert bench.records() == {}
