@@ -255,8 +255,8 @@ class Topic:
         if local is not None and not self.directory.is_mine(entry):
             self._subscriber_moved(local, entry)
         known = old is not None and old.live
-        if known and old is not None and (old == entry or old.epoch[1:] != entry.epoch[1:]):
-            self.home.backlog(entry, None if old == entry else old.router)
+        if known and old is not None:
+            self.home.backlog(entry, old.router if old.epoch[1:] != entry.epoch[1:] else None)
         if self.directory.in_contact(entry):
             self._join(entry, known=known)
 
