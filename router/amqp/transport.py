@@ -6,6 +6,7 @@ ours: it goes up and ends whoever owns the connections.
 
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterator
 
 import trio
@@ -60,6 +61,7 @@ class _Driver:
         self._clock = clock
         self._after_input = after_input
         self._woken = trio.Event()
+        self._patience = math.inf
         self.scope = trio.CancelScope()
 
     def wake(self) -> None:
@@ -108,7 +110,9 @@ class _Driver:
             self.scope.cancel()
 
     async def _wait(self, connection: Connection) -> None:
-        with trio.move_on_after(GOODBYE_S if connection.closing else float("inf")) as patience:
+        if connection.closing:  # patience begins once: every tick ends this wait
+            self._patience = min(self._patience, trio.current_time() + GOODBYE_S)
+        with trio.move_on_at(self._patience) as patience:
             await self._woken.wait()
         if patience.cancelled_caught:  # our close was not answered
             with self._step():
