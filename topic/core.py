@@ -389,7 +389,7 @@ class Topic:
         if entry is not None and entry.epoch == epoch:
             return entry
         self.context.trace(Event.FENCED, publisher=publisher, peer=router, epoch=str(epoch))
-        self.context.outgoing.fenced(router, publisher, entry.epoch if entry is not None else None)
+        self.context.outgoing.fenced(router, publisher, epoch)
         return None
 
     def _on_outcome(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
@@ -407,12 +407,13 @@ class Topic:
     def _on_settled(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
         self.home.settled(router, publisher, Epoch(*epoch), ranges)
 
-    def _on_fenced(self, router: str, publisher: bytes, epoch: list[Any] | None) -> None:
-        stream = self.home.fenced(publisher, Epoch(*epoch) if epoch else None)
-        if stream is not None:
+    def _on_fenced(self, router: str, publisher: bytes, epoch: list[Any]) -> None:
+        """The router knows another epoch of the publisher, which is attached elsewhere: its link here is a zombie's."""
+        stream = self.home.streams.get(publisher)
+        if stream is not None and stream.epoch == Epoch(*epoch):
             self.out.append(Note(f"router {router} fenced publisher {stream.identity}: it is attached elsewhere"))
             self.out.append(Detach(stream.link, STOLEN, "attached at another router"))
-            self.home.abandon(stream)
+            self.detach_publisher(stream)
 
     _HANDLERS: ClassVar[dict[int, Callable[..., None]]] = {
         Kind.SECTION: _on_section,

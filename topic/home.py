@@ -6,7 +6,7 @@ awaited. It alone knows what is in doubt. What local subscribers do with a recor
 
 from itertools import groupby
 
-from topic.actions import AnswerDeliveries, Credit, Note
+from topic.actions import AnswerDeliveries, Credit
 from topic.context import Context, in_ranges
 from topic.directory import Audience, Entry
 from topic.edge import LOGGED, Edge, add_refusals
@@ -366,14 +366,6 @@ class Home:
         done = [record for record in stream.records.values() if not record.open]
         if done:
             self.edge.close(stream, done)
-
-    def fenced(self, publisher: bytes, epoch: Epoch | None) -> Stream | None:
-        """A router knows a higher epoch: returns the stream if it is ours and now a zombie's."""
-        stream = self.streams.get(publisher)
-        if stream is None or epoch is None or stream.epoch >= epoch:
-            return None
-        self.context.out.append(Note(f"fenced: publisher {stream.identity} is attached elsewhere"))
-        return stream
 
 
 def _is_presettled(record: Record) -> bool:

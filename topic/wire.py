@@ -136,7 +136,8 @@ class Outgoing:
         """This edge has settled its subscribers, or knows nothing of these: home may forget."""
         self._say((home,), Kind.SETTLED, publisher, epoch, ranges)
 
-    def fenced(self, router: str, publisher: bytes, epoch: Epoch | None) -> None:
+    def fenced(self, router: str, publisher: bytes, epoch: Epoch) -> None:
+        """What came under this epoch was dropped: it is not the publisher's current one (7.5)."""
         self._say((router,), Kind.FENCED, publisher, epoch)
 
     def _range(self, targets: tuple[str, ...], kind: Kind, stream: Stream, n: int) -> None:
@@ -155,10 +156,6 @@ class Outgoing:
 
 def _is_epoch(value: Any) -> bool:
     return isinstance(value, list) and list(map(type, value)) == [int, str, int]
-
-
-def _is_optional_epoch(value: Any) -> bool:
-    return value is None or _is_epoch(value)
 
 
 def _is_ranges(value: Any) -> bool:
@@ -220,7 +217,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Kind.OUTCOME_IN_FULL: (_is_name, _is_epoch, _is(int), _is_refusals, _is_names),
     Kind.SETTLE: (_is_name, _is_epoch, _is_ranges),
     Kind.SETTLED: (_is_name, _is_epoch, _is_ranges),
-    Kind.FENCED: (_is_name, _is_optional_epoch),
+    Kind.FENCED: (_is_name, _is_epoch),
 }  # fmt: skip
 """What the columns of each kind are, in order."""
 
