@@ -20,7 +20,8 @@ import attrs
 
 from linkstate.clock import HybridClock
 from topic import wire
-from topic.actions import Action, AnswerPublisher, AnswerSubscriber, Detach, DropContact, Note
+from topic.actions import Action, Detach, DropContact, Note
+from topic.attaching import Attaching
 from topic.context import Context
 from topic.directory import Change, Directory, Entry, Role, Status, unpack_entry
 from topic.home import Home
@@ -61,10 +62,7 @@ class Topic:
         self._unheard = set(self.directory.others)
         """Routers of the topology whose section has not come in this incarnation (8, Boot)."""
         self._boot_deadline = now + settings.boot_wait
-        self._publishers: dict[bytes, tuple[Stream, int, float]] = {}
-        """Attaches that wait for the acks of a section version: (stream, version, deadline)."""
-        self._subscribers: dict[bytes, Subscriber] = {}
-        """Attaches that wait for Joined."""
+        self.attaching = Attaching(self.context, settings.join, settings.window)
         self.context.trace(Event.BOOT)
         self._check_booted(now)
 
@@ -109,8 +107,7 @@ class Topic:
         stream.link = link
         stream.settles_first = first
         self.home.streams[entry.name] = stream
-        self._publishers[entry.name] = (stream, self.directory.version, now + self.settings.join)
-        self._answer_publishers()
+        self.attaching.publisher(stream, now)
         return stream
 
     def detach_publisher(self, stream: Stream) -> None:
@@ -133,22 +130,6 @@ class Topic:
         self.home.settle(stream, records)
         self.home.release_freed()
 
-    def _answer_publishers(self) -> None:
-        for name, (stream, version, _) in list(self._publishers.items()):
-            if self.directory.all_contacts_have(version):
-                del self._publishers[name]
-                self._trace_attached(
-                    stream.identity, stream.settles_first, publisher=name, generation=stream.generation
-                )
-                answer = AnswerPublisher(stream.link, stream.epoch, stream.generation, self.settings.window)
-                self.out.append(answer)
-
-    def _trace_attached(self, identity: LinkIdentity, first: bool, **columns: Any) -> None:
-        role = "publisher" if "publisher" in columns else "subscriber"
-        mode = "first" if first else "second"
-        detail = {"role": role, **attrs.asdict(identity), "mode": mode, "timeout": 0}
-        self.context.trace(Event.ATTACHED, address=identity.address, detail=json.dumps(detail), **columns)
-
     # subscribers
 
     def attach_subscriber(
@@ -166,18 +147,15 @@ class Topic:
         subscriber.first = first
         subscriber.sends_settled = sends_settled
         subscriber.credit = 0
-        subscriber.answered = False
         subscriber.epoch = self.context.new_epoch(self.directory.subscriber(name))
-        subscriber.unanswered = set(self.directory.contacts)
-        subscriber.deadline = now + self.settings.join
-        self._subscribers[name] = subscriber
+        self.attaching.subscriber(subscriber, now)
         if again:
             self.edge.requeue(subscriber)
         else:
             subscriber.since = subscriber.epoch
             self.edge.add(subscriber)
         self._write(Entry(Role.SUBSCRIBER, name, identity, subscriber.epoch))
-        self._answer_subscriber(subscriber)
+        self.attaching.answer_subscriber(subscriber)
         return subscriber
 
     def detach_subscriber(self, subscriber: Subscriber, link: Any) -> None:
@@ -198,15 +176,6 @@ class Topic:
     def outcomes(self, subscriber: Subscriber, records: list[Record], outcome: Outcome, *, final: bool = False) -> None:
         self.edge.outcomes(subscriber, records, outcome, final=final)
         self.home.release_freed()
-
-    def _answer_subscriber(self, subscriber: Subscriber) -> None:
-        if subscriber.answered or subscriber.unanswered:
-            return
-        subscriber.answered = True
-        self._subscribers.pop(subscriber.name, None)
-        columns = {"subscriber": subscriber.name, "epoch": str(subscriber.epoch)}
-        self._trace_attached(subscriber.identity, subscriber.first, **columns)
-        self.out.append(AnswerSubscriber(subscriber.link, subscriber.epoch))
 
     # the directory and what follows from it
 
@@ -230,7 +199,7 @@ class Topic:
         live = change.new is not None and change.new.live
         stream = self.home.streams.get(name)
         if stream is not None and not (live and change.entry.epoch == stream.epoch):
-            self._publishers.pop(name, None)
+            self.attaching.withdraw_publisher(name)
             if stream.link is not None:
                 self.context.trace(Event.STOLEN, publisher=name, peer=change.entry.router)
                 self.out.append(Detach(stream.link, STOLEN, f"attached at router {change.entry.router}"))
@@ -268,7 +237,7 @@ class Topic:
             self.context.outgoing.joined(entry.router, entry.name, entry.epoch, gated, known=known)
 
     def _subscriber_left(self, subscriber: Subscriber) -> None:
-        self._subscribers.pop(subscriber.name, None)
+        self.attaching.withdraw_subscriber(subscriber.name)
         left = self.edge.drop(subscriber)
         self.edge.finished([record for record in left if not record.open])
 
@@ -276,7 +245,7 @@ class Topic:
         """It has a new custodian: its link here is a zombie's (6.7)."""
         self.context.trace(Event.STOLEN, subscriber=subscriber.name, peer=entry.router)
         self.out.append(Detach(subscriber.link, STOLEN, f"attached at router {entry.router}"))
-        self._subscribers.pop(subscriber.name, None)
+        self.attaching.withdraw_subscriber(subscriber.name)
         self.directory.depart(subscriber.name)
         self.context.outgoing.delta(self.directory.contacts, self.directory.version, [], [entry])
         left = self.edge.drop(subscriber)
@@ -294,11 +263,7 @@ class Topic:
         self.edge.contact(router)
         own, hearsay = self.directory.section()
         self.context.outgoing.section(router, self.directory.version, own, hearsay)
-        for subscriber in self._subscribers.values():
-            subscriber.unanswered.add(router)
-            subscriber.deadline = now + self.settings.join
-        deadline = now + self.settings.join
-        self._publishers = {n: (stream, version, deadline) for n, (stream, version, _) in self._publishers.items()}
+        self.attaching.contact(router, now)
 
     def lost(self, router: str) -> None:
         """The contact is over, for whatever reason (8, Lost router)."""
@@ -311,9 +276,7 @@ class Topic:
         self._changed(expired)
         self.edge.lost(router)
         self.home.lost(router)
-        self._answer_publishers()
-        for subscriber in list(self._subscribers.values()):
-            self._answer_subscriber(subscriber)
+        self.attaching.lost()
         self.home.release_freed()
 
     def receive(self, router: str, payload: bytes) -> None:
@@ -346,8 +309,7 @@ class Topic:
 
     def _on_ack(self, router: str, version: int) -> None:
         self.directory.acknowledge(router, version)
-        if self._publishers:
-            self._answer_publishers()
+        self.attaching.answer_publishers()
 
     def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: list[bytes], known: bool) -> None:
         subscriber = self.edge.subscribers.get(name)
@@ -356,7 +318,7 @@ class Topic:
         self.edge.joined(router, subscriber, gated, known=known)
         if Epoch(*epoch) == subscriber.epoch:
             subscriber.unanswered.discard(router)
-            self._answer_subscriber(subscriber)
+            self.attaching.answer_subscriber(subscriber)
 
     def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:
         subscriber = self.edge.subscribers.get(name)
@@ -433,22 +395,14 @@ class Topic:
 
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
-        waits = [deadline for _, _, deadline in self._publishers.values()]
-        waits += [subscriber.deadline for subscriber in self._subscribers.values()]
+        waits = self.attaching.deadline()
         if not self.booted:
             waits.append(self._boot_deadline)
         return min(waits, default=math.inf)
 
     def handle_timer(self, now: float) -> None:
         self._check_booted(now)
-        late: set[str] = set()
-        for subscriber in self._subscribers.values():
-            if now >= subscriber.deadline:
-                late |= subscriber.unanswered
-        for _, version, deadline in self._publishers.values():
-            if now >= deadline:
-                late.update(router for router in self.directory.contacts if self.directory.acked[router] < version)
-        for router in sorted(late):
+        for router in self.attaching.late(now):
             self.out.append(DropContact(router, f"has not answered an attach within {self.settings.join:g} s"))
 
     def _check_booted(self, now: float) -> None:

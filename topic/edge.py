@@ -11,24 +11,9 @@ from topic.context import Context, by_stream, in_ranges
 from topic.directory import Entry
 from topic.identity import Epoch
 from topic.journal import Event
-from topic.journal import Outcome as LoggedOutcome
-from topic.record import QUEUED, SENT, WITHHELD, Outcome, Record, Refusals, State, Stream
+from topic.outcomes import LOGGED, add_refusals, refusal
+from topic.record import QUEUED, SENT, WITHHELD, Outcome, Record, State, Stream
 from topic.subscriber import Subscriber
-
-LOGGED = {outcome: LoggedOutcome[outcome.name] for outcome in Outcome}
-
-
-def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | None:
-    if one is None or other is None:
-        return one or other
-    return (one[0] + other[0], one[1] + other[1], one[2] + other[2])
-
-
-def refusal(outcome: Outcome) -> Refusals | None:
-    """One subscriber's final outcome as a count; None for an acceptance."""
-    if outcome is Outcome.ACCEPTED:
-        return None
-    return (int(outcome is Outcome.REJECTED), int(outcome is Outcome.RELEASED), int(outcome is Outcome.MODIFIED))
 
 
 class Edge:

@@ -9,9 +9,10 @@ from itertools import groupby
 from topic.actions import AnswerDeliveries, Credit
 from topic.context import Context, in_ranges
 from topic.directory import Audience, Entry
-from topic.edge import LOGGED, Edge, add_refusals
+from topic.edge import Edge
 from topic.identity import Epoch
 from topic.journal import Event
+from topic.outcomes import LOGGED, add_refusals
 from topic.record import Gate, Outcome, Record, Refusals, State, Stream
 
 

@@ -1,0 +1,111 @@
+"""Attaches that wait for other routers before they are answered (protocol 6.4, 7.1).
+
+A publisher's waits until every router in contact has acknowledged the section version that lists it, a subscriber's
+until every router in contact has joined it. Neither waits longer than `join`, nor for a router that is lost. What an
+attach changes in directory and records is `topic.core`'s business.
+"""
+
+import json
+from typing import Any
+
+import attrs
+
+from topic.actions import AnswerPublisher, AnswerSubscriber
+from topic.context import Context
+from topic.identity import LinkIdentity
+from topic.journal import Event
+from topic.record import Stream
+from topic.subscriber import Subscriber
+
+
+@attrs.define(slots=True)
+class _Waiting:
+    stream: Stream
+    version: int
+    """Of our section; the first that lists the publisher."""
+    deadline: float
+
+
+class Attaching:
+    """The attaches of one router that have no answer yet. `join` is in seconds, `window` in deliveries."""
+
+    def __init__(self, context: Context, join: float, window: int) -> None:
+        self.context = context
+        self._join = join
+        self._window = window
+        self._publishers: dict[bytes, _Waiting] = {}
+        self._subscribers: dict[bytes, Subscriber] = {}
+
+    def publisher(self, stream: Stream, now: float) -> None:
+        """Its entry has just been written and sent."""
+        self._publishers[stream.publisher] = _Waiting(stream, self.context.directory.version, now + self._join)
+        self.answer_publishers()
+
+    def subscriber(self, subscriber: Subscriber, now: float) -> None:
+        """Its entry is about to be written: nobody has joined this epoch yet."""
+        subscriber.answered = False
+        subscriber.unanswered = set(self.context.directory.contacts)
+        subscriber.deadline = now + self._join
+        self._subscribers[subscriber.name] = subscriber
+
+    def withdraw_publisher(self, name: bytes) -> None:
+        self._publishers.pop(name, None)
+
+    def withdraw_subscriber(self, name: bytes) -> None:
+        self._subscribers.pop(name, None)
+
+    def contact(self, router: str, now: float) -> None:
+        """One more router to wait for, which has `join` from now on."""
+        for subscriber in self._subscribers.values():
+            subscriber.unanswered.add(router)
+            subscriber.deadline = now + self._join
+        for waiting in self._publishers.values():
+            waiting.deadline = now + self._join
+
+    def lost(self) -> None:
+        """A contact is over and nobody waits for it any more."""
+        self.answer_publishers()
+        for subscriber in list(self._subscribers.values()):
+            self.answer_subscriber(subscriber)
+
+    def answer_publishers(self) -> None:
+        """Answer those that all contacts have acknowledged."""
+        for name, waiting in list(self._publishers.items()):
+            if self.context.directory.all_contacts_have(waiting.version):
+                del self._publishers[name]
+                stream = waiting.stream
+                columns = {"publisher": name, "generation": stream.generation}
+                self._trace(stream.identity, stream.settles_first, **columns, epoch=stream.label)
+                answer = AnswerPublisher(stream.link, stream.epoch, stream.generation, self._window)
+                self.context.out.append(answer)
+
+    def answer_subscriber(self, subscriber: Subscriber) -> None:
+        """Answer it if all contacts have joined it."""
+        if subscriber.answered or subscriber.unanswered:
+            return
+        subscriber.answered = True
+        self._subscribers.pop(subscriber.name, None)
+        self._trace(subscriber.identity, subscriber.first, subscriber=subscriber.name, epoch=str(subscriber.epoch))
+        self.context.out.append(AnswerSubscriber(subscriber.link, subscriber.epoch))
+
+    def _trace(self, identity: LinkIdentity, first: bool, **columns: Any) -> None:
+        role = "publisher" if "publisher" in columns else "subscriber"
+        detail = {"role": role, **attrs.asdict(identity), "mode": "first" if first else "second", "timeout": 0}
+        self.context.trace(Event.ATTACHED, address=identity.address, detail=json.dumps(detail), **columns)
+
+    def deadline(self) -> list[float]:
+        """When `late` may have somebody to name."""
+        deadlines = [waiting.deadline for waiting in self._publishers.values()]
+        return deadlines + [subscriber.deadline for subscriber in self._subscribers.values()]
+
+    def late(self, now: float) -> list[str]:
+        """Routers in contact that an attach has waited for longer than `join`."""
+        directory = self.context.directory
+        late: set[str] = set()
+        for subscriber in self._subscribers.values():
+            if now >= subscriber.deadline:
+                late |= subscriber.unanswered
+        for waiting in self._publishers.values():
+            if now >= waiting.deadline:
+                late.update(router for router in directory.contacts if directory.acked[router] < waiting.version)
+        return sorted(late)
