@@ -108,11 +108,13 @@ def _pairs(elements: list[Any]) -> dict[Any, Any]:
         raise _damaged("a map is not of pairs with simple keys") from None
 
 
-def skip(data: bytes, at: int) -> int:
+def skip(data: bytes, at: int, depth: int = 0) -> int:
     """The offset behind the value at an offset, without looking into it. Raises PeerError if it is cut off."""
     code = data[at] if at < len(data) else 0x100
     if code == 0x00:
-        return skip(data, skip(data, at + 1))
+        if depth > MAX_DEPTH:
+            raise _damaged("values are nested too deep")
+        return skip(data, skip(data, at + 1, depth + 1), depth + 1)
     if (width := _WIDTHS.get(code >> 4)) is not None:
         return _take(data, at + 1, width)[1]
     if not 0xA0 <= code <= 0xFF:

@@ -63,3 +63,8 @@ def test_only_the_delivery_count_changes(
 def test_what_is_not_a_message_stays_as_it_is_or_gets_a_header(message: bytes) -> None:
     counted = with_delivery_count(message, 3)
     assert counted.endswith(message) or counted[:3] == b"\x00\x53\x70"
+
+
+def test_a_message_of_descriptors_without_end_is_left_alone() -> None:
+    hostile = bytes(5000)
+    assert with_delivery_count(hostile, 1) == hostile
