@@ -7,6 +7,7 @@ batches; nothing is decided here about any of them.
 
 import logging
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import ClassVar
 
 from router.amqp.connection import Connection
@@ -254,6 +255,25 @@ class ClientEdge:
             else:
                 self._publish(publisher, deliveries[run], tags[run], messages[run])
             start = end
+
+    def on_resumed(
+        self,
+        link: Link,
+        deliveries: list[Handle],
+        tags: list[bytes],
+        messages: list[bytes],
+        settled: list[bool],
+        states: list[int],
+        aborted: list[bool],
+    ) -> None:
+        """No router resumes yet: its maps are null, so what comes here is new to it."""
+        whole = [not is_aborted for is_aborted in aborted]
+        if any(whole):
+            messages, settled = list(compress(messages, whole)), list(compress(settled, whole))
+            self.on_transfers(link, list(compress(deliveries, whole)), list(compress(tags, whole)), messages, settled)
+
+    def on_echo(self, link: Link) -> None:
+        """Never asked for."""
 
     def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
         end = link.context

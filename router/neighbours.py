@@ -158,6 +158,21 @@ class Neighbours:
         if link.credit < CREDIT // 2:
             link.flow(CREDIT - link.credit)
 
+    def on_resumed(
+        self,
+        link: Link,
+        deliveries: list[Handle],
+        tags: list[bytes],
+        messages: list[bytes],
+        settled: list[bool],
+        states: list[int],
+        aborted: list[bool],
+    ) -> None:
+        """Nothing is ever unsettled between routers."""
+
+    def on_echo(self, link: Link) -> None:
+        """Never asked for."""
+
     def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
         """Nothing is ever unsettled between routers."""
 

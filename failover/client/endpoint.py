@@ -182,5 +182,20 @@ class Endpoint:
     ) -> None:
         raise NotImplementedError
 
+    def on_resumed(
+        self,
+        link: Link,
+        deliveries: list[Handle],
+        tags: list[bytes],
+        messages: list[bytes],
+        settled: list[bool],
+        states: list[int],
+        aborted: list[bool],
+    ) -> None:
+        """This client attaches with null maps: there is nothing to resume."""
+
+    def on_echo(self, link: Link) -> None:
+        """Never asked for."""
+
     def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
         raise NotImplementedError

@@ -18,11 +18,13 @@ Never here: a clock, a socket, a decision about deliveries.
 
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
+from router.amqp.attach import Attach, AttachOptions
+from router.amqp.echo import Echoes
 from router.amqp.engine import Engine
 from router.amqp.errors import FRAMING_ERROR, NOT_ALLOWED, RESOURCE_LIMIT, PeerError
-from router.amqp.handler import EXPIRE_SESSION, RCV_FIRST, SND_MIXED, Condition, Handle, Handler
+from router.amqp.handler import Condition, Handle, Handler
 from router.amqp.inbox import Inbox
 from router.amqp.library import (
     lib,
@@ -31,10 +33,10 @@ from router.amqp.library import (
     text,
     write_condition,
     write_lifetime,
-    write_map,
 )
 from router.amqp.link import Link
 from router.amqp.sasl import SaslClient, SaslLayer, SaslServer
+from router.amqp.tap import AttachFrame, FlowFrame, Note, Tap
 
 MAX_LINKS: Final = 4096  # those that wait to be forgotten included
 UNOPENED_TICK_S: Final = 0.1  # until the peer's open says how long it waits for us
@@ -78,6 +80,10 @@ class Connection:
         self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
         self._inbox = Inbox(handler, self.settling)
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout)
+        self._attach_frame: AttachFrame | None = None  # of the attach event that is being handled
+        # The engine's.
+        self.tap = Tap(max_frame)
+        self.echoes = Echoes(self._engine, self.tap)
 
     @property
     def links(self) -> list[Link]:
@@ -95,10 +101,53 @@ class Connection:
             if not self._sasl.done:
                 data = self._sasl.receive(data)
             if data:
-                self._engine.push(data)
+                self._take(data)
         except PeerError as error:
             self._fail(error)
         self._dispatch()
+
+    def _take(self, data: bytes) -> None:
+        """What the tap has noted goes in by itself, so that its events can be told from those of other frames."""
+        for piece, start, end, note in self.tap.split(data):
+            if note is None:
+                self._engine.push(piece, start, end)
+            else:
+                self._handle_events()
+                self._take_noted(piece, note)
+            if self.closed:
+                break
+
+    def _take_noted(self, frame: bytes, note: Note) -> None:
+        if isinstance(note, FlowFrame):
+            self._inbox.hand_over()
+        self._engine.push(frame, 0, len(frame))
+        if isinstance(note, FlowFrame):
+            self._take_flow(note)
+        elif isinstance(note, AttachFrame):
+            self._attach_frame = note
+            self._handle_events()
+            self._attach_frame = None
+        else:
+            link = self._link_of_next(_DELIVERY)
+            if link is not None and not link.is_sender and not link.ended:
+                link.expect_resumed(True)
+            self._handle_events()
+
+    def _take_flow(self, note: FlowFrame) -> None:
+        link = self._link_of_next(_FLOW)
+        answered = False
+        if link is not None and not link.ended:
+            changed = max(0, lib.pn_link_credit(link.pointer)) != link.credit
+            answered = self.echoes.take(link, note.echo, changed)
+        self._handle_events()
+        self._inbox.hand_over()
+        if answered and link is not None and not link.ended:
+            self.handler.on_echo(link)
+
+    def _link_of_next(self, kind: int) -> Link | None:
+        """Whose the next event is, if it is of this kind."""
+        event = lib.pn_collector_peek(self._engine.collector)
+        return self._links.get(lib.pn_event_link(event)) if event and lib.pn_event_type(event) == kind else None
 
     def receive_eof(self) -> None:
         """The peer's stream has ended: `on_close`, unless it was called before."""
@@ -129,7 +178,9 @@ class Connection:
 
     def data_to_send(self) -> bytes:
         """All that is to be written by now."""
-        data = self._engine.pull() if self._sasl.done else b""
+        data = b""
+        if self._sasl.done:
+            data = self.tap.rewrite(self._engine.pull()) + self.echoes.flows()
         if self._sasl.out:
             data, self._sasl.out = self._sasl.out + data, b""
         self.settling.clear()
@@ -142,12 +193,12 @@ class Connection:
         with unsettled deliveries, but not closed by the peer, stays until its session ends."""
         for link in self._parted:
             if link.pointer in self._links and (link.closed_by_peer or lib.pn_link_unsettled(link.pointer) == 0):
-                del self._links[link.pointer]
+                self.tap.forget(self._links.pop(link.pointer))
                 lib.pn_link_free(link.pointer)
         self._parted.clear()
         for session in self._ended_sessions:
             for pointer in [p for p, link in self._links.items() if link.session == session]:
-                del self._links[pointer]
+                self.tap.forget(self._links.pop(pointer))
             lib.pn_session_free(session)
         self._ended_sessions.clear()
 
@@ -173,71 +224,40 @@ class Connection:
         lib.pn_connection_open(self._engine.connection)
         lib.pn_connection_close(self._engine.connection)
 
-    def sender(
-        self,
-        name: str,
-        target: str,
-        *,
-        snd_settle_mode: int = SND_MIXED,
-        rcv_settle_mode: int = RCV_FIRST,
-        durable: int = 0,
-        expiry_policy: str = EXPIRE_SESSION,
-        timeout: int = 0,
-        properties: Mapping[str, Any] | None = None,
-    ) -> Link:
-        """Attach a link that sends to the peer's node `target`. The lifetime is asked for both termini."""
-        link = self._attach(lib.pn_sender, name, target, durable, expiry_policy, timeout, properties)
-        link.open(snd_settle_mode, rcv_settle_mode)
-        return link
+    def sender(self, name: str, target: str, **options: Unpack[AttachOptions]) -> Link:
+        """Attach a link that sends to the peer's node `target`."""
+        return self._attach(lib.pn_sender, name, target, Attach(**options), self._max_message)
 
     def receiver(
-        self,
-        name: str,
-        source: str,
-        *,
-        snd_settle_mode: int = SND_MIXED,
-        rcv_settle_mode: int = RCV_FIRST,
-        durable: int = 0,
-        expiry_policy: str = EXPIRE_SESSION,
-        timeout: int = 0,
-        max_message_size: int | None = None,
-        properties: Mapping[str, Any] | None = None,
+        self, name: str, source: str, *, max_message_size: int | None = None, **options: Unpack[AttachOptions]
     ) -> Link:
-        """Attach a link that receives from the peer's node `source`. The lifetime is asked for both termini."""
-        link = self._attach(lib.pn_receiver, name, source, durable, expiry_policy, timeout, properties)
-        if max_message_size is not None:
-            link.max_message = max_message_size
-        link.open(snd_settle_mode, rcv_settle_mode)
-        return link
+        """Attach a link that receives from the peer's node `source`."""
+        max_message = self._max_message if max_message_size is None else max_message_size
+        return self._attach(lib.pn_receiver, name, source, Attach(**options), max_message)
 
     def _attach(
-        self,
-        create: Callable[[Any, bytes], Any],
-        name: str,
-        address: str,
-        durable: int,
-        expiry_policy: str,
-        timeout: int,
-        properties: Mapping[str, Any] | None,
+        self, create: Callable[[Any, bytes], Any], name: str, address: str, attach: Attach, max_message: int
     ) -> Link:
         assert not self.closed and not self.closing
         if self._session is None:
             self._session = lib.pn_session(self._engine.connection)
             lib.pn_session_open(self._session)
         pointer = create(self._session, name.encode())
-        link = self._links[pointer] = Link(self, pointer, name, self._max_message)
+        link = self._links[pointer] = Link(self, pointer, name, max_message)
         for terminus in (lib.pn_link_source(pointer), lib.pn_link_target(pointer)):
             lib.pn_terminus_set_address(terminus, address.encode())
-            write_lifetime(terminus, durable, expiry_policy, timeout)
-        write_map(properties, lib.pn_link_properties(pointer))
+            write_lifetime(terminus, attach.durable, attach.expiry_policy, attach.timeout)
+        link.describe(attach.properties, attach.unsettled, attach.incomplete_unsettled)
+        link.open(attach.snd_settle_mode, attach.rcv_settle_mode)
         return link
 
     # -- events
 
     def _dispatch(self) -> None:
         try:
-            self._handle_events()
-            self._inbox.hand_over()
+            if self._error is None:
+                self._handle_events()
+                self._inbox.hand_over()
         except PeerError as error:
             self._fail(error)
         if self._error is not None:
@@ -320,12 +340,12 @@ class Connection:
         if self.closing:
             link.end()
             return
-        link.read_attach()
+        link.read_attach(self._attach_frame)
         self.handler.on_attach(link)
 
     def _on_link_answer(self, link: Link) -> None:
         if not link.ended:
-            link.read_attach()
+            link.read_attach(self._attach_frame)
             link.answered = True
             self.handler.on_attached(link)
 

@@ -1,7 +1,6 @@
 """The proton engine of one connection: its three C objects, and bytes in and out of them.
 
-Below `Connection`, which gives events their meaning. What will stand between the socket and proton one day stands
-around `push` and `pull`.
+Below `Connection`, which gives events their meaning. The frame tap (`tap`) stands around `push` and `pull`.
 """
 
 from collections.abc import Mapping
@@ -42,14 +41,14 @@ class Engine:
         lib.pn_transport_set_idle_timeout(self.transport, self._idle_ms)
         lib.pn_transport_bind(self.transport, self.connection)
 
-    def push(self, data: bytes) -> None:
+    def push(self, data: bytes, offset: int, end: int) -> None:
         """Bytes from the peer. What follows its close or an error of its is dropped: the events tell of either."""
-        source, size, offset = ffi.from_buffer(data), len(data), 0
-        while offset < size:
+        source = ffi.from_buffer(data)
+        while offset < end:
             capacity = lib.pn_transport_capacity(self.transport)
             if capacity <= 0:
                 return
-            count = lib.pn_transport_push(self.transport, source + offset, min(capacity, size - offset))
+            count = lib.pn_transport_push(self.transport, source + offset, min(capacity, end - offset))
             if count <= 0:
                 return
             offset += count
@@ -65,6 +64,22 @@ class Engine:
             parts.append(ffi.unpack(SCRATCH, size))
             lib.pn_transport_pop(self.transport, size)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def pull_session_flow(self, session: Any) -> bytes:
+        """Have proton write a flow on a session, by telling it anew that its window is not bounded. All else must
+        have been pulled."""
+        lib.pn_session_set_incoming_capacity(session, 0)
+        return self.pull()
+
+    def pull_receiver_flow(self, link: Any) -> bytes:
+        """Have proton write a flow of a receiving link, with drain set: that it repeats. All else must have been
+        pulled."""
+        draining = lib.pn_link_get_drain(link)
+        lib.pn_link_drain(link, 0)
+        data = self.pull()
+        if not draining:
+            lib.pn_link_flow(link, 0)  # takes drain back
+        return data
 
     def tick(self, now: float) -> float | None:
         """Idle timeouts, theirs and ours; when to be called again."""

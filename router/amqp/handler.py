@@ -2,7 +2,8 @@
 
 All callbacks run inside `Connection.receive`, `receive_eof` or `tick`, synchronously and in the order of the wire, but
 transfers, dispositions and credit are gathered: a link's whole batch of one `receive` comes in one call, before any
-later event of another kind. Plain parallel lists, no object per message: this is the hot path.
+later event of another kind. Resumed transfers are gathered too, and keep their place among the ordinary ones. Plain
+parallel lists, no object per message: this is the hot path.
 
 Handles. A `Handle` names one delivery on one link. It is hashable, equal only to itself, and valid from the call
 that brought it (or from `Link.send`) until we settle it or its link or connection ends. After that it must be
@@ -31,6 +32,8 @@ ACCEPTED: Final = 0x24
 REJECTED: Final = 0x25
 RELEASED: Final = 0x26
 MODIFIED: Final = 0x27
+
+MAX_TAG: Final = 32  # bytes of a delivery-tag (AMQP 1.0 2.8.7)
 
 # snd-settle-mode and rcv-settle-mode as on the wire.
 SND_UNSETTLED: Final = 0
@@ -69,6 +72,15 @@ class Outcome:
     description: str = ""
     failed: bool = False  # of modified
     undeliverable: bool = False  # of modified: undeliverable-here
+
+
+@frozen
+class DeliveryState:
+    """What an unsettled map says about a delivery."""
+
+    state: int = NO_STATE
+    section_number: int = 0  # of received: from where on the rest is to be sent
+    section_offset: int = 0
 
 
 @frozen
@@ -120,3 +132,19 @@ class Handler(Protocol):
         """The peer's news about deliveries, each handle at most once a call, with its latest state (0 = none). On a
         sending link: outcomes. On a receiving one: settlements by the sender. What is `settled` the owner must still
         `settle` itself."""
+
+    def on_resumed(
+        self,
+        link: "Link",
+        deliveries: list[Handle],
+        tags: list[bytes],
+        messages: list[bytes],
+        settled: list[bool],
+        states: list[int],
+        aborted: list[bool],
+    ) -> None:
+        """Resumed deliveries (transfers with `resume` true), like `on_transfers`: `states` are the sender's, the
+        message is empty where it was left out. An aborted one is settled and has neither message nor handle."""
+
+    def on_echo(self, link: "Link") -> None:
+        """The peer has answered the last `Link.echo`: it has read all that was sent before it."""

@@ -7,26 +7,36 @@ a peer get away with is checked here: credit, tags, the size of messages, transf
 Never here: anything about attaching or closing (`connection`).
 """
 
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 from router.amqp.errors import INVALID_FIELD, MESSAGE_SIZE, NOT_ALLOWED, TRANSFER_LIMIT, PeerError
-from router.amqp.handler import Handle, Handler
+from router.amqp.handler import MAX_TAG, Handle, Handler
 from router.amqp.library import SCRATCH, SCRATCH_SIZE, ffi, lib
 from router.amqp.link import Link
 
-MAX_TAG: Final = 32  # AMQP 1.0 2.8.7
+
+class _Resumed(NamedTuple):
+    """Resumed deliveries of a link: the columns of `on_resumed`."""
+
+    deliveries: list[Handle]
+    tags: list[bytes]
+    messages: list[bytes]
+    settled: list[bool]
+    states: list[int]
+    aborted: list[bool]
 
 
 class Inbox:
     """One a connection. `frame` and `flow` gather, `hand_over` calls the handler and empties it."""
 
-    __slots__ = ("_flows", "_handler", "_news", "_settling", "_transfers")
+    __slots__ = ("_flows", "_handler", "_news", "_resumed", "_settling", "_transfers")
 
     def __init__(self, handler: Handler, settling: set[Handle]) -> None:
         self._handler = handler
         self._settling = settling  # what we have settled is no news to the owner any more
         # By link, in order of first appearance.
         self._transfers: dict[Link, tuple[list[Handle], list[bytes], list[bytes], list[bool]]] = {}
+        self._resumed: dict[Link, _Resumed] = {}  # all of it before the ordinary transfers that are there
         self._news: dict[Link, dict[Handle, None]] = {}
         self._flows: dict[Link, None] = {}
 
@@ -72,14 +82,42 @@ class Inbox:
             size = lib.pn_link_recv(link.pointer, SCRATCH, SCRATCH_SIZE)
         if lib.pn_delivery_aborted(delivery):
             link.take_partial()
-            lib.pn_delivery_settle(delivery)
             self._flows[link] = None  # it took credit all the same
+            if link.resumed:
+                self._complete_resumed(link, delivery, b"", aborted=True)
+            else:
+                lib.pn_delivery_settle(delivery)
         elif link.max_message and link.partial_size > link.max_message:
             self.hand_over()
             if not link.ended:
                 link.connection.expel(link, MESSAGE_SIZE, f"a message is larger than {link.max_message} bytes")
         elif not lib.pn_delivery_partial(delivery):
-            self._complete(link, delivery, link.take_partial())
+            if link.resumed:
+                self._complete_resumed(link, delivery, link.take_partial(), aborted=False)
+            else:
+                self._complete(link, delivery, link.take_partial())
+
+    def _complete_resumed(self, link: Link, delivery: Any, message: bytes, aborted: bool) -> None:
+        if self._transfers:  # they came before
+            self._hand_over_transfers()
+            if link.ended:
+                self._discard(link, delivery)
+                return
+        link.expect_resumed(False)
+        batch = self._resumed.setdefault(link, _Resumed([], [], [], [], [], []))
+        tag = lib.pn_delivery_tag(delivery)
+        batch.tags.append(ffi.unpack(tag.start, tag.size) if tag.size else b"")
+        batch.messages.append(message)
+        batch.states.append(lib.pn_delivery_remote_state(delivery))
+        batch.aborted.append(aborted)
+        settled = lib.pn_delivery_settled(delivery)
+        batch.settled.append(settled)
+        batch.deliveries.append(None if settled else delivery)
+        if settled:
+            lib.pn_delivery_settle(delivery)
+            self._settling.add(delivery)
+        else:
+            lib.pn_link_advance(link.pointer)
 
     def _discard(self, link: Link, delivery: Any) -> None:
         """The peer may not have seen our detach yet. Its deliveries stay unsettled: they are in doubt, not lost."""
@@ -99,7 +137,7 @@ class Inbox:
 
     def hand_over(self) -> None:
         """Call the handler with all that was gathered. A callback may end links: theirs is dropped."""
-        if self._transfers:
+        if self._transfers or self._resumed:
             self._hand_over_transfers()
         if self._news:
             self._hand_over_news()
@@ -108,15 +146,27 @@ class Inbox:
 
     def _hand_over_transfers(self) -> None:
         transfers, self._transfers = self._transfers, {}
+        if self._resumed:
+            resumed, self._resumed = self._resumed, {}
+            for link, batch in resumed.items():
+                if self._are_fit(link, batch.tags):
+                    self._handler.on_resumed(link, *batch)
         for link, (deliveries, tags, messages, settled) in transfers.items():
-            if max(map(len, tags)) > MAX_TAG:
-                raise PeerError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
-            if not link.ended:
-                link.credit = lib.pn_link_credit(link.pointer)
-                if link.credit < 0:
-                    link.connection.expel(link, TRANSFER_LIMIT, "transfers without credit")
-                else:
-                    self._handler.on_transfers(link, deliveries, tags, messages, settled)
+            if self._are_fit(link, tags):
+                self._handler.on_transfers(link, deliveries, tags, messages, settled)
+
+    @staticmethod
+    def _are_fit(link: Link, tags: list[bytes]) -> bool:
+        """Whether transfers of these tags may be handed over."""
+        if max(map(len, tags)) > MAX_TAG:
+            raise PeerError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
+        if link.ended:
+            return False
+        link.credit = lib.pn_link_credit(link.pointer)
+        if link.credit < 0:
+            link.connection.expel(link, TRANSFER_LIMIT, "transfers without credit")
+            return False
+        return True
 
     def _hand_over_news(self) -> None:
         all_news, self._news = self._news, {}
@@ -136,6 +186,7 @@ class Inbox:
             before = link.credit, link.draining
             link.credit = max(0, lib.pn_link_credit(link.pointer))  # proton takes credit of 2^31 and more for debt
             if link.is_sender:
+                link.granted += link.credit - before[0]
                 link.draining = lib.pn_link_get_drain(link.pointer) and link.credit > 0
                 if link.answered and before != (link.credit, link.draining):
                     self._handler.on_credit(link)

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from router.amqp.handler import (
     EXPIRE_SESSION,
+    MAX_TAG,
     MODIFIED,
+    NO_STATE,
     RCV_FIRST,
     REJECTED,
     SND_MIXED,
     Condition,
+    DeliveryState,
     Handle,
     Outcome,
     Terminus,
@@ -31,15 +34,14 @@ from router.amqp.library import (
     write_lifetime,
     write_map,
 )
+from router.amqp.tap import AttachFrame, link_properties
 
 if TYPE_CHECKING:
     from router.amqp.connection import Connection
 
-_TAG_SIZE = 32
-
 # One struct for all tags that we send: filling it anew is cheaper than allocating one a message.
-_tag_memory = ffi.new("char[]", _TAG_SIZE)
-_tag_view = memoryview(ffi.buffer(_tag_memory, _TAG_SIZE))
+_tag_memory = ffi.new("char[]", MAX_TAG)
+_tag_view = memoryview(ffi.buffer(_tag_memory, MAX_TAG))
 _tag_struct = ffi.new("pn_bytes_t *")
 _tag_struct.start = _tag_memory
 _tag = _tag_struct[0]
@@ -51,6 +53,7 @@ class Link:
     __slots__ = (
         "_max_message",
         "_opened",
+        "_properties",
         "answered",
         "closed_by_peer",
         "connection",
@@ -59,19 +62,28 @@ class Link:
         "detached",
         "draining",
         "ended",
+        "granted",
+        "incomplete_unsettled",
         "is_sender",
         "name",
+        "number",
+        "omitted",
         "partial",
         "partial_size",
         "pointer",
         "quick",
+        "remote_incomplete_unsettled",
         "remote_max_message_size",
         "remote_properties",
         "remote_rcv_settle_mode",
         "remote_snd_settle_mode",
         "remote_source",
         "remote_target",
+        "remote_unsettled",
+        "resumed",
         "session",
+        "unsettled",
+        "wire",
     )
 
     def __init__(self, connection: "Connection", pointer: Any, name: str, max_message: int) -> None:
@@ -94,10 +106,21 @@ class Link:
         self.remote_rcv_settle_mode = RCV_FIRST
         self.remote_max_message_size = 0
         self.remote_properties: Mapping[str, Any] = {}
+        self.remote_unsettled: Mapping[bytes, DeliveryState] | None = None  # None: a null map, not an empty one
+        self.remote_incomplete_unsettled = False
+        self.omitted: tuple[bytes, ...] = ()  # keys of our map for which the attach, once written, had no room
         self.closed_by_peer = False  # it sent a closing detach
         self.partial: list[bytes] = []  # payload so far of a delivery that takes several frames
         self.partial_size = 0
         self._opened = False  # our attach is under way
+        self._properties: Mapping[str, Any] | None = None
+        # The engine's, for the tap.
+        self.unsettled: Mapping[bytes, int] | None = None  # our map, until it is written
+        self.incomplete_unsettled = False
+        self.number = 0  # that our attach was announced with
+        self.wire = (b"", b"")  # channel and handle of our end
+        self.granted = 0  # sending: all credit since the attach
+        self.resumed = False  # receiving: the delivery under way is a resumed one
 
     def __repr__(self) -> str:
         return f"<Link {self.name!r} {'to' if self.is_sender else 'from'} {self.connection.remote_container!r}>"
@@ -128,10 +151,16 @@ class Link:
         timeout: int = 0,
         max_message_size: int | None = None,
         properties: Mapping[str, Any] | None = None,
+        unsettled: Mapping[bytes, int] | None = None,
+        incomplete_unsettled: bool = False,
     ) -> None:
         """Answer the peer's attach: with its own termini, less filters and capabilities, and its own settle
         modes. Durability, expiry policy and timeout are granted for the terminus at our end. The size limit of a
-        receiving link is the connection's unless given."""
+        receiving link is the connection's unless given. A source of ours has `released` for its default outcome.
+
+        `unsettled` is our map: tags with their states. What the peer's frames have no room for is left out from its
+        end, see `omitted`; the map is then sent as incomplete.
+        """
         if self.ended:
             return
         assert not self._opened
@@ -140,9 +169,17 @@ class Link:
         write_lifetime(source if self.is_sender else target, durable, expiry_policy, timeout)
         if max_message_size is not None:
             self.max_message = max_message_size
-        write_map(properties, lib.pn_link_properties(self.pointer))
+        self.describe(properties, unsettled, incomplete_unsettled)
         self.open(self.remote_snd_settle_mode, self.remote_rcv_settle_mode)
         self.answered = True
+
+    def describe(
+        self, properties: Mapping[str, Any] | None, unsettled: Mapping[bytes, int] | None, incomplete_unsettled: bool
+    ) -> None:
+        """The engine's: what our attach is to say."""
+        self._properties = properties
+        self.unsettled = unsettled
+        self.incomplete_unsettled = incomplete_unsettled
 
     def _echo_termini(self, source: Any, target: Any) -> None:
         lib.pn_terminus_copy(source, lib.pn_link_remote_source(self.pointer))
@@ -156,6 +193,8 @@ class Link:
 
     def open(self, snd_settle_mode: int, rcv_settle_mode: int) -> None:
         """The engine's: send our attach."""
+        self.number = self.connection.tap.announce(self)
+        write_map(link_properties(self.number, self._properties), lib.pn_link_properties(self.pointer))
         lib.pn_link_set_snd_settle_mode(self.pointer, snd_settle_mode)
         lib.pn_link_set_rcv_settle_mode(self.pointer, rcv_settle_mode)
         if not self.is_sender:
@@ -198,8 +237,17 @@ class Link:
         self.partial_size = 0
         return message
 
-    def read_attach(self) -> None:
+    def expect_resumed(self, resumed: bool) -> None:
+        """The engine's: whether the delivery that comes is a resumed one; those do not take the quick way."""
+        self.resumed = resumed
+        self.max_message = self._max_message
+        if resumed:
+            self.quick = 0
+
+    def read_attach(self, frame: AttachFrame | None) -> None:
         """The engine's: take over what the peer's attach says."""
+        if frame is not None:
+            self.remote_unsettled, self.remote_incomplete_unsettled = frame
         pointer = self.pointer
         self.remote_source = read_terminus(lib.pn_link_remote_source(pointer))
         self.remote_target = read_terminus(lib.pn_link_remote_target(pointer))
@@ -214,8 +262,18 @@ class Link:
 
     # -- deliveries
 
-    def send(self, tag: bytes, message: bytes, settled: bool = False) -> Handle:
-        """Send a whole message; needs credit. A settled one has no handle (None)."""
+    def send(
+        self,
+        tag: bytes,
+        message: bytes,
+        settled: bool = False,
+        *,
+        resume: bool = False,
+        state: int = NO_STATE,
+        aborted: bool = False,
+    ) -> Handle:
+        """Send a whole message; needs credit. A settled one has no handle (None). One that resumes a delivery may
+        carry its state, may be empty, and may abort it, which settles it."""
         if self.ended:
             return None
         assert self.is_sender and self.credit > 0
@@ -224,6 +282,11 @@ class Link:
         _tag_struct.size = size
         pointer = self.pointer
         delivery = lib.pn_delivery(pointer, _tag)
+        if resume:
+            settled = settled or aborted
+            self.connection.tap.resume(self, tag, aborted)
+            if state:
+                lib.pn_delivery_update(delivery, state)
         lib.pn_link_send(pointer, message, len(message))
         self.credit -= 1
         if settled:
@@ -286,7 +349,13 @@ class Link:
             undeliverable=lib.pn_disposition_is_undeliverable(disposition),
         )
 
-    # -- credit
+    # -- flow
+
+    def echo(self) -> None:
+        """Ask the peer for its side of the link's flow state: `on_echo` tells that it has answered, if ever."""
+        if not self.ended:
+            assert self.answered
+            self.connection.echoes.ask(self)
 
     def flow(self, credit: int) -> None:
         """Receiving: let the peer send so many more."""

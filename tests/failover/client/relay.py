@@ -100,6 +100,14 @@ class Relay:
             item.link.update(item.handle, REJECTED if item.rejected else ACCEPTED)
             item.link.connection.wake()
 
+    def on_resumed(
+        self, link: Link, deliveries: Any, tags: Any, messages: Any, settled: Any, states: Any, aborted: Any
+    ) -> None:
+        raise AssertionError
+
+    def on_echo(self, link: Link) -> None:
+        raise AssertionError
+
     def on_dispositions(self, link: Link, deliveries: Any, states: Any, settled: Any) -> None:
         for handle, state, is_settled in zip(deliveries, states, settled, strict=True):
             if not link.is_sender:

@@ -19,6 +19,10 @@ class Recorder:
         self.messages: list[bytes] = []
         self.presettled: list[bool] = []
         self.outcomes: list[tuple[Handle, int, bool]] = []
+        self.resumed_deliveries: list[Handle] = []
+        self.resumed: list[tuple[bytes, bytes, bool, int, bool]] = []  # tag, message, settled, state, aborted
+        self.order: list[tuple[str, bytes]] = []  # of tags, ordinary or resumed
+        self.echoes: list[Link] = []
         self.credits: list[tuple[int, bool]] = []
 
     def on_open(self, connection: Connection) -> None:
@@ -47,8 +51,27 @@ class Recorder:
         assert len(deliveries) == len(tags) == len(messages) == len(settled)
         self.deliveries += deliveries
         self.tags += tags
+        self.order += [("new", tag) for tag in tags]
         self.messages += messages
         self.presettled += settled
+
+    def on_resumed(
+        self,
+        link: Link,
+        deliveries: list[Handle],
+        tags: list[bytes],
+        messages: list[bytes],
+        settled: list[bool],
+        states: list[int],
+        aborted: list[bool],
+    ) -> None:
+        assert len(deliveries) == len(tags) == len(messages) == len(settled) == len(states) == len(aborted)
+        self.resumed_deliveries += deliveries
+        self.resumed += zip(tags, messages, settled, states, aborted, strict=True)
+        self.order += [("resumed", tag) for tag in tags]
+
+    def on_echo(self, link: Link) -> None:
+        self.echoes.append(link)
 
     def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
         self.outcomes += zip(deliveries, states, settled, strict=True)

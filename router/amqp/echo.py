@@ -1,0 +1,90 @@
+"""Asking the peer for an echo of a link's flow state, and answering when it asks (AMQP 1.0 2.7.4).
+
+AMQP does not say which flow answers which echo, and a flow that the peer sent before it read ours may still be on its
+way. So only a flow that changes nothing counts as the answer; after one that changes the link's credit we ask again.
+
+Proton can neither ask nor answer. It is made to write a flow with the session's numbers, which becomes ours.
+"""
+
+from typing import Final
+
+from router.amqp import performative
+from router.amqp.codec import uint
+from router.amqp.engine import Engine
+from router.amqp.library import lib
+from router.amqp.link import Link
+from router.amqp.performative import FLOW, NULL, TRUE
+from router.amqp.tap import Tap
+
+# Places of fields in a flow: before the handle are the session's numbers, before echo comes drain.
+_HANDLE: Final = 4
+_ECHO: Final = 9
+_LEAST: Final = 14  # bytes of a flow
+
+
+class Echoes:
+    """One a connection."""
+
+    def __init__(self, engine: Engine, tap: Tap) -> None:
+        self._engine = engine
+        self._tap = tap
+        self._to_send: dict[tuple[Link, bool], None] = {}  # flows to be written, and whether they ask
+
+    def ask(self, link: Link) -> None:
+        self._tap.asked[link] = None
+        self._to_send[link, True] = None
+
+    def take(self, link: Link, asks: bool, changed: bool) -> bool:
+        """A flow of the peer's on a link; whether it is the answer that we waited for."""
+        if asks:  # it is no answer then
+            self._to_send[link, False] = None
+            return False
+        if link not in self._tap.asked:
+            return False
+        if changed:
+            self.ask(link)
+            return False
+        del self._tap.asked[link]
+        return True
+
+    def flows(self) -> bytes:
+        """What is to be written behind all other output, which must have been pulled."""
+        if not self._to_send:
+            return b""
+        to_send, self._to_send = self._to_send, {}
+        return b"".join([self._flow(link, asks) for link, asks in to_send if not link.ended and link.wire[0]])
+
+    def _flow(self, link: Link, asks: bool) -> bytes:
+        """Proton's flow, made ours."""
+        engine = self._engine
+        sends = link.is_sender
+        data = engine.pull_session_flow(link.session) if sends else engine.pull_receiver_flow(link.pointer)
+        at = 0
+        while at < len(data):
+            end = at + int.from_bytes(data[at : at + 4], "big")
+            fields = self._fields_of(link, data[at:end])
+            if fields is not None:
+                fields = self._sender_fields(link, fields) if sends else self._receiver_fields(link, fields)
+                frame = performative.build(link.wire[0], FLOW, [*fields, TRUE if asks else NULL])
+                return data[:at] + frame + data[end:]
+            at = end
+        return data
+
+    @staticmethod
+    def _fields_of(link: Link, frame: bytes) -> list[bytes] | None:
+        """Those of a flow that has the numbers needed: any of the session's if we send, else one of the link's."""
+        if len(frame) < _LEAST or frame[6:8] != link.wire[0] or performative.code_of(frame) != FLOW:
+            return None
+        fields = performative.padded(performative.parse(frame).fields, _ECHO)
+        return fields if link.is_sender or fields[_HANDLE] == link.wire[1] else None
+
+    @staticmethod
+    def _sender_fields(link: Link, fields: list[bytes]) -> list[bytes]:
+        queued = lib.pn_link_queued(link.pointer)
+        count = (link.granted - link.credit - queued) % 2**32
+        numbers = [uint(count).encoded, uint(link.credit + queued).encoded]
+        return [*fields[:_HANDLE], link.wire[1], *numbers, NULL, TRUE if link.draining else NULL]
+
+    @staticmethod
+    def _receiver_fields(link: Link, fields: list[bytes]) -> list[bytes]:
+        return [*fields[: _ECHO - 1], TRUE if lib.pn_link_get_drain(link.pointer) else NULL]

@@ -1,0 +1,96 @@
+"""AMQP frames and their performatives (AMQP 1.0 2.3), taken apart into encoded fields and put together again.
+
+Pure, for the frames that the tap (`tap`) touches. A field stays as it is encoded, so that what is not touched is sent
+on byte for byte. Never here: what a field means.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from router.amqp.codec import decode, skip
+from router.amqp.errors import DECODE_ERROR, PeerError
+
+AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
+OPEN, ATTACH, FLOW, TRANSFER = 0x10, 0x12, 0x13, 0x14
+
+NULL: Final = b"\x40"
+TRUE: Final = b"\x41"
+TRUES: Final = (TRUE, b"\x56\x01")
+MAX_FIELDS: Final = 32  # of a list that is taken apart; no performative has more than 14
+
+
+class Performative(NamedTuple):
+    """Its encoded fields, as many as were asked for, and where in the frame its payload begins."""
+
+    fields: list[bytes]
+    end: int
+
+    def field(self, number: int) -> bytes:
+        return self.fields[number] if number < len(self.fields) else NULL
+
+
+def code_of(frame: bytes) -> int:
+    """The descriptor of a frame's performative; -1 if it has none."""
+    at = 4 * frame[4]
+    if frame[at : at + 2] == b"\x00\x53" and at + 2 < len(frame):
+        return frame[at + 2]
+    if frame[at : at + 2] == b"\x00\x80":
+        return int.from_bytes(frame[at + 2 : at + 10], "big")
+    return -1
+
+
+def parse(frame: bytes, most: int = MAX_FIELDS) -> Performative:
+    """Take a frame's performative apart, up to so many fields. Raises PeerError if it is damaged."""
+    _, at = decode(frame, 4 * frame[4] + 1)
+    items, end = split_list(frame, at, most)
+    return Performative(items, end)
+
+
+def split_list(data: bytes, at: int, most: int = MAX_FIELDS) -> tuple[list[bytes], int]:
+    """The encoded elements of the list, or of the map, at an offset, and the offset behind it."""
+    end = skip(data, at)
+    match data[at]:
+        case 0x45:
+            return [], end
+        case 0xC0 | 0xC1:
+            count, at = data[at + 2 : at + 3], at + 3
+        case 0xD0 | 0xD1:
+            count, at = data[at + 5 : at + 9], at + 9
+        case _:
+            raise PeerError(DECODE_ERROR, "not a list")
+    elements = []
+    for _ in range(min(int.from_bytes(count, "big"), most)):
+        after = skip(data, at)
+        if after > end:
+            raise PeerError(DECODE_ERROR, "an element is longer than its list")
+        elements.append(data[at:after])
+        at = after
+    return elements, end
+
+
+def join_list(elements: Sequence[bytes]) -> bytes:
+    """A list of encoded elements; trailing nulls are left out."""
+    count = len(elements)
+    while count and elements[count - 1] == NULL:
+        count -= 1
+    content = b"".join(elements[:count])
+    if len(content) < 255 and count < 256:
+        return b"\xc0" + bytes((len(content) + 1, count)) + content
+    return b"\xd0" + (len(content) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + content
+
+
+def join_map(elements: Sequence[bytes]) -> bytes:
+    """A map of encoded keys and values in turn."""
+    content = b"".join(elements)
+    return b"\xd1" + (len(content) + 4).to_bytes(4, "big") + len(elements).to_bytes(4, "big") + content
+
+
+def build(channel: bytes, code: int, fields: Sequence[bytes], payload: bytes = b"") -> bytes:
+    """A whole frame."""
+    performative = join_list(fields)
+    size = 11 + len(performative) + len(payload)
+    return b"".join((size.to_bytes(4, "big"), b"\x02\x00", channel, b"\x00\x53", bytes((code,)), performative, payload))
+
+
+def padded(fields: Sequence[bytes], count: int) -> list[bytes]:
+    return [*fields, *[NULL] * (count - len(fields))]
