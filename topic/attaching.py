@@ -93,6 +93,11 @@ class Attaching:
         detail = {"role": role, **attrs.asdict(identity), "mode": "first" if first else "second", "timeout": 0}
         self.context.trace(Event.ATTACHED, address=identity.address, detail=json.dumps(detail), **columns)
 
+    @property
+    def waiting(self) -> list[bytes]:
+        """Names of the links whose attaches wait."""
+        return [*self._publishers, *self._subscribers]
+
     def deadline(self) -> list[float]:
         """When `late` may have somebody to name."""
         deadlines = [waiting.deadline for waiting in self._publishers.values()]

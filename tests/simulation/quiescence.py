@@ -55,8 +55,7 @@ def _leftovers(topic: Topic) -> dict[str, object]:
         "departures": list(directory.departures),
         "announced": list(directory._announced),
         "tombstones": list(directory._tombstones),
-        "waiting publishers": list(topic._publishers),
-        "waiting subscribers": list(topic._subscribers),
+        "waiting attaches": topic.attaching.waiting,
         "booting": topic.waiting_for,
     }
 
