@@ -1,0 +1,175 @@
+"""The frame tap on the byte stream: frames in pieces, frames of odd forms, and what it adds to ours."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.amqp.codec import Described as DecodedType
+from router.amqp.codec import decode
+from router.amqp.connection import Connection
+from router.amqp.errors import FRAMING_ERROR, PeerError
+from router.amqp.handler import ACCEPTED, NO_STATE, DeliveryState
+from router.amqp.link import Link
+from tests.router.amqp.frames import ATTACH, SOURCE, TARGET, Described, attach, frame, opening, transfer
+from tests.router.amqp.pair import Pair, Recorder
+from tests.router.amqp.test_hostile_input import Answering, condition_of, server
+
+
+class Resuming(Answering):
+    def on_attach(self, link: Link) -> None:
+        Recorder.on_attach(self, link)
+        link.answer(unsettled={b"1": ACCEPTED, b"2": NO_STATE})
+        if not link.is_sender:
+            link.flow(50)
+
+
+def conversation() -> list[bytes]:
+    """What a client sends that uses all of the tap, flush by flush."""
+    pair = Pair()
+    pair.here, pair.there, sent = Recorder(), Resuming(), []
+    pair.client = Connection(pair.here, container="client", server=False)
+    pair.server = Connection(pair.there, container="server", server=True)
+    take = pair.client.data_to_send
+
+    def tapped() -> bytes:
+        data = take()
+        sent.append(data)
+        return data
+
+    pair.client.data_to_send = tapped  # type: ignore[method-assign]
+    pair.client.open()
+    pair.pump()
+    sender = pair.client.sender("out", "topic/x", unsettled={b"1": NO_STATE, b"2": ACCEPTED, b"3": NO_STATE})
+    receiver = pair.client.receiver("in", "topic/x", unsettled={})
+    pair.pump()
+    sender.send(b"1", b"a" * 300, resume=True)
+    sender.send(b"4", b"new")
+    sender.send(b"2", b"", resume=True, state=ACCEPTED)
+    sender.send(b"3", b"", resume=True, aborted=True)
+    sender.send(b"5", b"new too", settled=True)
+    sender.echo()
+    receiver.flow(2)
+    pair.pump()
+    receiver.echo()
+    pair.pump()
+    pair.client.close()
+    pair.pump()
+    assert len(pair.there.resumed) == 3
+    return [data for data in sent if data]
+
+
+FLUSHES = conversation()
+CONVERSATION = b"".join(FLUSHES)
+
+
+def hear(*pieces: bytes) -> tuple[object, ...]:
+    handler = Resuming()
+    connection = server(handler)
+    for piece in pieces:
+        connection.receive(piece, 0.0)
+        connection.data_to_send()
+    connection.receive_eof()
+    maps = [(link.name, link.remote_unsettled) for link in handler.attached]
+    connection.release()
+    return handler.events, handler.order, handler.resumed, handler.messages, maps
+
+
+WHOLE = hear(*FLUSHES)
+
+
+def test_a_conversation_in_two_pieces_cut_anywhere() -> None:
+    assert WHOLE[1] == [("resumed", b"1"), ("new", b"4"), ("resumed", b"2"), ("resumed", b"3"), ("new", b"5")]
+    assert WHOLE[4] == [
+        ("out", {b"1": DeliveryState(), b"2": DeliveryState(ACCEPTED), b"3": DeliveryState()}),
+        ("in", {}),
+    ]
+    for n, data in enumerate(FLUSHES):
+        for cut in range(1, len(data)):
+            assert hear(*FLUSHES[:n], data[:cut], data[cut:], *FLUSHES[n + 1 :]) == WHOLE
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 13, 14, 15])
+def test_a_conversation_in_small_pieces(size: int) -> None:
+    assert hear(*(CONVERSATION[at : at + size] for at in range(0, len(CONVERSATION), size))) == WHOLE
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_a_damaged_conversation_ends_at_worst_its_connection(data: st.DataObject) -> None:
+    damaged = bytearray(CONVERSATION)
+    for _ in range(data.draw(st.integers(1, 6))):
+        damaged[data.draw(st.integers(8, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    size = data.draw(st.integers(1, 400))
+    handler = Resuming()
+    connection = server(handler, max_frame=4096)
+    try:
+        for at in range(0, len(damaged), size):
+            connection.receive(bytes(damaged[at : at + size]), 0.0)
+            connection.data_to_send()
+    except PeerError:
+        assert connection.closed
+        connection.data_to_send()
+    connection.receive_eof()
+    connection.release()
+    assert [event[0] for event in handler.events].count("close") == 1
+
+
+def extended(plain: bytes) -> bytes:
+    """The same frame with an extended header."""
+    return (len(plain) + 8).to_bytes(4, "big") + b"\x04" + plain[5:8] + b"\x00\x53\x14\xc0\x00\x00\x00\x00" + plain[8:]
+
+
+def test_frames_with_extended_headers_and_heartbeats_between() -> None:
+    heartbeat = b"\x00\x00\x00\x08\x02\x00\x00\x00"
+    handler = Resuming()
+    connection = server(handler)
+    source, target = Described(SOURCE, "topic/x"), Described(TARGET, "topic/x")
+    asking = frame(ATTACH, "a", 0, False, None, None, source, target, {b"1": None}, None, 0)
+    connection.receive(opening() + heartbeat * 3 + extended(asking) + heartbeat, 0.0)
+    connection.data_to_send()
+    connection.receive(heartbeat + extended(transfer(0, 0, b"7")) + heartbeat + transfer(0, 1, b"8"), 0.0)
+    assert handler.attached[0].remote_unsettled == {b"1": DeliveryState()}
+    assert handler.tags == [b"7", b"8"]
+    connection.release()
+
+
+@pytest.mark.parametrize("size", [0, 7, 70_000, 2**32 - 1])
+def test_sizes_that_no_frame_has(size: int) -> None:
+    connection = server()
+    connection.receive(opening() + attach("a", 0, receiver=False), 0.0)
+    assert condition_of(connection, size.to_bytes(4, "big") + b"\x02\x00\x00\x00" + bytes(20)) == FRAMING_ERROR
+
+
+def test_a_large_frame_in_pieces_is_not_held_back() -> None:
+    """Proton counts the bytes that it was given for the peer's sign of life."""
+    connection = server(Answering(), idle_timeout=2.0)
+    connection.receive(opening() + attach("a", 0, receiver=False), 0.0)
+    connection.data_to_send()
+    large = transfer(0, 0, payload=bytes(50_000))
+    for second, at in enumerate(range(0, len(large), 5_000)):
+        connection.receive(large[at : at + 5_000], float(second))
+        connection.tick(float(second))
+    assert not connection.closed
+
+
+def test_a_source_of_ours_names_its_outcomes() -> None:
+    pair = Pair()
+    pair.client.receiver("in", "topic/x", durable=1, timeout=7)
+    pair.client.sender("out", "topic/x")
+    pair.pump()
+    for link in pair.there.attached:
+        link.answer(durable=1, timeout=5, properties={"a": "b"})
+    attaches = {}
+    data = pair.server.data_to_send()
+    while data:
+        size = int.from_bytes(data[:4], "big")
+        performative, _ = decode(data[8:size])
+        if performative.descriptor == ATTACH:
+            attaches[performative.value[0]] = performative.value
+        data = data[size:]
+    source = attaches["in"][5].value
+    assert source[0] == "topic/x"
+    assert source[8] == DecodedType(0x26, [])
+    assert len(source) == 10 and source[9].count(b"amqp:") == 4
+    assert attaches["in"][13] == attaches["out"][13] == {"a": "b"}
+    assert len(attaches["out"][5].value) <= 5
