@@ -147,4 +147,5 @@ class Handler(Protocol):
         message is empty where it was left out. An aborted one is settled and has neither message nor handle."""
 
     def on_echo(self, link: "Link") -> None:
-        """The peer has answered the last `Link.echo`: it has read all that was sent before it."""
+        """The peer has answered `Link.echo`: it has read all that was sent before, as far as AMQP lets us tell (see
+        `echo`). Peers that ignore echoes never do."""
