@@ -1,15 +1,17 @@
-"""Who a router had joined when: the audience each message should have had, told from the control rows alone.
+"""Who a router had joined when, and when that ended: told from the control rows alone.
 
-Routers log the audience they computed; this is the second opinion. A subscriber is owed what a router receives from a
-publisher after its JOINED entry there and before its departure, except from publishers it was gated for.
+Routers log the audience they computed; stays are the second opinion: a subscriber is owed what a router receives from a
+publisher after its JOINED entry there and before its departure, except from publishers it was gated for. Terms say what
+relieves a home of what it owes already. Both belong to one epoch: who comes back begins anew.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
 from failover.audit.inventory import ControlRow
-from failover.audit.parties import CLOSING, FOREVER, Party, life_of
+from failover.audit.parties import CLOSING, FOREVER, Party, life_of, log_name
 from topic.journal import Event
 
 Gate = tuple[str, int, int]  # publisher, since, till
@@ -27,7 +29,22 @@ class Membership:
     life: int
     since: int
     till: int = FOREVER
+    closed: int = FOREVER
+    """The hybrid clock of its departure, if another router logged that: it ends the stay where this one's clock is
+    past it, as only then can it know."""
     gates: list[Gate] = attrs.field(factory=list)
+
+
+@attrs.frozen(slots=True)
+class Term:
+    """From one JOINED of a subscriber at a home to the next; all numbers are hybrid clocks."""
+
+    home: str
+    """router.incarnation; empty for the subscriber's attaches as seen from anywhere."""
+    since: int
+    till: int
+    ended: int
+    """What the home received in between is not owed if it was accepted after this."""
 
 
 def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Party]) -> list[Membership]:
@@ -40,26 +57,50 @@ def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Party]) ->
         who = _who(row)
         if who is None:
             continue
-        stay = current.get(who)
-        if row.event == Event.JOINED and stay:
-            stay.life = max(stay.life, life_of(row))
-        elif row.event == Event.JOINED and (address := row.address or _address(subscribers, who[2])):
-            current[who] = Membership(*who[:2], address, who[2], life_of(row), row.place, gates=gates.get(who, []))
-            stays.append(current[who])
-        elif row.event in CLOSING and stay and life_of(row) >= stay.life:
+        stay, life = current.get(who), life_of(row)
+        if stay and ((row.event in CLOSING and life >= stay.life) or (row.event == Event.JOINED and life > stay.life)):
             current.pop(who).till = row.place
+        if row.event == Event.JOINED and who not in current:
+            party = subscribers[who[2]]
+            closed = closed_at(party, life)
+            stay = Membership(*who[:2], row.address or party.address or "", who[2], life, row.place, closed=closed)
+            stay.gates = gates.get(who, [])
+            current[who] = stay
+            stays.append(stay)
     return stays
+
+
+def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Party]) -> dict[str, list[Term]]:
+    """By subscriber: its terms at every home that joined it, and those of its attaches as such."""
+    joins: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.event == Event.JOINED and row.subscriber is not None and row.role == "router":
+            joins[row.subscriber][log_name(row)].append((row.hlc, life_of(row)))
+    found: dict[str, list[Term]] = {}
+    for name, party in subscribers.items():
+        attaches = [(opened, life) for life, opened, _ in party.lives]
+        found[name] = [term for home, begun in joins[name].items() for term in _terms_at(home, begun, party)]
+        found[name] += _terms_at("", attaches, party)
+    return found
+
+
+def _terms_at(home: str, begun: Sequence[tuple[int, int]], party: Party) -> Iterator[Term]:
+    ordered = sorted(begun)
+    ends = [since for since, _ in ordered[1:]] + [FOREVER]
+    for (since, life), till in zip(ordered, ends, strict=True):
+        expired = [at for ended, at, where in party.closings if where == home != "" and ended >= life and at > since]
+        yield Term(home, since, till, min([closed_at(party, life), *expired]))
+
+
+def closed_at(party: Party, life: int) -> int:
+    """When that life of the subscriber, or a later one, was closed: a fact for every home, unlike expiry."""
+    return min((at for ended, at, where in party.closings if where == "" and ended >= life), default=FOREVER)
 
 
 def _who(row: ControlRow) -> Who | None:
     if row.subscriber is None or row.role != "router":
         return None
     return row.source, row.incarnation, row.subscriber
-
-
-def _address(subscribers: Mapping[str, Party], name: str) -> str | None:
-    party = subscribers.get(name)
-    return party.address if party else None
 
 
 def _gates(rows: Sequence[ControlRow]) -> dict[Who, list[Gate]]:

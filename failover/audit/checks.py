@@ -6,7 +6,7 @@ routers. Wall clocks decide where a client's log is compared with another: exact
 between two.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -104,7 +104,7 @@ def unaddressed(pairs: DataFrame, judged: DataFrame, subscribers: DataFrame) -> 
     possible = (
         judged.filter(F.col("is_accepted") & ~F.col("has_audience"))
         .join(subscribers, F.col("address") == F.col("of_address"))
-        .filter(F.exists("lives", lambda life: life["at"] <= F.col("accepted_hlc")) & ~_excused())
+        .filter(_may_have_been_there())
     )
     settled = pairs.filter(F.col("in_audience") | (F.col("own_count") + F.col("edge_count") > 0))
     return possible.join(settled, ["key", "subscriber"], "left_anti").select("key", "publisher", "subscriber")
@@ -116,18 +116,29 @@ def _order(column: str, major: str) -> Column:
 
 
 def _excused() -> Column:
-    """Whether the subscriber had left for good before the delivery was accepted, and not come back before it was
-    received: it is owed nothing then."""
+    """Whether the subscriber was gone for good, as far as this delivery's home is concerned, before the delivery was
+    accepted. The home's JOINED rows tell in which of its lives the subscriber was owed the delivery; without any there,
+    its attaches do."""
     received = F.coalesce("received_hlc", "accepted_hlc")
 
-    def came_back(closing: Column) -> Column:
-        return F.exists("lives", lambda life: (life["life"] > closing["life"]) & (life["at"] <= received))
+    def term(at_home: Callable[[Column], Column]) -> Column:
+        return F.filter(
+            "terms", lambda term: at_home(term["home"]) & (term["since"] < received) & (received <= term["till"])
+        )
 
-    def ends_it(closing: Column) -> Column:
-        known_there = (closing["home"] == "") | closing["home"].isin(F.col("first_home"), F.col("last_home"))
-        return known_there & (closing["at"] <= F.col("accepted_hlc")) & ~came_back(closing)
+    here = term(lambda home: home.isin(F.col("first_home"), F.col("last_home")))
+    applying = F.when(F.size(here) > 0, here).otherwise(term(lambda home: home == ""))
+    return F.coalesce(F.exists(applying, lambda term: term["ended"] <= F.col("accepted_hlc")), F.lit(False))
 
-    return F.coalesce(F.exists("closings", ends_it), F.lit(False))
+
+def _may_have_been_there() -> Column:
+    """Whether any attach of the subscriber had begun and not ended when the delivery was accepted."""
+    accepted = F.col("accepted_hlc")
+
+    def attached(term: Column) -> Column:
+        return (term["home"] == "") & (term["since"] <= accepted) & (accepted < term["ended"])
+
+    return F.exists("terms", attached)
 
 
 def _spans(spans: Sequence[Span]) -> Column:

@@ -91,7 +91,7 @@ def _in_stay(stay: Column) -> Column:
         stay["gates"],
         lambda gate: (gate["publisher"] == publisher) & (gate["since"] < place) & (place < gate["till"]),
     )
-    return (stay["since"] < place) & (place < stay["till"]) & ~gated
+    return (stay["since"] < place) & (place < stay["till"]) & (F.col("hlc") < stay["closed"]) & ~gated
 
 
 def _pair_facts() -> list[Column]:

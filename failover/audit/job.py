@@ -6,7 +6,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from failover.audit import checks, deliveries, tables
-from failover.audit.audiences import memberships
+from failover.audit.audiences import memberships, terms
 from failover.audit.evidence import Evidence, count, doubts, findings, pair_rows, publisher_rows
 from failover.audit.inventory import ControlRow, take_inventory
 from failover.audit.parties import find_parties
@@ -51,7 +51,8 @@ def _gather(spark: SparkSession, rows: DataFrame, found: Sequence[ControlRow]) -
     control = [row for row in found if row.event >= 0]
     parties = find_parties(control, logs)
     stays = tables.stay_table(spark, memberships(control, parties.subscribers))
-    publishers, subscribers = tables.publisher_table(spark, parties), tables.subscriber_table(spark, parties)
+    publishers = tables.publisher_table(spark, parties)
+    subscribers = tables.subscriber_table(spark, parties, terms(control, parties.subscribers))
     judged = checks.judge_deliveries(deliveries.deliveries(rows), publishers, logs)
     pairs = deliveries.pairs(rows, stays)
     records = checks.judge_records(deliveries.records(rows), judged, tables.log_table(spark, logs, control))

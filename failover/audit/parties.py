@@ -115,10 +115,10 @@ def _parties(role: str, rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict
 
 
 def _note_life(party: Party, row: ControlRow) -> None:
-    """Rows of routers open and close lives; so does a client's own closing, at its wall clock."""
+    """Rows of routers open and close lives; a client's own closing is one too, as far as its wall clock tells."""
     if row.role != "router":
         if row.event in CLOSING:
-            party.closings.append((wall_hlc(row.time), wall_hlc(row.time), ""))
+            party.closings.append((wall_hlc(row.time - SKEW_US), wall_hlc(row.time + SKEW_US), ""))
         return
     life = life_of(row)
     if row.event in CLOSING:
@@ -165,13 +165,14 @@ def _doubt_custody(party: Party, logs: Mapping[str, Log], left: Mapping[tuple[st
 
 
 def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
-    """(party, router.incarnation) -> the latest life of the party that this router's log saw end."""
+    """(party, router.incarnation) -> when this router's log last saw the party leave: that ended whatever attach the
+    router had given it before."""
     left: dict[tuple[str, str], int] = {}
     for row in rows:
         name = row.publisher or row.subscriber
         if name is not None and row.event in (*CLOSING, Event.STOLEN):
             at = (name, log_name(row))
-            left[at] = max(left.get(at, -1), life_of(row))
+            left[at] = max(left.get(at, -1), row.hlc)
     return left
 
 

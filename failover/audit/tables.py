@@ -1,23 +1,24 @@
 """The small facts (logs, parties, stays) as Spark tables to broadcast beside the deliveries."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import attrs
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from failover.audit.audiences import Membership
+from failover.audit.audiences import Membership, Term
 from failover.audit.inventory import ControlRow, Log
 from failover.audit.parties import CLOSING, Parties, Span
 from topic.journal import Event
 
 TEXT, LONG, FLAG = pa.string(), pa.int64(), pa.bool_()
 SPANS = pa.list_(pa.struct([("since", LONG), ("till", LONG)]))
-LIVES = pa.list_(pa.struct([("life", LONG), ("at", LONG)]))
-CLOSINGS = pa.list_(pa.struct([("life", LONG), ("at", LONG), ("home", TEXT)]))
+TERMS = pa.list_(pa.struct([("home", TEXT), ("since", LONG), ("till", LONG), ("ended", LONG)]))
 GATES = pa.list_(pa.struct([("publisher", TEXT), ("since", LONG), ("till", LONG)]))
-STAYS = pa.list_(pa.struct([("subscriber", TEXT), ("since", LONG), ("till", LONG), ("gates", GATES)]))
+STAY = [("subscriber", TEXT), ("since", LONG), ("till", LONG), ("closed", LONG), ("gates", GATES)]
+STAYS = pa.list_(pa.struct(STAY))
 
 
 def _table(spark: SparkSession, rows: Sequence[dict[str, Any]], **types: pa.DataType) -> DataFrame:
@@ -72,21 +73,20 @@ def publisher_table(spark: SparkSession, parties: Parties) -> DataFrame:
     return _table(spark, rows, publisher=TEXT, logged=FLAG)
 
 
-def subscriber_table(spark: SparkSession, parties: Parties) -> DataFrame:
-    """By subscriber: who judges it, what is in doubt, and its lives."""
+def subscriber_table(spark: SparkSession, parties: Parties, terms: Mapping[str, Sequence[Term]]) -> DataFrame:
+    """By subscriber: who judges it, what is in doubt, and its terms."""
     rows = [
         {
             "subscriber": party.name,
             "of_address": party.address,
             "own": bool(party.logs),
             "doubts": _spans(party.doubts),
-            "lives": [{"life": life, "at": opened} for life, opened, _ in party.lives],
-            "closings": [{"life": life, "at": at, "home": home} for life, at, home in party.closings],
+            "terms": [attrs.asdict(term) for term in terms[party.name]],
         }
         for party in parties.subscribers.values()
     ]
     types = {"subscriber": TEXT, "of_address": TEXT, "own": FLAG}
-    return _table(spark, rows, **types, doubts=SPANS, lives=LIVES, closings=CLOSINGS)
+    return _table(spark, rows, **types, doubts=SPANS, terms=TERMS)
 
 
 def stay_table(spark: SparkSession, stays: Sequence[Membership]) -> DataFrame:
@@ -94,7 +94,7 @@ def stay_table(spark: SparkSession, stays: Sequence[Membership]) -> DataFrame:
     found: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
     for stay in stays:
         gates = [{"publisher": name, "since": since, "till": till} for name, since, till in stay.gates]
-        row = {"subscriber": stay.subscriber, "since": stay.since, "till": stay.till, "gates": gates}
+        row = {name: getattr(stay, name) for name in ("subscriber", "since", "till", "closed")} | {"gates": gates}
         found.setdefault((stay.source, stay.incarnation, stay.address), []).append(row)
     rows = [
         {"source": source, "incarnation": incarnation, "address": address, "stays": listed}
