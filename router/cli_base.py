@@ -3,6 +3,7 @@
 Router processes load this module too, so it imports only what they need anyway.
 """
 
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -33,8 +34,12 @@ class Commands(click.Group):
         try:
             return super().invoke(context)
         except (RunError, TopologyError) as error:
-            lines = str(error).splitlines()
-            raise click.ClickException("\n  ".join(["", *lines] if len(lines) > 1 else lines)) from None
+            raise click.ClickException(str(error)) from None
+        except OSError as error:
+            # One that names a file is about what the user gave us; any other deserves its traceback.
+            if error.filename is None or isinstance(error, BrokenPipeError):
+                raise
+            raise click.ClickException(f"{os.fsdecode(error.filename)}: {error.strerror}") from None
 
 
 def console(*, stderr: bool = False) -> "Console":

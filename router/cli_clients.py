@@ -26,6 +26,7 @@ from router.cli_base import console, run, run_dir_option
 from router.cli_mesh import until_signal
 from router.quantities import parse_size
 from router.rundir import RunDirectory, RunError, find_run_dir
+from router.topology_parts import MOST_MESSAGE
 
 if TYPE_CHECKING:
     from failover.client import Event, Publisher, SqliteStore
@@ -94,6 +95,16 @@ def find_target(
     return Target(tuple(f"amqp://{entries[entry].amqp}" for entry in order), client_log(directory, name), state)
 
 
+def check_size(size: int, directory: RunDirectory | None) -> None:
+    """No message is made that the mesh, as far as it is known, would refuse."""
+    from router.amqp.message import data_message
+
+    most = directory.topology().limits.max_message if directory is not None else MOST_MESSAGE
+    if size + len(data_message(b"")) > most:
+        limit = f"limits.max_message of this mesh, {most} bytes" if directory is not None else f"{most} bytes"
+        raise RunError(f"messages of {size} bytes are too large, expected at most {limit}, with their header")
+
+
 def client_log(directory: RunDirectory, name: str) -> Path:
     if not NAME.fullmatch(name):
         raise RunError(f'"{name}" cannot name a client, expected letters, digits, dots, - and _')
@@ -133,6 +144,7 @@ def publish(
     """
     name = named(name, "publisher", state)
     target = find_target(run_dir, urls, router, name, state)
+    check_size(size, None if urls else find_run_dir(run_dir))
     outcomes = attached(_publish, target, name, address, count, size, rate)
     if outcomes.total() != outcomes["accepted"]:
         raise click.exceptions.Exit(1)
@@ -152,7 +164,13 @@ async def _publish(target: Target, name: str, address: str, count: int, size: in
             bars.advance(bar)
 
         publisher = Publisher(
-            target.urls, address, container=name, link="publish", log=target.log, store=store, events=teller(out)
+            target.urls,
+            address,
+            container=name,
+            link="publish",
+            log=target.log,
+            store=store,
+            events=teller(out, name, first=not out.is_terminal),  # a terminal has the progress bar
         )
         async with until_signal(), publisher:
             count += len(publisher.resumed)
@@ -231,7 +249,7 @@ async def _subscribe(
             link="subscribe",
             log=target.log,
             store=store,
-            events=teller(console(stderr=True)),
+            events=teller(console(stderr=True), name),
         )
         async with until_signal(), subscriber:
             async for delivery in subscriber:
@@ -259,20 +277,20 @@ def kept(target: Target) -> Iterator["SqliteStore | None"]:
         yield store
 
 
-def teller(out: Console) -> Callable[["Event"], None]:
-    """Tells of routers lost and found, but not of the first one."""
+def teller(out: Console, name: str, *, first: bool = True) -> Callable[["Event"], None]:
+    """Tells of routers found and lost; of the first one only if asked to."""
     from failover.client import Abandoned, Connected, Event, Lost
 
-    lost = False
+    told = first
 
     def tell(event: Event) -> None:
-        nonlocal lost
+        nonlocal told
         match event:
             case Lost(reason):
-                lost = True
+                told = True
                 out.print(f"attaching again: {reason}")
-            case Connected(url, router) if lost:
-                out.print(f"attached to {router or url}")
+            case Connected(url, router) if told:
+                out.print(f"attached to {router or url} as {name}", soft_wrap=True)
             case Abandoned(in_doubt):
                 out.print(f"{in_doubt} in doubt: this router does not know the link's former life")
 

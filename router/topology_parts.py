@@ -19,6 +19,9 @@ from router.quantities import Address, parse_duration, parse_size
 
 Hook = Callable[[Value, Any], Any]
 
+MOST_MESSAGE = 1 << 30
+"""The largest `limits.max_message`."""
+
 
 @attrs.frozen
 class RouterPart:
@@ -103,7 +106,7 @@ CONVERTER = _converter(
         Timing: {field.name: _text(parse_duration) for field in attrs.fields(Timing)},
         Limits: {
             "window": _text(_whole(1, 1_000_000)),
-            "max_message": _text(_size(1 << 10, 1 << 30)),
+            "max_message": _text(_size(1 << 10, MOST_MESSAGE)),
             "max_frame": _text(_size(512, 1 << 24)),
             "redeliveries": _text(_whole(0, 1000)),
         },

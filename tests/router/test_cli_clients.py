@@ -41,8 +41,8 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunDirectory]:
 
 
 def test_messages_that_nobody_subscribes_to_are_accepted(mesh: RunDirectory) -> None:
-    result = oncemesh("publish", "topic/nobody", "--count", "3", "--run-dir", str(mesh.path))
-    assert (result.exit_code, result.output) == (0, "3 accepted\n")
+    result = oncemesh("publish", "topic/nobody", "--count", "3", "--id", "p", "--run-dir", str(mesh.path))
+    assert (result.exit_code, result.output) == (0, "attached to a as p\n3 accepted\n")
 
 
 def test_an_address_that_the_mesh_does_not_serve_is_told(mesh: RunDirectory) -> None:
@@ -69,6 +69,24 @@ def test_what_cannot_be_meant_is_told(arguments: list[str], complaint: str) -> N
     result = oncemesh("publish", "topic/x", *arguments)
     assert result.exit_code != 0
     assert complaint in result.output
+
+
+def test_messages_that_the_mesh_would_refuse_are_not_made(mesh: RunDirectory) -> None:
+    result = oncemesh("publish", "topic/x", "--size", "16MiB", "--run-dir", str(mesh.path))
+    assert result.output == (
+        "Error: messages of 16777216 bytes are too large, "
+        "expected at most limits.max_message of this mesh, 16777216 bytes, with their header\n"
+    )
+    result = oncemesh("publish", "topic/x", "--size", "999999GiB", "--url", "amqp://127.0.0.1:1")
+    assert result.output.endswith("are too large, expected at most 1073741824 bytes, with their header\n")
+
+
+def test_a_file_in_the_place_of_a_clients_folder_is_told(mesh: RunDirectory) -> None:
+    (mesh.path / "clients").mkdir(exist_ok=True)
+    (mesh.path / "clients" / "ff").touch()
+    result = oncemesh("publish", "topic/x", "--id", "ff", "--run-dir", str(mesh.path))
+    assert result.exit_code == 1
+    assert result.output == f"Error: {mesh.path / 'clients' / 'ff' / 'log'}: Not a directory\n"
 
 
 def test_a_router_or_a_client_name_that_cannot_be_is_told(mesh: RunDirectory) -> None:
@@ -103,7 +121,9 @@ async def test_what_is_published_at_one_router_is_printed_at_another(
 
     assert outcomes == {"accepted": 5}
     assert taken == [5]
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    output, errors = capsys.readouterr()
+    assert errors.splitlines() == ["attached to b as reader", "attached to a as writer", "5 accepted"]
+    lines = [json.loads(line) for line in output.splitlines()]
     assert [line["body"] for line in lines] == [f"{number} ".ljust(20, ".") for number in range(5)]
     assert len({line["key"] for line in lines}) == 5
     assert list((mesh.path / "clients" / "reader" / "log").iterdir())
