@@ -41,6 +41,9 @@ class Commits:
 
     async def commit(self, changes: Iterable[Change], then: Callable[[], None]) -> None:
         """The same, and wait for it. To be cancelled while waiting does not undo it."""
+        if not self._store.threaded:
+            self.add(changes, then)
+            return  # without giving way to others: every message comes here
         done = trio.Event()
 
         def finish() -> None:

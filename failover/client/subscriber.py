@@ -30,6 +30,7 @@ from router.amqp.handler import Handle as EngineHandle
 from router.amqp.link import Link
 from topic.journal import Event
 
+TURN = 64  # messages after which other tasks get theirs, if so many wait
 SETTLE_S = 2.0  # how long an orderly end waits for the router to settle what we answered
 
 
@@ -58,6 +59,7 @@ class Subscriber(Endpoint):
         self._owed = 0  # credit to be given again
         self._settle = settle
         self._waiting: deque[Delivery] = deque()  # for the user to take them
+        self._turn = 0
         self._unsettled: dict[bytes, Delivery] = {}  # by key; mode second only
         self._by_handle: dict[EngineHandle, Delivery] = {}
         self._incomplete: Collection[bytes] | None = None  # maps of this link are: what must be settled first
@@ -67,7 +69,8 @@ class Subscriber(Endpoint):
 
     async def __anext__(self) -> Delivery:
         """The next message. Raises ClientError when the subscriber has given up finding a router."""
-        if self._waiting:
+        self._turn = (self._turn + 1) % TURN
+        if self._waiting and not self._turn:
             await trio.lowlevel.checkpoint()
         while not self._waiting:
             await self._change()
