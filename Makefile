@@ -1,8 +1,7 @@
 # make demo   the main job end to end: a mesh, clients, a verdict
 # make test   all tests
 # make lint   style and types
-# make bench  speed, with a load generator in C
-# make bench  throughput and latency on this machine
+# make bench  throughput and latency on this machine, with a load generator in C
 # Each sets up .venv first if that has not been done.
 
 PYTHON ?= python3

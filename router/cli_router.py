@@ -17,7 +17,7 @@ from router.config import Topology
 from router.listeners import ListenError, listen
 from router.quantities import Address
 from router.rundir import RunDirectory, RunError
-from router.topology import load
+from router.topology import TopologyError, load
 
 
 @click.command()
@@ -61,7 +61,7 @@ def check_addresses(plan: Topology, name: str) -> None:
     if any(link.b == name for link in plan.links_of(name)) and plan.routers[name].inter is None:
         missing.append(name)
     if missing:
-        raise RunError("\n".join(f"{plan.path}: expected routers.{peer}.inter, host:port" for peer in missing))
+        raise TopologyError(plan.path, [f"{plan.path}: expected routers.{peer}.inter, host:port" for peer in missing])
 
 
 def _serve(plan: Topology, name: str, directory: RunDirectory, amqp: socket.socket, inter: socket.socket) -> None:

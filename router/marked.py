@@ -50,6 +50,8 @@ def read(data: bytes) -> Value:
         raise Malformed(mark.line + 1 if mark else None, f"not YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise Malformed(None, f"not YAML: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise Malformed(None, "nested too deeply, expected a topology") from None
     if node is None:
         raise Malformed(1, "the file is empty")
     return _value(node)

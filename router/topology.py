@@ -5,7 +5,9 @@ Each complaint reads `file:line: where: what, expected what`. The shape of each 
 checked here.
 """
 
+import math
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +17,7 @@ from cattrs import ClassValidationError, ForbiddenExtraKeysError
 
 from router.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
 from router.marked import Malformed, MarkedList, MarkedMap, MarkedText, Value, read
-from router.quantities import Address
+from router.quantities import Address, format_duration, format_size
 from router.topology_parts import CONVERTER, LinkPart, RouterPart, shown
 
 Part = TypeVar("Part")
@@ -27,31 +29,49 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _RESERVED = ("clients",)
 
 
+# A mesh of a thousand routers takes a tenth of this.
+_MOST_BYTES = 1 << 20
+
+# A neighbour is not lost for one or two HELLOs that come late.
+_HELLOS = 3
+
+
 class TopologyError(Exception):
     """What is wrong with a topology file, one line each."""
 
-    def __init__(self, messages: list[str]):
+    def __init__(self, path: str | Path, messages: list[str]):
         assert messages
-        super().__init__("\n".join(messages))
+        lines = messages if len(messages) == 1 else [f"{len(messages)} problems in {path}:", *messages]
+        super().__init__("\n  ".join(lines))
         self.messages = messages
 
 
 def load(path: str | Path) -> Topology:
     """The topology in the file at `path`; raises TopologyError."""
     try:
-        root = read(Path(path).read_bytes())
+        root = read(_contents(Path(path)))
     except OSError as error:
-        raise TopologyError([f"{path}: {error.strerror}, expected a topology file"]) from None
+        raise TopologyError(path, [f"{path}: {error.strerror}, expected a topology file"]) from None
     except Malformed as error:
         where = path if error.line is None else f"{path}:{error.line}"
-        raise TopologyError([f"{where}: {error.problem}"]) from None
+        raise TopologyError(path, [f"{where}: {error.problem}"]) from None
     if not isinstance(root, MarkedMap):
-        raise TopologyError([f"{path}:{root.line}: {shown(root)}, expected a mapping with {_either(PARTS)}"])
+        raise TopologyError(path, [f"{path}:{root.line}: {shown(root)}, expected a mapping with {_either(PARTS)}"])
     reader = _Reader()
     topology = reader.topology(root, Path(path))
     if reader.problems:
-        raise TopologyError([f"{path}:{line}: {problem}" for line, problem in sorted(reader.problems)])
+        raise TopologyError(path, [f"{path}:{line}: {problem}" for line, problem in sorted(reader.problems)])
     return topology
+
+
+def _contents(path: Path) -> bytes:
+    """Never waits for a pipe nor reads a device that has no end."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise Malformed(None, "not a regular file, expected a topology file")
+    if found.st_size > _MOST_BYTES:
+        raise Malformed(None, f"{format_size(found.st_size)}, expected a topology file of at most 1 MiB")
+    return path.read_bytes()
 
 
 class _Reader:
@@ -95,7 +115,9 @@ class _Reader:
             return {}, {}
         routers = {}
         for name, value in found.items():
-            if not _NAME.fullmatch(name) or name in _RESERVED:
+            if name in _RESERVED:
+                self.fail(name.line, f'routers: "{name}" is reserved, expected another name')
+            elif not _NAME.fullmatch(name):
                 self.fail(name.line, f'routers: "{name}" cannot name a router, expected letters, digits, - and _')
             part = self.structure(value, RouterPart, f"routers.{name}")
             if part is not None:
@@ -150,7 +172,7 @@ class _Reader:
                 self.fail(line, f"routers.{name}: no path to {first}, expected links that join all routers")
 
     def addresses(self, root: MarkedMap) -> tuple[AddressRule, ...]:
-        if MarkedText("addresses") not in root:
+        if _given(root, "addresses") is None:
             return (AddressRule("topic/"),)
         rules: dict[str, AddressRule] = {}
         for index, value in enumerate(self.items(root, "addresses", "rules such as {prefix: topic/, kind: topic}")):
@@ -166,23 +188,25 @@ class _Reader:
 
     def timing(self, root: MarkedMap) -> Timing:
         timing = self.part(root, "timing", Timing) or Timing()
-        if timing.dead <= timing.hello:
+        least = _HELLOS * timing.hello
+        if timing.dead < least and not math.isclose(timing.dead, least):
             line = root[MarkedText("timing")].line
+            dead, hello = format_duration(timing.dead), format_duration(timing.hello)
             self.fail(
                 line,
-                f"timing: dead ({timing.dead:g}s) is not above hello ({timing.hello:g}s), expected it to be",
+                f"timing: dead is {dead}, expected at least {_HELLOS} times hello ({hello}): {format_duration(least)}",
             )
         return timing
 
     def items(self, root: MarkedMap, key: str, expected: str) -> Iterator[Value]:
-        found = root.get(MarkedText(key), MarkedList())
+        found = _given(root, key)
         if isinstance(found, MarkedList):
             yield from found
-        else:
+        elif found is not None:
             self.fail(found.line, f"{key}: not a list, expected {expected}")
 
     def part(self, root: MarkedMap, key: str, cls: type[Part]) -> Part | None:
-        found = root.get(MarkedText(key))
+        found = _given(root, key)
         return None if found is None else self.structure(found, cls, key)
 
     def structure(self, value: Value, cls: type[Part], where: str) -> Part | None:
@@ -209,6 +233,12 @@ class _Reader:
             for key in value:
                 if key not in keys:
                     self.fail(key.line, f'{where}: unknown key "{key}", expected {_either(keys)}')
+
+
+def _given(root: MarkedMap, key: str) -> "Value | None":
+    """What stands under `key`; a key without a value counts as left out."""
+    found = root.get(MarkedText(key))
+    return None if found == "" else found
 
 
 def reachable(start: str, links: list[tuple[str, str]]) -> set[str]:

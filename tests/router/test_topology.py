@@ -1,5 +1,6 @@
 """Topology files: what a good one says, and what is said about a bad one."""
 
+import os
 from pathlib import Path
 
 import networkx as nx
@@ -70,6 +71,18 @@ def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
     assert topology.links == (LinkConfig("a", "b", 1),)
     assert topology.addresses == (AddressRule("topic/"),)
     assert (topology.timing, topology.limits) == (Timing(), Limits())
+
+
+def test_a_key_without_a_value_counts_as_left_out(tmp_path: Path) -> None:
+    text = "mesh: one\nrouters:\n  a: {amqp: h:1}\nlinks:\naddresses:\ntiming:\nlimits:\n"
+    topology = load(write(tmp_path, text))
+    assert (topology.links, topology.addresses) == ((), (AddressRule("topic/"),))
+    assert (topology.timing, topology.limits) == (Timing(), Limits())
+
+
+def test_silence_of_three_hellos_may_be_death(tmp_path: Path) -> None:
+    timing = load(write(tmp_path, TWO_ROUTERS + "links: [[a, b]]\ntiming: {hello: 100ms, dead: 300ms}\n")).timing
+    assert (timing.hello, timing.dead) == (0.1, 0.3)
 
 
 def test_names_that_yaml_takes_for_something_else_stay_names(tmp_path: Path) -> None:
@@ -148,8 +161,23 @@ links:
         ),
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\ntiming: {hello: 2s}\n",
-            "mesh.yaml:6: timing: dead (1s) is not above hello (2s), expected it to be",
+            "mesh.yaml:6: timing: dead is 1.0s, expected at least 3 times hello (2.0s): 6.0s",
             id="dead before hello",
+        ),
+        pytest.param(
+            "mesh: m\nrouters:\n  clients: {amqp: h:1}\n",
+            'mesh.yaml:3: routers: "clients" is reserved, expected another name',
+            id="the folder of the clients",
+        ),
+        pytest.param(
+            "[" * 5000,
+            "mesh.yaml: nested too deeply, expected a topology",
+            id="nested deeply",
+        ),
+        pytest.param(
+            "#" * ((1 << 20) + 1),
+            "mesh.yaml: 1.0 MiB, expected a topology file of at most 1 MiB",
+            id="huge",
         ),
         pytest.param(
             TWO_ROUTERS + "links:\n  - [a, b]\n  - [b, b]\n",
@@ -262,6 +290,25 @@ addresses:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(TopologyError, match=r"none\.yaml: No such file or directory, expected a topology file"):
         load(tmp_path / "none.yaml")
+
+
+def test_what_is_no_regular_file_is_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(TopologyError) as caught:
+            load(path)
+        assert str(caught.value) == f"{path}: not a regular file, expected a topology file"
+
+
+def test_several_problems_are_counted_and_one_is_not(tmp_path: Path) -> None:
+    path = write(tmp_path, "mesh: m\nrouters:\n  a: {amqp: h}\ntimeing: {}\n")
+    with pytest.raises(TopologyError) as caught:
+        load(path)
+    head, *lines = str(caught.value).splitlines()
+    assert head == f"2 problems in {path}:"
+    assert [line.strip() for line in lines] == caught.value.messages
+    with pytest.raises(TopologyError, match=r"^[^\n]*$"):
+        load(write(tmp_path, "mesh: m\n"))
 
 
 @given(st.binary(max_size=200))
