@@ -71,7 +71,7 @@ class Process:
             for neighbour, address in self.topology.dialled_by(self.name).items():
                 assert address is not None, "the command line checks that neighbours can be found"
                 nursery.start_soon(self._dial, neighbour, address)
-            log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, amqp.getsockname())
+            log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, Address(*amqp.getsockname()[:2]))
             await _stop_signal()
             await self._goodbye()
             nursery.cancel_scope.cancel()

@@ -4,7 +4,7 @@ A router's status is the JSON object that it sends to a client attached to `$sta
 argument, so that this module knows no AMQP. Never waits, never starts or stops anything.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -67,13 +67,15 @@ def contacts_of(view: RouterView) -> set[str]:
 
 
 def unfinished(topology: Topology, views: Mapping[str, RouterView], names: Collection[str]) -> dict[str, str]:
-    """Router -> what it still lacks to be up: contact with every router that running ones join it to."""
+    """Router -> what it still lacks to be up: links to running neighbours, contact with all whom running ones join."""
     up = {name for name, view in views.items() if view.running}
     links = [(link.a, link.b) for link in topology.links if {link.a, link.b} <= up]
     lacking = {}
     for name in names:
         peers = reachable(name, links)
         lack = _lack(views[name], peers - {name}, whole=len(peers) == len(topology.routers))
+        neighbours = [b if a == name else a for a, b in links if name in (a, b)]
+        lack = lack or _links_lack(name, views, names, neighbours)
         if lack:
             lacking[name] = lack
     return lacking
@@ -89,3 +91,17 @@ def _lack(view: RouterView, peers: set[str], whole: bool) -> str:
     if whole and view.status["state"] != "ready":
         return f"is {view.status['state']}"
     return ""
+
+
+def _linked(view: RouterView) -> set[str]:
+    return {link["neighbour"] for link in view.status["links"] if link["up"]} if view.status else set()
+
+
+def _links_lack(name: str, views: Mapping[str, RouterView], names: Collection[str], neighbours: Iterable[str]) -> str:
+    """Contact may come by way of others. A neighbour in `names` answers for its end of the link itself."""
+    missing = [
+        other
+        for other in neighbours
+        if other not in _linked(views[name]) or (other not in names and name not in _linked(views[other]))
+    ]
+    return f"has no link to {', '.join(sorted(missing))}" if missing else ""

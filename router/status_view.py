@@ -109,6 +109,7 @@ def _sees(view: RouterView, others: int) -> Text:
     """How many other routers it is in contact with, and the next hops to those that are not its neighbours."""
     assert view.status is not None
     seen = contacts_of(view)
+    others = max(others, len(seen))  # routers of other hosts may not be in this run directory
     far = [route for route in view.status["routes"] if route["contact"] and route["next_hop"] != route["router"]]
     hops = ", ".join(f"{route['router']} via {route['next_hop']}" for route in far)
     return Text(f"{len(seen)}/{others}", style="green" if len(seen) == others else "red") + Text(

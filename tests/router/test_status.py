@@ -97,6 +97,19 @@ def test_a_router_need_not_see_what_a_stopped_one_cuts_off() -> None:
     assert unfinished(LINE, mesh, "ac") == {}
 
 
+def test_a_link_that_only_one_end_calls_up_is_awaited() -> None:
+    """Contact may have come by another way, or be known to one end first."""
+    links = [{"neighbour": "a", "up": False, "cost": 1, "since_s": 0.1}]
+    late = views(view("a", status("a", "bc")), view("b", status("b", "ac", links=links)), view("c", status("c", "ab")))
+    assert unfinished(LINE, late, "abc") == {"b": "has no link to a, c"}
+    assert unfinished(LINE, late, "a") == {"a": "has no link to b"}
+
+
+def test_a_router_that_runs_alone_here_sees_those_of_other_hosts() -> None:
+    text = shown(views(view("a", status("a", "bc"))))
+    assert "2/2 c via b" in row(text, "a ")
+
+
 def test_routers_are_shown_with_what_they_see_and_by_which_way() -> None:
     text = shown(views(view("a", status("a", "bc")), view("b", status("b", "a")), view("c", None, pid=None)))
     assert text.startswith("mesh line: 2 of 3 routers ready, 0 publishers, 0 subscribers\n")
