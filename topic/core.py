@@ -13,7 +13,7 @@ The contract between core and shell:
 
 import json
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 
 import attrs
@@ -63,6 +63,8 @@ class Topic:
         """Routers of the topology whose section has not come in this incarnation (8, Boot)."""
         self._boot_deadline = now + settings.boot_wait
         self.attaching = Attaching(self.context, settings.join, settings.window)
+        self._suspended: dict[tuple[Role, bytes], float] = {}
+        """When the termini whose links are gone expire; those attached again meanwhile are passed over."""
         self.context.trace(Event.BOOT)
         self._check_booted(now)
 
@@ -94,11 +96,23 @@ class Topic:
     # publishers
 
     def attach_publisher(
-        self, identity: LinkIdentity, link: Any, now: float, *, generation: bytes | None = None, first: bool = False
+        self,
+        identity: LinkIdentity,
+        link: Any,
+        now: float,
+        *,
+        generation: bytes | None = None,
+        first: bool = False,
+        timeout: float = 0.0,
+        unsettled: Mapping[bytes, int] | None = None,
     ) -> Stream:
-        """A fresh attach of a publisher (7.1); answered when all routers in contact know of it."""
+        """An attach of a publisher (7.1); answered when all routers in contact know of it. With its unsettled map (tag
+        to state, 0 for none) it resumes what it left here; with a null one, or another generation, it begins afresh."""
         assert generation is None or len(generation) == GENERATION_LENGTH
         name = link_name(identity)
+        known = self.home.streams.get(name)
+        if known is not None and unsettled is not None and generation in (None, known.generation):
+            return self._resume_publisher(known, link, now, first, timeout, unsettled)
         epoch = self.context.new_epoch(self.directory.publisher(name))
         generation = generation or new_generation(epoch)
         entry = Entry(Role.PUBLISHER, name, identity, epoch, generation)
@@ -106,9 +120,36 @@ class Topic:
         stream = Stream(entry.name, identity, epoch, generation)
         stream.link = link
         stream.settles_first = first
+        stream.timeout = timeout
         self.home.streams[entry.name] = stream
         self.attaching.publisher(stream, now)
         return stream
+
+    def _resume_publisher(
+        self, stream: Stream, link: Any, now: float, first: bool, timeout: float, unsettled: Mapping[bytes, int]
+    ) -> Stream:
+        if stream.link is not None:
+            self.out.append(Detach(stream.link, STOLEN, "the link was attached again"))
+            self.home.suspend(stream)
+        stream.settles_first = first
+        stream.timeout = timeout
+        stream.reply = self.home.resume(stream, unsettled)
+        stream.link = link
+        self.attaching.publisher(stream, now)
+        self.home.release_freed()
+        return stream
+
+    def suspend_publisher(self, stream: Stream, link: Any, now: float) -> None:
+        """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
+        if self.home.streams.get(stream.publisher) is not stream or stream.link is not link:
+            return
+        if not stream.timeout:
+            self.detach_publisher(stream)
+            return
+        self.context.trace(Event.SUSPENDED, publisher=stream.publisher, epoch=stream.label)
+        self.attaching.withdraw_publisher(stream.publisher)
+        self.home.suspend(stream)
+        self._suspended[Role.PUBLISHER, stream.publisher] = now + stream.timeout
 
     def detach_publisher(self, stream: Stream) -> None:
         """Its link has closed or its terminus, living no longer than connection or session, has expired."""
@@ -125,6 +166,12 @@ class Topic:
         self.home.release_freed()
         return records
 
+    def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool) -> Record | None:
+        """A transfer with resume=true; None if our map did not list its tag: it is ignored then (AMQP 1.0 2.7.5)."""
+        record = self.home.transferred_again(stream, tag, aborted=aborted)
+        self.home.release_freed()
+        return record
+
     def settle(self, stream: Stream, records: list[Record]) -> None:
         """The publisher settled these, each once."""
         self.home.settle(stream, records)
@@ -133,24 +180,36 @@ class Topic:
     # subscribers
 
     def attach_subscriber(
-        self, identity: LinkIdentity, link: Any, now: float, *, first: bool = False, sends_settled: bool = False
+        self,
+        identity: LinkIdentity,
+        link: Any,
+        now: float,
+        *,
+        first: bool = False,
+        sends_settled: bool = False,
+        timeout: float = 0.0,
+        unsettled: Mapping[bytes, int] | None = None,
     ) -> Subscriber:
-        """An attach of a subscriber (6.1); answered when all routers in contact have joined it."""
+        """An attach of a subscriber (6.1); answered when all routers in contact have joined it. With its unsettled map
+        (delivery key to state, 0 for none) it resumes what it left here; with a null one, as with an empty one."""
         name = link_name(identity)
         subscriber = self.edge.subscribers.get(name)
         again = subscriber is not None
         if subscriber is None:
             subscriber = Subscriber(name, identity)
-        else:
+        elif subscriber.link is not None:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
+            subscriber.suspend()
         subscriber.link = link
+        subscriber.timeout = timeout
+        subscriber.remembers = unsettled is not None
         subscriber.first = first
         subscriber.sends_settled = sends_settled
         subscriber.credit = 0
         subscriber.epoch = self.context.new_epoch(self.directory.subscriber(name))
         self.attaching.subscriber(subscriber, now)
         if again:
-            self.edge.requeue(subscriber)
+            subscriber.reply = self.edge.requeue(subscriber, unsettled)
         else:
             subscriber.since = subscriber.epoch
             self.edge.add(subscriber)
@@ -166,6 +225,23 @@ class Topic:
         assert entry is not None and entry.epoch == subscriber.epoch
         self.context.trace(Event.CLOSED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
         self._write(attrs.evolve(entry, status=Status.CLOSED))
+
+    def suspend_subscriber(self, subscriber: Subscriber, link: Any, now: float) -> None:
+        """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
+        if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
+            return
+        if not subscriber.timeout:
+            self.detach_subscriber(subscriber, link)
+            return
+        self.context.trace(Event.SUSPENDED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
+        self.attaching.withdraw_subscriber(subscriber.name)
+        subscriber.suspend()
+        self._suspended[Role.SUBSCRIBER, subscriber.name] = now + subscriber.timeout
+
+    def echoed(self, subscriber: Subscriber) -> None:
+        """The client has answered an `Echo`."""
+        self.edge.echoed(subscriber)
+        self.home.release_freed()
 
     def credit(self, subscriber: Subscriber, credit: int) -> None:
         """Transfers that the subscriber takes now, all in all."""
@@ -215,7 +291,9 @@ class Topic:
         local = self.edge.subscribers.get(entry.name)
         if change.new is None or not change.new.live:
             if local is not None:
-                if not self.directory.is_mine(entry):  # closed under a higher epoch, by a clock ahead of ours
+                if local.link is not None and not self.directory.is_mine(
+                    entry
+                ):  # closed under a higher epoch, by a clock ahead of ours
                     self.context.trace(Event.STOLEN, subscriber=local.name, peer=entry.router)
                     self.out.append(Detach(local.link, STOLEN, f"attached and closed at router {entry.router}"))
                 self._subscriber_left(local)
@@ -244,7 +322,8 @@ class Topic:
     def _subscriber_moved(self, subscriber: Subscriber, entry: Entry) -> None:
         """It has a new custodian: its link here is a zombie's (6.7)."""
         self.context.trace(Event.STOLEN, subscriber=subscriber.name, peer=entry.router)
-        self.out.append(Detach(subscriber.link, STOLEN, f"attached at router {entry.router}"))
+        if subscriber.link is not None:
+            self.out.append(Detach(subscriber.link, STOLEN, f"attached at router {entry.router}"))
         self.attaching.withdraw_subscriber(subscriber.name)
         self.directory.depart(subscriber.name)
         self.context.outgoing.delta(self.directory.contacts, self.directory.version, [], [entry])
@@ -395,15 +474,30 @@ class Topic:
 
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
-        waits = self.attaching.deadline()
+        waits = [*self.attaching.deadline(), *self._suspended.values()]
         if not self.booted:
             waits.append(self._boot_deadline)
         return min(waits, default=math.inf)
 
     def handle_timer(self, now: float) -> None:
         self._check_booted(now)
+        self._expire(now)
         for router in self.attaching.late(now):
             self.out.append(DropContact(router, f"has not answered an attach within {self.settings.join:g} s"))
+
+    def _expire(self, now: float) -> None:
+        """Termini that nobody came back for: as if their links had closed (AMQP 1.0 3.5.3)."""
+        for (role, name), deadline in list(self._suspended.items()):
+            if now >= deadline:
+                del self._suspended[role, name]
+                entry = self.directory.publisher(name) if role is Role.PUBLISHER else self.directory.subscriber(name)
+                if entry is not None and self.directory.is_mine(entry) and self._is_suspended(role, name):
+                    self.context.trace(Event.EXPIRED, **{role.name.lower(): name}, epoch=str(entry.epoch))
+                    self._write(attrs.evolve(entry, status=Status.EXPIRED))
+
+    def _is_suspended(self, role: Role, name: bytes) -> bool:
+        end = self.home.streams.get(name) if role is Role.PUBLISHER else self.edge.subscribers.get(name)
+        return end is not None and end.link is None
 
     def _check_booted(self, now: float) -> None:
         """Acceptances may be sent once the sections of all routers are here, or one was waited for long enough."""

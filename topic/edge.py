@@ -4,9 +4,9 @@ A record comes here from its home, which may be this very router; it goes to the
 in `n` order per publisher; when all have a final outcome, home is told. The edge knows nothing of audiences.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from topic.actions import Deliver, Redeliver, SettleSubscriber
+from topic.actions import Deliver, Echo, Redeliver, Resume, SettleSubscriber
 from topic.context import Context, by_stream, in_ranges
 from topic.directory import Entry
 from topic.identity import Epoch
@@ -52,6 +52,7 @@ class Edge:
             if record.locals.pop(subscriber, None) in (QUEUED, SENT, WITHHELD):
                 record.open -= 1
                 left.append(record)
+        self.known(subscriber, len(subscriber.unknowing))
         return left
 
     def _records(self) -> Iterator[Record]:
@@ -60,15 +61,72 @@ class Edge:
         for stream in self.streams.values():
             yield from (record for record, _ in stream.waiting)
 
-    def requeue(self, subscriber: Subscriber) -> None:
-        """It attached again here: what was sent on the old link is sent again, in order (6.7)."""
+    def requeue(self, subscriber: Subscriber, said: Mapping[bytes, int] | None) -> dict[bytes, int] | None:
+        """It attached again here. What was sent on the old link goes first, in order (6.7); what its unsettled map
+        names is resumed (6.6). Returns our map, None for a null one."""
         waiting = subscriber.ready
         subscriber.ready = type(waiting)()
-        for record in self.context.records.values():
-            if record.locals.get(subscriber) == SENT:
-                record.locals[subscriber] = QUEUED
-                subscriber.ready.append(record)
+        subscriber.resuming.clear()
+        stated: list[tuple[Record, Outcome]] = []
+        for record in list(self.context.records.values()):
+            state = record.locals.get(subscriber)
+            if record.state is not State.SETTLED and state not in (None, QUEUED, WITHHELD):
+                outcome = self._resume(subscriber, record, None if said is None else said.get(record.key))
+                if outcome is not None and state == SENT:
+                    stated.append((record, outcome))
         subscriber.ready.extend(waiting)
+        for record, outcome in stated:
+            self.outcomes(subscriber, [record], outcome, final=True)
+        self._forget_known(subscriber, said)
+        return None if said is None else {record.key: state for record, state in subscriber.resuming.items()}
+
+    def _resume(self, subscriber: Subscriber, record: Record, said: int | None) -> Outcome | None:
+        """One delivery that was transferred on an older link; returns the final outcome that the map states."""
+        if said in (Outcome.ACCEPTED, Outcome.REJECTED):
+            subscriber.resuming[record] = said
+            subscriber.ready.append(record)
+            return Outcome(said)
+        if record.locals[subscriber] == SENT:
+            record.locals[subscriber] = QUEUED
+            subscriber.ready.append(record)
+            if said is not None:
+                subscriber.resuming[record] = 0
+        return None
+
+    def _forget_known(self, subscriber: Subscriber, said: Mapping[bytes, int] | None) -> None:
+        """Settled deliveries that the client's map lacks it knows of; those it names it will miss in our map, and know
+        when it next answers. A null map asks for nothing: written is known."""
+        unknowing = list(subscriber.unknowing)
+        subscriber.unknowing.clear()
+        for record in unknowing:
+            if said is not None and record.key in said:
+                subscriber.unknowing.append(record)
+            else:
+                self._knows(record)
+        subscriber.unmark()
+
+    def known(self, subscriber: Subscriber, count: int) -> None:
+        """The client knows of its `count` oldest settlements."""
+        subscriber.asked = max(0, subscriber.asked - count)
+        for _ in range(count):
+            self._knows(subscriber.unknowing.popleft())
+        subscriber.unmark()
+
+    def echoed(self, subscriber: Subscriber) -> None:
+        """The client has answered our echo: what was settled before we asked it knows."""
+        self.known(subscriber, subscriber.asked)
+        self._ask(subscriber)
+
+    def _ask(self, subscriber: Subscriber) -> None:
+        if subscriber.unknowing and not subscriber.asked and subscriber.link is not None:
+            subscriber.asked = len(subscriber.unknowing)
+            self.context.out.append(Echo(subscriber.link))
+
+    def _knows(self, record: Record) -> None:
+        record.unknowing -= 1
+        assert record.unknowing >= 0
+        if not record.unknowing and not record.awaited:
+            self.forget([record])
 
     def contact(self, home: str) -> None:
         self.unjoined[home] = set(self.subscribers)
@@ -174,15 +232,32 @@ class Edge:
         if not records[0].presettled:
             self.context.trace_records(Event.DELIVERED, stream, records, subscriber=subscriber.name)
         subscriber.delivered += len(records)
-        if subscriber.attempts and any(record in subscriber.attempts for record in records):
+        if subscriber.armed:
+            subscriber.mark(records)
+        if subscriber.resuming and any(record in subscriber.resuming for record in records):
+            records = self._deliver_resumed(subscriber, records)
+        elif subscriber.attempts and any(record in subscriber.attempts for record in records):
             self._deliver_again(subscriber, records)
         else:
             self.context.out.append(Deliver(subscriber.link, records))
-        if not records[0].presettled:
+        if records and not records[0].presettled:
             for record in records:
                 record.locals[subscriber] = SENT
             if subscriber.sends_settled:
                 self.outcomes(subscriber, records, Outcome.ACCEPTED)
+
+    def _deliver_resumed(self, subscriber: Subscriber, records: list[Record]) -> list[Record]:
+        """With resume=true what the client's map named; returns those whose outcome is awaited (comparison of maps)."""
+        awaited: list[Record] = []
+        for record in records:
+            state = subscriber.resuming.pop(record, None)
+            if state is None:
+                self._deliver_again(subscriber, [record])
+            else:
+                self.context.out.append(Resume(subscriber.link, record, state, record.state is State.SETTLED))
+            if not state and record.state is not State.SETTLED:
+                awaited.append(record)
+        return awaited
 
     def _deliver_again(self, subscriber: Subscriber, records: list[Record]) -> None:
         for record in records:
@@ -212,6 +287,8 @@ class Edge:
         if subscriber.attempts:
             for record in sent:
                 subscriber.attempts.pop(record, None)
+        if subscriber.marker is not None and subscriber.marker in records:
+            self.known(subscriber, subscriber.confirmable)
         self.finished(finished)
 
     def _again(self, subscriber: Subscriber, record: Record) -> bool:
@@ -229,7 +306,7 @@ class Edge:
         """All local subscribers of these have a final outcome: tell home (protocol 5, Edge)."""
         for stream, run in by_stream(records):
             if stream.abandoned:
-                self.close(stream, run)
+                self.close(stream, [record for record in run if record.state is not State.SETTLED])
             elif stream.home == self.context.router:
                 self._evaluate(stream, run)
             else:
@@ -350,36 +427,64 @@ class Edge:
             known = []
         else:
             known = in_ranges(stream, ranges)
+        known = [record for record in known if record.state is not State.SETTLED]
         if known:
             self.close(known[0].stream, known)
         self.context.outgoing.settled(home, publisher, epoch, ranges)
 
     def close(self, stream: Stream, records: list[Record]) -> None:
-        """Settle at the local subscribers and forget: with a null map in its attach, written is known (5, Forget)."""
+        """Settle at the local subscribers, and forget what they all know (protocol 5, Settle and Forget)."""
+        if not records:
+            return
         event = Event.ABANDONED if stream.abandoned else Event.SETTLED
         self.context.trace_records(event, stream, records)
         self.settle_locals(records)
-        self.context.trace_records(Event.FORGOTTEN, stream, records)
-        for record in records:
-            self.context.forget(record)
-        if stream.waiting or stream.withheld:
-            self.context.freed.append(stream)
+        self.forget([record for record in records if not record.unknowing])
+
+    def forget(self, records: list[Record]) -> None:
+        """Nobody needs these any more."""
+        for stream, run in by_stream(records):
+            self.context.trace_records(Event.FORGOTTEN, stream, run)
+            for record in run:
+                self.context.forget(record)
+            if stream.waiting or stream.withheld:
+                self.context.freed.append(stream)
 
     def settle_locals(self, records: list[Record]) -> None:
-        """Send the settlement to every subscriber that a record was transferred to."""
+        """Send the settlement to every subscriber that a record was transferred to. One that may come back with its
+        unsettled map is remembered as unknowing; to a null map, written is known."""
         batches: dict[Subscriber, list[Record]] = {}
         for record in records:
             record.state = State.SETTLED
             for subscriber, state in record.locals.items():
-                if state == QUEUED:
+                if record is subscriber.marker:
+                    subscriber.unmark()
+                if record in subscriber.resuming:
+                    self._remember(subscriber, record)
+                elif state == QUEUED:
                     subscriber.pass_over()
                 if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:  # released, but not settled yet
                     batches.setdefault(subscriber, []).append(record)
         for subscriber, settled in batches.items():
-            if subscriber.attempts:
-                for record in settled:
-                    subscriber.attempts.pop(record, None)
-            self.context.out.append(SettleSubscriber(subscriber.link, settled))
+            self._settle_at(subscriber, settled)
+
+    def _settle_at(self, subscriber: Subscriber, settled: list[Record]) -> None:
+        if subscriber.attempts:
+            for record in settled:
+                subscriber.attempts.pop(record, None)
+        told = [record for record in settled if record not in subscriber.resuming]
+        if subscriber.link is not None:
+            self.context.out.append(SettleSubscriber(subscriber.link, told))
+        if subscriber.remembers:
+            for record in told:
+                self._remember(subscriber, record)
+            self._ask(subscriber)
+
+    @staticmethod
+    def _remember(subscriber: Subscriber, record: Record) -> None:
+        record.unknowing += 1
+        subscriber.unknowing.append(record)
+        subscriber.armed = subscriber.marker is None
 
     def abandon(self, stream: Stream) -> None:
         """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.6, 8)."""
@@ -391,7 +496,7 @@ class Edge:
                 if record.locals.pop(subscriber, None) is not None:
                     record.open -= 1
         stream.waiting.clear()
-        done = [record for record in stream.records.values() if not record.open]
+        done = [r for r in stream.records.values() if not r.open and r.state is not State.SETTLED]
         if done:
             self.close(stream, done)
 
