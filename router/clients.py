@@ -436,7 +436,7 @@ class ClientEdge:
         end.link.flow(action.count)
 
     def _answer_publisher(self, end: PublisherLink, action: AnswerPublisher) -> None:
-        properties = {EPOCH: str(action.epoch), GENERATION: action.generation}
+        properties: dict[str, str | bytes] = {EPOCH: str(action.epoch), GENERATION: action.generation}
         self._answer(end.link, action, properties)
         end.link.flow(action.credit)
 
