@@ -15,6 +15,9 @@ from topic.outcomes import LOGGED, add_refusals, refusal
 from topic.record import QUEUED, SENT, WITHHELD, Outcome, Record, State, Stream
 from topic.subscriber import Subscriber
 
+FINAL = (Outcome.ACCEPTED, Outcome.REJECTED)
+"""Outcomes in a client's map that end the matter; what it has released it is given again."""
+
 
 class Edge:
     """The local subscribers and the streams that other routers are home of."""
@@ -64,29 +67,33 @@ class Edge:
     def requeue(self, subscriber: Subscriber, said: Mapping[bytes, int] | None) -> dict[bytes, int] | None:
         """It attached again here. What was sent on the old link goes first, in order (6.7); what its unsettled map
         names is resumed (6.6). Returns our map, None for a null one."""
-        waiting = subscriber.ready
-        subscriber.ready = type(waiting)()
+        waiting = [record for record in subscriber.ready if record.locals.get(subscriber) == QUEUED]
+        transferred = [
+            r for r in self.context.records.values() if r.locals.get(subscriber, QUEUED) not in (QUEUED, WITHHELD)
+        ]
+        subscriber.ready.clear()
         subscriber.resuming.clear()
         stated: list[tuple[Record, Outcome]] = []
-        for record in list(self.context.records.values()):
-            state = record.locals.get(subscriber)
-            if record.state is not State.SETTLED and state not in (None, QUEUED, WITHHELD):
-                outcome = self._resume(subscriber, record, None if said is None else said.get(record.key))
-                if outcome is not None and state == SENT:
+        for record in [*transferred, *waiting]:
+            if record.state is not State.SETTLED:
+                said_of_it = None if said is None else said.get(record.key)
+                outcome = self._resume(subscriber, record, said_of_it)
+                if outcome is not None:
                     stated.append((record, outcome))
-        subscriber.ready.extend(waiting)
         for record, outcome in stated:
             self.outcomes(subscriber, [record], outcome, final=True)
         self._forget_known(subscriber, said)
         return None if said is None else {record.key: state for record, state in subscriber.resuming.items()}
 
     def _resume(self, subscriber: Subscriber, record: Record, said: int | None) -> Outcome | None:
-        """One delivery that was transferred on an older link; returns the final outcome that the map states."""
-        if said in (Outcome.ACCEPTED, Outcome.REJECTED):
+        """One delivery of an older link; returns the outcome that the map states and we did not know."""
+        known = record.locals[subscriber] not in (QUEUED, SENT)
+        if said in FINAL:
             subscriber.resuming[record] = said
             subscriber.ready.append(record)
-            return Outcome(said)
-        if record.locals[subscriber] == SENT:
+            record.locals[subscriber] = record.locals[subscriber] if known else SENT
+            return None if known else Outcome(said)
+        if not known:
             record.locals[subscriber] = QUEUED
             subscriber.ready.append(record)
             if said is not None:
@@ -179,6 +186,7 @@ class Edge:
         """The client takes `credit` transfers from now on."""
         subscriber.credit = credit
         self.pump(subscriber)
+        self._ask(subscriber)
 
     # deliveries: hot
 
