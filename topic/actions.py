@@ -10,6 +10,8 @@ import attrs
 from topic.identity import Epoch
 from topic.record import Outcome, Record
 
+STOLEN = "amqp:link:stolen"
+
 
 @attrs.frozen(slots=True)
 class AnswerPublisher:

@@ -6,17 +6,16 @@ in `n` order per publisher; when all have a final outcome, home is told. The edg
 
 from collections.abc import Callable, Iterator, Mapping
 
-from topic.actions import Deliver, Echo, Redeliver, Resume, SettleSubscriber
+from topic.actions import Deliver, Redeliver, Resume, SettleSubscriber
 from topic.context import Context, by_stream, in_ranges
 from topic.directory import Entry
+from topic.forgetting import Forgetting
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.outcomes import LOGGED, add_refusals, refusal
 from topic.record import QUEUED, SENT, WITHHELD, Outcome, Record, State, Stream
+from topic.resuming import resume
 from topic.subscriber import Subscriber
-
-FINAL = (Outcome.ACCEPTED, Outcome.REJECTED)
-"""Outcomes in a client's map that end the matter; what it has released it is given again."""
 
 
 class Edge:
@@ -26,6 +25,7 @@ class Edge:
         self.context = context
         self.streams: dict[bytes, Stream] = {}
         """By publisher name, under the epoch of the last Forward."""
+        self.forgetting = Forgetting(context)
         self.subscribers: dict[bytes, Subscriber] = {}
         self.unjoined: dict[str, set[bytes]] = {}
         """By home in contact: local subscribers that it has not joined in this contact."""
@@ -55,7 +55,7 @@ class Edge:
             if record.locals.pop(subscriber, None) in (QUEUED, SENT, WITHHELD):
                 record.open -= 1
                 left.append(record)
-        self.known(subscriber, len(subscriber.unknowing))
+        self.forgetting.known(subscriber, len(subscriber.unknowing))
         return left
 
     def _records(self) -> Iterator[Record]:
@@ -65,75 +65,12 @@ class Edge:
             yield from (record for record, _ in stream.waiting)
 
     def requeue(self, subscriber: Subscriber, said: Mapping[bytes, int] | None) -> dict[bytes, int] | None:
-        """It attached again here. What was sent on the old link goes first, in order (6.7); what its unsettled map
-        names is resumed (6.6). Returns our map, None for a null one."""
-        waiting = [record for record in subscriber.ready if record.locals.get(subscriber) == QUEUED]
-        transferred = [
-            r for r in self.context.records.values() if r.locals.get(subscriber, QUEUED) not in (QUEUED, WITHHELD)
-        ]
-        subscriber.ready.clear()
-        subscriber.resuming.clear()
-        stated: list[tuple[Record, Outcome]] = []
-        for record in [*transferred, *waiting]:
-            if record.state is not State.SETTLED:
-                said_of_it = None if said is None else said.get(record.key)
-                outcome = self._resume(subscriber, record, said_of_it)
-                if outcome is not None:
-                    stated.append((record, outcome))
+        """It attached again here, with its unsettled map or a null one; returns ours (`topic.resuming`)."""
+        stated = resume(subscriber, list(self.context.records.values()), said)
         for record, outcome in stated:
             self.outcomes(subscriber, [record], outcome, final=True)
-        self._forget_known(subscriber, said)
+        self.forgetting.attached_again(subscriber, said)
         return None if said is None else {record.key: state for record, state in subscriber.resuming.items()}
-
-    def _resume(self, subscriber: Subscriber, record: Record, said: int | None) -> Outcome | None:
-        """One delivery of an older link; returns the outcome that the map states and we did not know."""
-        known = record.locals[subscriber] not in (QUEUED, SENT)
-        if said in FINAL:
-            subscriber.resuming[record] = said
-            subscriber.ready.append(record)
-            record.locals[subscriber] = record.locals[subscriber] if known else SENT
-            return None if known else Outcome(said)
-        if not known:
-            record.locals[subscriber] = QUEUED
-            subscriber.ready.append(record)
-            if said is not None:
-                subscriber.resuming[record] = 0
-        return None
-
-    def _forget_known(self, subscriber: Subscriber, said: Mapping[bytes, int] | None) -> None:
-        """Settled deliveries that the client's map lacks it knows of; those it names it will miss in our map, and know
-        when it next answers. A null map asks for nothing: written is known."""
-        unknowing = list(subscriber.unknowing)
-        subscriber.unknowing.clear()
-        for record in unknowing:
-            if said is not None and record.key in said:
-                subscriber.unknowing.append(record)
-            else:
-                self._knows(record)
-        subscriber.unmark()
-
-    def known(self, subscriber: Subscriber, count: int) -> None:
-        """The client knows of its `count` oldest settlements."""
-        subscriber.asked = max(0, subscriber.asked - count)
-        for _ in range(count):
-            self._knows(subscriber.unknowing.popleft())
-        subscriber.unmark()
-
-    def echoed(self, subscriber: Subscriber) -> None:
-        """The client has answered our echo: what was settled before we asked it knows."""
-        self.known(subscriber, subscriber.asked)
-        self._ask(subscriber)
-
-    def _ask(self, subscriber: Subscriber) -> None:
-        if subscriber.unknowing and not subscriber.asked and subscriber.link is not None:
-            subscriber.asked = len(subscriber.unknowing)
-            self.context.out.append(Echo(subscriber.link))
-
-    def _knows(self, record: Record) -> None:
-        record.unknowing -= 1
-        assert record.unknowing >= 0
-        if not record.unknowing and not record.awaited:
-            self.forget([record])
 
     def contact(self, home: str) -> None:
         self.unjoined[home] = set(self.subscribers)
@@ -186,7 +123,7 @@ class Edge:
         """The client takes `credit` transfers from now on."""
         subscriber.credit = credit
         self.pump(subscriber)
-        self._ask(subscriber)
+        self.forgetting.ask(subscriber)
 
     # deliveries: hot
 
@@ -296,7 +233,7 @@ class Edge:
             for record in sent:
                 subscriber.attempts.pop(record, None)
         if subscriber.marker is not None and subscriber.marker in records:
-            self.known(subscriber, subscriber.confirmable)
+            self.forgetting.known(subscriber, subscriber.confirmable)
         self.finished(finished)
 
     def _again(self, subscriber: Subscriber, record: Record) -> bool:
@@ -447,16 +384,7 @@ class Edge:
         event = Event.ABANDONED if stream.abandoned else Event.SETTLED
         self.context.trace_records(event, stream, records)
         self.settle_locals(records)
-        self.forget([record for record in records if not record.unknowing])
-
-    def forget(self, records: list[Record]) -> None:
-        """Nobody needs these any more."""
-        for stream, run in by_stream(records):
-            self.context.trace_records(Event.FORGOTTEN, stream, run)
-            for record in run:
-                self.context.forget(record)
-            if stream.waiting or stream.withheld:
-                self.context.freed.append(stream)
+        self.forgetting.forget([record for record in records if not record.unknowing])
 
     def settle_locals(self, records: list[Record]) -> None:
         """Send the settlement to every subscriber that a record was transferred to. One that may come back with its
@@ -468,7 +396,7 @@ class Edge:
                 if record is subscriber.marker:
                     subscriber.unmark()
                 if record in subscriber.resuming:
-                    self._remember(subscriber, record)
+                    self.forgetting.remember(subscriber, record)
                 elif state == QUEUED:
                     subscriber.pass_over()
                 if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:  # released, but not settled yet
@@ -485,14 +413,8 @@ class Edge:
             self.context.out.append(SettleSubscriber(subscriber.link, told))
         if subscriber.remembers:
             for record in told:
-                self._remember(subscriber, record)
-            self._ask(subscriber)
-
-    @staticmethod
-    def _remember(subscriber: Subscriber, record: Record) -> None:
-        record.unknowing += 1
-        subscriber.unknowing.append(record)
-        subscriber.armed = subscriber.marker is None
+                self.forgetting.remember(subscriber, record)
+            self.forgetting.ask(subscriber)
 
     def abandon(self, stream: Stream) -> None:
         """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.6, 8)."""

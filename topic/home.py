@@ -230,7 +230,7 @@ class Home:
         if stream.gates:
             self._open_gates(stream, records)
         if known:
-            self.edge.forget(known)
+            self.edge.forgetting.forget(known)
 
     def settled(self, router: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
         """`router` has settled its subscribers; the last one to say so lets us forget."""
@@ -242,7 +242,7 @@ class Home:
             record.awaited.discard(router)
         known = [record for record in records if not record.awaited and not record.unknowing]
         if known:
-            self.edge.forget(known)
+            self.edge.forgetting.forget(known)
 
     def release_freed(self) -> None:
         """Older deliveries were forgotten, here or at the edge: what waited for their keys goes on. Only at the end of
@@ -372,7 +372,7 @@ class Home:
                     if record.state is State.IN_DOUBT:
                         record.orphans.update(self._orphans_of(record, router))
                     elif not record.awaited and not record.unknowing:
-                        self.edge.forget([record])
+                        self.edge.forgetting.forget([record])
             self.evaluate(stream, list(stream.records.values()))
 
     def _orphans_of(self, record: Record, router: str) -> list[bytes]:
@@ -397,7 +397,9 @@ class Home:
             record.orphans.clear()
             if record.presettled:
                 self.context.forget(record)
-        self.edge.forget([r for r in records if r.state is State.SETTLED and not r.presettled and not r.unknowing])
+        self.edge.forgetting.forget(
+            [r for r in records if r.state is State.SETTLED and not r.presettled and not r.unknowing]
+        )
         self.edge.close(stream, [r for r in stream.records.values() if r.state is not State.SETTLED and not r.open])
 
 
