@@ -393,11 +393,10 @@ class Edge:
         for record in records:
             record.state = State.SETTLED
             for subscriber, state in record.locals.items():
-                if record is subscriber.marker:
-                    subscriber.unmark()
-                if record in subscriber.resuming:
+                if subscriber.resuming and record in subscriber.resuming:  # it will learn it as that is transferred
                     self.forgetting.remember(subscriber, record)
-                elif state == QUEUED:
+                    continue
+                if state == QUEUED:
                     subscriber.pass_over()
                 if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:  # released, but not settled yet
                     batches.setdefault(subscriber, []).append(record)
@@ -408,11 +407,12 @@ class Edge:
         if subscriber.attempts:
             for record in settled:
                 subscriber.attempts.pop(record, None)
-        told = [record for record in settled if record not in subscriber.resuming]
         if subscriber.link is not None:
-            self.context.out.append(SettleSubscriber(subscriber.link, told))
+            self.context.out.append(SettleSubscriber(subscriber.link, settled))
         if subscriber.remembers:
-            for record in told:
+            if subscriber.marker in settled:
+                subscriber.unmark()
+            for record in settled:
                 self.forgetting.remember(subscriber, record)
             self.forgetting.ask(subscriber)
 
