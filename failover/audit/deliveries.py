@@ -11,6 +11,7 @@ from topic.identity import NAME_LENGTH
 from topic.journal import Event, Outcome
 
 NAMES = "array<string>"
+FACT_COLUMNS = ("key", "source", "role", "incarnation", "host", "place", "time", "hlc", "event", "outcome")
 
 
 def _is(*events: Event) -> Column:
@@ -72,15 +73,18 @@ def deliveries(rows: DataFrame) -> DataFrame:
 
 def pairs(rows: DataFrame, stays: DataFrame) -> DataFrame:
     """By (key, subscriber): whether it was in an audience, and what it and its routers say of the delivery."""
-    keyed = rows.filter(F.col("key").isNotNull()).join(stays, ["source", "incarnation", "address"], "left")
+    joins = at_home() & _is(Event.RECEIVED)
+    telling = joins | _is(Event.AUDIENCE, Event.DELIVERED, Event.OUTCOME, Event.PROCESSED)
+    keyed = rows.filter(F.col("key").isNotNull() & telling)
     audience = F.from_json("detail", NAMES)
     joined = F.transform(F.filter("stays", _in_stay), lambda stay: stay["subscriber"])
     names = (
         F.when(_is(Event.AUDIENCE), audience)
-        .when(at_home() & _is(Event.RECEIVED), joined)
+        .when(joins, joined)
         .when(F.col("subscriber").isNotNull(), F.array("subscriber"))
     )
-    facts = keyed.select("*", F.explode(names).alias("who")).drop("subscriber", "stays")
+    told = keyed.join(stays, ["source", "incarnation", "address"], "left")
+    facts = told.select(*FACT_COLUMNS, F.explode(names).alias("who"))
     return facts.groupBy("key", F.col("who").alias("subscriber")).agg(*_pair_facts())
 
 

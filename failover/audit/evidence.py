@@ -74,14 +74,13 @@ def _by_publisher(judged: DataFrame) -> list[Row]:
     }
     counted = [F.count_if(flag).alias(name) for name, flag in flags.items()]
     address = F.max("address").alias("address")
-    return judged.groupBy("publisher").agg(address, *counted).orderBy("publisher").collect()
+    return sorted(judged.groupBy("publisher").agg(address, *counted).collect())
 
 
 def _by_pair(pairs: DataFrame) -> list[Row]:
     processed = F.count_if("taken").alias("processed_count")
     counted = _flags(["owed", *PAIR_KINDS, "unknown", "unplaced"])
-    grouped = pairs.groupBy("publisher", "subscriber").agg(processed, *counted)
-    return grouped.orderBy("publisher", "subscriber").collect()
+    return sorted(pairs.groupBy("publisher", "subscriber").agg(processed, *counted).collect())
 
 
 def _by_router(records: DataFrame) -> list[Row]:

@@ -178,6 +178,19 @@ class Run:
         late = {"time_us": last["time_us"] - 1000, "hlc": last["hlc"] - 1}
         self.logs[log].insert(-1, row | late | changes)
 
+    def before(self, log: str, row: Row, event: Event, **columns: Any) -> None:
+        """A new entry right before another of that log."""
+        early = {"time_us": row["time_us"] - 1, "hlc": row["hlc"] - 1}
+        self.logs[log].insert(self.logs[log].index(row), {"event": event} | early | columns)
+
+    def leave_out(self, subscriber: Client, publisher: Client, *tags: int, audience: bool = True) -> None:
+        """The subscriber got none of these; if `audience` is False, its homes had not meant it to."""
+        keys = [[self.key(publisher, tag)] for tag in tags]
+        self.remove(lambda row: row.get("keys") in keys and row.get("subscriber") == subscriber.name)
+        for row in self.logs[publisher.router]:
+            if row.get("keys") in keys and row["event"] is Event.AUDIENCE and not audience:
+                row["detail"] = json.dumps([name for name in json.loads(row["detail"]) if name != subscriber.name])
+
     def kill(self, log: str, *, lost: int = 0) -> None:
         """No clean end, and the last entries before it are gone too."""
         del self.logs[log][-1 - lost :]

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from failover import audit
 from failover.audit import Report, Verdict
-from tests.failover.audit.runs import FAR, NEAR, ONE, START_MS, TWO, Run
+from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, START_MS, TWO, Run
+from topic.identity import Epoch
 from topic.journal import Event
 
 Audited = Callable[[Run], Report]
@@ -80,17 +81,66 @@ def test_what_an_open_log_may_have_lost_is_unknown_and_not_lost(audited: Audited
 
 def test_a_subscriber_that_left_is_owed_nothing_from_then_on(audited: Audited) -> None:
     run = Run()
-    last = [run.key(publisher, 3) for publisher in (ONE, TWO)]
     gone = run.find("a", Event.CLOSED, subscriber=NEAR.name)
-    first = run.find("a", Event.RECEIVED, last[0])
     run.remove(lambda row: row is gone)
-    run.logs["a"].insert(run.logs["a"].index(first), gone | {name: first[name] - 1 for name in ("time_us", "hlc")})
-    run.remove(lambda row: row.get("keys", [b""])[0] in last and row.get("subscriber") == NEAR.name)
+    first = run.find("a", Event.RECEIVED, run.key(ONE, 3))
+    run.before("a", first, Event.CLOSED, subscriber=NEAR.name, epoch=run.epoch(NEAR))
+    for publisher in (ONE, TWO):
+        run.leave_out(NEAR, publisher, 3)
 
     report = audited(run)
 
     assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
     assert sorted(row.owed for row in report.pairs) == [3, 3, 4, 4, 4, 4]
+
+
+def test_who_leaves_and_comes_back_is_owed_nothing_in_between(audited: Audited) -> None:
+    run = Run()
+    c_heard = run.find("c", Event.RECEIVED, run.key(ONE, 1))
+    run.before("c", c_heard, Event.CLOSED, subscriber=FAR.name, epoch=run.epoch(FAR))
+    again = str(Epoch(c_heard["hlc"], "b", START_MS))
+    for router in ("a", "b", "c"):
+        back = run.find(router, Event.RECEIVED, run.key(ONE, 3))
+        peer = None if router == "b" else "b"
+        run.before(router, back, Event.JOINED, subscriber=FAR.name, address=ADDRESS, peer=peer, epoch=again)
+    run.leave_out(FAR, TWO, 0, 1, 2)  # published at b, which heard of the departure after the first of these
+    run.leave_out(FAR, ONE, 2, audience=False)
+    run.leave_out(FAR, ONE, 1)
+    late = run.find("b", Event.ACCEPTED, run.key(TWO, 0))
+    late |= {"hlc": c_heard["hlc"] + 1, "time_us": c_heard["time_us"] + 1}
+    for row in [row for log in "abc" for row in run.logs[log] if row.get("keys") == [run.key(TWO, 0)]]:
+        if row["event"] in (Event.SETTLED, Event.FORGOTTEN):
+            row["hlc"] = c_heard["hlc"] + 2
+
+    report = audited(run)
+
+    assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
+    owed = {row.publisher: row.owed for row in report.pairs if row.subscriber == str(FAR.identity)}
+    assert owed == {str(ONE.identity): 2, str(TWO.identity): 1}
+
+
+def test_expiry_relieves_its_own_home_of_what_it_has_not_accepted(audited: Audited) -> None:
+    run = Run()
+    run.before(
+        "a",
+        run.find("a", Event.ACCEPTED, run.key(ONE, 2)),
+        Event.EXPIRED,
+        subscriber=FAR.name,
+        epoch=run.epoch(FAR),
+    )
+    joined = {"subscriber": FAR.name, "address": ADDRESS, "peer": "c", "epoch": run.epoch(FAR)}
+    run.before("a", run.find("a", Event.RECEIVED, run.key(ONE, 3)), Event.JOINED, **joined)
+    run.leave_out(FAR, ONE, 1)  # accepted before: lost
+    run.leave_out(FAR, ONE, 2)  # relieved
+    run.leave_out(FAR, ONE, 3)  # joined again, in the same epoch: lost
+    run.leave_out(FAR, TWO, 2)  # of another home: lost
+
+    report = audited(run)
+
+    assert report.violations == {"lost": 3}, report.findings
+    expected = {run.key(ONE, 1), run.key(ONE, 3), run.key(TWO, 2)}
+    assert {finding.key.encode() for finding in report.findings} == expected
+    assert {finding.subscribers for finding in report.findings} == {(str(FAR.identity),)}
 
 
 def test_missing_and_damaged_logs_are_named(spark: SparkSession, tmp_path: Path) -> None:

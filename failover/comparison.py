@@ -1,0 +1,113 @@
+"""What the sender of a resumed link does about each delivery, by both ends' unsettled maps (protocol 6.6 and 7.2).
+
+The rules of AMQP 1.0 (2.6.3, 2.6.13, 2.7.3) as one table. Used by publishers, as senders to a router, and by routers,
+as senders to subscribers. Our senders keep whole messages: what they resume they resume from its beginning, so
+`received` means no more than null here, on either side.
+
+A map says of a delivery-tag either nothing, or a state, by AMQP's descriptor codes: `NULL`, `RECEIVED`, or one of the
+terminal ones. An incomplete map proves nothing by what it leaves out.
+
+Never here: a link, a message, or what settling a delivery takes.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum, auto
+from typing import Final
+
+from topic.record import Outcome
+
+NULL: Final = 0  # unsettled, without a state
+RECEIVED: Final = 0x23
+TERMINAL: Final = frozenset(map(int, Outcome))
+
+
+class Step(Enum):
+    """What the sender does."""
+
+    NEW = auto()  # transfer the whole message as a new delivery, `resume` false
+    WHOLE = auto()  # transfer the whole message, `resume` true
+    STATE = auto()  # transfer `resume` true with the agreed state, without the message; settle when it may
+    SETTLED = auto()  # the same, and settled at once: both ends know the outcome
+    ABORTED = auto()  # transfer `resume` and `aborted` true: the receiver discards what it has; settles it too
+    FORGET = auto()  # nothing is sent: the receiver has settled it
+    IGNORE = auto()  # nothing to do with us: the receiver settles it when it sees our map
+    WAIT = auto()  # the receiver's map proves nothing about it: compare again at the next attach
+
+
+class Mine(Enum):
+    """What the sender's map says."""
+
+    NOTHING = auto()
+    UNDECIDED = auto()  # null or received
+    DECIDED = auto()  # a terminal state
+
+
+class Theirs(Enum):
+    """What the receiver's map says."""
+
+    NOTHING = auto()
+    UNPROVEN = auto()  # nothing, and its silence proves nothing
+    UNDECIDED = auto()  # null or received
+    SAME = auto()  # the sender's terminal state
+    OTHER = auto()  # a terminal state that is not the sender's
+
+
+TABLE: Final = {
+    # As the receiver has not got it, or has forgotten it: the map of ours that says it is in doubt decides.
+    (Mine.UNDECIDED, Theirs.NOTHING): Step.NEW,
+    (Mine.UNDECIDED, Theirs.UNPROVEN): Step.WAIT,
+    (Mine.UNDECIDED, Theirs.UNDECIDED): Step.WHOLE,
+    (Mine.UNDECIDED, Theirs.OTHER): Step.STATE,  # theirs: it is never sent again
+    (Mine.DECIDED, Theirs.NOTHING): Step.FORGET,
+    (Mine.DECIDED, Theirs.UNPROVEN): Step.WAIT,
+    (Mine.DECIDED, Theirs.UNDECIDED): Step.ABORTED,
+    (Mine.DECIDED, Theirs.SAME): Step.SETTLED,
+    (Mine.DECIDED, Theirs.OTHER): Step.STATE,  # ours: the receiver restates it and settles
+    (Mine.NOTHING, Theirs.NOTHING): Step.IGNORE,
+    (Mine.NOTHING, Theirs.UNPROVEN): Step.IGNORE,
+    (Mine.NOTHING, Theirs.UNDECIDED): Step.IGNORE,
+    (Mine.NOTHING, Theirs.OTHER): Step.IGNORE,
+}
+
+
+def step(mine: int | None, theirs: int | None, *, proven: bool = True) -> Step:
+    """For one delivery, by the states in the two maps (None: not in it). `proven` is whether being left out of the
+    receiver's map proves anything: whether both maps are complete as far as this delivery goes."""
+    return TABLE[_mine(mine), _theirs(mine, theirs, proven)]
+
+
+def agreed_state(mine: int, theirs: int) -> int:
+    """The terminal state with which `Step.STATE` and `Step.SETTLED` resume: the sender's if it has one."""
+    state = mine if mine in TERMINAL else theirs
+    assert state in TERMINAL
+    return state
+
+
+def compare(
+    mine: Mapping[bytes, int], theirs: Mapping[bytes, int], *, complete: bool = True
+) -> Iterator[tuple[bytes, Step]]:
+    """Every delivery of the sender's with its step, in the sender's order: that of the transfers to come."""
+    for tag, state in mine.items():
+        yield tag, step(state, theirs.get(tag), proven=complete)
+
+
+def _mine(state: int | None) -> Mine:
+    if state is None:
+        return Mine.NOTHING
+    return Mine.DECIDED if _is_terminal(state) else Mine.UNDECIDED
+
+
+def _theirs(mine: int | None, theirs: int | None, proven: bool) -> Theirs:
+    if theirs is None:
+        return Theirs.NOTHING if proven else Theirs.UNPROVEN
+    if not _is_terminal(theirs):
+        return Theirs.UNDECIDED
+    return Theirs.SAME if theirs == mine else Theirs.OTHER
+
+
+def _is_terminal(state: int) -> bool:
+    if state in TERMINAL:
+        return True
+    if state not in (NULL, RECEIVED):
+        raise ValueError(f"no delivery state: {state:#x}")
+    return False

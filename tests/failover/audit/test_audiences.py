@@ -1,0 +1,88 @@
+"""Who was joined where and when: stays and terms from control rows alone, without Spark."""
+
+from typing import Any
+
+from failover.audit.audiences import Membership, Term, memberships, terms
+from failover.audit.inventory import ControlRow
+from failover.audit.parties import FOREVER, find_parties
+from topic.journal import Event
+
+S = "subscriber-1"
+
+
+class Log:
+    """Rows of routers; the clock is one for all, and also the place in each log."""
+
+    def __init__(self) -> None:
+        self.rows: list[ControlRow] = []
+
+    def say(self, router: str, event: Event, *, at: int, epoch: int, custodian: str = "c", **columns: Any) -> None:
+        fields: dict[str, Any] = dict.fromkeys(("publisher", "peer", "detail"))
+        fields |= {"role": "router", "host": "h", "incarnation": 1, "address": "topic/x", "subscriber": S}
+        fields |= {"place": at, "time": at, "hlc": at, "epoch_hlc": epoch, "home": f"{custodian}.1"} | columns
+        self.rows.append(ControlRow(source=router, event=event, **fields))
+
+    def stays(self, router: str) -> list[tuple[int, int, int]]:
+        """(since, till, closed) at that router."""
+        found: list[Membership] = memberships(self.rows, find_parties(self.rows, []).subscribers)
+        return [(stay.since, stay.till, stay.closed) for stay in found if stay.source == router]
+
+    def terms(self, home: str) -> list[Term]:
+        return [term for term in terms(self.rows, find_parties(self.rows, []).subscribers)[S] if term.home == home]
+
+
+def test_a_stay_ends_where_the_departure_can_be_known() -> None:
+    log = Log()
+    log.say("a", Event.JOINED, at=10, epoch=5)
+    log.say("c", Event.JOINED, at=11, epoch=5)
+    log.say("c", Event.CLOSED, at=20, epoch=5)
+    assert log.stays("a") == [(10, FOREVER, 20)]
+    assert log.stays("c") == [(11, 20, 20)]
+
+
+def test_who_comes_back_begins_a_new_stay() -> None:
+    log = Log()
+    log.say("a", Event.JOINED, at=10, epoch=5)
+    log.say("c", Event.CLOSED, at=20, epoch=5)
+    log.say("a", Event.JOINED, at=30, epoch=25, custodian="b")
+    assert log.stays("a") == [(10, 30, 20), (30, FOREVER, FOREVER)]
+
+
+def test_who_moves_without_closing_is_owed_without_a_gap() -> None:
+    log = Log()
+    log.say("a", Event.JOINED, at=10, epoch=5)
+    log.say("a", Event.JOINED, at=30, epoch=25, custodian="b")
+    log.say("b", Event.CLOSED, at=40, epoch=25, custodian="b")
+    assert log.stays("a") == [(10, 30, 40), (30, FOREVER, 40)]
+
+
+def test_a_late_closing_of_a_former_life_ends_nothing() -> None:
+    log = Log()
+    log.say("a", Event.JOINED, at=10, epoch=5)
+    log.say("a", Event.JOINED, at=30, epoch=25, custodian="b")
+    log.say("a", Event.EXPIRED, at=35, epoch=5)
+    log.say("c", Event.CLOSED, at=36, epoch=5)
+    assert log.stays("a")[-1] == (30, FOREVER, FOREVER)
+    assert log.terms("a.1")[-1].ended == FOREVER
+
+
+def test_expiry_ends_the_terms_of_its_own_home_only() -> None:
+    log = Log()
+    for home in "ab":
+        log.say(home, Event.JOINED, at=10, epoch=5)
+    log.say("a", Event.EXPIRED, at=20, epoch=5)
+    log.say("a", Event.JOINED, at=30, epoch=5)
+    assert log.terms("a.1") == [Term("a.1", 10, 30, 20), Term("a.1", 30, FOREVER, FOREVER)]
+    assert log.terms("b.1") == [Term("b.1", 10, FOREVER, FOREVER)]
+    assert log.stays("a") == [(10, 20, FOREVER), (30, FOREVER, FOREVER)]
+
+
+def test_a_closing_ends_the_terms_of_all_homes_and_of_former_lives() -> None:
+    log = Log()
+    for home in "ab":
+        log.say(home, Event.JOINED, at=10, epoch=5)
+    log.say("b", Event.JOINED, at=20, epoch=15, custodian="b")
+    log.say("b", Event.CLOSED, at=30, epoch=15, custodian="b")
+    assert log.terms("a.1") == [Term("a.1", 10, FOREVER, 30)]
+    assert log.terms("b.1") == [Term("b.1", 10, 20, 30), Term("b.1", 20, FOREVER, 30)]
+    assert [term.ended for term in log.terms("")] == [30, 30]

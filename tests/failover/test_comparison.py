@@ -1,0 +1,96 @@
+"""Two unsettled maps and what follows: every row of AMQP's rules, and that nothing accepted is ever sent again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from failover.comparison import NULL, RECEIVED, TABLE, TERMINAL, Mine, Step, Theirs, agreed_state, compare, step
+from topic.record import Outcome
+
+ACCEPTED, REJECTED = int(Outcome.ACCEPTED), int(Outcome.REJECTED)
+
+STATES = [NULL, RECEIVED, *sorted(TERMINAL)]
+SENDS_THE_MESSAGE = (Step.NEW, Step.WHOLE)
+
+states = st.sampled_from(STATES)
+maybe = st.none() | states
+maps = st.dictionaries(st.binary(max_size=2), states, max_size=8)
+
+
+@pytest.mark.parametrize("undecided", [NULL, RECEIVED])
+def test_a_sender_that_knows_no_outcome(undecided: int) -> None:
+    assert step(undecided, None) is Step.NEW
+    assert step(undecided, NULL) is Step.WHOLE
+    assert step(undecided, RECEIVED) is Step.WHOLE
+    for outcome in TERMINAL:
+        assert step(undecided, outcome) is Step.STATE
+        assert agreed_state(undecided, outcome) == outcome
+
+
+@pytest.mark.parametrize("outcome", sorted(TERMINAL))
+def test_a_sender_that_knows_the_outcome(outcome: int) -> None:
+    assert step(outcome, None) is Step.FORGET
+    assert step(outcome, NULL) is Step.ABORTED
+    assert step(outcome, RECEIVED) is Step.ABORTED
+    assert step(outcome, outcome) is Step.SETTLED
+    for other in TERMINAL - {outcome}:
+        assert step(outcome, other) is Step.STATE
+        assert agreed_state(outcome, other) == outcome
+
+
+@pytest.mark.parametrize("theirs", [None, *STATES])
+def test_a_sender_that_has_settled(theirs: int | None) -> None:
+    assert step(None, theirs) is Step.IGNORE
+    assert step(None, theirs, proven=False) is Step.IGNORE
+
+
+@pytest.mark.parametrize("mine", STATES)
+def test_what_an_incomplete_map_leaves_out_is_not_known(mine: int) -> None:
+    assert step(mine, None, proven=False) is Step.WAIT
+    for theirs in STATES:
+        assert step(mine, theirs, proven=False) is step(mine, theirs)
+
+
+@given(maybe, maybe, st.booleans())
+def test_the_table_is_total(mine: int | None, theirs: int | None, proven: bool) -> None:
+    assert step(mine, theirs, proven=proven) in Step
+
+
+def test_every_pair_that_can_be_is_in_the_table() -> None:
+    possible = {(mine, theirs) for mine in Mine for theirs in Theirs if theirs is not Theirs.SAME}
+    assert set(TABLE) == possible | {(Mine.DECIDED, Theirs.SAME)}
+
+
+@given(maybe, maybe, st.booleans())
+def test_nothing_accepted_is_ever_sent_again(mine: int | None, theirs: int | None, proven: bool) -> None:
+    if step(mine, theirs, proven=proven) in SENDS_THE_MESSAGE:
+        assert ACCEPTED not in (mine, theirs)
+        assert mine not in TERMINAL and theirs not in TERMINAL
+
+
+@given(maybe, maybe, st.booleans())
+def test_resumed_is_only_what_the_receiver_knows(mine: int | None, theirs: int | None, proven: bool) -> None:
+    if step(mine, theirs, proven=proven) in (Step.WHOLE, Step.STATE, Step.SETTLED, Step.ABORTED):
+        assert mine is not None and theirs is not None
+
+
+@given(maps, maps, st.booleans())
+def test_maps_are_compared_in_the_sender_s_order(
+    mine: dict[bytes, int], theirs: dict[bytes, int], complete: bool
+) -> None:
+    steps = list(compare(mine, theirs, complete=complete))
+    assert [tag for tag, _ in steps] == list(mine)
+    assert all(which is step(mine[tag], theirs.get(tag), proven=complete) for tag, which in steps)
+
+
+def test_a_number_that_is_no_state_is_refused() -> None:
+    with pytest.raises(ValueError, match="0x42"):
+        step(0x42, None)
+    with pytest.raises(ValueError, match="0x42"):
+        step(NULL, 0x42)
+    with pytest.raises(AssertionError):
+        agreed_state(NULL, NULL)
+
+
+def test_agreement_is_the_sender_s() -> None:
+    assert agreed_state(REJECTED, ACCEPTED) == REJECTED
