@@ -200,7 +200,6 @@ class Topic:
             subscriber.suspend()
         subscriber.link = link
         subscriber.timeout = timeout
-        subscriber.remembers = unsettled is not None
         subscriber.first = first
         subscriber.sends_settled = sends_settled
         subscriber.credit = 0

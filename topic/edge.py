@@ -55,6 +55,7 @@ class Edge:
             if record.locals.pop(subscriber, None) in (QUEUED, SENT, WITHHELD):
                 record.open -= 1
                 left.append(record)
+        subscriber.stop_resuming()
         self.forgetting.known(subscriber, len(subscriber.unknowing))
         return left
 
@@ -200,6 +201,9 @@ class Edge:
                 self._deliver_again(subscriber, [record])
             else:
                 self.context.out.append(Resume(subscriber.link, record, state, record.state is State.SETTLED))
+                if record.state is State.SETTLED:
+                    self.forgetting.told(subscriber, record)
+                    self.forgetting.ask(subscriber)
             if not state and record.state is not State.SETTLED:
                 awaited.append(record)
         return awaited
@@ -394,7 +398,7 @@ class Edge:
             record.state = State.SETTLED
             for subscriber, state in record.locals.items():
                 if subscriber.resuming and record in subscriber.resuming:  # it will learn it as that is transferred
-                    self.forgetting.remember(subscriber, record)
+                    record.unknowing += 1
                     continue
                 if state == QUEUED:
                     subscriber.pass_over()
@@ -409,7 +413,7 @@ class Edge:
                 subscriber.attempts.pop(record, None)
         if subscriber.link is not None:
             self.context.out.append(SettleSubscriber(subscriber.link, settled))
-        if subscriber.remembers:
+        if subscriber.timeout:
             if subscriber.marker in settled:
                 subscriber.unmark()
             for record in settled:

@@ -1,8 +1,9 @@
 """When an edge may forget a settled delivery (protocol 5, Forget).
 
-A subscriber that attached with an unsettled map may come back with one that names what we have settled meanwhile. So
-a record is kept until such a subscriber is known to know: it gave an outcome of something transferred after the
-settlement, or answered an echo that was sent after it. To one that attached with a null map, written is known.
+A subscriber whose terminus outlives its connection may come back with an unsettled map that names what we have settled
+meanwhile. If the key was used again by then, its old acceptance would be taken for that of the new message. So a record
+is kept until such a subscriber is known to know: it gave an outcome of something transferred after the settlement, or
+answered an echo that was sent after it. To one that cannot come back, written is known.
 """
 
 from collections.abc import Mapping
@@ -21,8 +22,12 @@ class Forgetting:
         self.context = context
 
     def remember(self, subscriber: Subscriber, record: Record) -> None:
-        """Its settlement is on its way to the subscriber, or waits for it."""
+        """Its settlement is on its way to the subscriber, or waits for it to come back."""
         record.unknowing += 1
+        self.told(subscriber, record)
+
+    def told(self, subscriber: Subscriber, record: Record) -> None:
+        """Its settlement has just been written."""
         subscriber.unknowing.append(record)
         subscriber.armed = subscriber.marker is None
 

@@ -35,7 +35,7 @@ class Subscriber:
         "marker",
         "name",
         "ready",
-        "remembers",
+
         "reply",
         "resuming",
         "sends_settled",
@@ -74,9 +74,8 @@ class Subscriber:
         self.deadline = 0.0
         """When the routers in `unanswered` are no longer in contact."""
         self.timeout = 0.0
-        """Seconds that the terminus outlives its connection."""
-        self.remembers = False
-        """It attached with an unsettled map, so settlements are remembered until it knows of them (5, Forget)."""
+        """Seconds that the terminus outlives its connection; above 0 it may come back with a map, so settlements are
+        remembered until it knows of them (5, Forget)."""
         self.reply: dict[bytes, int] | None = None
         """Our unsettled map in the answer to the attach; None for a null one."""
         self.resuming: dict[Record, int] = {}
@@ -143,8 +142,13 @@ class Subscriber:
         self.credit = 0
         self.answered = False
         self.asked = 0
-        self.resuming.clear()
+        self.stop_resuming()
         self.unmark()
+
+    def stop_resuming(self) -> None:
+        """What was settled before it was resumed, the client does not know of."""
+        self.unknowing.extend(record for record in self.resuming if record.state is State.SETTLED)
+        self.resuming.clear()
 
     def gates_of(self, home: str) -> list[bytes]:
         return [publisher for publisher, (router, _) in self.held.items() if router == home]

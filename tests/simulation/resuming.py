@@ -91,8 +91,12 @@ class Publisher(Client):
     def __init__(self, world: "World", name: str, router: str, messages: int) -> None:
         super().__init__(world, name, router)
         self.left = [b"%s.%d" % (name.encode(), number) for number in range(messages)]
+        self.tags = [b"t%d" % i for i in range(WINDOW + world.random.choice((0, 1, 100)))]
+        """Used again once the router knows that they are settled (AMQP 1.0 2.8.7: unsettled by neither end)."""
+        self.taken: set[bytes] = set()
         self.unsettled: dict[bytes, int] = {}
-        """Tag (which is the message) -> 0, or its outcome."""
+        """Tag -> 0, or its outcome."""
+        self.messages: dict[bytes, bytes] = {}
         self.generation: bytes | None = None
         self.credit = 0
         self.again: deque[tuple[bytes, bool]] = deque()
@@ -134,6 +138,7 @@ class Publisher(Client):
                 del self.unsettled[tag]
             else:
                 self.again.append((tag, listed))
+        self.taken = set(self.unsettled)
 
     def credited(self, count: int) -> None:
         self.credit += count
@@ -142,7 +147,7 @@ class Publisher(Client):
         for tag in tags:
             assert self.unsettled[tag] == 0, "one outcome"
             self.unsettled[tag] = outcome
-            self.world.accepted(tag)
+            self.world.accepted(self.messages[tag])
 
     def act(self, random: Random) -> None:
         """Transfer what is to be resumed, or something new, or settle."""
@@ -152,9 +157,11 @@ class Publisher(Client):
         if self.credit and self.again:
             tag, resumed = self.again.popleft()
             self.transfer(tag, resumed)
-        elif self.credit and self.left and random.random() < 0.6:
-            tag = self.left.pop(0)
+        elif self.credit and self.left and len(self.taken) < len(self.tags) and random.random() < 0.6:
+            tag = next(tag for tag in self.tags if tag not in self.taken)
+            self.taken.add(tag)
             self.unsettled[tag] = 0
+            self.messages[tag] = self.left.pop(0)
             self.transfer(tag, False)
         elif known:
             tag = random.choice(known)
@@ -164,18 +171,19 @@ class Publisher(Client):
     def transfer(self, tag: bytes, resumed: bool) -> None:
         self.credit -= 1
         assert self.credit >= 0
-        self.send(self.router_transfer, self.connection, tag, resumed)
+        self.send(self.router_transfer, self.connection, tag, self.messages[tag], resumed)
 
-    def router_transfer(self, connection: Connection, tag: bytes, resumed: bool) -> None:
+    def router_transfer(self, connection: Connection, tag: bytes, message: bytes, resumed: bool) -> None:
         stream: Stream = connection.end
         if resumed:
             record = self.topic.transferred_again(stream, tag, aborted=False)
             assert record is not None
         else:
-            (record,) = self.topic.publish(stream, [tag], [tag], presettled=False)
+            (record,) = self.topic.publish(stream, [tag], [message], presettled=False)
         connection.records[tag] = record
 
     def router_settle(self, connection: Connection, tag: bytes) -> None:
+        self.taken.discard(tag)
         self.topic.settle(connection.end, [connection.records.pop(tag)])
 
 
@@ -188,9 +196,12 @@ class Reader(Client):
         self.todo: dict[bytes, bytes] = {}
         """Transferred and not processed: key -> message."""
         self.processed: list[bytes] = []
+        self.stated: set[bytes] = set()
+        """What the map of this attach said to be accepted."""
         self.limit = 0
 
     def map(self) -> dict[bytes, int] | None:
+        self.stated = {key for key, state in self.unsettled.items() if state}
         return dict(self.unsettled) if self.attached_once else None
 
     def router_attach(self, connection: Connection, unsettled: dict[bytes, int] | None) -> None:
@@ -238,13 +249,14 @@ class Reader(Client):
             assert ours is not None, "a map is answered with a map"
             for key in [key for key in self.unsettled if key not in ours]:
                 assert self.unsettled[key], "nothing is settled that was not processed"
-                del self.unsettled[key]
+                self.settled(key)
         self.answered = self.attached_once = True
         self.todo = {key: message for key, message in self.todo.items() if key in self.unsettled}
         self.limit = 0
 
     def delivered(self, key: bytes, message: bytes, resumed: bool) -> None:
         assert resumed == (key in self.unsettled), "what the map named comes with resume=true, and nothing else does"
+        assert key not in self.stated, "what the map said to be accepted is never sent again"
         self.limit -= 1
         if self.unsettled.get(key):  # processed since the map was sent: the payload is not looked at
             self.send(self.router_outcome, self.connection, key)
@@ -260,6 +272,7 @@ class Reader(Client):
             self.settled(key)
 
     def settled(self, key: bytes) -> None:
+        self.stated.discard(key)
         self.unsettled.pop(key, None)
         self.todo.pop(key, None)
 
