@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "topic": ("topic", "linkstate"),
     "failover": ("failover", "topic", "linkstate"),
     "failover/audit": ("failover.audit", "topic"),
-    "failover/client": ("failover.client", "topic", "router.amqp", "router.journal"),
+    "failover/client": ("failover.client", "failover.comparison", "topic", "router.amqp", "router.journal"),
     "failover/chaos": OURS,
     "router": ("router", "failover", "topic", "linkstate"),
     "router/amqp": ("router.amqp",),

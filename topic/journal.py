@@ -55,10 +55,11 @@ Entries
     SUSPENDED    a local link lost its connection and its terminus lives on
     CLOSED       publisher or subscriber left for good, `epoch` that of the attach that ended: owed nothing
                  from here on. At its custodian; repeating it elsewhere does no harm
-    EXPIRED      its terminus expired in the view of this router: the same, for what is homed here
+    EXPIRED      its terminus, of the attach that `epoch` names, expired in the view of this router: the same, but
+                 only for what is homed here and not ACCEPTED yet. JOINED may follow in the same epoch
     STOLEN       a local link is attached at router `peer` now: gone here, owed as before
     JOINED       subscriber (address, epoch of its attach; peer = its custodian, none if local) is in the
-                 audience of what is published here from now on
+                 audience of what is published here from now on. A higher epoch than before: a new stay
     GATED        subscriber is kept from what `publisher` publishes here. Joining anew ends older gates, so those
                  that stand are told after JOINED
     ADMITTED     no longer

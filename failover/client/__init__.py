@@ -1,12 +1,32 @@
 """Clients of a mesh, trio-native: a publisher that is told what became of its messages, and a subscriber.
 
-On the same engine as the routers (`router.amqp`), so that they can do what other clients cannot: settle mode second on
-both sides, and delivery keys and logs for the audit.
+Both resume: their links outlive routers, connections and, with a store, their own process. On the same engine as the
+routers (`router.amqp`), so that they can do what other clients cannot: unsettled maps, settle mode second on both
+sides, and delivery keys and logs for the audit.
 """
 
+from failover.client.delivery import Delivery
 from failover.client.errors import ClientError
+from failover.client.events import Abandoned, Connected, Event, Lost, Resumed
+from failover.client.handle import Handle
 from failover.client.outcome import Outcome
-from failover.client.publisher import Handle, Publisher
-from failover.client.subscriber import Delivery, Subscriber
+from failover.client.publisher import Publisher
+from failover.client.store import MemoryStore, SqliteStore, Store
+from failover.client.subscriber import Subscriber
 
-__all__ = ["ClientError", "Delivery", "Handle", "Outcome", "Publisher", "Subscriber"]
+__all__ = [
+    "Abandoned",
+    "ClientError",
+    "Connected",
+    "Delivery",
+    "Event",
+    "Handle",
+    "Lost",
+    "MemoryStore",
+    "Outcome",
+    "Publisher",
+    "Resumed",
+    "SqliteStore",
+    "Store",
+    "Subscriber",
+]

@@ -1,70 +1,136 @@
-"""What publisher and subscriber share: one link on one connection of its own, from attach to detach.
+"""What publisher and subscriber share: one link, kept attached to some router of a mesh until its user leaves.
 
-The link is attached to the first router of the list that can be reached. It is not resumed: when it is lost, whoever
-waits gets a `ClientError`.
+The link's identity (container-id, link name, address) stays, connections come and go: when one is lost the next router
+is tried, and the link attached there with its unsettled map (protocol 2, 6 and 7). The first attach carries a null map,
+all later ones a map, and they return what the last answer said: generation and epoch. Whoever waits for something goes
+on waiting; only what no other router could mend, or a link lost for longer than its terminus lives, becomes a
+`ClientError`.
+
+The attach is made when the router has opened: before that its frames are too small for a map.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
-from urllib.parse import urlsplit
+from typing import ClassVar, Final, Self, TypedDict
 
 import trio
 
+from failover.client.commits import Commits
 from failover.client.errors import ClientError
+from failover.client.events import Connected, Listener, Lost
 from failover.client.log import ClientLog
+from failover.client.routers import RouterAddress, Routers
+from failover.client.store import Attached, MemoryStore, Role, Store
+from router.amqp.attach import AttachOptions
 from router.amqp.connection import Connection
-from router.amqp.handler import Condition, Handle
+from router.amqp.handler import EXPIRE_CONNECTION, Condition, Handle
 from router.amqp.link import Link
-from router.amqp.transport import serve
+from router.amqp.transport import GOODBYE_S, serve
 from topic.identity import GENERATION_LENGTH, LinkIdentity
 
-GENERATION = "oncemesh:generation"
-AMQP_PORT = 5672
-CONNECT_S = 5.0  # for one router to take the connection, and again to answer the attach's open
-IDLE_S = 10.0  # silence after which a router counts as gone
+GENERATION: Final = "oncemesh:generation"
+EPOCH: Final = "oncemesh:epoch"
+CONNECT_S: Final = 2.0  # for a router to take a connection
+ATTACH_S: Final = 30.0  # for a router that lives to answer an attach; it may have to wait for others
+LIVED_S: Final = 1.0  # a link that lived so long was no failure
+TERMINUS_S: Final = 60
+IDLE_S: Final = 2.0
+
+# Detaches and closes with these conditions say something about the router, not about us: the next one may do better.
+OF_ROUTER: Final = (
+    "amqp:connection:forced",
+    "amqp:link:detach-forced",
+    "amqp:internal-error",
+    "amqp:resource-limit-exceeded",
+)
 
 
-def parse_url(url: str) -> tuple[str, int]:
-    """Host and port of amqp://host:port; scheme and port may be left out."""
-    parts = urlsplit(url if "//" in url else f"//{url}")
-    if parts.scheme not in ("", "amqp") or not parts.hostname:
-        raise ValueError(f"not a router's URL: {url!r}, expected amqp://host:port")
-    return parts.hostname, parts.port or AMQP_PORT
+class Options(TypedDict, total=False):
+    """What may be said of either kind of client."""
+
+    log: Path | None  # a directory for its delivery log
+    store: Store | None  # None: the link ends with the block. Else it may be resumed from the store
+    timeout: int  # seconds for which the terminus outlives a connection, and for which a router is looked for. 0: none
+    idle: float  # seconds of silence after which a router counts as gone
+    events: Listener | None
 
 
 class Endpoint:
-    """A handler of one connection with one link. Used as an async context manager."""
+    """A handler of the connections of one link. Used as an async context manager."""
 
-    role: ClassVar[str]
+    role: ClassVar[Role]
 
     def __init__(
-        self, urls: Sequence[str], address: str, *, container: str, link: str, log: Path | None = None
+        self,
+        urls: Sequence[str],
+        address: str,
+        *,
+        container: str,
+        link: str,
+        log: Path | None = None,
+        store: Store | None = None,
+        timeout: int = TERMINUS_S,
+        idle: float = IDLE_S,
+        events: Listener | None = None,
     ) -> None:
         self.identity = LinkIdentity(container, link, address)
         self.generation: bytes | None = None  # as the router's attach says
-        self._routers = [parse_url(url) for url in urls]
-        self._link: Link
-        self._attached = trio.Event()
-        self._log_scope = trio.CancelScope()
-        self._error: ClientError | None = None
+        self.epoch: str | None = None  # the same
+        self._routers = Routers(urls)
+        self._timeout = timeout
+        self._idle = idle
+        self._tell = events or (lambda event: None)
+        self._keeps = store is not None
+        self._durable = 0 if not timeout else store.durable if store is not None else MemoryStore.durable
+        self._commits = Commits(store if store is not None else MemoryStore(), self.role, self.identity)
+        self._resumes = False  # an attach of this link has been answered before
+        self._connection: Connection | None = None  # the current one
+        self._attaching: Link | None = None  # its link, from our attach on
+        self._link: Link | None = None  # the same, from the router's attach on
+        self._ours: Mapping[bytes, int] | None = None  # the map in our attach
+        self._over = trio.Event()  # the current connection is not used any more
+        self._since = -math.inf  # when the link was attached, or else lost
+        self._attached = trio.Event()  # for the first time, or never
+        self._error: ConnectionError | None = None
         self._log = ClientLog(log, self.role, self.identity) if log is not None else None
         self._news = trio.lowlevel.ParkingLot()  # whoever waits for something to change
+        self._scope = trio.CancelScope(shield=True)  # all that goes on in the background
+        self._work = trio.CancelScope()  # the same without the connections
 
     # -- for subclasses
 
     def _attach(self, connection: Connection) -> Link:
+        """Attach with `_options`."""
         raise NotImplementedError
 
-    def _granted(self) -> None:
-        """The router has answered our attach."""
+    def _map(self) -> Mapping[bytes, int] | None:
+        """What is unsettled, for an attach that resumes."""
+        return {}
+
+    def _granted(self, link: Link, generation: bytes | None) -> None:
+        """The router has answered our attach, and names this generation; `self.generation` is still the former one."""
+
+    def _parted(self) -> None:
+        """The link was lost, with all handles of its deliveries."""
 
     async def _finish(self) -> None:
         """An orderly end begins: what is still to be waited for."""
 
+    def _options(self) -> AttachOptions:
+        self._ours = self._map() if self._resumes else None
+        properties = {name: value for name, value in ((GENERATION, self.generation), (EPOCH, self.epoch)) if value}
+        return {
+            "durable": self._durable,
+            "expiry_policy": EXPIRE_CONNECTION,
+            "timeout": self._timeout,
+            "properties": properties,
+            "unsettled": self._ours,
+        }
+
     async def _change(self) -> None:
-        """Wait until something has changed; raises ClientError if that is that the link is gone."""
+        """Wait until something has changed; raises if that is that there will be no link any more."""
         self._check()
         await self._news.park()
         self._check()
@@ -73,19 +139,17 @@ class Endpoint:
         if self._error is not None:
             raise self._error
 
+    def _wake(self) -> None:
+        if self._connection is not None:
+            self._connection.wake()
+
     # -- life
 
     async def __aenter__(self) -> Self:
-        stream = await self._connect()
-        connection = Connection(
-            self, container=self.identity.container, server=False, hostname=self._host, idle_timeout=IDLE_S
-        )
-        connection.open()
-        self._link = self._attach(connection)
+        self._load()
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
-        self._nursery.start_soon(serve, stream, connection)
-        self._nursery.start_soon(self._write_log)
+        self._nursery.start_soon(self._run)
         try:
             await self._attached.wait()
             self._check()
@@ -94,18 +158,93 @@ class Endpoint:
             raise
         return self
 
-    async def _connect(self) -> trio.SocketStream:
-        error: OSError = ConnectionError("no router to attach to")
-        for host, port in self._routers:
+    def _load(self) -> None:
+        saved = self._commits.load()
+        self._resumes, self.generation, self.epoch = saved.attached, saved.generation, saved.epoch
+
+    async def _run(self) -> None:
+        """All that goes on in the background. A cancelled user still gets to say goodbye, so it is shielded."""
+        with self._scope:
+            async with trio.open_nursery() as self._connections:
+                with self._work:
+                    async with trio.open_nursery() as work:
+                        if self._log is not None:
+                            work.start_soon(self._log.run)
+                        work.start_soon(self._commits.run)
+                        work.start_soon(self._stay_attached)
+
+    async def _stay_attached(self) -> None:
+        while self._error is None:
+            await trio.sleep(self._routers.pause)
+            router = self._routers.current
             try:
                 with trio.fail_after(CONNECT_S):
-                    stream = await trio.open_tcp_stream(host, port)
+                    stream = await trio.open_tcp_stream(*router)
             except (OSError, trio.TooSlowError) as reason:
-                error = ConnectionError(f"cannot reach a router at {host}:{port}: {reason}")
+                self._failed(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {reason}"))
             else:
-                self._host = host
-                return stream
-        raise error
+                await self._use(router, stream)
+
+    async def _use(self, router: RouterAddress, stream: trio.SocketStream) -> None:
+        """Attach on this connection and leave it to its tasks, until the link is lost."""
+        self._over = trio.Event()
+        connection = self._connection = Connection(
+            self, container=self.identity.container, server=False, hostname=router.host, idle_timeout=self._idle
+        )
+        connection.open()
+        self._connections.start_soon(serve, stream, connection)
+        try:
+            with trio.move_on_after(ATTACH_S) as patience:
+                while self._link is None and not self._over.is_set():
+                    await self._news.park()
+            if patience.cancelled_caught:
+                self._lose(ClientError(None, f"{router.url} did not answer the attach"))
+            await self._over.wait()
+        finally:
+            connection.close()
+            connection.wake()
+
+    def _lose(self, error: ConnectionError, *, fatal: bool = False) -> None:
+        """Have done with the current connection: what is unsettled stays so, for the next."""
+        was_attached = self._link is not None
+        self._connection = self._attaching = self._link = None
+        self._over.set()
+        self._news.unpark_all()
+        if was_attached:
+            self._parted()
+            self._tell(Lost(str(error)))
+        if fatal:
+            self._give_up(error)
+        elif was_attached:
+            self._lost_link(error)
+        else:
+            self._failed(error)
+
+    def _lost_link(self, error: ConnectionError) -> None:
+        lived_s = trio.current_time() - self._since
+        self._since += lived_s
+        if lived_s < LIVED_S:
+            self._failed(error)
+        elif self._timeout == 0:
+            self._give_up(error)
+        else:
+            self._routers.succeeded()
+            self._routers.move_on()
+
+    def _failed(self, error: ConnectionError) -> None:
+        """An attempt, or a link that hardly lived."""
+        self._routers.failed()
+        if not self._attached.is_set():
+            if self._routers.exhausted:
+                self._give_up(error)
+        elif trio.current_time() - self._since >= self._timeout:
+            self._give_up(error)
+
+    def _give_up(self, error: ConnectionError) -> None:
+        if self._error is None:
+            self._error = error
+        self._attached.set()
+        self._news.unpark_all()
 
     async def __aexit__(
         self,
@@ -116,28 +255,37 @@ class Endpoint:
         try:
             if error is None:
                 await self._finish()
-                self._detach()
+        except BaseException as failure:
+            error = failure
+            raise
         finally:
+            self._part(error)
             await self._stop()
 
-    def _detach(self) -> None:
-        if not self._link.ended:
+    def _part(self, error: BaseException | None) -> None:
+        """Without a store nobody could resume the link: then it ends, however it is left, and holds nobody up."""
+        link, connection = self._link, self._connection
+        self._connection = self._attaching = self._link = None
+        self._give_up(ClientError(None, "the client has left"))
+        if connection is None:
+            return
+        if link is not None and self._ends(error):
             if self._log is not None and self.role == "subscriber":
                 self._log.closed()
-            self._link.detach()
-            self._link.connection.close()
-            self._link.connection.wake()
+            link.detach()
+        connection.close()
+        connection.wake()
 
-    async def _write_log(self) -> None:
-        with self._log_scope:
-            if self._log is not None:
-                await self._log.run()
+    def _ends(self, error: BaseException | None) -> bool:
+        """Whether the link is to end with the block, rather than to wait for being resumed."""
+        return not self._keeps
 
     async def _stop(self) -> None:
         """The nursery gets no exception of the caller's, so that it does not come out wrapped in a group."""
-        self._log_scope.cancel()
-        if not self._link.connection.closing:
-            self._nursery.cancel_scope.cancel()
+        self._connection = None
+        self._work.cancel()
+        self._scope.deadline = trio.current_time() + GOODBYE_S
+        self._nursery.cancel_scope.shield = True
         try:
             await self._manager.__aexit__(None, None, None)
         finally:
@@ -147,32 +295,39 @@ class Endpoint:
     # -- handler
 
     def on_open(self, connection: Connection) -> None:
-        pass
+        self._routers.learn(connection.remote_properties)
+        if connection is self._connection:
+            self._attaching = self._attach(connection)
 
     def on_close(self, connection: Connection, condition: Condition | None) -> None:
-        self._lost(condition)
+        if connection is self._connection:
+            self._lose(_error(condition))
 
     def on_attach(self, link: Link) -> None:
         link.refuse("amqp:not-allowed", "a client takes no links")
 
     def on_attached(self, link: Link) -> None:
         terminus = link.remote_target if link.is_sender else link.remote_source
-        if terminus is None:
+        if link is not self._attaching or terminus is None:
             return  # refused: the reason comes with the detach
-        generation = link.remote_properties.get(GENERATION)
-        if isinstance(generation, bytes) and len(generation) == GENERATION_LENGTH:
-            self.generation = generation
-        self._granted()
+        generation, epoch = link.remote_properties.get(GENERATION), link.remote_properties.get(EPOCH)
+        if not isinstance(generation, bytes) or len(generation) != GENERATION_LENGTH:
+            generation = None
+        self._link = link
+        self._since = trio.current_time()
+        router = link.connection.remote_properties.get("router")
+        self._tell(Connected(self._routers.current.url, router if isinstance(router, str) else ""))
         self._attached.set()
+        self._granted(link, generation)
+        self.generation = generation
+        self.epoch = str(epoch) if isinstance(epoch, str) else None
+        self._resumes = True
+        self._commits.lazily(Attached(self.generation, self.epoch))
+        self._news.unpark_all()
 
     def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
-        self._lost(condition)
-
-    def _lost(self, condition: Condition | None) -> None:
-        if self._error is None:
-            self._error = ClientError(condition.name, condition.description) if condition else ClientError(None)
-        self._attached.set()
-        self._news.unpark_all()
+        if link is self._attaching:
+            self._lose(_error(condition), fatal=closed and condition is not None and condition.name not in OF_ROUTER)
 
     def on_credit(self, link: Link) -> None:
         self._news.unpark_all()
@@ -192,10 +347,14 @@ class Endpoint:
         states: list[int],
         aborted: list[bool],
     ) -> None:
-        """This client attaches with null maps: there is nothing to resume."""
+        """A sender gets none."""
 
     def on_echo(self, link: Link) -> None:
         """Never asked for."""
 
     def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
         raise NotImplementedError
+
+
+def _error(condition: Condition | None) -> ClientError:
+    return ClientError(condition.name, condition.description) if condition else ClientError(None)

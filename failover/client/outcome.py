@@ -14,6 +14,7 @@ class Outcome(StrEnum):
     RELEASED = "released"
     MODIFIED = "modified"
     UNKNOWN = "unknown"  # settled without saying
+    IN_DOUBT = "in doubt"  # no router knows any more, and it will not be sent again: perhaps delivered, perhaps not
 
 
 OF_STATE = {
@@ -29,4 +30,5 @@ LOGGED = {
     Outcome.RELEASED: journal.Outcome.RELEASED,
     Outcome.MODIFIED: journal.Outcome.MODIFIED,
     Outcome.UNKNOWN: journal.Outcome.NONE,
+    Outcome.IN_DOUBT: journal.Outcome.NONE,
 }

@@ -1,20 +1,33 @@
-"""A publisher: sends messages, and is told what became of each (protocol sections 1, 2 and 5).
+"""A publisher: sends messages, and is told what became of each, whatever routers die meanwhile (protocol 5 and 7).
 
-It attaches with receiver settle mode second: a delivery is settled by us, after its outcome has come. Deliveries are
-named by their keys, the same in the whole mesh.
+A delivery's life: written to the store → transferred, as soon as there is credit → its outcome comes and is written to
+the store → settled, and told → forgotten. It is named by its key, the same in the whole mesh.
+
+When the link is attached anew, both ends' unsettled maps say what became of the deliveries between transfer and
+settlement (`failover.comparison`): they are transferred again, in their old order and before anything new. They are
+not when the router does not know the link's former life: when it returns another generation or a null map. Then their
+outcome is `IN_DOUBT`, or with `resend_in_doubt` they are sent as new ones: at least once.
+
+While a map is incomplete, only what both maps name goes on; then the link is attached again.
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import trio
 
-from failover.client.endpoint import Endpoint
+from failover.client.endpoint import Endpoint, Options
+from failover.client.errors import ClientError
+from failover.client.events import Abandoned, Resumed
+from failover.client.handle import Handle
 from failover.client.outcome import LOGGED, OF_STATE, Outcome
+from failover.client.store import Added, Change, Decided, Ended, Removed, Role, tag_of
+from failover.comparison import TERMINAL, Step, agreed_state, step
 from router.amqp import handler
 from router.amqp.connection import Connection
-from router.amqp.handler import RCV_SECOND, SND_UNSETTLED
+from router.amqp.handler import ACCEPTED, NO_STATE, RCV_SECOND, SND_MIXED, Condition
 from router.amqp.link import Link
 from router.amqp.message import data_message
 from topic.identity import KeyMaker, link_name
@@ -23,41 +36,23 @@ from topic.journal import Event
 TURN = 64  # sends after which other tasks get theirs, if credit lasts that long
 
 
-class Handle:
-    """One delivery: its key in the mesh (None if the router is not of one), and its outcome to come."""
+class Answer(NamedTuple):
+    """What the router said about a delivery."""
 
-    __slots__ = ("_done", "_publisher", "_result", "detail", "key", "tag")
-
-    def __init__(self, publisher: "Publisher", tag: bytes, key: bytes | None) -> None:
-        self.tag = tag
-        self.key = key
-        self.detail = handler.Outcome()  # the outcome as AMQP has it
-        self._publisher = publisher
-        self._result: Outcome | None = None
-        self._done: trio.Event | None = None
-
-    async def outcome(self) -> Outcome:
-        """What became of it. Raises ClientError if the link is lost before that is known: it is in doubt then."""
-        while self._result is None:
-            self._publisher._check()
-            if self._done is None:
-                self._done = trio.Event()
-            await self._done.wait()
-        return self._result
-
-    def _tell(self, outcome: Outcome | None) -> None:
-        self._result = outcome
-        if self._done is not None:
-            self._done.set()
+    handle: handler.Handle
+    delivery: Handle
+    state: int
+    settled: bool
 
 
 class Publisher(Endpoint):
     """`async with Publisher(urls, address, container=..., link=...) as p: handle = await p.send(body)`
 
-    Leaving the block waits for all outcomes; leaving it by an exception does not.
+    Leaving the block waits for all outcomes and ends the link; leaving it by an exception waits for nothing, and the
+    link stays to be resumed if it has a store. `resumed` has the deliveries that the store held.
     """
 
-    role: ClassVar[str] = "publisher"
+    role: ClassVar[Role] = "publisher"
 
     def __init__(
         self,
@@ -66,78 +61,263 @@ class Publisher(Endpoint):
         *,
         container: str,
         link: str,
-        log: Path | None = None,
-        in_flight: int = 1000,  # deliveries without outcome before `send` waits
+        in_flight: int = 1000,  # unsettled deliveries before `send` waits
+        resend_in_doubt: bool = False,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(urls, address, container=container, link=link, log=log)
+        super().__init__(urls, address, container=container, link=link, **options)
         assert in_flight > 0
+        self.resumed: tuple[Handle, ...] = ()
         self._in_flight = in_flight
-        self._unsettled: dict[handler.Handle, Handle] = {}
-        self._number = 0
+        self._resend = resend_in_doubt
+        self._next = 0
+        self._storing = 0
         self._keys: KeyMaker | None = None
-
-    def _attach(self, connection: Connection) -> Link:
-        return connection.sender(
-            self.identity.link, self.identity.address, snd_settle_mode=SND_UNSETTLED, rcv_settle_mode=RCV_SECOND
-        )
-
-    def _granted(self) -> None:
-        if self.generation is not None:
-            self._keys = KeyMaker(link_name(self.identity), self.generation)
-        if self._log is not None:
-            if self.generation is None:
-                self._lost(handler.Condition("amqp:not-implemented", "a log needs a router that names generations"))
-                return
-            self._log.attached("second", 0, self.generation)
+        self._deliveries: dict[bytes, Handle] = {}  # unsettled ones by tag, in the order of sending
+        self._queue: deque[Handle] = deque()  # to be transferred on this link
+        self._under_way: dict[handler.Handle, Handle] = {}  # transferred on this link, no outcome yet
+        self._theirs: Mapping[bytes, int] = {}  # the router's map for this link
+        self._incomplete = False  # one of the maps of this link is
 
     async def send(self, body: bytes, properties: Mapping[str, Any] | None = None) -> Handle:
-        """Send a message, as soon as the router has credit for it and not too many are under way."""
+        """Send a message, as soon as a router has credit for it and not too many are under way."""
         self._check()
-        if self._number % TURN == 0:
+        if self._next % TURN == 0:
             await trio.lowlevel.checkpoint()
-        while self._link.credit <= 0 or len(self._unsettled) >= self._in_flight:
+        while not self._has_room():
             await self._change()
-        tag = self._number.to_bytes(8, "big")
-        self._number += 1
-        delivery = Handle(self, tag, self._keys.key(tag) if self._keys is not None else None)
-        if self._log is not None:
-            assert delivery.key is not None
-            self._log.published(delivery.key, tag)
-        self._unsettled[self._link.send(tag, data_message(body, properties))] = delivery
-        self._link.connection.wake()
+        number = self._next
+        self._next += 1
+        delivery = self._remember(tag_of(number), data_message(body, properties))
+        self._storing += 1
+        self._commits.add((Added(number, delivery.message),), partial(self._stored, delivery))
+        return delivery
+
+    def _has_room(self) -> bool:
+        link = self._link
+        if link is None or self._incomplete or len(self._deliveries) >= self._in_flight:
+            return False
+        return link.credit > len(self._queue) + self._storing
+
+    def _remember(self, tag: bytes, message: bytes) -> Handle:
+        key = self._keys.key(tag) if self._keys is not None else None
+        delivery = self._deliveries[tag] = Handle(self, tag, key, message)
         return delivery
 
     async def drain(self) -> None:
-        """Wait until nothing is under way. Raises ClientError if the link is lost before."""
-        while self._unsettled:
+        """Wait until nothing is under way. Raises ClientError if the publisher gives up before."""
+        while self._deliveries:
             await self._change()
 
     async def _finish(self) -> None:
         await self.drain()
+        await self._commits.commit((Ended(),), lambda: None)
+
+    def _ends(self, error: BaseException | None) -> bool:
+        return error is None or super()._ends(error)
+
+    def _load(self) -> None:
+        super()._load()
+        saved = self._commits.load()
+        self._next = saved.next_number
+        self._name_keys(self.generation)
+        for tag, entry in saved.unsettled.items():
+            assert entry.message is not None
+            delivery = self._remember(tag, entry.message)
+            delivery.stored = delivery.transferred = True  # for all we know
+            if entry.state in TERMINAL:
+                delivery.decide(entry.state)
+        self.resumed = tuple(self._deliveries.values())
+
+    def _name_keys(self, generation: bytes | None) -> None:
+        self._keys = KeyMaker(link_name(self.identity), generation) if generation is not None else None
+
+    # -- attaching
+
+    def _attach(self, connection: Connection) -> Link:
+        options = self._options()
+        options["snd_settle_mode"], options["rcv_settle_mode"] = SND_MIXED, RCV_SECOND
+        return connection.sender(self.identity.link, self.identity.address, **options)
+
+    def _map(self) -> Mapping[bytes, int]:
+        return {tag: delivery.state for tag, delivery in self._deliveries.items() if delivery.transferred}
+
+    def _granted(self, link: Link, generation: bytes | None) -> None:
+        if self._log is not None:
+            if generation is None:
+                reason = Condition("amqp:not-implemented", "a log needs a router that names generations")
+                self._lose(ClientError(reason.name, reason.description), fatal=True)
+                return
+            assert link.remote_target is not None
+            self._log.attached("second", link.remote_target.timeout, generation)
+        self._name_keys(generation)
+        if self._ours is not None:
+            if link.remote_unsettled is None or generation != self.generation:
+                self._abandon(self._ours)
+            else:
+                self._resume(link, self._ours)
+        if not self._incomplete:
+            self._queue_new()
+        self._go_on(link)
+
+    def _resume(self, link: Link, ours: Mapping[bytes, int]) -> None:
+        assert link.remote_unsettled is not None
+        self._theirs = {tag: theirs.state for tag, theirs in link.remote_unsettled.items()}
+        silent, omitted = link.remote_incomplete_unsettled, frozenset(link.omitted)
+        self._incomplete = silent or bool(omitted)
+        for delivery in [self._deliveries[tag] for tag in ours if tag in self._deliveries]:
+            proven = not silent and delivery.tag not in omitted
+            delivery.step = step(delivery.state, self._theirs.get(delivery.tag), proven=proven)
+            if delivery.step is Step.FORGET:
+                self._forget(delivery)
+            elif delivery.step is not Step.WAIT:
+                self._queue.append(delivery)
+        if ours:
+            self._tell(Resumed(sum(delivery.state == NO_STATE for delivery in self._queue)))
+
+    def _abandon(self, ours: Mapping[bytes, int]) -> None:
+        """The router knows nothing of what was transferred."""
+        in_doubt = 0
+        for delivery in [self._deliveries[tag] for tag in ours if tag in self._deliveries]:
+            if delivery.state in TERMINAL:
+                self._forget(delivery)
+                continue
+            in_doubt += 1
+            if self._resend:
+                delivery.transferred = delivery.logged = False
+            else:
+                self._drop(delivery)
+                delivery.tell(Outcome.IN_DOUBT)
+        if in_doubt:
+            self._tell(Abandoned(in_doubt))
+
+    def _queue_new(self) -> None:
+        for delivery in self._deliveries.values():
+            if not delivery.transferred:
+                delivery.key = self._keys.key(delivery.tag) if self._keys is not None else None
+                delivery.step = Step.NEW
+                if delivery.stored:
+                    self._queue.append(delivery)
+
+    def _parted(self) -> None:
+        self._queue.clear()
+        self._under_way.clear()
+        self._incomplete = False
+
+    def _give_up(self, error: ConnectionError) -> None:
+        super()._give_up(error)
+        for delivery in self._deliveries.values():
+            delivery.tell(None)
+
+    # -- transferring
+
+    def _stored(self, delivery: Handle) -> None:
+        self._storing -= 1
+        delivery.stored = True
+        link = self._link
+        if link is not None and not self._incomplete:
+            self._queue.append(delivery)
+            self._go_on(link)
+
+    def on_credit(self, link: Link) -> None:
+        if link is self._link:
+            self._go_on(link)
+        self._news.unpark_all()
+
+    def _go_on(self, link: Link) -> None:
+        queue = self._queue
+        while queue and link.credit > 0:
+            self._transfer(link, queue.popleft())
+        link.connection.wake()
+        if self._incomplete:
+            self._attach_again()
+
+    def _transfer(self, link: Link, delivery: Handle) -> None:
+        match delivery.step:
+            case Step.NEW | Step.WHOLE:
+                if self._log is not None and not delivery.logged:
+                    assert delivery.key is not None
+                    self._log.published(delivery.key, delivery.tag)
+                    delivery.logged = True
+                delivery.transferred = True
+                resume = delivery.step is Step.WHOLE
+                self._under_way[link.send(delivery.tag, delivery.message, resume=resume)] = delivery
+            case Step.ABORTED:
+                link.send(delivery.tag, b"", resume=True, aborted=True)
+                self._forget(delivery)
+            case Step.STATE | Step.SETTLED:
+                self._transfer_state(link, delivery)
+
+    def _transfer_state(self, link: Link, delivery: Handle) -> None:
+        """Of a delivery whose outcome the router knows. If that is another one than ours, ours is restated by it."""
+        theirs = self._theirs[delivery.tag]
+        state = agreed_state(delivery.state, theirs)
+        handle = link.send(delivery.tag, b"", resume=True, state=state)
+        if state == theirs:
+            self._answered(link, [Answer(handle, delivery, state, settled=False)])
+        else:
+            self._under_way[handle] = delivery
+
+    def _attach_again(self) -> None:
+        """Once nothing is left to be done with incomplete maps."""
+        if all(delivery.step is Step.WAIT or not delivery.transferred for delivery in self._deliveries.values()):
+            self._lose(ClientError(None, "the unsettled map is told in parts"))
+
+    # -- outcomes
 
     def on_dispositions(
         self, link: Link, deliveries: list[handler.Handle], states: list[int], settled: list[bool]
     ) -> None:
-        final = [
-            (handle, OF_STATE.get(state, Outcome.UNKNOWN))
+        if link is not self._link:
+            return
+        take = self._under_way.pop
+        answers = [
+            Answer(handle, delivery, state, is_settled)
             for handle, state, is_settled in zip(deliveries, states, settled, strict=True)
-            if state in OF_STATE or is_settled
+            if (state in OF_STATE or is_settled) and (delivery := take(handle, None)) is not None
         ]
-        for handle, outcome in final:
-            delivery = self._unsettled.pop(handle)
-            if outcome is not Outcome.ACCEPTED:
-                delivery.detail = link.remote_outcome(handle)
-            self._note(Event.OUTCOME, delivery, outcome)
-            self._note(Event.SETTLED, delivery, None)
-            delivery._tell(outcome)
-        link.settle_many([handle for handle, _ in final])
+        for answer in answers:
+            if answer.state != ACCEPTED:
+                answer.delivery.detail = link.remote_outcome(answer.handle)
+        if answers:
+            self._answered(link, answers)
+
+    def _answered(self, link: Link, answers: list[Answer]) -> None:
+        """Outcomes are durable before we settle: who settles and forgets might send again what nobody knows."""
+        changes: list[Change] = [
+            Removed(answer.delivery.tag) if answer.settled else Decided(answer.delivery.tag, answer.state)
+            for answer in answers
+            if not answer.delivery.told
+        ]
+        self._commits.add(changes, partial(self._conclude, link, answers))
+
+    def _conclude(self, link: Link, answers: list[Answer]) -> None:
+        """Tell and settle. What cannot be settled as its link is gone is for the next attach."""
+        for _, delivery, state, _ in answers:
+            if not delivery.told:
+                delivery.decide(state)
+                self._note(Event.OUTCOME, delivery, OF_STATE.get(state, Outcome.UNKNOWN))
+        live = link is self._link
+        if live:
+            link.settle_many([answer.handle for answer in answers])
+        for _, delivery, _, settled in answers:
+            if live or settled:
+                self._forget(delivery)
+        if live:
+            self._go_on(link)
         self._news.unpark_all()
 
-    def _note(self, event: Event, delivery: Handle, outcome: Outcome | None) -> None:
-        if self._log is not None and delivery.key is not None:
-            self._log.deliveries(event, [delivery.key], LOGGED[outcome or Outcome.UNKNOWN])
+    def _forget(self, delivery: Handle) -> None:
+        """It is settled."""
+        if delivery.tag in self._deliveries:
+            self._drop(delivery)
+            self._note(Event.SETTLED, delivery, Outcome.UNKNOWN)
 
-    def _lost(self, condition: handler.Condition | None) -> None:
-        super()._lost(condition)
-        for delivery in self._unsettled.values():
-            delivery._tell(None)
+    def _drop(self, delivery: Handle) -> None:
+        del self._deliveries[delivery.tag]
+        delivery.message = b""
+        self._commits.lazily(Removed(delivery.tag))
+
+    def _note(self, event: Event, delivery: Handle, outcome: Outcome) -> None:
+        if self._log is not None and delivery.key is not None:
+            self._log.deliveries(event, [delivery.key], LOGGED[outcome])

@@ -26,7 +26,7 @@ class _Inquiry(Endpoint):
     role = "subscriber"
 
     def __init__(self, url: str) -> None:
-        super().__init__([url], STATUS_ADDRESS, container=f"status-{secrets.token_hex(4)}", link="status")
+        super().__init__([url], STATUS_ADDRESS, container=f"status-{secrets.token_hex(4)}", link="status", timeout=0)
         self._answer: bytes | None = None
 
     def _attach(self, connection: Connection) -> Link:

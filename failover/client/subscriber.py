@@ -1,66 +1,45 @@
-"""A subscriber: takes messages, and says what became of each (protocol sections 1 and 5).
+"""A subscriber: takes messages, and says what became of each; none is handed out twice (protocol sections 5 and 6).
 
-With settle mode second a delivery is forgotten when the router has settled it, with first when we answer. Credit is
-given for what was answered, not for what was settled: settlement waits for other subscribers, and could wait for us.
+With settle mode second an answer is written to the store, then stated to the router; the delivery is forgotten when the
+router has settled it. Until then it is in the unsettled map of every attach: what was answered is never handed out
+again, only answered again; what the user still has stays with the user, whose answer goes over the link of that time.
+With a router that answers a null map, which knows nothing of all this, the subscriber forgets as well and goes on: at
+least once. So it is with settle mode first, across a lost connection.
+
+Credit is given for what was answered, not for what was settled: settlement waits for other subscribers, and could wait
+for us.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from functools import partial
+from typing import ClassVar, Literal, Unpack
 
 import trio
 
-from failover.client.endpoint import Endpoint
-from failover.client.outcome import LOGGED, STATE_OF, Outcome
+from failover.client.delivery import Delivery
+from failover.client.endpoint import Endpoint, Options
+from failover.client.errors import ClientError
+from failover.client.events import Abandoned, Resumed
+from failover.client.outcome import LOGGED, OF_STATE, STATE_OF, Outcome
+from failover.client.store import Decided, Removed, Role
+from failover.comparison import TERMINAL
 from router.amqp.connection import Connection
-from router.amqp.handler import RCV_FIRST, RCV_SECOND
+from router.amqp.handler import RCV_FIRST, RCV_SECOND, REJECTED, RELEASED
 from router.amqp.handler import Handle as EngineHandle
 from router.amqp.link import Link
-from router.amqp.message import application_properties, body_of
 from topic.journal import Event
 
 SETTLE_S = 2.0  # how long an orderly end waits for the router to settle what we answered
 
 
-class Delivery:
-    """One message: `key` is its delivery-tag, its name in the whole mesh. To be answered once."""
-
-    __slots__ = ("_answered", "_handle", "_subscriber", "key", "message")
-
-    def __init__(self, subscriber: "Subscriber", handle: EngineHandle, key: bytes, message: bytes) -> None:
-        self._subscriber = subscriber
-        self._handle = handle  # None: the router has settled it, or does not want an answer
-        self._answered = False
-        self.key = key
-        self.message = message  # as it was transferred
-
-    @property
-    def body(self) -> bytes:
-        """Raises PeerError if the message has neither data nor text for a body."""
-        return body_of(self.message)
-
-    @property
-    def properties(self) -> dict[str, Any]:
-        return application_properties(self.message)
-
-    async def accept(self) -> None:
-        await self._subscriber._answer(self, Outcome.ACCEPTED)
-
-    async def reject(self, condition: str = "amqp:not-allowed", description: str = "") -> None:
-        await self._subscriber._answer(self, Outcome.REJECTED, condition, description)
-
-    async def release(self) -> None:
-        await self._subscriber._answer(self, Outcome.RELEASED)
-
-
 class Subscriber(Endpoint):
     """`async with Subscriber(urls, address, container=..., link=...) as s: async for delivery in s: ...`
 
-    Leaving the block ends the subscription.
+    Leaving the block ends the subscription, unless it has a store: then it waits for being resumed until its timeout.
     """
 
-    role: ClassVar[str] = "subscriber"
+    role: ClassVar[Role] = "subscriber"
 
     def __init__(
         self,
@@ -71,31 +50,23 @@ class Subscriber(Endpoint):
         link: str,
         credit: int = 100,  # deliveries transferred and not answered
         settle: Literal["first", "second"] = "second",
-        log: Path | None = None,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(urls, address, container=container, link=link, log=log)
+        super().__init__(urls, address, container=container, link=link, **options)
         assert credit > 0
         self._credit = credit
         self._owed = 0  # credit to be given again
         self._settle = settle
-        self._waiting: deque[Delivery] = deque()
-        self._unsettled: dict[EngineHandle, Delivery] = {}
-
-    def _attach(self, connection: Connection) -> Link:
-        mode = RCV_SECOND if self._settle == "second" else RCV_FIRST
-        link = connection.receiver(self.identity.link, self.identity.address, rcv_settle_mode=mode)
-        link.flow(self._credit)
-        return link
-
-    def _granted(self) -> None:
-        if self._log is not None:
-            self._log.attached(self._settle, 0, None)
+        self._waiting: deque[Delivery] = deque()  # for the user to take them
+        self._unsettled: dict[bytes, Delivery] = {}  # by key; mode second only
+        self._by_handle: dict[EngineHandle, Delivery] = {}
+        self._incomplete: Collection[bytes] | None = None  # maps of this link are: what must be settled first
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self
 
     async def __anext__(self) -> Delivery:
-        """The next message. Raises ClientError when the link is lost: what was not answered comes again elsewhere."""
+        """The next message. Raises ClientError when the subscriber has given up finding a router."""
         if self._waiting:
             await trio.lowlevel.checkpoint()
         while not self._waiting:
@@ -104,58 +75,229 @@ class Subscriber(Endpoint):
         self._note(Event.DELIVERED, [delivery.key])
         return delivery
 
-    async def _answer(self, delivery: Delivery, outcome: Outcome, condition: str = "", description: str = "") -> None:
-        assert not delivery._answered
-        delivery._answered = True
-        self._note(Event.PROCESSED, [delivery.key], outcome)  # it was, whether the router hears of it or not
-        self._check()
-        handle, first = delivery._handle, self._settle == "first"
-        if handle is not None:
-            if outcome is Outcome.REJECTED:
-                self._link.reject(handle, condition, description, settle=first)
-            else:
-                self._link.update(handle, STATE_OF[outcome], settle=first)
-            if first:
-                self._forget([handle])
-        self._replenish()
-        self._link.connection.wake()
-
-    def _forget(self, handles: Collection[EngineHandle]) -> None:
-        """Settled, by the router or by us: the handles mean nothing any more."""
-        settled = [self._unsettled.pop(handle) for handle in handles]
-        for delivery in settled:
-            delivery._handle = None
-        if keys := [delivery.key for delivery in settled if delivery._answered]:
-            self._note(Event.SETTLED, keys)
-
-    def _replenish(self) -> None:
-        self._owed += 1
-        if self._owed * 2 >= self._credit:
-            self._link.flow(self._owed)
-            self._owed = 0
-
     async def _finish(self) -> None:
-        with trio.move_on_after(SETTLE_S):
-            while self._error is None and any(delivery._answered for delivery in self._unsettled.values()):
-                await self._news.park()
+        if not self._keeps:
+            with trio.move_on_after(SETTLE_S):
+                while self._error is None and any(delivery.answered for delivery in self._unsettled.values()):
+                    await self._news.park()
+
+    def _load(self) -> None:
+        super()._load()
+        if self._settle == "first":
+            return
+        for key, entry in self._commits.load().unsettled.items():
+            delivery = self._unsettled[key] = Delivery(self, key, b"")
+            delivery.answered, delivery.state = True, entry.state
+
+    # -- attaching
+
+    def _attach(self, connection: Connection) -> Link:
+        options = self._options()
+        options["rcv_settle_mode"] = RCV_SECOND if self._settle == "second" else RCV_FIRST
+        link = connection.receiver(self.identity.link, self.identity.address, **options)
+        link.flow(self._credit)
+        return link
+
+    def _map(self) -> Mapping[bytes, int] | None:
+        if self._settle == "first":
+            return None
+        return {key: delivery.state for key, delivery in self._unsettled.items()}
+
+    def _granted(self, link: Link, generation: bytes | None) -> None:
+        if self._log is not None:
+            assert link.remote_source is not None
+            self._log.attached(self._settle, link.remote_source.timeout, None)
+        if self._ours is None:
+            return
+        if link.remote_unsettled is None:
+            self._start_anew()
+        else:
+            self._resume(link, self._ours)
+
+    def _resume(self, link: Link, ours: Mapping[bytes, int]) -> None:
+        """What the router leaves out of its map is settled, if the maps are complete."""
+        assert link.remote_unsettled is not None
+        theirs = link.remote_unsettled.keys()
+        silent, omitted = link.remote_incomplete_unsettled, frozenset(link.omitted)
+        if not silent:
+            self._forget([self._unsettled[key] for key in ours if key not in theirs and key not in omitted])
+        if silent or omitted:
+            self._incomplete = [key for key in ours if key in theirs or (not silent and key not in omitted)]
+        if ours:
+            self._tell(Resumed(len(self._unsettled)))
+        self._attach_again()
+
+    def _start_anew(self) -> None:
+        """The router knows nothing of us, and may use the same tags for other messages."""
+        before = len(self._waiting)
+        self._waiting = deque(delivery for delivery in self._waiting if delivery.key not in self._unsettled)
+        handed_out = len(self._unsettled) - (before - len(self._waiting))
+        for delivery in list(self._unsettled.values()):
+            self._drop(delivery)
+        if handed_out:
+            self._tell(Abandoned(handed_out))
+
+    def _attach_again(self) -> None:
+        """With incomplete maps nothing new comes: once what they named is settled, the rest may fit."""
+        if self._incomplete is not None and not any(key in self._unsettled for key in self._incomplete):
+            self._lose(ClientError(None, "the unsettled map is told in parts"))
+
+    def _parted(self) -> None:
+        """What was released is not ours any more, and comes again as it would have."""
+        self._owed = 0
+        self._incomplete = None
+        if self._settle == "first":
+            self._waiting = deque(delivery for delivery in self._waiting if delivery.handle is None)
+        for delivery in self._by_handle.values():
+            delivery.handle = None
+        self._by_handle.clear()
+        for delivery in [one for one in self._unsettled.values() if one.state == RELEASED]:
+            self._drop(delivery)
+
+    # -- transfers
 
     def on_transfers(
         self, link: Link, deliveries: list[EngineHandle], tags: list[bytes], messages: list[bytes], settled: list[bool]
     ) -> None:
+        if link is not self._link:
+            return
         for handle, tag, message in zip(deliveries, tags, messages, strict=True):
-            delivery = Delivery(self, handle, tag, message)
-            self._waiting.append(delivery)
-            if handle is not None:
-                self._unsettled[handle] = delivery
+            known = self._unsettled.get(tag)
+            if handle is None or known is None or known.state == RELEASED:
+                self._take(link, handle, tag, message)
+            else:
+                self._take_again(link, handle, known)
+        link.connection.wake()
         self._news.unpark_all()
+
+    def _take(self, link: Link, handle: EngineHandle, tag: bytes, message: bytes) -> None:
+        delivery = Delivery(self, tag, message)
+        delivery.link = link
+        self._waiting.append(delivery)
+        if handle is not None:
+            delivery.handle = handle
+            self._by_handle[handle] = delivery
+            if self._settle == "second":
+                self._unsettled[tag] = delivery
+
+    def _take_again(self, link: Link, handle: EngineHandle, delivery: Delivery) -> None:
+        """One that we have, or had."""
+        self._by_handle[handle] = delivery
+        delivery.handle, delivery.link = handle, link
+        if delivery.state in TERMINAL:
+            self._state(delivery)
+
+    def on_resumed(
+        self,
+        link: Link,
+        deliveries: list[EngineHandle],
+        tags: list[bytes],
+        messages: list[bytes],
+        settled: list[bool],
+        states: list[int],
+        aborted: list[bool],
+    ) -> None:
+        if link is not self._link:
+            return
+        for handle, tag, message, state in zip(deliveries, tags, messages, states, strict=True):
+            known = self._unsettled.get(tag)
+            if handle is None:
+                self._replenish(link)
+                if known is not None:
+                    self._forget([known])
+            elif known is None:
+                self._take_unknown(link, handle, tag, message, state)
+            elif known.state in TERMINAL and state in TERMINAL and state != known.state:
+                self._restate(link, handle, known, state)
+            else:
+                self._take_again(link, handle, known)
+        link.connection.wake()
+        self._attach_again()
+        self._news.unpark_all()
+
+    def _take_unknown(self, link: Link, handle: EngineHandle, tag: bytes, message: bytes, state: int) -> None:
+        """Not in our map: with a message it is as good as new, without one there is nothing to be done about it."""
+        if message and state not in TERMINAL:
+            self._take(link, handle, tag, message)
+        else:
+            link.update(handle, state if state in TERMINAL else RELEASED, settle=True)
+            self._replenish(link)
+
+    def _restate(self, link: Link, handle: EngineHandle, delivery: Delivery, state: int) -> None:
+        """The sender has another outcome than we: its own counts (AMQP 1.0 2.6.13)."""
+        link.update(handle, state, settle=True)
+        self._forget([delivery])
+        self._replenish(link)
+
+    # -- answers
+
+    async def _answer(self, delivery: Delivery, outcome: Outcome) -> None:
+        assert not delivery.answered
+        delivery.answered = True
+        decided = partial(self._decided, delivery, STATE_OF[outcome])
+        if self._settle == "first" or outcome is Outcome.RELEASED:
+            decided()
+        else:
+            await self._commits.commit((Decided(delivery.key, STATE_OF[outcome]),), decided)
+        self._check()
+
+    def _decided(self, delivery: Delivery, state: int) -> None:
+        """The answer is durable."""
+        delivery.state = state
+        self._note(Event.PROCESSED, [delivery.key], OF_STATE[state])
+        if self._settle == "second" and self._unsettled.get(delivery.key) is not delivery:
+            self._commits.lazily(Removed(delivery.key))
+        if self._link is not None and delivery.link is self._link:
+            self._state(delivery)
+            self._link.connection.wake()
+
+    def _state(self, delivery: Delivery) -> None:
+        """State the answer on the link that the delivery was transferred on, and give its credit again."""
+        link, handle, first = delivery.link, delivery.handle, self._settle == "first"
+        assert link is not None
+        if handle is not None:
+            if delivery.state == REJECTED:
+                link.reject(handle, delivery.condition or "amqp:not-allowed", delivery.description, settle=first)
+            else:
+                link.update(handle, delivery.state, settle=first)
+            if first:
+                self._forget([delivery])
+        delivery.link = None
+        self._replenish(link)
+
+    def _replenish(self, link: Link) -> None:
+        self._owed += 1
+        if self._owed * 2 >= self._credit:
+            link.flow(self._owed)
+            self._owed = 0
+
+    # -- settlement
 
     def on_dispositions(
         self, link: Link, deliveries: list[EngineHandle], states: list[int], settled: list[bool]
     ) -> None:
+        if link is not self._link:
+            return
         done = [handle for handle, is_settled in zip(deliveries, settled, strict=True) if is_settled]
-        self._forget(done)
+        self._forget([self._by_handle[handle] for handle in done])
         link.settle_many(done)
+        self._attach_again()
         self._news.unpark_all()
+
+    def _forget(self, deliveries: Collection[Delivery]) -> None:
+        """Settled, by the router or by us."""
+        for delivery in deliveries:
+            self._drop(delivery)
+        if keys := [delivery.key for delivery in deliveries if delivery.answered]:
+            self._note(Event.SETTLED, keys)
+
+    def _drop(self, delivery: Delivery) -> None:
+        self._by_handle.pop(delivery.handle, None)
+        delivery.handle = None
+        if self._unsettled.get(delivery.key) is delivery:
+            del self._unsettled[delivery.key]
+            if delivery.state in TERMINAL:
+                self._commits.lazily(Removed(delivery.key))
 
     def _note(self, event: Event, keys: list[bytes], outcome: Outcome = Outcome.UNKNOWN) -> None:
         if self._log is not None:

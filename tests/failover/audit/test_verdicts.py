@@ -98,14 +98,14 @@ def test_who_leaves_and_comes_back_is_owed_nothing_in_between(audited: Audited) 
     run = Run()
     c_heard = run.find("c", Event.RECEIVED, run.key(ONE, 1))
     run.before("c", c_heard, Event.CLOSED, subscriber=FAR.name, epoch=run.epoch(FAR))
-    again = str(Epoch(c_heard["hlc"], "b", START_MS))
-    for router in ("a", "b", "c"):
-        back = run.find(router, Event.RECEIVED, run.key(ONE, 3))
-        peer = None if router == "b" else "b"
+    again = str(Epoch(c_heard["hlc"], "c", START_MS))
+    for router, tag in (("a", 2), ("b", 3), ("c", 2)):  # b is the last to hear that it is back
+        back = run.find(router, Event.RECEIVED, run.key(ONE, tag))
+        peer = None if router == "c" else "c"
         run.before(router, back, Event.JOINED, subscriber=FAR.name, address=ADDRESS, peer=peer, epoch=again)
-    run.leave_out(FAR, TWO, 0, 1, 2)  # published at b, which heard of the departure after the first of these
-    run.leave_out(FAR, ONE, 2, audience=False)
-    run.leave_out(FAR, ONE, 1)
+    run.leave_out(FAR, ONE, 1)  # not accepted yet
+    run.leave_out(FAR, TWO, 0, 1)  # published at b, which had not heard of the departure
+    run.leave_out(FAR, TWO, 2, audience=False)
     late = run.find("b", Event.ACCEPTED, run.key(TWO, 0))
     late |= {"hlc": c_heard["hlc"] + 1, "time_us": c_heard["time_us"] + 1}
     for row in [row for log in "abc" for row in run.logs[log] if row.get("keys") == [run.key(TWO, 0)]]:
@@ -116,7 +116,7 @@ def test_who_leaves_and_comes_back_is_owed_nothing_in_between(audited: Audited) 
 
     assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
     owed = {row.publisher: row.owed for row in report.pairs if row.subscriber == str(FAR.identity)}
-    assert owed == {str(ONE.identity): 2, str(TWO.identity): 1}
+    assert owed == {str(ONE.identity): 3, str(TWO.identity): 1}
 
 
 def test_expiry_relieves_its_own_home_of_what_it_has_not_accepted(audited: Audited) -> None:

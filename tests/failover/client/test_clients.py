@@ -14,14 +14,20 @@ from topic.identity import LinkIdentity, delivery_key, link_name
 from topic.journal import Entry, Event, read_blocks
 
 
-def publisher(url: str, log: Path | None = None, in_flight: int = 1000) -> Publisher:
-    return Publisher([url], "topic/x", container="p", link="out", log=log, in_flight=in_flight)
+def publisher(url: str, log: Path | None = None, in_flight: int = 1000, timeout: int = 60) -> Publisher:
+    return Publisher([url], "topic/x", container="p", link="out", log=log, in_flight=in_flight, timeout=timeout)
 
 
 def subscriber(
-    url: str, log: Path | None = None, credit: int = 100, settle: Literal["first", "second"] = "second"
+    url: str,
+    log: Path | None = None,
+    credit: int = 100,
+    settle: Literal["first", "second"] = "second",
+    timeout: int = 60,
 ) -> Subscriber:
-    return Subscriber([url], "topic/x", container="s", link="in", log=log, credit=credit, settle=settle)
+    return Subscriber(
+        [url], "topic/x", container="s", link="in", credit=credit, settle=settle, log=log, timeout=timeout
+    )
 
 
 def entries(log: Path) -> list[Entry]:
@@ -144,11 +150,11 @@ async def test_the_next_router_of_the_list_when_the_first_is_not_there() -> None
                     pass
 
 
-async def test_whoever_waits_learns_that_the_connection_is_lost() -> None:
+async def test_whoever_waits_learns_that_a_link_not_to_be_resumed_is_lost() -> None:
     with trio.fail_after(20):
         async with running_relay() as relay:
             with pytest.raises(ClientError) as caught:
-                async with subscriber(relay.url) as s, publisher(relay.url) as p:
+                async with subscriber(relay.url, timeout=0) as s, publisher(relay.url, timeout=0) as p:
                     handle = await p.send(b"body")
                     await anext(s)
                     for connection in list(relay.connections):

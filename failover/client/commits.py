@@ -1,0 +1,69 @@
+"""A client's changes on their way into its store: in order, and many in one commit where a commit takes its time.
+
+What waits for a change to be durable is given as a function, called when it is. What may be written at any time
+(`lazily`) rides along with the next change that cannot wait; at a crash it is lost, which does no harm.
+"""
+
+from collections.abc import Callable, Iterable
+
+import trio
+
+from failover.client.store import Change, Role, Saved, Store
+from topic.identity import LinkIdentity
+
+
+class Commits:
+    """Of one link. `run` must be running for a store with threads, as long as anybody waits."""
+
+    def __init__(self, store: Store, role: Role, identity: LinkIdentity) -> None:
+        self._store = store
+        self._role: Role = role
+        self._identity = identity
+        self._changes: list[Change] = []
+        self._waiting: list[Callable[[], None]] = []
+        self._woken = trio.Event()
+
+    def load(self) -> Saved:
+        return self._store.load(self._role, self._identity)
+
+    def add(self, changes: Iterable[Change], then: Callable[[], None]) -> None:
+        """Make changes durable, then go on; at once if the store does not take its time."""
+        self._changes += changes
+        if self._store.threaded:
+            self._waiting.append(then)
+            self._woken.set()
+        else:
+            self._write(self._take())
+            then()
+
+    def lazily(self, change: Change) -> None:
+        self._changes.append(change)
+
+    async def commit(self, changes: Iterable[Change], then: Callable[[], None]) -> None:
+        """The same, and wait for it. To be cancelled while waiting does not undo it."""
+        done = trio.Event()
+
+        def finish() -> None:
+            then()
+            done.set()
+
+        self.add(changes, finish)
+        await done.wait()
+
+    async def run(self) -> None:
+        """Commit what has gathered, again and again, until cancelled: what comes meanwhile is the next batch."""
+        while True:
+            await self._woken.wait()
+            self._woken = trio.Event()
+            changes, waiting = self._take(), self._waiting
+            self._waiting = []
+            await trio.to_thread.run_sync(self._write, changes)
+            for then in waiting:
+                then()
+
+    def _take(self) -> list[Change]:
+        changes, self._changes = self._changes, []
+        return changes
+
+    def _write(self, changes: list[Change]) -> None:
+        self._store.write(self._role, self._identity, changes)

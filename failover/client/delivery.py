@@ -1,0 +1,53 @@
+"""A delivery to a subscriber: the message, and the user's one answer to it."""
+
+from typing import TYPE_CHECKING, Any
+
+from failover.client.outcome import Outcome
+from router.amqp.handler import NO_STATE
+from router.amqp.handler import Handle as EngineHandle
+from router.amqp.link import Link
+from router.amqp.message import application_properties, body_of
+
+if TYPE_CHECKING:
+    from failover.client.subscriber import Subscriber
+
+
+class Delivery:
+    """One message: `key` is its delivery-tag, its name in the whole mesh. To be answered once.
+
+    An answer returns when it is durable in the subscriber's store. It reaches the router over the link of that time or
+    a later one. The attributes from `answered` on are the subscriber's.
+    """
+
+    __slots__ = ("_subscriber", "answered", "condition", "description", "handle", "key", "link", "message", "state")
+
+    def __init__(self, subscriber: "Subscriber", key: bytes, message: bytes) -> None:
+        self.key = key
+        self.message = message  # as it was transferred
+        self.answered = False  # by the user
+        self.state = NO_STATE  # as the unsettled map says it: the answer, once it is durable
+        self.condition = ""  # of a rejection
+        self.description = ""
+        self.handle: EngineHandle = None  # on the link that is attached, while it is unsettled there
+        self.link: Link | None = None  # that it was transferred on and took credit of, not given back yet
+        self._subscriber = subscriber
+
+    @property
+    def body(self) -> bytes:
+        """Raises PeerError if the message has neither data nor text for a body."""
+        return body_of(self.message)
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        return application_properties(self.message)
+
+    async def accept(self) -> None:
+        await self._subscriber._answer(self, Outcome.ACCEPTED)
+
+    async def reject(self, condition: str = "amqp:not-allowed", description: str = "") -> None:
+        self.condition, self.description = condition, description
+        await self._subscriber._answer(self, Outcome.REJECTED)
+
+    async def release(self) -> None:
+        """Have it delivered again, to this subscriber, later."""
+        await self._subscriber._answer(self, Outcome.RELEASED)

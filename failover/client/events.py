@@ -1,0 +1,39 @@
+"""What a client is told about its link while it works: connections come and go, and nothing need be done about it."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from attrs import frozen
+
+
+@frozen
+class Connected:
+    """The link is attached."""
+
+    url: str
+    router: str  # its name in the mesh; "" if it has none
+
+
+@frozen
+class Lost:
+    """The link is not attached any more. The client looks for a router."""
+
+    reason: str
+
+
+@frozen
+class Resumed:
+    """The link was resumed with so many deliveries whose outcome was in doubt; they are being cleared up."""
+
+    in_doubt: int
+
+
+@frozen
+class Abandoned:
+    """The router does not know the link's former life: so many deliveries stay in doubt for good."""
+
+    in_doubt: int
+
+
+Event: TypeAlias = Connected | Lost | Resumed | Abandoned
+Listener: TypeAlias = Callable[[Event], None]  # called synchronously: it must not wait

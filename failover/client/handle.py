@@ -1,0 +1,73 @@
+"""A delivery of a publisher's: what its user holds to learn the outcome, and what is needed to transfer it again."""
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from failover.client.outcome import OF_STATE, Outcome
+from failover.comparison import Step
+from router.amqp import handler
+from router.amqp.handler import NO_STATE
+
+if TYPE_CHECKING:
+    from failover.client.publisher import Publisher
+
+
+class Handle:
+    """One delivery: its key in the mesh (None if the router is not of one), and its outcome to come.
+
+    The attributes from `message` on are the publisher's.
+    """
+
+    __slots__ = (
+        "_done",
+        "_publisher",
+        "_result",
+        "detail",
+        "key",
+        "logged",
+        "message",
+        "state",
+        "step",
+        "stored",
+        "tag",
+        "transferred",
+    )
+
+    def __init__(self, publisher: "Publisher", tag: bytes, key: bytes | None, message: bytes) -> None:
+        self.tag = tag
+        self.key = key
+        self.detail = handler.Outcome()  # the outcome as AMQP has it
+        self.message = message  # dropped when settled
+        self.state = NO_STATE  # as the unsettled map says it: terminal once it is durable that it is
+        self.step = Step.NEW  # how it is transferred on the link that is attached
+        self.stored = False  # before that it must not be transferred
+        self.transferred = False  # on any link ever: before that it is not in the unsettled map
+        self.logged = False
+        self._publisher = publisher
+        self._result: Outcome | None = None
+        self._done: trio.Event | None = None
+
+    async def outcome(self) -> Outcome:
+        """What became of it. Raises ClientError if the publisher gives up before that is known: it is in doubt then."""
+        while self._result is None:
+            self._publisher._check()
+            if self._done is None:
+                self._done = trio.Event()
+            await self._done.wait()
+        return self._result
+
+    @property
+    def told(self) -> bool:
+        return self._result is not None
+
+    def decide(self, state: int) -> None:
+        """The outcome is known."""
+        self.state = state
+        self.tell(OF_STATE.get(state, Outcome.UNKNOWN))
+
+    def tell(self, outcome: Outcome | None) -> None:
+        """To whoever waits; None: there will be none."""
+        self._result = self._result or outcome
+        if self._done is not None:
+            self._done.set()

@@ -1,0 +1,90 @@
+"""The routers that a client may attach to, whose turn it is, and how long to wait before trying on.
+
+Those that the client was given come first, then those that a router's open named (`failover-server-list`). After a loss
+the next one is tried at once; only a round through all of them without success is followed by a pause, a longer one
+after each.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+AMQP_PORT: Final = 5672
+SERVER_LIST: Final = "failover-server-list"
+MAX_ROUTERS: Final = 256
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 0.5
+
+
+class RouterAddress(NamedTuple):
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"amqp://{host}:{self.port}"
+
+
+def parse_url(url: str) -> RouterAddress:
+    """Host and port of amqp://host:port; scheme and port may be left out."""
+    parts = urlsplit(url if "//" in url else f"//{url}")
+    if parts.scheme not in ("", "amqp") or not parts.hostname:
+        raise ValueError(f"not a router's URL: {url!r}, expected amqp://host:port")
+    return RouterAddress(parts.hostname, parts.port or AMQP_PORT)
+
+
+class Routers:
+    """A ring. `failures` counts the attempts since the last link that lived."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._ring = list(dict.fromkeys(map(parse_url, urls)))
+        if not self._ring:
+            raise ValueError("no router to attach to")
+        self._turn = 0
+        self.failures = 0
+
+    @property
+    def current(self) -> RouterAddress:
+        return self._ring[self._turn]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all have failed since the last success."""
+        return self.failures >= len(self._ring)
+
+    @property
+    def pause(self) -> float:
+        """Seconds to wait before `current` is tried."""
+        rounds, rest = divmod(self.failures, len(self._ring))
+        return min(FIRST_PAUSE_S * 2.0 ** min(rounds - 1, 10), LONGEST_PAUSE_S) if rounds and not rest else 0.0
+
+    def succeeded(self) -> None:
+        self.failures = 0
+
+    def failed(self) -> None:
+        self.failures += 1
+        self.move_on()
+
+    def move_on(self) -> None:
+        self._turn = (self._turn + 1) % len(self._ring)
+
+    def learn(self, properties: Mapping[str, Any]) -> None:
+        """From the properties of a router's open. What is not understood is left out."""
+        servers = properties.get(SERVER_LIST)
+        for server in servers if isinstance(servers, list | tuple) else ():
+            address = _address(server)
+            if address is not None and address not in self._ring and len(self._ring) < MAX_ROUTERS:
+                self._ring.append(address)
+
+
+def _address(server: Any) -> RouterAddress | None:
+    if not isinstance(server, Mapping):
+        return None
+    host, port = server.get("network-host"), server.get("port", AMQP_PORT)
+    if server.get("scheme", "amqp") != "amqp" or not isinstance(host, str) or not host:
+        return None
+    try:
+        return RouterAddress(str(host), int(port))
+    except (TypeError, ValueError):
+        return None

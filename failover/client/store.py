@@ -1,0 +1,246 @@
+"""Where a client keeps what it would need to resume its link: its unsettled deliveries, generation and epoch.
+
+A `Store` takes changes in batches, each of which is kept as a whole or not at all. The order in which a client makes
+them durable is what keeps exactly-once across its own crash:
+
+- publisher: message and tag before the transfer, the outcome before the settlement;
+- subscriber: key and outcome before the disposition.
+
+That a delivery was settled may be written at any later time: resuming with a delivery that the mesh has settled does no
+harm, as the router leaves it out of its map.
+
+Never here: when to write (`commits`), or what to do with what was kept.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from types import TracebackType
+from typing import Final, Literal, NamedTuple, Protocol, Self, TypeAlias
+
+from attrs import define, field
+
+from router.amqp.handler import NO_STATE
+from topic.identity import LinkIdentity
+
+Role: TypeAlias = Literal["publisher", "subscriber"]
+
+TAG_LENGTH: Final = 8
+
+
+def tag_of(number: int) -> bytes:
+    """The delivery-tag of a publisher's delivery; tags sort like the numbers."""
+    return number.to_bytes(TAG_LENGTH, "big")
+
+
+class Attached(NamedTuple):
+    """A router has answered the attach: from now on the link is resumed."""
+
+    generation: bytes | None
+    epoch: str | None
+
+
+class Added(NamedTuple):
+    """A publisher's delivery. Numbers are never used twice."""
+
+    number: int
+    message: bytes
+
+
+class Decided(NamedTuple):
+    """The outcome of a delivery; for a subscriber this is its first change."""
+
+    tag: bytes
+    state: int
+
+
+class Removed(NamedTuple):
+    """A delivery is settled."""
+
+    tag: bytes
+
+
+class Ended(NamedTuple):
+    """The link is detached for good; the next one has a life of its own, but goes on counting."""
+
+
+Change: TypeAlias = Attached | Added | Decided | Removed | Ended
+
+
+class Entry(NamedTuple):
+    """An unsettled delivery; a subscriber's has no message."""
+
+    state: int
+    message: bytes | None
+
+
+@define
+class Saved:
+    """What is kept of one link."""
+
+    attached: bool = False
+    generation: bytes | None = None
+    epoch: str | None = None
+    next_number: int = 0
+    unsettled: dict[bytes, Entry] = field(factory=dict)  # a publisher's in the order of its numbers
+
+
+class Store(Protocol):
+    """`durable` is what the link's terminus asks for (AMQP 1.0 3.5.3); `threaded` whether `write` takes its time and is
+    to be called from a worker thread."""
+
+    durable: int
+    threaded: bool
+
+    def load(self, role: Role, identity: LinkIdentity) -> Saved:
+        """What was kept of a link."""
+
+    def write(self, role: Role, identity: LinkIdentity, changes: Sequence[Change]) -> None:
+        """Keep these changes, all or none."""
+
+
+class MemoryStore:
+    """Lives as long as its process: enough for the loss of routers and connections."""
+
+    durable = 1
+    threaded = False
+
+    def __init__(self) -> None:
+        self._links: dict[tuple[Role, LinkIdentity], Saved] = {}
+
+    def load(self, role: Role, identity: LinkIdentity) -> Saved:
+        return self._links.setdefault((role, identity), Saved())
+
+    def write(self, role: Role, identity: LinkIdentity, changes: Sequence[Change]) -> None:
+        saved = self.load(role, identity)
+        unsettled = saved.unsettled
+        for change in changes:
+            match change:
+                case Added(number, message):
+                    unsettled[tag_of(number)] = Entry(NO_STATE, message)
+                    saved.next_number = number + 1
+                case Decided(tag, state):
+                    unsettled[tag] = Entry(state, unsettled[tag].message if tag in unsettled else None)
+                case Removed(tag):
+                    unsettled.pop(tag, None)
+                case Attached(generation, epoch):
+                    saved.attached, saved.generation, saved.epoch = True, generation, epoch
+                case Ended():
+                    self._links[role, identity] = Saved(next_number=saved.next_number)
+
+
+_TABLES: Final = (
+    """CREATE TABLE IF NOT EXISTS oncemesh_link (
+        id INTEGER PRIMARY KEY, role TEXT NOT NULL, container TEXT NOT NULL, name TEXT NOT NULL, address TEXT NOT NULL,
+        attached INTEGER NOT NULL DEFAULT 0, generation BLOB, epoch TEXT, next_number INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (role, container, name, address))""",
+    """CREATE TABLE IF NOT EXISTS oncemesh_unsettled (
+        link INTEGER NOT NULL REFERENCES oncemesh_link (id), tag BLOB NOT NULL, state INTEGER NOT NULL, message BLOB,
+        PRIMARY KEY (link, tag))""",
+)
+_ADDED: Final = "INSERT INTO oncemesh_unsettled (link, tag, state, message) VALUES (?, ?, 0, ?)"
+_COUNTED: Final = "UPDATE oncemesh_link SET next_number = ? WHERE id = ?"
+_DECIDED: Final = """INSERT INTO oncemesh_unsettled (link, tag, state) VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET state = excluded.state"""
+_REMOVED: Final = "DELETE FROM oncemesh_unsettled WHERE link = ? AND tag = ?"
+_ATTACHED: Final = "UPDATE oncemesh_link SET attached = 1, generation = ?, epoch = ? WHERE id = ?"
+_ENDED: Final = "UPDATE oncemesh_link SET attached = 0, generation = NULL, epoch = NULL WHERE id = ?"
+_CLEARED: Final = "DELETE FROM oncemesh_unsettled WHERE link = ?"
+
+
+class SqliteStore:
+    """Survives its process, in an SQLite file of its own or in tables of an open connection.
+
+    A file is held for one process at a time. On a given connection every write also commits what the connection's
+    user has done since the last commit: `await delivery.accept()` then makes the user's own changes and the acceptance
+    one transaction. Nothing but acceptances (rejections) commits on a subscriber's behalf.
+    """
+
+    durable = 2
+
+    def __init__(self, where: str | PathLike[str] | sqlite3.Connection) -> None:
+        """Raises sqlite3.Error if the file cannot be used, also if another process holds it."""
+        self.threaded = not isinstance(where, sqlite3.Connection)
+        self._lock = threading.Lock()  # a publisher and a subscriber may share the store
+        self._ids: dict[tuple[Role, LinkIdentity], int] = {}
+        if isinstance(where, sqlite3.Connection):
+            self._connection = where
+        else:
+            self._connection = sqlite3.connect(where, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            if self.threaded:
+                for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
+                    self._connection.execute(f"PRAGMA {setting}")
+            for table in _TABLES:
+                self._connection.execute(table)
+        except sqlite3.Error:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """A connection that was given stays open."""
+        if self.threaded:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def load(self, role: Role, identity: LinkIdentity) -> Saved:
+        with self._lock:
+            key = (role, identity.container, identity.link, identity.address)
+            execute = self._connection.execute
+            where = "FROM oncemesh_link WHERE (role, container, name, address) = (?, ?, ?, ?)"
+            row = execute(f"SELECT id, attached, generation, epoch, next_number {where}", key).fetchone()
+            if row is None:
+                return Saved()
+            self._ids[role, identity] = row[0]
+            entries = execute("SELECT tag, state, message FROM oncemesh_unsettled WHERE link = ? ORDER BY tag", row[:1])
+            unsettled = {tag: Entry(state, message) for tag, state, message in entries}
+            return Saved(bool(row[1]), row[2], row[3], row[4], unsettled)
+
+    def write(self, role: Role, identity: LinkIdentity, changes: Sequence[Change]) -> None:
+        with self._lock:
+            try:
+                if not self._connection.in_transaction:
+                    self._connection.execute("BEGIN IMMEDIATE")
+                self._apply(self._id(role, identity), changes)
+                self._connection.commit()
+            except BaseException:
+                self._ids.clear()
+                if self.threaded:
+                    self._connection.rollback()
+                raise
+
+    def _id(self, role: Role, identity: LinkIdentity) -> int:
+        """Of the link's row, which is there from its first change on."""
+        if (role, identity) not in self._ids:
+            key = (role, identity.container, identity.link, identity.address)
+            made = "INSERT INTO oncemesh_link (role, container, name, address) VALUES (?, ?, ?, ?)"
+            found = "SELECT id FROM oncemesh_link WHERE (role, container, name, address) = (?, ?, ?, ?)"
+            if not self._connection.execute(found, key).fetchone():
+                self._connection.execute(made, key)
+            self._ids[role, identity] = self._connection.execute(found, key).fetchone()[0]
+        return self._ids[role, identity]
+
+    def _apply(self, link: int, changes: Iterable[Change]) -> None:
+        execute = self._connection.execute
+        for change in changes:
+            match change:
+                case Added(number, message):
+                    execute(_ADDED, (link, tag_of(number), message))
+                    execute(_COUNTED, (number + 1, link))
+                case Decided(tag, state):
+                    execute(_DECIDED, (link, tag, state))
+                case Removed(tag):
+                    execute(_REMOVED, (link, tag))
+                case Attached(generation, epoch):
+                    execute(_ATTACHED, (generation, epoch, link))
+                case Ended():
+                    execute(_ENDED, (link,))
+                    execute(_CLEARED, (link,))

@@ -1,0 +1,253 @@
+"""A router that does what a test says, step by step: the test takes what a client did and gives the answer to it."""
+
+import math
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import trio
+from attrs import frozen
+
+from failover.client.endpoint import Endpoint
+from failover.client.store import Change, MemoryStore, Role
+from router.amqp.connection import Connection
+from router.amqp.handler import ACCEPTED, EXPIRE_CONNECTION, NO_STATE, Condition, DeliveryState, Handle
+from router.amqp.link import Link
+from router.amqp.message import body_of, data_message
+from router.amqp.transport import serve
+from topic.identity import LinkIdentity
+
+GENERATION = b"8 bytes!"
+EPOCH = "1.a.1"
+
+
+@frozen
+class Transferred:
+    """By a publisher."""
+
+    tag: bytes
+    body: bytes | None
+    handle: Handle
+    resume: bool = False
+    state: int = NO_STATE
+    aborted: bool = False
+
+
+@frozen
+class Stated:
+    """A disposition."""
+
+    handle: Handle
+    state: int
+    settled: bool
+
+
+@frozen
+class Detached:
+    closed: bool
+
+
+@frozen
+class Gone:
+    """The connection was closed, by the client."""
+
+
+Kind = TypeVar("Kind")
+
+
+class Peer:
+    """The handler of one listener. `next` waits for what the client does, which must be of the kind expected."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.port = 0
+        self.properties: dict[str, Any] = {"router": name}
+        self.dead = False  # takes connections and closes them at once
+        self._news: trio.MemorySendChannel[Any]
+        self._news, self._done = trio.open_memory_channel[Any](math.inf)
+        self._scopes: set[trio.CancelScope] = set()
+
+    @property
+    def url(self) -> str:
+        return f"amqp://127.0.0.1:{self.port}"
+
+    async def next(self, kind: type[Kind]) -> Kind:
+        done = await self._done.receive()
+        assert isinstance(done, kind), done
+        return done
+
+    def has_nothing(self) -> bool:
+        return self._done.statistics().current_buffer_used == 0
+
+    def cut(self) -> None:
+        """All connections, without a word."""
+        for scope in self._scopes:
+            scope.cancel()
+
+    # what the router does
+
+    async def answer(
+        self,
+        unsettled: Mapping[bytes, int] | None = None,
+        *,
+        incomplete: bool = False,
+        generation: bytes | None = GENERATION,
+        epoch: str = EPOCH,
+        credit: int = 10,
+    ) -> Link:
+        """Take an attach and answer it."""
+        link = await self.next(Link)
+        properties: dict[str, Any] = {"oncemesh:epoch": epoch}
+        if not link.is_sender and generation is not None:
+            properties["oncemesh:generation"] = generation
+        link.answer(
+            expiry_policy=EXPIRE_CONNECTION,
+            timeout=60,
+            properties=properties,
+            unsettled=unsettled,
+            incomplete_unsettled=incomplete,
+        )
+        if not link.is_sender:
+            link.flow(credit)
+        link.connection.wake()
+        return link
+
+    def outcome(self, link: Link, handle: Handle, state: int = ACCEPTED) -> None:
+        link.update(handle, state)
+        link.connection.wake()
+
+    def settle(self, link: Link, *handles: Handle) -> None:
+        link.settle_many(handles)
+        link.connection.wake()
+
+    async def send(self, link: Link, tag: bytes, body: bytes | None, **options: Any) -> Handle:
+        while not link.credit:
+            await trio.lowlevel.checkpoint()
+        handle = link.send(tag, data_message(body) if body is not None else b"", **options)
+        link.connection.wake()
+        return handle
+
+    # handler
+
+    def on_open(self, connection: Connection) -> None:
+        connection.open()
+
+    def on_close(self, connection: Connection, condition: Condition | None) -> None:
+        self._news.send_nowait(Gone())
+
+    def on_attach(self, link: Link) -> None:
+        self._news.send_nowait(link)
+
+    def on_attached(self, link: Link) -> None:
+        raise AssertionError
+
+    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+        self._news.send_nowait(Detached(closed))
+
+    def on_credit(self, link: Link) -> None:
+        pass
+
+    def on_transfers(self, link: Link, deliveries: Any, tags: Any, messages: Any, settled: Any) -> None:
+        for handle, tag, message in zip(deliveries, tags, messages, strict=True):
+            self._news.send_nowait(Transferred(tag, body_of(message), handle))
+
+    def on_resumed(
+        self, link: Link, deliveries: Any, tags: Any, messages: Any, settled: Any, states: Any, aborted: Any
+    ) -> None:
+        for handle, tag, message, state, is_aborted in zip(deliveries, tags, messages, states, aborted, strict=True):
+            body = body_of(message) if message else None
+            self._news.send_nowait(Transferred(tag, body, handle, True, state, is_aborted))
+
+    def on_echo(self, link: Link) -> None:
+        raise AssertionError
+
+    def on_dispositions(self, link: Link, deliveries: Any, states: Any, settled: Any) -> None:
+        for handle, state, is_settled in zip(deliveries, states, settled, strict=True):
+            self._news.send_nowait(Stated(handle, state, is_settled))
+            if is_settled:
+                link.settle(handle)
+
+    async def serve(self, task_status: trio.TaskStatus[None]) -> None:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        self.port = listeners[0].socket.getsockname()[1]
+
+        async def connected(stream: trio.SocketStream) -> None:
+            if self.dead:
+                await trio.aclose_forcefully(stream)
+                return
+            with trio.CancelScope() as scope:
+                self._scopes.add(scope)
+                await serve(stream, Connection(self, container="mesh", server=True, properties=self.properties))
+            self._scopes.discard(scope)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.serve_listeners, connected, listeners)
+            task_status.started()
+
+
+@asynccontextmanager
+async def running_peers(*names: str) -> AsyncIterator[list[Peer]]:
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            peers = [Peer(name) for name in names]
+            for peer in peers:
+                await nursery.start(peer.serve)
+            yield peers
+            nursery.cancel_scope.cancel()
+
+
+class Enough(Exception):
+    """A test has seen what it wanted to."""
+
+
+Client = TypeVar("Client", bound=Endpoint)
+
+
+@asynccontextmanager
+async def attached(
+    client: Client, peer: Peer, theirs: Mapping[bytes, int] | None = None, *, orderly: bool = False
+) -> AsyncIterator[tuple[Client, Link]]:
+    """A client in its block, its first attach answered. The block is left by an error, unless `orderly`: nothing is
+    waited for then."""
+    links: list[Link] = []
+
+    async def answer() -> None:
+        links.append(await peer.answer(theirs))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(answer)
+        with suppress(Enough):
+            async with client:
+                yield client, links[0]
+                if not orderly:
+                    raise Enough
+
+
+def states(unsettled: Mapping[bytes, int]) -> dict[bytes, DeliveryState]:
+    return {tag: DeliveryState(state) for tag, state in unsettled.items()}
+
+
+class Holding(MemoryStore):
+    """A store whose writes take as long as the test wants."""
+
+    threaded = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hold = False
+        self._held = threading.Event()
+        self._free = threading.Event()
+
+    def write(self, role: Role, identity: LinkIdentity, changes: Sequence[Change]) -> None:
+        if self.hold:
+            self._held.set()
+            self._free.wait(10)
+        super().write(role, identity, changes)
+
+    async def until_held(self) -> None:
+        await trio.to_thread.run_sync(self._held.wait, 10)
+
+    def release(self) -> None:
+        self.hold = False
+        self._free.set()
