@@ -63,6 +63,7 @@ class Peer:
         self.name = name
         self.port = 0
         self.properties: dict[str, Any] = {"router": name}
+        self.max_frame = 64 * 1024
         self.dead = False  # takes connections and closes them at once
         self._news: trio.MemorySendChannel[Any]
         self._news, self._done = trio.open_memory_channel[Any](math.inf)
@@ -168,6 +169,9 @@ class Peer:
             if is_settled:
                 link.settle(handle)
 
+    def _connection(self) -> Connection:
+        return Connection(self, container="mesh", server=True, properties=self.properties, max_frame=self.max_frame)
+
     async def serve(self, task_status: trio.TaskStatus[None]) -> None:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         self.port = listeners[0].socket.getsockname()[1]
@@ -178,7 +182,7 @@ class Peer:
                 return
             with trio.CancelScope() as scope:
                 self._scopes.add(scope)
-                await serve(stream, Connection(self, container="mesh", server=True, properties=self.properties))
+                await serve(stream, self._connection())
             self._scopes.discard(scope)
 
         async with trio.open_nursery() as nursery:

@@ -1,0 +1,335 @@
+"""A subscriber whose connection is cut at every step of a delivery's life, at a router that honours unsettled maps."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from failover.client import Abandoned, Delivery, Event, MemoryStore, Resumed, Subscriber
+from router.amqp.handler import ACCEPTED, NO_STATE, RCV_SECOND, REJECTED, RELEASED
+from router.amqp.link import Link
+from tests.failover.client.scripted import (
+    EPOCH,
+    Detached,
+    Gone,
+    Holding,
+    Peer,
+    Stated,
+    attached,
+    running_peers,
+    states,
+)
+
+KEYS = [b"key %028d" % n for n in range(100)]
+
+
+def subscriber(*peers: Peer, **options: Any) -> Subscriber:
+    return Subscriber([peer.url for peer in peers], "topic/x", container="s", link="in", **options)
+
+
+def subscribing(*peers: Peer, **options: Any) -> AbstractAsyncContextManager[tuple[Subscriber, Link]]:
+    """A subscriber that attaches for the first time, and is left by an error."""
+    return attached(subscriber(*peers, **options), peers[0])
+
+
+async def again(peer: Peer, ours: dict[bytes, int], theirs: dict[bytes, int] | None, **options: Any) -> Link:
+    """Cut the connection; the subscriber attaches again with that map."""
+    peer.cut()
+    await peer.next(Gone)
+    link = await peer.answer(theirs, **options)
+    assert link.remote_unsettled == states(ours)
+    assert link.remote_properties == {"oncemesh:epoch": EPOCH}
+    return link
+
+
+async def taken(peer: Peer, s: Subscriber, link: Link, key: bytes, body: bytes = b"body") -> Delivery:
+    await peer.send(link, key, body)
+    delivery = await anext(s)
+    assert (delivery.key, delivery.body) == (key, body)
+    return delivery
+
+
+async def has_nothing(s: Subscriber) -> bool:
+    await trio.testing.wait_all_tasks_blocked()
+    return not s._waiting
+
+
+async def test_it_asks_for_a_terminus_that_outlives_the_connection() -> None:
+    async with running_peers("a") as [a], subscribing(a, timeout=7) as (_, link):
+        assert link.remote_unsettled is None
+        assert link.remote_rcv_settle_mode == RCV_SECOND
+        assert link.remote_source is not None
+        source = link.remote_source
+        assert (source.durable, source.expiry_policy, source.timeout) == (1, "connection-close", 7)
+
+
+async def test_cut_with_nothing_unsettled() -> None:
+    async with running_peers("a") as [a], subscribing(a) as (s, _):
+        link = await again(a, {}, {})
+        await (await taken(a, s, link, KEYS[0])).accept()
+        assert (await a.next(Stated)).state == ACCEPTED
+
+
+async def test_cut_before_the_acceptance_and_the_message_comes_again() -> None:
+    """It stays with the user, whose answer goes over the new link."""
+    events: list[Event] = []
+    async with running_peers("a") as [a], subscribing(a, events=events.append) as (s, link):
+        delivery = await taken(a, s, link, KEYS[0])
+        link = await again(a, {KEYS[0]: NO_STATE}, {KEYS[0]: NO_STATE})
+        handle = await a.send(link, KEYS[0], b"body", resume=True)
+        assert await has_nothing(s)
+        await delivery.accept()
+        assert await a.next(Stated) == Stated(handle, ACCEPTED, False)
+        assert Resumed(1) in events
+
+
+async def test_cut_before_the_user_took_the_message() -> None:
+    async with running_peers("a") as [a], subscribing(a) as (s, link):
+        for n in range(2):
+            await a.send(link, KEYS[n], b"%d" % n)
+        await trio.testing.wait_all_tasks_blocked()
+        link = await again(a, dict.fromkeys(KEYS[:2], NO_STATE), dict.fromkeys(KEYS[:2], NO_STATE))
+        for n in range(3):
+            await a.send(link, KEYS[n], b"%d" % n, resume=n < 2)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [(await anext(s)).body for _ in range(3)] == [b"0", b"1", b"2"]
+        assert await has_nothing(s)
+
+
+async def test_accepted_while_there_is_no_link() -> None:
+    async with running_peers("a") as [a], subscribing(a) as (s, link):
+        delivery = await taken(a, s, link, KEYS[0])
+        a.dead = True
+        a.cut()
+        await a.next(Gone)
+        await delivery.accept()
+        a.dead = False
+        link = await a.answer({KEYS[0]: NO_STATE})
+        assert link.remote_unsettled == states({KEYS[0]: ACCEPTED})
+        handle = await a.send(link, KEYS[0], None, resume=True, state=ACCEPTED)
+        assert await a.next(Stated) == Stated(handle, ACCEPTED, False)
+
+
+@pytest.mark.parametrize("body", [None, b"", b"body"])
+async def test_cut_after_the_acceptance_before_the_settlement(body: bytes | None) -> None:
+    """It is answered again, whatever comes with it, and forgotten when settled."""
+    async with running_peers("a") as [a], subscribing(a) as (s, link):
+        await (await taken(a, s, link, KEYS[0])).accept()
+        await a.next(Stated)
+        link = await again(a, {KEYS[0]: ACCEPTED}, {KEYS[0]: NO_STATE})
+        handle = await a.send(link, KEYS[0], body, resume=True, state=NO_STATE if body else ACCEPTED)
+        assert await a.next(Stated) == Stated(handle, ACCEPTED, False)
+        a.settle(link, handle)
+        await trio.testing.wait_all_tasks_blocked()
+        assert await has_nothing(s)
+        await again(a, {}, {})
+
+
+async def test_what_the_router_leaves_out_is_settled() -> None:
+    async with running_peers("a") as [a], subscribing(a) as (s, link):
+        accepted, kept = await taken(a, s, link, KEYS[0]), await taken(a, s, link, KEYS[1])
+        await accepted.accept()
+        await a.next(Stated)
+        await again(a, {KEYS[0]: ACCEPTED, KEYS[1]: NO_STATE}, {})
+        await kept.accept()
+        await trio.testing.wait_all_tasks_blocked()
+        assert a.has_nothing()
+        await again(a, {}, {})
+
+
+async def test_an_ordinary_transfer_of_what_it_has() -> None:
+    """As from a router that did not read the map."""
+    async with running_peers("a") as [a], subscribing(a) as (s, link):
+        await (await taken(a, s, link, KEYS[0])).reject("amqp:decode-error", "no")
+        kept = await taken(a, s, link, KEYS[1])
+        await a.next(Stated)
+        link = await again(a, {KEYS[0]: REJECTED, KEYS[1]: NO_STATE}, {KEYS[0]: NO_STATE, KEYS[1]: NO_STATE})
+        handles = [await a.send(link, key, b"body") for key in KEYS[:2]]
+        assert await a.next(Stated) == Stated(handles[0], REJECTED, False)
+        assert link.remote_outcome(handles[0]).condition == "amqp:decode-error"
+        await kept.accept()
+        assert await a.next(Stated) == Stated(handles[1], ACCEPTED, False)
+        assert await has_nothing(s)
+
+
+async def test_settled_aborted_and_unknown_resumed_deliveries() -> None:
+    async with running_peers("a") as [a], subscribing(a) as (s, link):
+        for n in range(2):
+            await (await taken(a, s, link, KEYS[n])).accept()
+            await a.next(Stated)
+        held = dict.fromkeys(KEYS[:2], ACCEPTED)
+        link = await again(a, held, held)
+        await a.send(link, KEYS[0], None, resume=True, state=ACCEPTED, settled=True)
+        await a.send(link, KEYS[1], None, resume=True, aborted=True)
+        unknown = await a.send(link, KEYS[2], None, resume=True, state=ACCEPTED)
+        assert await a.next(Stated) == Stated(unknown, ACCEPTED, True)
+        await a.send(link, KEYS[3], b"new to us", resume=True)
+        assert (await anext(s)).body == b"new to us"
+        await again(a, {KEYS[3]: NO_STATE}, {})
+
+
+async def test_the_sender_s_outcome_counts_where_they_differ() -> None:
+    async with running_peers("a") as [a], subscribing(a) as (s, link):
+        await (await taken(a, s, link, KEYS[0])).accept()
+        await a.next(Stated)
+        link = await again(a, {KEYS[0]: ACCEPTED}, {KEYS[0]: REJECTED})
+        handle = await a.send(link, KEYS[0], None, resume=True, state=REJECTED)
+        assert await a.next(Stated) == Stated(handle, REJECTED, True)
+        await again(a, {}, {})
+
+
+async def test_what_was_released_comes_again() -> None:
+    async with running_peers("a") as [a], subscribing(a) as (s, link):
+        await (await taken(a, s, link, KEYS[0])).release()
+        released = await a.next(Stated)
+        assert released.state == RELEASED
+        a.settle(link, released.handle)
+        await (await taken(a, s, link, KEYS[0])).release()
+        await a.next(Stated)
+        link = await again(a, {}, {})
+        await (await taken(a, s, link, KEYS[0])).accept()
+        assert (await a.next(Stated)).state == ACCEPTED
+
+
+async def test_a_router_that_knows_no_maps() -> None:
+    """It may use the same tags for other messages."""
+    events: list[Event] = []
+    async with running_peers("a") as [a], subscribing(a, events=events.append) as (s, link):
+        await (await taken(a, s, link, KEYS[0])).accept()
+        await a.next(Stated)
+        handed_out = await taken(a, s, link, KEYS[1])
+        await a.send(link, KEYS[2], b"waits")
+        await trio.testing.wait_all_tasks_blocked()
+        ours = {KEYS[0]: ACCEPTED, KEYS[1]: NO_STATE, KEYS[2]: NO_STATE}
+        link = await again(a, ours, None)
+        await trio.testing.wait_all_tasks_blocked()
+        assert events[-1] == Abandoned(2)
+        await handed_out.accept()
+        for n in range(3):
+            await taken(a, s, link, KEYS[n], b"other")
+        assert a.has_nothing()
+
+
+async def test_credit_is_given_for_answers_and_anew_at_every_attach() -> None:
+    async with running_peers("a") as [a], subscribing(a, credit=4) as (s, link):
+        deliveries = [await taken(a, s, link, KEYS[n]) for n in range(4)]
+        assert link.credit == 0
+        for delivery in deliveries[:2]:
+            await delivery.accept()
+            await a.next(Stated)
+        await trio.testing.wait_all_tasks_blocked()
+        assert link.credit == 2
+        link = await again(a, {key: ACCEPTED if n < 2 else NO_STATE for n, key in enumerate(KEYS[:4])},
+                           dict.fromkeys(KEYS[:4], NO_STATE))  # fmt: skip
+        assert link.credit == 4
+        for n in range(4):
+            await a.send(link, KEYS[n], None if n < 2 else b"body", resume=True, state=ACCEPTED if n < 2 else NO_STATE)
+        for _ in range(2):
+            await a.next(Stated)
+        await trio.testing.wait_all_tasks_blocked()
+        assert link.credit == 2
+        for delivery in deliveries[2:]:
+            await delivery.accept()
+            await a.next(Stated)
+        await trio.testing.wait_all_tasks_blocked()
+        assert link.credit == 4
+
+
+async def test_an_incomplete_map_proves_nothing() -> None:
+    async with running_peers("a") as [a], subscribing(a) as (s, link):
+        for n in range(3):
+            await (await taken(a, s, link, KEYS[n])).accept()
+            await a.next(Stated)
+        link = await again(a, dict.fromkeys(KEYS[:3], ACCEPTED), {KEYS[1]: ACCEPTED}, incomplete=True)
+        handle = await a.send(link, KEYS[1], None, resume=True, state=ACCEPTED)
+        await a.next(Stated)
+        a.settle(link, handle)
+        await a.next(Gone)
+        link = await a.answer({KEYS[0]: NO_STATE})
+        assert link.remote_unsettled == states({KEYS[0]: ACCEPTED, KEYS[2]: ACCEPTED})
+        await trio.testing.wait_all_tasks_blocked()
+        await again(a, {KEYS[0]: ACCEPTED}, {})
+
+
+async def test_a_map_that_is_too_large_is_told_in_parts() -> None:
+    async with running_peers("a") as [a]:
+        a.max_frame = 1024
+        async with subscribing(a, credit=200) as (s, link):
+            for key in KEYS:
+                await (await taken(a, s, link, key)).accept()
+                await a.next(Stated)
+            a.cut()
+            parts = 0
+            left = list(KEYS)
+            while left:
+                await a.next(Gone)
+                link = await a.next(Link)
+                assert link.remote_unsettled is not None
+                named = list(link.remote_unsettled)
+                assert named == left[: len(named)]
+                assert link.remote_incomplete_unsettled == (len(named) < len(left))
+                link.answer(unsettled=dict.fromkeys(named[:5], ACCEPTED))
+                link.connection.wake()
+                handles = []
+                for key in named[:5]:
+                    handles.append(await a.send(link, key, None, resume=True, state=ACCEPTED))
+                    await a.next(Stated)
+                a.settle(link, *handles)
+                left = left[len(named) :]
+                parts += 1
+            assert parts > 2
+            await trio.testing.wait_all_tasks_blocked()
+            await taken(a, s, link, b"new")
+
+
+async def test_a_subscription_without_a_store_ends_with_its_block_however_it_is_left() -> None:
+    async with running_peers("a") as [a]:
+        async with subscribing(a):
+            pass
+        assert await a.next(Detached) == Detached(closed=True)
+
+
+async def test_a_subscription_with_a_store_waits_for_the_next_life() -> None:
+    store = MemoryStore()
+    async with running_peers("a") as [a]:
+        async with attached(subscriber(a, store=store), a, orderly=True) as (s, link):
+            await (await taken(a, s, link, KEYS[0])).accept()
+            await taken(a, s, link, KEYS[1])
+        await a.next(Stated)
+        await a.next(Gone)
+        async with attached(subscriber(a, store=store), a, {KEYS[0]: NO_STATE}) as (s, link):
+            assert link.remote_unsettled == states({KEYS[0]: ACCEPTED})
+            handle = await a.send(link, KEYS[0], None, resume=True, state=ACCEPTED)
+            assert await a.next(Stated) == Stated(handle, ACCEPTED, False)
+            await taken(a, s, link, KEYS[1])
+
+
+async def test_the_acceptance_is_durable_before_it_is_stated() -> None:
+    store = Holding()
+    async with running_peers("a") as [a], subscribing(a, store=store) as (s, link), trio.open_nursery() as nursery:
+        delivery = await taken(a, s, link, KEYS[0])
+        store.hold = True
+        nursery.start_soon(delivery.accept)
+        await store.until_held()
+        assert a.has_nothing()
+        link = await again(a, {KEYS[0]: NO_STATE}, {KEYS[0]: NO_STATE})
+        handle = await a.send(link, KEYS[0], b"body", resume=True)
+        store.release()
+        assert await a.next(Stated) == Stated(handle, ACCEPTED, False)
+
+
+async def test_settle_mode_first_goes_on_with_null_maps() -> None:
+    async with running_peers("a") as [a], subscribing(a, settle="first") as (s, link):
+        handed_out = await taken(a, s, link, KEYS[0])
+        await a.send(link, KEYS[1], b"waits")
+        await trio.testing.wait_all_tasks_blocked()
+        a.cut()
+        await a.next(Gone)
+        link = await a.answer()
+        assert link.remote_unsettled is None
+        await handed_out.accept()
+        await (await taken(a, s, link, KEYS[1])).accept()
+        assert (await a.next(Stated)).settled
+        assert a.has_nothing()
