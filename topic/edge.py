@@ -57,6 +57,7 @@ class Edge:
                 left.append(record)
         subscriber.stop_resuming()
         self.forgetting.known(subscriber, len(subscriber.unknowing))
+        subscriber.link = None
         return left
 
     def _records(self) -> Iterator[Record]:
@@ -85,6 +86,9 @@ class Edge:
             streams = [stream for stream in self.streams.values() if stream.home == home]
             withheld = [record for stream in streams for record, _ in stream.waiting]
             self._leave_out(subscriber, held + withheld)
+        for publisher in subscriber.gates_of(home):  # opened while it was believed elsewhere: Admit went there
+            if publisher not in gated:
+                self.admit(subscriber, publisher, home)
         for publisher in gated:
             subscriber.gate(publisher, home)
         self._now_joined(home, subscriber.name)
