@@ -1,15 +1,18 @@
 """The commands that are clients: publish and subscribe.
 
 Both attach to a mesh by its run directory, or to any router by `--url`. With a run directory they keep a
-delivery log there, so that the audit judges the mesh by what its clients saw.
+delivery log there, so that the audit judges the mesh by what its clients saw. When their router is lost they go on at
+another; with a state file they also go on where an earlier run of theirs ended, however it did.
 """
 
 import base64
 import json
 import re
 import secrets
+import sqlite3
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +28,7 @@ from router.quantities import parse_size
 from router.rundir import RunDirectory, RunError, find_run_dir
 
 if TYPE_CHECKING:
-    from failover.client import Publisher
+    from failover.client import Event, Publisher, SqliteStore
 
 Result = TypeVar("Result")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -39,10 +42,11 @@ AT_ONCE = 1000
 
 @attrs.frozen
 class Target:
-    """Where a client attaches: routers in the order in which they are tried, and where it logs."""
+    """Where a client attaches: routers in the order in which they are tried; where it logs and keeps its state."""
 
     urls: tuple[str, ...]
     log: Path | None
+    state: Path | None = None
 
 
 def read_size(context: click.Context, param: click.Parameter, value: str) -> int:
@@ -55,6 +59,11 @@ def read_size(context: click.Context, param: click.Parameter, value: str) -> int
 def target_options(command: Command) -> Command:
     """What tells a client where to attach and who it is."""
     for option in (
+        click.option(
+            "--state",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Keep what is unsettled in this file, and resume what an earlier run left in it; needs --id.",
+        ),
         click.option("--id", "name", help="The client's container-id. Default: a new one."),
         run_dir_option,
         click.option("--router", help="The router to attach to. Default: the first that runs."),
@@ -64,9 +73,17 @@ def target_options(command: Command) -> Command:
     return command
 
 
-def find_target(run_dir: Path | None, urls: Sequence[str], router: str | None, name: str) -> Target:
+def named(name: str | None, role: str, state: Path | None) -> str:
+    if name is None and state is not None:
+        raise click.UsageError("--state needs --id: a link is resumed by the same client only")
+    return name or f"{role}-{secrets.token_hex(4)}"
+
+
+def find_target(
+    run_dir: Path | None, urls: Sequence[str], router: str | None, name: str, state: Path | None = None
+) -> Target:
     if urls:
-        return Target(tuple(urls), None)
+        return Target(tuple(urls), None, state)
     directory = find_run_dir(run_dir)
     entries = directory.read().routers
     if router is not None and router not in entries:
@@ -74,7 +91,7 @@ def find_target(run_dir: Path | None, urls: Sequence[str], router: str | None, n
     running = directory.running()
     first = [router] if router is not None else [entry for entry in entries if entry in running]
     order = dict.fromkeys([*first, *entries])
-    return Target(tuple(f"amqp://{entries[entry].amqp}" for entry in order), client_log(directory, name))
+    return Target(tuple(f"amqp://{entries[entry].amqp}" for entry in order), client_log(directory, name), state)
 
 
 def client_log(directory: RunDirectory, name: str) -> Path:
@@ -85,7 +102,7 @@ def client_log(directory: RunDirectory, name: str) -> Path:
 
 @click.command()
 @click.argument("address")
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="How many messages.")
+@click.option("--count", type=click.IntRange(0), default=1, show_default=True, help="How many new messages.")
 @click.option(
     "--size",
     callback=read_size,
@@ -105,15 +122,19 @@ def publish(
     router: str | None,
     run_dir: Path | None,
     name: str | None,
+    state: Path | None,
 ) -> None:
     """Publish messages; the exit status is 0 only if all were accepted.
+
+    With --state, what an earlier run left without an outcome comes first; --count 0 does only that.
 
     \b
     Example: oncemesh publish topic/news --count 1000 --size 1KiB
     """
-    name = name or f"publisher-{secrets.token_hex(4)}"
-    outcomes = attached(_publish, find_target(run_dir, urls, router, name), name, address, count, size, rate)
-    if outcomes != Counter(accepted=count):
+    name = named(name, "publisher", state)
+    target = find_target(run_dir, urls, router, name, state)
+    outcomes = attached(_publish, target, name, address, count, size, rate)
+    if outcomes.total() != outcomes["accepted"]:
         raise click.exceptions.Exit(1)
 
 
@@ -123,18 +144,25 @@ async def _publish(target: Target, name: str, address: str, count: int, size: in
     outcomes: Counter[str] = Counter()
     out = console(stderr=True)
     bodies = (numbered(number, size) for number in range(count))
-    publisher = Publisher(target.urls, address, container=name, link="publish", log=target.log)
-    with progress(out) as bars:
+    with progress(out) as bars, kept(target) as store:
         bar = bars.add_task(address, total=count)
 
         def told(outcome: str) -> None:
             outcomes[outcome] += 1
             bars.advance(bar)
 
+        publisher = Publisher(
+            target.urls, address, container=name, link="publish", log=target.log, store=store, events=teller(out)
+        )
         async with until_signal(), publisher:
+            count += len(publisher.resumed)
+            bars.update(bar, total=count)
+            for delivery in publisher.resumed:
+                told(await delivery.outcome())
             await send_all(publisher, bodies, told, rate)
-    unknown = {"unknown": count - outcomes.total()} if outcomes.total() < count else {}
-    out.print(", ".join(f"{number} {outcome}" for outcome, number in (outcomes | unknown).items()))
+    if outcomes.total() < count:
+        outcomes["unknown"] += count - outcomes.total()
+    out.print(", ".join(f"{number} {outcome}" for outcome, number in outcomes.items()) or "nothing to publish")
     return outcomes
 
 
@@ -173,15 +201,18 @@ def subscribe(
     router: str | None,
     run_dir: Path | None,
     name: str | None,
+    state: Path | None,
 ) -> None:
     """Print the bodies of messages as they come, and accept each.
+
+    With --state, the subscription stays when the command ends, for a minute, and the next run takes it up.
 
     \b
     Example: oncemesh subscribe topic/news --count 1000 --router c
     """
-    name = name or f"subscriber-{secrets.token_hex(4)}"
+    name = named(name, "subscriber", state)
     show = json_line if machine else text_line
-    taken = attached(_subscribe, find_target(run_dir, urls, router, name), name, address, count, show)
+    taken = attached(_subscribe, find_target(run_dir, urls, router, name, state), name, address, count, show)
     if count is not None and taken < count:
         raise click.exceptions.Exit(1)
 
@@ -192,15 +223,60 @@ async def _subscribe(
     from failover.client import Subscriber
 
     taken = 0
-    subscriber = Subscriber(target.urls, address, container=name, link="subscribe", log=target.log)
-    async with until_signal(), subscriber:
-        async for delivery in subscriber:
-            click.echo(show(delivery.key, delivery.body))
-            await delivery.accept()
-            taken += 1
-            if taken == count:
-                break
+    with kept(target) as store:
+        subscriber = Subscriber(
+            target.urls,
+            address,
+            container=name,
+            link="subscribe",
+            log=target.log,
+            store=store,
+            events=teller(console(stderr=True)),
+        )
+        async with until_signal(), subscriber:
+            async for delivery in subscriber:
+                click.echo(show(delivery.key, delivery.body))
+                await delivery.accept()
+                taken += 1
+                if taken == count:
+                    break
     return taken
+
+
+@contextmanager
+def kept(target: Target) -> Iterator["SqliteStore | None"]:
+    """The client's state file, if it has one."""
+    from failover.client import SqliteStore
+
+    if target.state is None:
+        yield None
+        return
+    try:
+        store = SqliteStore(target.state)
+    except sqlite3.Error as error:
+        raise RunError(f"{target.state}: not to be used as a state file: {error}") from None
+    with store:
+        yield store
+
+
+def teller(out: Console) -> Callable[["Event"], None]:
+    """Tells of routers lost and found, but not of the first one."""
+    from failover.client import Abandoned, Connected, Event, Lost
+
+    lost = False
+
+    def tell(event: Event) -> None:
+        nonlocal lost
+        match event:
+            case Lost(reason):
+                lost = True
+                out.print(f"attaching again: {reason}")
+            case Connected(url, router) if lost:
+                out.print(f"attached to {router or url}")
+            case Abandoned(in_doubt):
+                out.print(f"{in_doubt} in doubt: this router does not know the link's former life")
+
+    return tell
 
 
 def text_line(key: bytes, body: bytes) -> str:

@@ -9,7 +9,6 @@ on waiting; only what no other router could mend, or a link lost for longer than
 The attach is made when the router has opened: before that its frames are too small for a map.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -91,7 +90,7 @@ class Endpoint:
         self._link: Link | None = None  # the same, from the router's attach on
         self._ours: Mapping[bytes, int] | None = None  # the map in our attach
         self._over = trio.Event()  # the current connection is not used any more
-        self._since = -math.inf  # when the link was attached, or else lost
+        self._since = 0.0  # when the link was attached, or else lost, or the search for a router began
         self._attached = trio.Event()  # for the first time, or never
         self._error: ConnectionError | None = None
         self._log = ClientLog(log, self.role, self.identity) if log is not None else None
@@ -147,6 +146,7 @@ class Endpoint:
 
     async def __aenter__(self) -> Self:
         self._load()
+        self._since = trio.current_time()
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
         self._nursery.start_soon(self._run)
@@ -232,9 +232,9 @@ class Endpoint:
             self._routers.move_on()
 
     def _failed(self, error: ConnectionError) -> None:
-        """An attempt, or a link that hardly lived."""
+        """An attempt, or a link that hardly lived. Where no link is waiting to be resumed one round is enough."""
         self._routers.failed()
-        if not self._attached.is_set():
+        if not self._resumes:
             if self._routers.exhausted:
                 self._give_up(error)
         elif trio.current_time() - self._since >= self._timeout:
@@ -318,10 +318,10 @@ class Endpoint:
         router = link.connection.remote_properties.get("router")
         self._tell(Connected(self._routers.current.url, router if isinstance(router, str) else ""))
         self._attached.set()
+        self._resumes = True
         self._granted(link, generation)
         self.generation = generation
         self.epoch = str(epoch) if isinstance(epoch, str) else None
-        self._resumes = True
         self._commits.lazily(Attached(self.generation, self.epoch))
         self._news.unpark_all()
 

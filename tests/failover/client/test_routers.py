@@ -1,0 +1,88 @@
+"""Whose turn it is among a client's routers, and how long until then."""
+
+import pytest
+
+from failover.client.routers import FIRST_PAUSE_S, LONGEST_PAUSE_S, MAX_ROUTERS, RouterAddress, Routers, parse_url
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("amqp://a:1", RouterAddress("a", 1)),
+        ("amqp://a", RouterAddress("a", 5672)),
+        ("a:1", RouterAddress("a", 1)),
+        ("amqp://[::1]:1", RouterAddress("::1", 1)),
+    ],
+)
+def test_a_url_is_a_host_and_a_port(url: str, address: RouterAddress) -> None:
+    assert parse_url(url) == address
+    assert parse_url(address.url) == address
+
+
+@pytest.mark.parametrize("url", ["http://a:1", "amqp://", "amqp://a:x"])
+def test_other_urls_are_refused(url: str) -> None:
+    with pytest.raises(ValueError):
+        parse_url(url)
+
+
+def test_no_urls_are_refused() -> None:
+    with pytest.raises(ValueError, match="no router"):
+        Routers([])
+
+
+def test_a_round_goes_without_pauses_and_the_pauses_grow() -> None:
+    routers = Routers(["a:1", "b:1"])
+    turns = []
+    for _ in range(20):
+        turns.append((routers.current.host, routers.pause))
+        routers.failed()
+    assert turns[:6] == [
+        ("a", 0.0),
+        ("b", 0.0),
+        ("a", FIRST_PAUSE_S),
+        ("b", 0.0),
+        ("a", 2 * FIRST_PAUSE_S),
+        ("b", 0.0),
+    ]
+    assert turns[-2] == ("a", LONGEST_PAUSE_S)
+    routers.succeeded()
+    assert routers.pause == 0.0 and not routers.exhausted
+
+
+def test_servers_named_by_a_router_come_last_and_once() -> None:
+    routers = Routers(["a:1"])
+    routers.learn({"failover-server-list": [{"network-host": "b", "port": 2}, {"network-host": "a", "port": 1}]})
+    routers.learn({"failover-server-list": [{"network-host": "b", "port": 2}]})
+    hosts = []
+    for _ in range(4):
+        hosts.append(routers.current.host)
+        routers.move_on()
+    assert hosts == ["a", "b", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    "servers",
+    [
+        None,
+        "b:2",
+        [1],
+        [{"port": 2}],
+        [{"network-host": ""}],
+        [{"network-host": 7}],
+        [{"network-host": "b", "port": "x"}],
+        [{"network-host": "b", "scheme": "amqps"}],
+    ],
+)
+def test_what_is_not_understood_is_left_out(servers: object) -> None:
+    routers = Routers(["a:1"])
+    routers.learn({"failover-server-list": servers})
+    routers.move_on()
+    assert routers.current.host == "a"
+
+
+def test_the_list_is_bounded() -> None:
+    routers = Routers(["a:1"])
+    routers.learn({"failover-server-list": [{"network-host": "b", "port": port} for port in range(1000)]})
+    for _ in range(MAX_ROUTERS):
+        routers.move_on()
+    assert routers.current.host == "a"

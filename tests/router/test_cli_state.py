@@ -1,0 +1,76 @@
+"""publish and subscribe with a state file: a later run goes on where an earlier one ended."""
+
+from pathlib import Path
+
+import pytest
+import trio
+from click.testing import CliRunner
+
+from router import cli_clients
+from router.amqp.handler import ACCEPTED, NO_STATE
+from router.cli import main
+from tests.failover.client.scripted import Gone, Peer, Stated, Transferred, running_peers, states
+
+KEY = b"key %028d" % 1
+
+
+def target(peer: Peer, state: Path) -> cli_clients.Target:
+    return cli_clients.Target((peer.url,), None, state)
+
+
+async def test_publish_resumes_what_an_interrupted_run_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with running_peers("a") as [a]:
+        at_a = target(a, tmp_path / "state")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cli_clients._publish, at_a, "p", "topic/x", 1, 20, None)
+            await a.answer()
+            transferred = await a.next(Transferred)
+            nursery.cancel_scope.cancel()
+        await a.next(Gone)
+        async with trio.open_nursery() as nursery:
+
+            async def again() -> None:
+                assert await cli_clients._publish(at_a, "p", "topic/x", 0, 20, None) == {"accepted": 1}
+
+            nursery.start_soon(again)
+            link = await a.answer({transferred.tag: NO_STATE})
+            assert link.remote_unsettled == states({transferred.tag: NO_STATE})
+            resumed = await a.next(Transferred)
+            assert (resumed.tag, resumed.body, resumed.resume) == (transferred.tag, transferred.body, True)
+            a.outcome(link, resumed.handle)
+    assert capsys.readouterr().err.endswith("1 accepted\n")
+
+
+async def test_subscribe_takes_its_subscription_up_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with running_peers("a") as [a]:
+        at_a = target(a, tmp_path / "state")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cli_clients._subscribe, at_a, "s", "topic/x", 1, cli_clients.text_line)
+            link = await a.answer()
+            await a.send(link, KEY, b"once")
+            assert (await a.next(Stated)).state == ACCEPTED
+        await a.next(Gone)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cli_clients._subscribe, at_a, "s", "topic/x", 1, cli_clients.text_line)
+            link = await a.answer({KEY: NO_STATE})
+            assert link.remote_unsettled == states({KEY: ACCEPTED})
+            await a.send(link, KEY, b"once", resume=True)
+            await a.next(Stated)
+            await a.send(link, b"other key", b"and on")
+    assert capsys.readouterr().out == "once\nand on\n"
+
+
+def test_a_state_file_needs_a_name_to_resume_by(tmp_path: Path) -> None:
+    for command in ("publish", "subscribe"):
+        result = CliRunner().invoke(main, [command, "topic/x", "--state", str(tmp_path / "state")])
+        assert result.exit_code == 2
+        assert "--state needs --id" in result.output
+
+
+def test_a_file_that_is_no_state_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    path.write_bytes(b"not a database" * 100)
+    arguments = ["publish", "topic/x", "--url", "amqp://127.0.0.1:1", "--id", "p", "--state", str(path)]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: {path}: not to be used as a state file: ")
