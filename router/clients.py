@@ -13,6 +13,8 @@ from typing import ClassVar
 from router.amqp.connection import Connection
 from router.amqp.handler import (
     ACCEPTED,
+    EXPIRE_CONNECTION,
+    EXPIRE_NEVER,
     MODIFIED,
     RCV_FIRST,
     RECEIVED,
@@ -32,8 +34,10 @@ from topic.actions import (
     Credit,
     Deliver,
     Detach,
+    Echo,
     LinkAction,
     Redeliver,
+    Resume,
     SettleSubscriber,
 )
 from topic.identity import GENERATION_LENGTH, LinkIdentity
@@ -46,6 +50,8 @@ STATUS_ADDRESS = "$status"
 EPOCH = "oncemesh:epoch"
 GENERATION = "oncemesh:generation"
 PARTIAL_ACCEPTANCE = "oncemesh:partial-acceptance"
+NOTHING = b"\x00\x53\x75\xa0\x00"
+"""An empty data section, for resumed transfers without payload: some clients choke on transfers without any."""
 OUTCOMES = {int(outcome): outcome for outcome in Outcome}
 
 
@@ -105,12 +111,14 @@ class ClientEdge:
     report: Callable[[], bytes]
     """The router's status, for those who attach to `$status`."""
 
-    def __init__(self, node: Node, addresses: Sequence[AddressRule], max_message: int) -> None:
+    def __init__(self, node: Node, addresses: Sequence[AddressRule], max_message: int, longest: float) -> None:
+        """`longest` is the longest timeout, in seconds, that a terminus is granted."""
         self.node = node
         self.topic = node.topic
         self.connections: set[Connection] = set()
         self._prefixes = tuple(rule.prefix for rule in addresses)
         self._max_message = max_message
+        self._longest = int(longest)
 
     # connections
 
@@ -121,7 +129,7 @@ class ClientEdge:
     def on_close(self, connection: Connection, condition: Condition | None) -> None:
         self.connections.discard(connection)
         for link in connection.links:
-            self._gone(link)
+            self._gone(link, closed=False)
 
     # links
 
@@ -166,16 +174,45 @@ class ClientEdge:
     def _attach(self, link: Link, identity: LinkIdentity) -> None:
         now = self.node.now()
         first = link.remote_rcv_settle_mode == RCV_FIRST
+        timeout = float(self._lifetime(link).timeout)
+        unsettled = self._unsettled(link)
         if link.is_sender:
             subscriber = link.context = SubscriberLink(link)
             subscriber.subscriber = self.topic.attach_subscriber(
-                identity, subscriber, now, first=first, sends_settled=subscriber.sends_settled
+                identity,
+                subscriber,
+                now,
+                first=first,
+                sends_settled=subscriber.sends_settled,
+                timeout=timeout,
+                unsettled=unsettled,
             )
         else:
             publisher = PublisherLink(link)
             generation = self._generation(link)
             link.context = publisher
-            publisher.stream = self.topic.attach_publisher(identity, publisher, now, generation=generation, first=first)
+            publisher.stream = self.topic.attach_publisher(
+                identity, publisher, now, generation=generation, first=first, timeout=timeout, unsettled=unsettled
+            )
+
+    def _lifetime(self, link: Link) -> Terminus:
+        """What of the asked lifetime of the terminus at our end is granted: `never` as connection-close, and no timeout
+        beyond the mesh's (protocol 1)."""
+        asked = link.remote_source if link.is_sender else link.remote_target
+        assert asked is not None
+        never = asked.expiry_policy == EXPIRE_NEVER
+        return Terminus(
+            durable=asked.durable,
+            expiry_policy=EXPIRE_CONNECTION if never else asked.expiry_policy,
+            timeout=self._longest if never else min(asked.timeout, self._longest),
+        )
+
+    @staticmethod
+    def _unsettled(link: Link) -> dict[bytes, int] | None:
+        """The client's map; an incomplete one proves nothing and is taken for none."""
+        if link.remote_unsettled is None or link.remote_incomplete_unsettled:
+            return None
+        return {tag: state.state for tag, state in link.remote_unsettled.items()}
 
     @staticmethod
     def _generation(link: Link) -> bytes | None:
@@ -191,17 +228,23 @@ class ClientEdge:
         if condition is not None:
             container = link.connection.remote_container
             log.warning("client %s: link %s: %s: %s", container, link.name, condition.name, condition.description)
-        self._gone(link)
+        self._gone(link, closed=closed)
         self.node.perform()
 
-    def _gone(self, link: Link) -> None:
-        """Termini live no longer than their links here: attaches are answered so (protocol 1)."""
-        self.node.now()
+    def _gone(self, link: Link, *, closed: bool) -> None:
+        """A closing detach ends the terminus, any other end of the link suspends it."""
+        now = self.node.now()
         end, link.context = link.context, None
         if isinstance(end, PublisherLink):
-            self.topic.detach_publisher(end.stream)
+            if closed:
+                self.topic.detach_publisher(end.stream)
+            else:
+                self.topic.suspend_publisher(end.stream, end, now)
         elif isinstance(end, SubscriberLink):
-            self.topic.detach_subscriber(end.subscriber, end)
+            if closed:
+                self.topic.detach_subscriber(end.subscriber, end)
+            else:
+                self.topic.suspend_subscriber(end.subscriber, end, now)
 
     def on_credit(self, link: Link) -> None:
         end = link.context
@@ -266,14 +309,26 @@ class ClientEdge:
         states: list[int],
         aborted: list[bool],
     ) -> None:
-        """No router resumes yet: its maps are null, so what comes here is new to it."""
-        whole = [not is_aborted for is_aborted in aborted]
-        if any(whole):
-            messages, settled = list(compress(messages, whole)), list(compress(settled, whole))
-            self.on_transfers(link, list(compress(deliveries, whole)), list(compress(tags, whole)), messages, settled)
+        """What our map listed is known; a client that got a null map sends what is new to us."""
+        publisher: PublisherLink = link.context
+        if publisher.stream.reply is None:
+            whole = [not is_aborted for is_aborted in aborted]
+            columns = (list(compress(column, whole)) for column in (deliveries, tags, messages, settled))
+            if any(whole):
+                self.on_transfers(link, *columns)
+            return
+        for handle, tag, is_settled, is_aborted in zip(deliveries, tags, settled, aborted, strict=True):
+            record = self.topic.transferred_again(publisher.stream, tag, aborted=is_settled or is_aborted)
+            if record is not None and handle is not None:
+                publisher.records[handle] = record
+                publisher.handles[record] = handle
+        self.node.perform()
 
     def on_echo(self, link: Link) -> None:
-        """Never asked for."""
+        end = link.context
+        if isinstance(end, SubscriberLink):
+            self.topic.echoed(end.subscriber)
+            self.node.perform()
 
     def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
         end = link.context
@@ -350,6 +405,19 @@ class ClientEdge:
             end.records[handle] = record
             end.handles[record] = handle
 
+    def _resume(self, end: SubscriberLink, action: Resume) -> None:
+        record = action.record
+        aborted = action.settled and not action.state
+        message = NOTHING if action.state or aborted else record.message
+        assert message is not None
+        handle = end.link.send(record.key, message, action.settled, resume=True, state=action.state, aborted=aborted)
+        if handle is not None:
+            end.records[handle] = record
+            end.handles[record] = handle
+
+    def _echo(self, end: SubscriberLink, action: Echo) -> None:
+        end.link.echo()
+
     def _settle_subscriber(self, end: SubscriberLink, action: SettleSubscriber) -> None:
         end.settle(action.records)
 
@@ -368,13 +436,26 @@ class ClientEdge:
         end.link.flow(action.count)
 
     def _answer_publisher(self, end: PublisherLink, action: AnswerPublisher) -> None:
-        properties = {EPOCH: str(action.epoch), GENERATION: action.generation}
-        end.link.answer(properties=properties, max_message_size=self._max_message)
+        properties: dict[str, str | bytes] = {EPOCH: str(action.epoch), GENERATION: action.generation}
+        self._answer(end.link, action, properties)
         end.link.flow(action.credit)
 
     def _answer_subscriber(self, end: SubscriberLink, action: AnswerSubscriber) -> None:
-        end.link.answer(properties={EPOCH: str(action.epoch)})
+        self._answer(end.link, action, {EPOCH: str(action.epoch)})
         self.on_credit(end.link)
+
+    def _answer(
+        self, link: Link, action: AnswerPublisher | AnswerSubscriber, properties: dict[str, str | bytes]
+    ) -> None:
+        granted = self._lifetime(link)
+        link.answer(
+            durable=granted.durable,
+            expiry_policy=granted.expiry_policy,
+            timeout=granted.timeout,
+            max_message_size=None if link.is_sender else self._max_message,
+            properties=properties,
+            unsettled=action.unsettled,
+        )
 
     def _detach(self, end: PublisherLink | SubscriberLink, action: Detach) -> None:
         end.link.context = None
@@ -383,6 +464,8 @@ class ClientEdge:
     _PERFORM: ClassVar[dict[type[LinkAction], Callable[..., None]]] = {
         Deliver: _deliver,
         Redeliver: _redeliver,
+        Resume: _resume,
+        Echo: _echo,
         SettleSubscriber: _settle_subscriber,
         AnswerDeliveries: _answer_deliveries,
         Credit: _credit,

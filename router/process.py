@@ -53,7 +53,7 @@ class Process:
         self.node = Node(
             name, incarnation, topology.routers, costs, block, settings, hello=timing.hello, dead=timing.dead
         )
-        self.clients = ClientEdge(self.node, topology.addresses, limits.max_message)
+        self.clients = ClientEdge(self.node, topology.addresses, limits.max_message, timing.terminus)
         self.clients.report = Reporter(self.node, topology.mesh, self.clients.connections)
         self.neighbours = Neighbours(self.node, topology.mesh, costs)
         self.node.clients = self.clients

@@ -77,7 +77,7 @@ class Reporter:
     def _publisher(stream: Stream) -> dict[str, Any]:
         return {
             **_identity(stream.identity),
-            "status": "attached",
+            "status": "suspended" if stream.link is None else "attached",
             "unsettled": stream.unsettled,
             "received": stream.received,
         }
@@ -89,7 +89,7 @@ class Reporter:
         return [
             {
                 **_identity(subscriber.identity),
-                "status": "attached" if subscriber.answered else "joining",
+                "status": _status(subscriber),
                 "queued": subscriber.queued(),
                 "unsettled": sent[subscriber],
                 "credit": subscriber.credit,
@@ -117,6 +117,12 @@ class Reporter:
             return []
         locally = [f"subscriber {s.identity}" for s, state in record.locals.items() if state <= SENT]
         return [*locally, *(f"router {name}" for name in sorted(record.awaited))]
+
+
+def _status(subscriber: Subscriber) -> str:
+    if subscriber.link is None:
+        return "suspended"
+    return "attached" if subscriber.answered else "joining"
 
 
 def _identity(identity: Any) -> dict[str, str]:

@@ -10,6 +10,8 @@ import attrs
 from topic.identity import Epoch
 from topic.record import Outcome, Record
 
+STOLEN = "amqp:link:stolen"
+
 
 @attrs.frozen(slots=True)
 class AnswerPublisher:
@@ -19,6 +21,10 @@ class AnswerPublisher:
     epoch: Epoch
     generation: bytes
     credit: int
+    timeout: float
+    """Granted, seconds."""
+    unsettled: dict[bytes, int] | None
+    """Our map, by tag; None for a null one."""
 
 
 @attrs.frozen(slots=True)
@@ -27,6 +33,9 @@ class AnswerSubscriber:
 
     link: Any
     epoch: Epoch
+    timeout: float
+    unsettled: dict[bytes, int] | None
+    """Our map, by delivery key; None for a null one."""
 
 
 @attrs.frozen(slots=True)
@@ -56,11 +65,29 @@ class Redeliver:
 
 
 @attrs.frozen(slots=True)
+class Resume:
+    """Transfer with resume=true: with its payload if `state` is 0, else with that state and without; `settled` if the
+    publisher has settled it meanwhile (and aborted, if the payload would be due)."""
+
+    link: Any
+    record: Record
+    state: int
+    settled: bool
+
+
+@attrs.frozen(slots=True)
 class SettleSubscriber:
     """Settle these at the subscriber: their publisher has settled them."""
 
     link: Any
     records: list[Record]
+
+
+@attrs.frozen(slots=True)
+class Echo:
+    """Ask the client for a sign that it has read what was written so far (flow with echo=true)."""
+
+    link: Any
 
 
 @attrs.frozen(slots=True)
@@ -98,7 +125,16 @@ class Note:
 
 
 LinkAction = (
-    AnswerPublisher | AnswerSubscriber | Detach | Deliver | Redeliver | SettleSubscriber | AnswerDeliveries | Credit
+    AnswerPublisher
+    | AnswerSubscriber
+    | Detach
+    | Deliver
+    | Redeliver
+    | Resume
+    | Echo
+    | SettleSubscriber
+    | AnswerDeliveries
+    | Credit
 )
 """Done on a client's link."""
 

@@ -75,9 +75,12 @@ class Attaching:
                 del self._publishers[name]
                 stream = waiting.stream
                 columns = {"publisher": name, "generation": stream.generation}
-                self._trace(stream.identity, stream.settles_first, **columns, epoch=stream.label)
-                answer = AnswerPublisher(stream.link, stream.epoch, stream.generation, self._window)
-                self.context.out.append(answer)
+                self._trace(stream.identity, stream.settles_first, stream.timeout, **columns, epoch=stream.label)
+                self.context.out.append(
+                    AnswerPublisher(
+                        stream.link, stream.epoch, stream.generation, self._window, stream.timeout, stream.reply
+                    )
+                )
 
     def answer_subscriber(self, subscriber: Subscriber) -> None:
         """Answer it if all contacts have joined it."""
@@ -85,12 +88,15 @@ class Attaching:
             return
         subscriber.answered = True
         self._subscribers.pop(subscriber.name, None)
-        self._trace(subscriber.identity, subscriber.first, subscriber=subscriber.name, epoch=str(subscriber.epoch))
-        self.context.out.append(AnswerSubscriber(subscriber.link, subscriber.epoch))
+        columns = {"subscriber": subscriber.name, "epoch": str(subscriber.epoch)}
+        self._trace(subscriber.identity, subscriber.first, subscriber.timeout, **columns)
+        self.context.out.append(
+            AnswerSubscriber(subscriber.link, subscriber.epoch, subscriber.timeout, subscriber.reply)
+        )
 
-    def _trace(self, identity: LinkIdentity, first: bool, **columns: Any) -> None:
+    def _trace(self, identity: LinkIdentity, first: bool, timeout: float, **columns: Any) -> None:
         role = "publisher" if "publisher" in columns else "subscriber"
-        detail = {"role": role, **attrs.asdict(identity), "mode": "first" if first else "second", "timeout": 0}
+        detail = {"role": role, **attrs.asdict(identity), "mode": "first" if first else "second", "timeout": timeout}
         self.context.trace(Event.ATTACHED, address=identity.address, detail=json.dumps(detail), **columns)
 
     @property

@@ -13,25 +13,22 @@ The contract between core and shell:
 
 import json
 import math
-from collections.abc import Callable, Collection
-from typing import Any, ClassVar
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import attrs
 
 from linkstate.clock import HybridClock
-from topic import wire
-from topic.actions import Action, Detach, DropContact, Note
+from topic.actions import STOLEN, Action, Detach, DropContact, Note
 from topic.attaching import Attaching
 from topic.context import Context
-from topic.directory import Change, Directory, Entry, Role, Status, unpack_entry
+from topic.directory import Change, Directory, Entry, Role, Status
 from topic.home import Home
-from topic.identity import GENERATION_LENGTH, Epoch, LinkIdentity, link_name, new_generation
+from topic.identity import GENERATION_LENGTH, LinkIdentity, link_name, new_generation
 from topic.journal import Block, Event
+from topic.peers import Peers
 from topic.record import Outcome, Record, Stream
 from topic.subscriber import Subscriber
-from topic.wire import Kind
-
-STOLEN = "amqp:link:stolen"
 
 
 @attrs.frozen(slots=True)
@@ -63,6 +60,9 @@ class Topic:
         """Routers of the topology whose section has not come in this incarnation (8, Boot)."""
         self._boot_deadline = now + settings.boot_wait
         self.attaching = Attaching(self.context, settings.join, settings.window)
+        self._peers = Peers(self)
+        self._suspended: dict[tuple[Role, bytes], float] = {}
+        """When the termini whose links are gone expire; those attached again meanwhile are passed over."""
         self.context.trace(Event.BOOT)
         self._check_booted(now)
 
@@ -94,21 +94,60 @@ class Topic:
     # publishers
 
     def attach_publisher(
-        self, identity: LinkIdentity, link: Any, now: float, *, generation: bytes | None = None, first: bool = False
+        self,
+        identity: LinkIdentity,
+        link: Any,
+        now: float,
+        *,
+        generation: bytes | None = None,
+        first: bool = False,
+        timeout: float = 0.0,
+        unsettled: Mapping[bytes, int] | None = None,
     ) -> Stream:
-        """A fresh attach of a publisher (7.1); answered when all routers in contact know of it."""
+        """An attach of a publisher (7.1); answered when all routers in contact know of it. With its unsettled map (tag
+        to state, 0 for none) it resumes what it left here; with a null one, or another generation, it begins afresh:
+        a new generation tells it so (protocol 2)."""
         assert generation is None or len(generation) == GENERATION_LENGTH
         name = link_name(identity)
+        known = self.home.streams.get(name)
+        if known is not None and unsettled is not None and generation in (None, known.generation):
+            return self._resume_publisher(known, link, now, first, timeout, unsettled)
         epoch = self.context.new_epoch(self.directory.publisher(name))
-        generation = generation or new_generation(epoch)
-        entry = Entry(Role.PUBLISHER, name, identity, epoch, generation)
+        entry = Entry(Role.PUBLISHER, name, identity, epoch, new_generation(epoch))
         self._write(entry)
-        stream = Stream(entry.name, identity, epoch, generation)
+        stream = Stream(entry.name, identity, epoch, entry.generation)
         stream.link = link
         stream.settles_first = first
+        stream.timeout = timeout
         self.home.streams[entry.name] = stream
         self.attaching.publisher(stream, now)
         return stream
+
+    def _resume_publisher(
+        self, stream: Stream, link: Any, now: float, first: bool, timeout: float, unsettled: Mapping[bytes, int]
+    ) -> Stream:
+        if stream.link is not None:
+            self.out.append(Detach(stream.link, STOLEN, "the link was attached again"))
+            self.home.suspend(stream)
+        stream.settles_first = first
+        stream.timeout = timeout
+        stream.reply = self.home.resume(stream, unsettled)
+        stream.link = link
+        self.attaching.publisher(stream, now)
+        self.home.release_freed()
+        return stream
+
+    def suspend_publisher(self, stream: Stream, link: Any, now: float) -> None:
+        """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
+        if self.home.streams.get(stream.publisher) is not stream or stream.link is not link:
+            return
+        if not stream.timeout:
+            self.detach_publisher(stream)
+            return
+        self.context.trace(Event.SUSPENDED, publisher=stream.publisher, epoch=stream.label)
+        self.attaching.withdraw_publisher(stream.publisher)
+        self.home.suspend(stream)
+        self._suspended[Role.PUBLISHER, stream.publisher] = now + stream.timeout
 
     def detach_publisher(self, stream: Stream) -> None:
         """Its link has closed or its terminus, living no longer than connection or session, has expired."""
@@ -125,6 +164,12 @@ class Topic:
         self.home.release_freed()
         return records
 
+    def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool) -> Record | None:
+        """A transfer with resume=true; None if our map did not list its tag: it is ignored then (AMQP 1.0 2.7.5)."""
+        record = self.home.transferred_again(stream, tag, aborted=aborted)
+        self.home.release_freed()
+        return record
+
     def settle(self, stream: Stream, records: list[Record]) -> None:
         """The publisher settled these, each once."""
         self.home.settle(stream, records)
@@ -133,24 +178,35 @@ class Topic:
     # subscribers
 
     def attach_subscriber(
-        self, identity: LinkIdentity, link: Any, now: float, *, first: bool = False, sends_settled: bool = False
+        self,
+        identity: LinkIdentity,
+        link: Any,
+        now: float,
+        *,
+        first: bool = False,
+        sends_settled: bool = False,
+        timeout: float = 0.0,
+        unsettled: Mapping[bytes, int] | None = None,
     ) -> Subscriber:
-        """An attach of a subscriber (6.1); answered when all routers in contact have joined it."""
+        """An attach of a subscriber (6.1); answered when all routers in contact have joined it. With its unsettled map
+        (delivery key to state, 0 for none) it resumes what it left here; with a null one, as with an empty one."""
         name = link_name(identity)
         subscriber = self.edge.subscribers.get(name)
         again = subscriber is not None
         if subscriber is None:
             subscriber = Subscriber(name, identity)
-        else:
+        elif subscriber.link is not None:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
+            subscriber.suspend()
         subscriber.link = link
+        subscriber.timeout = timeout
         subscriber.first = first
         subscriber.sends_settled = sends_settled
         subscriber.credit = 0
         subscriber.epoch = self.context.new_epoch(self.directory.subscriber(name))
         self.attaching.subscriber(subscriber, now)
         if again:
-            self.edge.requeue(subscriber)
+            subscriber.reply = self.edge.requeue(subscriber, unsettled)
         else:
             subscriber.since = subscriber.epoch
             self.edge.add(subscriber)
@@ -166,6 +222,23 @@ class Topic:
         assert entry is not None and entry.epoch == subscriber.epoch
         self.context.trace(Event.CLOSED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
         self._write(attrs.evolve(entry, status=Status.CLOSED))
+
+    def suspend_subscriber(self, subscriber: Subscriber, link: Any, now: float) -> None:
+        """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
+        if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
+            return
+        if not subscriber.timeout:
+            self.detach_subscriber(subscriber, link)
+            return
+        self.context.trace(Event.SUSPENDED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
+        self.attaching.withdraw_subscriber(subscriber.name)
+        subscriber.suspend()
+        self._suspended[Role.SUBSCRIBER, subscriber.name] = now + subscriber.timeout
+
+    def echoed(self, subscriber: Subscriber) -> None:
+        """The client has answered an `Echo`."""
+        self.edge.forgetting.echoed(subscriber)
+        self.home.release_freed()
 
     def credit(self, subscriber: Subscriber, credit: int) -> None:
         """Transfers that the subscriber takes now, all in all."""
@@ -183,10 +256,11 @@ class Topic:
         """Change our own section: contacts first (so that what follows finds them informed), then our own rules."""
         change = self.directory.write(entry)
         self.context.outgoing.delta(self.directory.contacts, self.directory.version, [entry], [])
-        self._changed([change])
+        self.changed([change])
         self.home.release_freed()
 
-    def _changed(self, changes: list[Change]) -> None:
+    def changed(self, changes: list[Change]) -> None:
+        """What a change of the directory entails here."""
         for change in changes:
             if change.entry.role is Role.PUBLISHER:
                 self._publisher_changed(change)
@@ -215,7 +289,9 @@ class Topic:
         local = self.edge.subscribers.get(entry.name)
         if change.new is None or not change.new.live:
             if local is not None:
-                if not self.directory.is_mine(entry):  # closed under a higher epoch, by a clock ahead of ours
+                if local.link is not None and not self.directory.is_mine(
+                    entry
+                ):  # closed under a higher epoch, by a clock ahead of ours
                     self.context.trace(Event.STOLEN, subscriber=local.name, peer=entry.router)
                     self.out.append(Detach(local.link, STOLEN, f"attached and closed at router {entry.router}"))
                 self._subscriber_left(local)
@@ -227,9 +303,10 @@ class Topic:
         if known and old is not None:
             self.home.backlog(entry, old.router if old.epoch[1:] != entry.epoch[1:] else None)
         if self.directory.in_contact(entry):
-            self._join(entry, known=known)
+            self.join(entry, known=known)
 
-    def _join(self, entry: Entry, *, known: bool) -> None:
+    def join(self, entry: Entry, *, known: bool) -> None:
+        """The subscriber is in the audience of all that is published here from now on (6.1)."""
         gated = self.home.join(entry, known=known)
         if self.directory.is_mine(entry):
             self.edge.joined(entry.router, self.edge.subscribers[entry.name], gated, known=known)
@@ -244,7 +321,8 @@ class Topic:
     def _subscriber_moved(self, subscriber: Subscriber, entry: Entry) -> None:
         """It has a new custodian: its link here is a zombie's (6.7)."""
         self.context.trace(Event.STOLEN, subscriber=subscriber.name, peer=entry.router)
-        self.out.append(Detach(subscriber.link, STOLEN, f"attached at router {entry.router}"))
+        if subscriber.link is not None:
+            self.out.append(Detach(subscriber.link, STOLEN, f"attached at router {entry.router}"))
         self.attaching.withdraw_subscriber(subscriber.name)
         self.directory.depart(subscriber.name)
         self.context.outgoing.delta(self.directory.contacts, self.directory.version, [], [entry])
@@ -273,7 +351,7 @@ class Topic:
         for change in expired:
             role = "publisher" if change.entry.role is Role.PUBLISHER else "subscriber"
             self.context.trace(Event.EXPIRED, **{role: change.entry.name}, epoch=str(change.entry.epoch))
-        self._changed(expired)
+        self.changed(expired)
         self.edge.lost(router)
         self.home.lost(router)
         self.attaching.lost()
@@ -281,129 +359,42 @@ class Topic:
 
     def receive(self, router: str, payload: bytes) -> None:
         """A batch from a router in contact; raises `PeerError` if it breaks the protocol."""
-        for kind, *columns in wire.decode(payload):
-            self._HANDLERS[kind](self, router, *columns)
+        self._peers.receive(router, payload)
         self.home.release_freed()
 
-    def _on_section(self, router: str, version: int, own: list[Any], hearsay: list[Any]) -> None:
-        entries = [unpack_entry(fields) for fields in own]
-        told = [unpack_entry(fields) for fields in hearsay]
-        joined_before = {entry.name for entry in entries if self._is_same_subscriber(entry)}
-        self._changed(self.directory.apply_section(router, version, entries, told))
-        for entry in entries:
-            if entry.name in joined_before:
-                self._join(entry, known=True)
-        self.context.outgoing.ack(router, version)
+    def heard(self, router: str) -> None:
+        """Its section has come."""
         self._unheard.discard(router)
         self._check_booted(-math.inf)
-
-    def _is_same_subscriber(self, entry: Entry) -> bool:
-        if entry.role is Role.PUBLISHER or not entry.live or self.directory.is_announced(entry):
-            return False
-        return self.directory.subscriber(entry.name) == entry
-
-    def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
-        self._changed(self.directory.apply_delta(router, version, [unpack_entry(fields) for fields in entries]))
-        self._changed(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
-        self.context.outgoing.ack(router, version)
-
-    def _on_ack(self, router: str, version: int) -> None:
-        self.directory.acknowledge(router, version)
-        self.attaching.answer_publishers()
-
-    def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: list[bytes], known: bool) -> None:
-        subscriber = self.edge.subscribers.get(name)
-        if subscriber is None or Epoch(*epoch) < subscriber.since:
-            return  # of a life that ended: home will say it again, with other gates
-        self.edge.joined(router, subscriber, gated, known=known)
-        if Epoch(*epoch) == subscriber.epoch:
-            subscriber.unanswered.discard(router)
-            self.attaching.answer_subscriber(subscriber)
-
-    def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:
-        subscriber = self.edge.subscribers.get(name)
-        if subscriber is not None:
-            self.edge.admit(subscriber, publisher, router)
-
-    def _on_forward(
-        self, router: str, publisher: bytes, epoch: list[Any], seen: dict[str, int], first: int, presettled: bool,
-        keys: bytes, messages: list[bytes], only: list[bytes] | None,
-    ) -> None:  # fmt: skip
-        entry = self._unfenced(router, publisher, Epoch(*epoch))
-        if entry is None or not messages:
-            return
-        stream = self.edge.stream(entry)
-        split = wire.split_keys(keys)
-        records = [Record(stream, key, b"", message) for key, message in zip(split, messages, strict=True)]
-        if presettled:
-            for record in records:
-                record.presettled = True
-            self.edge.forward_presettled(stream, first, records)
-        elif only is None:
-            self.edge.forward(stream, first, seen.get(self.context.router, 0), records)
-        else:
-            for n, record in enumerate(records, first):
-                self.edge.backlog(stream, n, seen.get(self.context.router, 0), record, only)
-
-    def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> Entry | None:
-        """The publisher's entry if `epoch` is its current one; else the sender is told of the higher one (7.5)."""
-        entry = self.directory.publisher(publisher)
-        if entry is not None and entry.epoch == epoch:
-            return entry
-        self.context.trace(Event.FENCED, publisher=publisher, peer=router, epoch=str(epoch))
-        self.context.outgoing.fenced(router, publisher, epoch)
-        return None
-
-    def _on_outcome(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
-        self.home.outcome(router, publisher, Epoch(*epoch), ranges)
-
-    def _on_outcome_in_full(
-        self, router: str, publisher: bytes, epoch: list[Any], n: int, refusals: list[int] | None, moved: list[bytes]
-    ) -> None:
-        counts = None if refusals is None else (int(refusals[0]), int(refusals[1]), int(refusals[2]))
-        self.home.outcome_in_full(router, publisher, Epoch(*epoch), n, counts, moved)
-
-    def _on_settle(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
-        self.edge.settle(router, publisher, Epoch(*epoch), ranges)
-
-    def _on_settled(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
-        self.home.settled(router, publisher, Epoch(*epoch), ranges)
-
-    def _on_fenced(self, router: str, publisher: bytes, epoch: list[Any]) -> None:
-        """The router knows another epoch of the publisher, which is attached elsewhere: its link here is a zombie's."""
-        stream = self.home.streams.get(publisher)
-        if stream is not None and stream.epoch == Epoch(*epoch):
-            self.out.append(Note(f"router {router} fenced publisher {stream.identity}: it is attached elsewhere"))
-            self.out.append(Detach(stream.link, STOLEN, "attached at another router"))
-            self.detach_publisher(stream)
-
-    _HANDLERS: ClassVar[dict[int, Callable[..., None]]] = {
-        Kind.SECTION: _on_section,
-        Kind.DELTA: _on_delta,
-        Kind.ACK: _on_ack,
-        Kind.JOINED: _on_joined,
-        Kind.ADMIT: _on_admit,
-        Kind.FORWARD: _on_forward,
-        Kind.OUTCOME: _on_outcome,
-        Kind.OUTCOME_IN_FULL: _on_outcome_in_full,
-        Kind.SETTLE: _on_settle,
-        Kind.SETTLED: _on_settled,
-        Kind.FENCED: _on_fenced,
-    }
 
     # time
 
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
-        waits = self.attaching.deadline()
+        waits = [*self.attaching.deadline(), *self._suspended.values()]
         if not self.booted:
             waits.append(self._boot_deadline)
         return min(waits, default=math.inf)
 
     def handle_timer(self, now: float) -> None:
         self._check_booted(now)
+        self._expire(now)
         for router in self.attaching.late(now):
             self.out.append(DropContact(router, f"has not answered an attach within {self.settings.join:g} s"))
+
+    def _expire(self, now: float) -> None:
+        """Termini that nobody came back for: as if their links had closed (AMQP 1.0 3.5.3)."""
+        for (role, name), deadline in list(self._suspended.items()):
+            if now >= deadline:
+                del self._suspended[role, name]
+                entry = self.directory.publisher(name) if role is Role.PUBLISHER else self.directory.subscriber(name)
+                if entry is not None and self.directory.is_mine(entry) and self._is_suspended(role, name):
+                    self.context.trace(Event.EXPIRED, **{role.name.lower(): name}, epoch=str(entry.epoch))
+                    self._write(attrs.evolve(entry, status=Status.EXPIRED))
+
+    def _is_suspended(self, role: Role, name: bytes) -> bool:
+        end = self.home.streams.get(name) if role is Role.PUBLISHER else self.edge.subscribers.get(name)
+        return end is not None and end.link is None
 
     def _check_booted(self, now: float) -> None:
         """Acceptances may be sent once the sections of all routers are here, or one was waited for long enough."""

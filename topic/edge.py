@@ -4,15 +4,17 @@ A record comes here from its home, which may be this very router; it goes to the
 in `n` order per publisher; when all have a final outcome, home is told. The edge knows nothing of audiences.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from topic.actions import Deliver, Redeliver, SettleSubscriber
+from topic.actions import Deliver, Redeliver, Resume, SettleSubscriber
 from topic.context import Context, by_stream, in_ranges
 from topic.directory import Entry
+from topic.forgetting import Forgetting
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.outcomes import LOGGED, add_refusals, refusal
 from topic.record import QUEUED, SENT, WITHHELD, Outcome, Record, State, Stream
+from topic.resuming import resume
 from topic.subscriber import Subscriber
 
 
@@ -23,6 +25,7 @@ class Edge:
         self.context = context
         self.streams: dict[bytes, Stream] = {}
         """By publisher name, under the epoch of the last Forward."""
+        self.forgetting = Forgetting(context)
         self.subscribers: dict[bytes, Subscriber] = {}
         self.unjoined: dict[str, set[bytes]] = {}
         """By home in contact: local subscribers that it has not joined in this contact."""
@@ -52,6 +55,9 @@ class Edge:
             if record.locals.pop(subscriber, None) in (QUEUED, SENT, WITHHELD):
                 record.open -= 1
                 left.append(record)
+        subscriber.stop_resuming()
+        self.forgetting.known(subscriber, len(subscriber.unknowing))
+        subscriber.link = None
         return left
 
     def _records(self) -> Iterator[Record]:
@@ -60,15 +66,13 @@ class Edge:
         for stream in self.streams.values():
             yield from (record for record, _ in stream.waiting)
 
-    def requeue(self, subscriber: Subscriber) -> None:
-        """It attached again here: what was sent on the old link is sent again, in order (6.7)."""
-        waiting = subscriber.ready
-        subscriber.ready = type(waiting)()
-        for record in self.context.records.values():
-            if record.locals.get(subscriber) == SENT:
-                record.locals[subscriber] = QUEUED
-                subscriber.ready.append(record)
-        subscriber.ready.extend(waiting)
+    def requeue(self, subscriber: Subscriber, said: Mapping[bytes, int] | None) -> dict[bytes, int] | None:
+        """It attached again here, with its unsettled map or a null one; returns ours (`topic.resuming`)."""
+        stated = resume(subscriber, list(self.context.records.values()), said)
+        for record, outcome in stated:
+            self.outcomes(subscriber, [record], outcome, final=True)
+        self.forgetting.attached_again(subscriber, said)
+        return None if said is None else {record.key: state for record, state in subscriber.resuming.items()}
 
     def contact(self, home: str) -> None:
         self.unjoined[home] = set(self.subscribers)
@@ -82,6 +86,9 @@ class Edge:
             streams = [stream for stream in self.streams.values() if stream.home == home]
             withheld = [record for stream in streams for record, _ in stream.waiting]
             self._leave_out(subscriber, held + withheld)
+        for publisher in subscriber.gates_of(home):  # opened while it was believed elsewhere: Admit went there
+            if publisher not in gated:
+                self.admit(subscriber, publisher, home)
         for publisher in gated:
             subscriber.gate(publisher, home)
         self._now_joined(home, subscriber.name)
@@ -121,6 +128,7 @@ class Edge:
         """The client takes `credit` transfers from now on."""
         subscriber.credit = credit
         self.pump(subscriber)
+        self.forgetting.ask(subscriber)
 
     # deliveries: hot
 
@@ -174,15 +182,35 @@ class Edge:
         if not records[0].presettled:
             self.context.trace_records(Event.DELIVERED, stream, records, subscriber=subscriber.name)
         subscriber.delivered += len(records)
-        if subscriber.attempts and any(record in subscriber.attempts for record in records):
+        if subscriber.armed:
+            subscriber.mark(records)
+        if subscriber.resuming and any(record in subscriber.resuming for record in records):
+            records = self._deliver_resumed(subscriber, records)
+        elif subscriber.attempts and any(record in subscriber.attempts for record in records):
             self._deliver_again(subscriber, records)
         else:
             self.context.out.append(Deliver(subscriber.link, records))
-        if not records[0].presettled:
+        if records and not records[0].presettled:
             for record in records:
                 record.locals[subscriber] = SENT
             if subscriber.sends_settled:
                 self.outcomes(subscriber, records, Outcome.ACCEPTED)
+
+    def _deliver_resumed(self, subscriber: Subscriber, records: list[Record]) -> list[Record]:
+        """With resume=true what the client's map named; returns those whose outcome is awaited (comparison of maps)."""
+        awaited: list[Record] = []
+        for record in records:
+            state = subscriber.resuming.pop(record, None)
+            if state is None:
+                self._deliver_again(subscriber, [record])
+            else:
+                self.context.out.append(Resume(subscriber.link, record, state, record.state is State.SETTLED))
+                if record.state is State.SETTLED:
+                    self.forgetting.told(subscriber, record)
+                    self.forgetting.ask(subscriber)
+            if not state and record.state is not State.SETTLED:
+                awaited.append(record)
+        return awaited
 
     def _deliver_again(self, subscriber: Subscriber, records: list[Record]) -> None:
         for record in records:
@@ -212,6 +240,8 @@ class Edge:
         if subscriber.attempts:
             for record in sent:
                 subscriber.attempts.pop(record, None)
+        if subscriber.marker is not None and subscriber.marker in records:
+            self.forgetting.known(subscriber, subscriber.confirmable)
         self.finished(finished)
 
     def _again(self, subscriber: Subscriber, record: Record) -> bool:
@@ -229,7 +259,7 @@ class Edge:
         """All local subscribers of these have a final outcome: tell home (protocol 5, Edge)."""
         for stream, run in by_stream(records):
             if stream.abandoned:
-                self.close(stream, run)
+                self.close(stream, [record for record in run if record.state is not State.SETTLED])
             elif stream.home == self.context.router:
                 self._evaluate(stream, run)
             else:
@@ -350,36 +380,49 @@ class Edge:
             known = []
         else:
             known = in_ranges(stream, ranges)
+        known = [record for record in known if record.state is not State.SETTLED]
         if known:
             self.close(known[0].stream, known)
         self.context.outgoing.settled(home, publisher, epoch, ranges)
 
     def close(self, stream: Stream, records: list[Record]) -> None:
-        """Settle at the local subscribers and forget: with a null map in its attach, written is known (5, Forget)."""
+        """Settle at the local subscribers, and forget what they all know (protocol 5, Settle and Forget)."""
+        if not records:
+            return
         event = Event.ABANDONED if stream.abandoned else Event.SETTLED
         self.context.trace_records(event, stream, records)
         self.settle_locals(records)
-        self.context.trace_records(Event.FORGOTTEN, stream, records)
-        for record in records:
-            self.context.forget(record)
-        if stream.waiting or stream.withheld:
-            self.context.freed.append(stream)
+        self.forgetting.forget([record for record in records if not record.unknowing])
 
     def settle_locals(self, records: list[Record]) -> None:
-        """Send the settlement to every subscriber that a record was transferred to."""
+        """Send the settlement to every subscriber that a record was transferred to. One that may come back with its
+        unsettled map is remembered as unknowing; to a null map, written is known."""
         batches: dict[Subscriber, list[Record]] = {}
         for record in records:
             record.state = State.SETTLED
             for subscriber, state in record.locals.items():
+                if subscriber.resuming and record in subscriber.resuming:  # it will learn it as that is transferred
+                    record.unknowing += 1
+                    continue
                 if state == QUEUED:
                     subscriber.pass_over()
                 if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:  # released, but not settled yet
                     batches.setdefault(subscriber, []).append(record)
         for subscriber, settled in batches.items():
-            if subscriber.attempts:
-                for record in settled:
-                    subscriber.attempts.pop(record, None)
+            self._settle_at(subscriber, settled)
+
+    def _settle_at(self, subscriber: Subscriber, settled: list[Record]) -> None:
+        if subscriber.attempts:
+            for record in settled:
+                subscriber.attempts.pop(record, None)
+        if subscriber.link is not None:
             self.context.out.append(SettleSubscriber(subscriber.link, settled))
+        if subscriber.timeout:
+            if subscriber.marker in settled:
+                subscriber.unmark()
+            for record in settled:
+                self.forgetting.remember(subscriber, record)
+            self.forgetting.ask(subscriber)
 
     def abandon(self, stream: Stream) -> None:
         """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.6, 8)."""
@@ -391,7 +434,7 @@ class Edge:
                 if record.locals.pop(subscriber, None) is not None:
                     record.open -= 1
         stream.waiting.clear()
-        done = [record for record in stream.records.values() if not record.open]
+        done = [r for r in stream.records.values() if not r.open and r.state is not State.SETTLED]
         if done:
             self.close(stream, done)
 

@@ -4,6 +4,7 @@ Home computes the audience of each delivery, forwards it, and answers the publis
 awaited. It alone knows what is in doubt. What local subscribers do with a record is `topic.edge`'s.
 """
 
+from collections.abc import Mapping
 from itertools import groupby
 
 from topic.actions import AnswerDeliveries, Credit
@@ -134,7 +135,7 @@ class Home:
         for record in records:
             record.state = State.SETTLED
             self.context.forget(record)
-        self._grant(stream, len(records))
+        self._grant(stream, sum(record.n >= stream.since for record in records))
 
     def evaluate_all(self) -> None:
         for stream in list(self.streams.values()):
@@ -143,14 +144,18 @@ class Home:
     def _accept(self, stream: Stream, records: list[Record]) -> None:
         for record in records:
             record.state = State.ACCEPTED
-        if any(record.refusals is not None for record in records):
-            accepted = [record for record in records if record.refusals is None]
-            for record in records:
-                if record.refusals is not None:
-                    text = "rejected by {}, released by {}, modified by {} subscribers".format(*record.refusals)
-                    self._answer(stream, [record], Outcome.REJECTED, text)
-        else:
-            accepted = records
+        if stream.resuming:
+            records = [record for record in records if record.tag not in stream.resuming]
+        if stream.link is not None and records:
+            self._tell(stream, records)
+
+    def _tell(self, stream: Stream, records: list[Record]) -> None:
+        """The outcomes of deliveries that the publisher has transferred on this attach (7.2)."""
+        accepted = [record for record in records if record.refusals is None]
+        for record in records if len(accepted) < len(records) else ():
+            if record.refusals is not None:
+                text = "rejected by {}, released by {}, modified by {} subscribers".format(*record.refusals)
+                self._answer(stream, [record], Outcome.REJECTED, text)
         if accepted:
             self._answer(stream, accepted, Outcome.ACCEPTED, "")
         if stream.settles_first:
@@ -159,6 +164,43 @@ class Home:
     def _answer(self, stream: Stream, records: list[Record], outcome: Outcome, text: str) -> None:
         self.context.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome])
         self.context.out.append(AnswerDeliveries(stream.link, records, outcome, text, stream.settles_first))
+
+    # a publisher that comes back
+
+    def suspend(self, stream: Stream) -> None:
+        """Its connection is gone: outcomes wait for it."""
+        stream.link = None
+        stream.unsettled = 0
+        stream.resuming = {}
+
+    def resume(self, stream: Stream, said: Mapping[bytes, int]) -> dict[bytes, int]:
+        """The publisher attached again with its unsettled map, by tag. What the map lacks, or states an outcome of, it
+        has settled; the rest is in doubt, and transferred again (7.2). Returns our map."""
+        stream.since = stream.next_n
+        held = [*stream.records.values(), *stream.withheld]
+        held = [record for record in held if record.state is not State.SETTLED and not record.presettled]
+        doubted = [record for record in held if said.get(record.tag, Outcome.ACCEPTED) not in TERMINAL]
+        stream.resuming = {record.tag: record for record in doubted}
+        self._settle_each([record for record in held if record.tag not in stream.resuming])
+        return dict.fromkeys(stream.resuming, 0)
+
+    def _settle_each(self, records: list[Record]) -> None:
+        for record in records:
+            event = Event.ABANDONED if record.state is State.IN_DOUBT else Event.SETTLED
+            self._settle(record.stream, [record], event)
+
+    def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool) -> Record | None:
+        """A transfer with resume=true; None for a tag that our map did not list."""
+        record = stream.resuming.pop(tag, None)
+        if record is None:
+            return None
+        if aborted:
+            self._settle_each([record])
+        else:
+            stream.unsettled += 1
+            if record.state is State.ACCEPTED:
+                self._tell(stream, [record])
+        return record
 
     # settlement: hot
 
@@ -184,10 +226,11 @@ class Home:
             else:
                 known.append(record)
         self.context.spent += records
+        known = [record for record in known if not record.unknowing]
         if stream.gates:
             self._open_gates(stream, records)
         if known:
-            self._forget(stream, known)
+            self.edge.forgetting.forget(known)
 
     def settled(self, router: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
         """`router` has settled its subscribers; the last one to say so lets us forget."""
@@ -197,16 +240,9 @@ class Home:
         records = [record for record in in_ranges(stream, ranges) if record.state is State.SETTLED]
         for record in records:
             record.awaited.discard(router)
-        known = [record for record in records if not record.awaited]
+        known = [record for record in records if not record.awaited and not record.unknowing]
         if known:
-            self._forget(stream, known)
-
-    def _forget(self, stream: Stream, records: list[Record]) -> None:
-        self.context.trace_records(Event.FORGOTTEN, stream, records)
-        for record in records:
-            self.context.forget(record)
-        if stream.withheld:
-            self.context.freed.append(stream)
+            self.edge.forgetting.forget(known)
 
     def release_freed(self) -> None:
         """Older deliveries were forgotten, here or at the edge: what waited for their keys goes on. Only at the end of
@@ -220,9 +256,9 @@ class Home:
                 self.edge.release(stream)
 
     def _grant(self, stream: Stream, count: int) -> None:
-        stream.unsettled -= count
-        assert stream.unsettled >= 0
         if count and stream.link is not None:
+            stream.unsettled -= count
+            assert stream.unsettled >= 0
             self.context.out.append(Credit(stream.link, count))
 
     # gates
@@ -335,8 +371,8 @@ class Home:
                     record.awaited.discard(router)
                     if record.state is State.IN_DOUBT:
                         record.orphans.update(self._orphans_of(record, router))
-                    elif not record.awaited:
-                        self._forget(stream, [record])
+                    elif not record.awaited and not record.unknowing:
+                        self.edge.forgetting.forget([record])
             self.evaluate(stream, list(stream.records.values()))
 
     def _orphans_of(self, record: Record, router: str) -> list[bytes]:
@@ -361,12 +397,13 @@ class Home:
             record.orphans.clear()
             if record.presettled:
                 self.context.forget(record)
-        settled = [record for record in records if record.state is State.SETTLED]
-        if settled:
-            self._forget(stream, settled)
-        done = [record for record in stream.records.values() if not record.open]
-        if done:
-            self.edge.close(stream, done)
+        self.edge.forgetting.forget(
+            [r for r in records if r.state is State.SETTLED and not r.presettled and not r.unknowing]
+        )
+        self.edge.close(stream, [r for r in stream.records.values() if r.state is not State.SETTLED and not r.open])
+
+
+TERMINAL = frozenset(Outcome)
 
 
 def _is_presettled(record: Record) -> bool:

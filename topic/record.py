@@ -44,7 +44,7 @@ class Record:
 
     __slots__ = (
         "awaited", "key", "locals", "message", "moved", "n", "open", "orphans", "presettled", "refusals",
-        "routers", "state", "stream", "tag",
+        "routers", "state", "stream", "tag", "unknowing",
     )  # fmt: skip
 
     def __init__(self, stream: "Stream", key: bytes, tag: bytes, message: bytes) -> None:
@@ -62,6 +62,8 @@ class Record:
         """Local subscriber -> QUEUED, SENT or its final `Outcome`."""
         self.open = 0
         """How many locals have no final outcome yet."""
+        self.unknowing = 0
+        """Settled: how many locals may not know it yet."""
         self.refusals: Refusals | None = None
         """None while every final outcome is accepted."""
         self.moved: tuple[bytes, ...] = ()
@@ -79,7 +81,8 @@ class Stream:
 
     __slots__ = (
         "abandoned", "epoch", "gates", "generation", "home", "identity", "keys", "label", "link", "next_n", "publisher",
-        "received", "records", "settles_first", "unsettled", "waiting", "withheld",
+        "received", "records", "reply", "resuming", "settles_first", "since", "timeout", "unsettled", "waiting",
+        "withheld",
     )  # fmt: skip
 
     def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
@@ -100,6 +103,14 @@ class Stream:
         self.keys = KeyMaker(publisher, generation)
         self.link: Any = None
         """The shell's link; None once the publisher is gone."""
+        self.timeout = 0.0
+        """Seconds that the terminus outlives its connection."""
+        self.since = 0
+        """The first `n` of this attach."""
+        self.reply: dict[bytes, int] | None = None
+        """Our unsettled map in the answer to the attach, by tag; None for a null one."""
+        self.resuming: dict[bytes, Record] = {}
+        """By tag, what the publisher's unsettled map named and it has not transferred on this attach."""
         self.settles_first = False
         """Receiver settle mode first on the publisher's link: outcomes are sent settled."""
         self.next_n = 0

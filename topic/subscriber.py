@@ -17,9 +17,33 @@ class Subscriber:
     """A subscriber whose custodian this router is."""
 
     __slots__ = (
-        "accepted", "answered", "attempts", "credit", "deadline", "delivered", "epoch", "first", "held", "identity",
-        "joined", "link", "name", "ready", "sends_settled", "since", "stale",
+        "accepted",
+        "answered",
+        "armed",
+        "asked",
+        "attempts",
+        "confirmable",
+        "credit",
+        "deadline",
+        "delivered",
+        "epoch",
+        "first",
+        "held",
+        "identity",
+        "joined",
+        "link",
+        "marker",
+        "name",
+        "ready",
+
+        "reply",
+        "resuming",
+        "sends_settled",
+        "since",
+        "stale",
+        "timeout",
         "unanswered",
+        "unknowing",
     )  # fmt: skip
 
     def __init__(self, name: bytes, identity: LinkIdentity) -> None:
@@ -49,6 +73,22 @@ class Subscriber:
         self.answered = False
         self.deadline = 0.0
         """When the routers in `unanswered` are no longer in contact."""
+        self.timeout = 0.0
+        """Seconds that the terminus outlives its connection; above 0 it may come back with a map, so settlements are
+        remembered until it knows of them (5, Forget)."""
+        self.reply: dict[bytes, int] | None = None
+        """Our unsettled map in the answer to the attach; None for a null one."""
+        self.resuming: dict[Record, int] = {}
+        """Waiting in `ready` to be transferred with resume=true: the state that goes with it, 0 for the payload."""
+        self.unknowing: deque[Record] = deque()
+        """Settled, in order, and perhaps not yet known to the client (5, Forget)."""
+        self.asked = 0
+        """How many of `unknowing` the echo that is under way covers."""
+        self.armed = False
+        """The next transfer is the marker."""
+        self.marker: Record | None = None
+        """Transferred after the settlement of the first `confirmable` of `unknowing`, which its outcome confirms."""
+        self.confirmable = 0
         self.attempts: dict[Record, int] = {}
         """How often a record was released or modified."""
         self.delivered = 0
@@ -81,8 +121,34 @@ class Subscriber:
         self.stale += 1
         if 2 * self.stale > self.queued() + CLEAR_AWAY:
             self.stale = 0
-            self.ready = _unsettled(self.ready)
+            self.ready = deque(r for r in self.ready if r.state is not State.SETTLED or r in self.resuming)
             self.held = {name: (home, _unsettled(records)) for name, (home, records) in self.held.items()}
+
+    def mark(self, records: list[Record]) -> None:
+        """These are transferred now: whoever answers the first of them has read what was settled before."""
+        self.armed = False
+        self.marker = records[0]
+        self.confirmable = len(self.unknowing)
+
+    def unmark(self) -> None:
+        """The marker is gone or has done its work."""
+        self.marker = None
+        self.confirmable = 0
+        self.armed = bool(self.unknowing)
+
+    def suspend(self) -> None:
+        """Its connection is gone; it may come back."""
+        self.link = None
+        self.credit = 0
+        self.answered = False
+        self.asked = 0
+        self.stop_resuming()
+        self.unmark()
+
+    def stop_resuming(self) -> None:
+        """What was settled before it was resumed, the client does not know of."""
+        self.unknowing.extend(record for record in self.resuming if record.state is State.SETTLED)
+        self.resuming.clear()
 
     def gates_of(self, home: str) -> list[bytes]:
         return [publisher for publisher, (router, _) in self.held.items() if router == home]
@@ -92,7 +158,7 @@ class Subscriber:
         now: list[Record] = []
         while self.ready and self.credit:
             record = self.ready.popleft()
-            if record.state is not State.SETTLED and self in record.locals:
+            if self in record.locals and (record.state is not State.SETTLED or record in self.resuming):
                 self.credit -= 1
                 now.append(record)
         return now

@@ -1,7 +1,7 @@
 """Run seeds by hand.
 
-    python -m tests.simulation 4711 --trace      one seed, with everything that happened
-    python -m tests.simulation 0 --count 10000   many; stops at the first that fails
+python -m tests.simulation 4711 --trace      one seed, with everything that happened
+python -m tests.simulation 0 --count 10000   many; stops at the first that fails
 """
 
 import argparse

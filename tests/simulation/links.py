@@ -149,9 +149,7 @@ class PublisherLink(Link):
         topic, now = self.router.topic, self.router.schedule.now
         self.attached = True
         self.router.note(self.router.name, f"attaches {self}")
-        self.stream = topic.attach_publisher(
-            self.client.identity, self, now, generation=generation, first=self.first
-        )
+        self.stream = topic.attach_publisher(self.client.identity, self, now, generation=generation, first=self.first)
 
     def detach(self) -> None:
         self.router.note(self.router.name, f"{self} is gone")

@@ -1,0 +1,76 @@
+"""When an edge may forget a settled delivery (protocol 5, Forget).
+
+A subscriber whose terminus outlives its connection may come back with an unsettled map that names what we have settled
+meanwhile. If the key was used again by then, its old acceptance would be taken for that of the new message. So a record
+is kept until such a subscriber is known to know: it gave an outcome of something transferred after the settlement, or
+answered an echo that was sent after it. To one that cannot come back, written is known.
+"""
+
+from collections.abc import Mapping
+
+from topic.actions import Echo
+from topic.context import Context, by_stream
+from topic.journal import Event
+from topic.record import Record
+from topic.subscriber import Subscriber
+
+
+class Forgetting:
+    """The settled deliveries of one router that some local subscriber may not know of."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def remember(self, subscriber: Subscriber, record: Record) -> None:
+        """Its settlement is on its way to the subscriber, or waits for it to come back."""
+        record.unknowing += 1
+        self.told(subscriber, record)
+
+    def told(self, subscriber: Subscriber, record: Record) -> None:
+        """Its settlement has just been written."""
+        subscriber.unknowing.append(record)
+        subscriber.armed = subscriber.marker is None
+
+    def ask(self, subscriber: Subscriber) -> None:
+        """For a sign that it has read what was settled, unless it was asked already."""
+        if subscriber.unknowing and not subscriber.asked and subscriber.link is not None:
+            subscriber.asked = len(subscriber.unknowing)
+            self.context.out.append(Echo(subscriber.link))
+
+    def echoed(self, subscriber: Subscriber) -> None:
+        """It has answered: what was settled before we asked it knows."""
+        self.known(subscriber, subscriber.asked)
+        self.ask(subscriber)
+
+    def known(self, subscriber: Subscriber, count: int) -> None:
+        """It knows of its `count` oldest settlements."""
+        subscriber.asked = max(0, subscriber.asked - count)
+        for _ in range(count):
+            self._knows(subscriber.unknowing.popleft())
+        subscriber.unmark()
+
+    def attached_again(self, subscriber: Subscriber, said: Mapping[bytes, int] | None) -> None:
+        """What its map lacks it knows of; what it names it will miss in our map, and know when it next answers."""
+        unknowing = list(subscriber.unknowing)
+        subscriber.unknowing.clear()
+        for record in unknowing:
+            if said is not None and record.key in said:
+                subscriber.unknowing.append(record)
+            else:
+                self._knows(record)
+        subscriber.unmark()
+
+    def _knows(self, record: Record) -> None:
+        record.unknowing -= 1
+        assert record.unknowing >= 0
+        if not record.unknowing and not record.awaited:
+            self.forget([record])
+
+    def forget(self, records: list[Record]) -> None:
+        """Nobody needs these any more."""
+        for stream, run in by_stream(records):
+            self.context.trace_records(Event.FORGOTTEN, stream, run)
+            for record in run:
+                self.context.forget(record)
+            if stream.waiting or stream.withheld:
+                self.context.freed.append(stream)

@@ -1,0 +1,138 @@
+"""What other routers' topic cores say: each kind of segment, and who handles it (`topic.wire` has their shapes)."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from topic import wire
+from topic.actions import STOLEN, Detach, Note
+from topic.directory import Entry, Role, unpack_entry
+from topic.identity import Epoch
+from topic.journal import Event
+from topic.record import Record
+from topic.wire import Kind
+
+if TYPE_CHECKING:
+    from topic.core import Topic
+
+
+class Peers:
+    """The receiving end of the contacts of one `Topic`."""
+
+    def __init__(self, topic: "Topic") -> None:
+        self._topic = topic
+        self.context = topic.context
+        self.directory = topic.directory
+        self.home = topic.home
+        self.edge = topic.edge
+
+    def receive(self, router: str, payload: bytes) -> None:
+        """A batch from a router in contact; raises `PeerError` if it breaks the protocol."""
+        for kind, *columns in wire.decode(payload):
+            self._HANDLERS[kind](self, router, *columns)
+
+    def _on_section(self, router: str, version: int, own: list[Any], hearsay: list[Any]) -> None:
+        entries = [unpack_entry(fields) for fields in own]
+        told = [unpack_entry(fields) for fields in hearsay]
+        joined_before = {entry.name for entry in entries if self._is_same_subscriber(entry)}
+        self._topic.changed(self.directory.apply_section(router, version, entries, told))
+        for entry in entries:
+            if entry.name in joined_before:
+                self._topic.join(entry, known=True)
+        self.context.outgoing.ack(router, version)
+        self._topic.heard(router)
+
+    def _is_same_subscriber(self, entry: Entry) -> bool:
+        if entry.role is Role.PUBLISHER or not entry.live or self.directory.is_announced(entry):
+            return False
+        return self.directory.subscriber(entry.name) == entry
+
+    def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
+        self._topic.changed(self.directory.apply_delta(router, version, [unpack_entry(fields) for fields in entries]))
+        self._topic.changed(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
+        self.context.outgoing.ack(router, version)
+
+    def _on_ack(self, router: str, version: int) -> None:
+        self.directory.acknowledge(router, version)
+        self._topic.attaching.answer_publishers()
+
+    def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: list[bytes], known: bool) -> None:
+        subscriber = self.edge.subscribers.get(name)
+        if subscriber is None or Epoch(*epoch) < subscriber.since:
+            return  # of a life that ended: home will say it again, with other gates
+        self.edge.joined(router, subscriber, gated, known=known)
+        if Epoch(*epoch) == subscriber.epoch:
+            subscriber.unanswered.discard(router)
+            self._topic.attaching.answer_subscriber(subscriber)
+
+    def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:
+        subscriber = self.edge.subscribers.get(name)
+        if subscriber is not None:
+            self.edge.admit(subscriber, publisher, router)
+
+    def _on_forward(
+        self, router: str, publisher: bytes, epoch: list[Any], seen: dict[str, int], first: int, presettled: bool,
+        keys: bytes, messages: list[bytes], only: list[bytes] | None,
+    ) -> None:  # fmt: skip
+        entry = self._unfenced(router, publisher, Epoch(*epoch))
+        if entry is None or not messages:
+            return
+        stream = self.edge.stream(entry)
+        split = wire.split_keys(keys)
+        records = [Record(stream, key, b"", message) for key, message in zip(split, messages, strict=True)]
+        if presettled:
+            for record in records:
+                record.presettled = True
+            self.edge.forward_presettled(stream, first, records)
+        elif only is None:
+            self.edge.forward(stream, first, seen.get(self.context.router, 0), records)
+        else:
+            for n, record in enumerate(records, first):
+                self.edge.backlog(stream, n, seen.get(self.context.router, 0), record, only)
+
+    def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> Entry | None:
+        """The publisher's entry if `epoch` is its current one; else the sender is told of the higher one (7.5)."""
+        entry = self.directory.publisher(publisher)
+        if entry is not None and entry.epoch == epoch:
+            return entry
+        self.context.trace(Event.FENCED, publisher=publisher, peer=router, epoch=str(epoch))
+        self.context.outgoing.fenced(router, publisher, epoch)
+        return None
+
+    def _on_outcome(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
+        self.home.outcome(router, publisher, Epoch(*epoch), ranges)
+
+    def _on_outcome_in_full(
+        self, router: str, publisher: bytes, epoch: list[Any], n: int, refusals: list[int] | None, moved: list[bytes]
+    ) -> None:
+        counts = None if refusals is None else (int(refusals[0]), int(refusals[1]), int(refusals[2]))
+        self.home.outcome_in_full(router, publisher, Epoch(*epoch), n, counts, moved)
+
+    def _on_settle(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
+        self.edge.settle(router, publisher, Epoch(*epoch), ranges)
+
+    def _on_settled(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
+        self.home.settled(router, publisher, Epoch(*epoch), ranges)
+
+    def _on_fenced(self, router: str, publisher: bytes, epoch: list[Any]) -> None:
+        """The router knows another epoch of the publisher, which is attached elsewhere: its link here is a zombie's."""
+        stream = self.home.streams.get(publisher)
+        if stream is not None and stream.epoch == Epoch(*epoch):
+            self.context.out.append(
+                Note(f"router {router} fenced publisher {stream.identity}: it is attached elsewhere")
+            )
+            self.context.out.append(Detach(stream.link, STOLEN, "attached at another router"))
+            self._topic.detach_publisher(stream)
+
+    _HANDLERS: ClassVar[dict[int, Callable[..., None]]] = {
+        Kind.SECTION: _on_section,
+        Kind.DELTA: _on_delta,
+        Kind.ACK: _on_ack,
+        Kind.JOINED: _on_joined,
+        Kind.ADMIT: _on_admit,
+        Kind.FORWARD: _on_forward,
+        Kind.OUTCOME: _on_outcome,
+        Kind.OUTCOME_IN_FULL: _on_outcome_in_full,
+        Kind.SETTLE: _on_settle,
+        Kind.SETTLED: _on_settled,
+        Kind.FENCED: _on_fenced,
+    }
