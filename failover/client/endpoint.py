@@ -227,9 +227,8 @@ class Endpoint:
             self._failed(error)
         elif self._timeout == 0:
             self._give_up(error)
-        else:
+        else:  # the same router comes first: if it lives, it knows best what is unsettled
             self._routers.succeeded()
-            self._routers.move_on()
 
     def _failed(self, error: ConnectionError) -> None:
         """An attempt, or a link that hardly lived. Where no link is waiting to be resumed one round is enough."""
