@@ -236,6 +236,8 @@ class Subscriber(Endpoint):
 
     async def _answer(self, delivery: Delivery, outcome: Outcome) -> None:
         assert not delivery.answered
+        if self._keeps:
+            self._check()  # nobody writes to the store any more
         delivery.answered = True
         decided = partial(self._decided, delivery, STATE_OF[outcome])
         if self._settle == "first" or outcome is Outcome.RELEASED:

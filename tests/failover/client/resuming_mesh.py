@@ -59,6 +59,14 @@ class ResumingMesh:
         self._publishers: dict[LinkIdentity, PublisherEnd] = {}
         self._subscribers: dict[LinkIdentity, SubscriberEnd] = {}
         self._generations = 0
+        self._steps = 0
+        self._awaited: list[tuple[int, trio.Event]] = []
+
+    async def steps(self, count: int) -> None:
+        """Wait until so many more things have happened."""
+        event = trio.Event()
+        self._awaited.append((self._steps + count, event))
+        await event.wait()
 
     @property
     def is_empty(self) -> bool:
@@ -66,6 +74,11 @@ class ResumingMesh:
 
     def _step(self) -> None:
         """Something has happened: perhaps a connection is cut now, with what is on its way in it."""
+        self._steps += 1
+        for due, event in self._awaited:
+            if due <= self._steps:
+                event.set()
+        self._awaited = [entry for entry in self._awaited if entry[0] > self._steps]
         self._until_cut -= 1
         if self._until_cut <= 0 and self.cuts and self._scopes:
             self.cuts -= 1

@@ -68,6 +68,7 @@ class Peer:
         self._news: trio.MemorySendChannel[Any]
         self._news, self._done = trio.open_memory_channel[Any](math.inf)
         self._scopes: set[trio.CancelScope] = set()
+        self._connections: list[Connection] = []
 
     @property
     def url(self) -> str:
@@ -85,6 +86,11 @@ class Peer:
         """All connections, without a word."""
         for scope in self._scopes:
             scope.cancel()
+
+    def stop(self) -> None:
+        """No connection of this router says anything any more."""
+        for connection in self._connections:
+            connection.data_to_send = bytes  # type: ignore[method-assign]
 
     # what the router does
 
@@ -170,7 +176,11 @@ class Peer:
                 link.settle(handle)
 
     def _connection(self) -> Connection:
-        return Connection(self, container="mesh", server=True, properties=self.properties, max_frame=self.max_frame)
+        connection = Connection(
+            self, container="mesh", server=True, properties=self.properties, max_frame=self.max_frame
+        )
+        self._connections.append(connection)
+        return connection
 
     async def serve(self, task_status: trio.TaskStatus[None]) -> None:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")

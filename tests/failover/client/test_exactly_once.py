@@ -2,7 +2,10 @@
 
 import random
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import trio
 from failover.client import Delivery, Outcome, Publisher, SqliteStore, Subscriber
 from tests.failover.client.resuming_mesh import running_mesh
 
+ROOT = Path(__file__).parents[3]
 COUNT = 120
 SUBSCRIBERS = 2
 
@@ -117,3 +121,38 @@ async def test_clients_crash_too(seed: int, tmp_path: Path) -> None:
         with sqlite3.connect(tmp_path / f"s{number}") as connection:
             bodies = connection.execute("SELECT body FROM done ORDER BY rowid").fetchall()
         assert bodies == [(b"%d" % n,) for n in range(COUNT)]
+
+
+async def test_client_processes_are_killed(tmp_path: Path) -> None:
+    count = 300
+
+    def start(role: str) -> list[str]:
+        return [sys.executable, "-m", "tests.failover.client.mortal", role, str(tmp_path), str(count), *mesh.urls]
+
+    async def mortal(
+        role: str, lives: Sequence[int], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Lives that end with so many steps of the mesh, and one that goes on to its end."""
+        for steps in (*lives, None):
+            async with trio.open_nursery() as nursery:
+                process = await nursery.start(
+                    partial(trio.run_process, start(role), stdout=subprocess.PIPE, cwd=ROOT, check=False)
+                )
+                if role == "subscriber":
+                    await process.stdout.receive_some()
+                    task_status.started()
+                    task_status = trio.TASK_STATUS_IGNORED
+                if steps is not None:
+                    await mesh.steps(steps)
+                    process.kill()
+                else:
+                    assert await process.wait() == 0
+
+    async with running_mesh(0, cuts=0) as mesh, trio.open_nursery() as nursery:
+        await nursery.start(mortal, "subscriber", [150, 100, 200])
+        await mortal("publisher", [200, 100, 150])
+        assert mesh.is_empty
+        nursery.cancel_scope.cancel()
+    with sqlite3.connect(tmp_path / "subscriber") as connection:
+        bodies = connection.execute("SELECT body FROM done ORDER BY rowid").fetchall()
+    assert bodies == [(b"%d" % n,) for n in range(count)]

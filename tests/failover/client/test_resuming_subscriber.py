@@ -1,13 +1,14 @@
 """A subscriber whose connection is cut at every step of a delivery's life, at a router that honours unsettled maps."""
 
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from failover.client import Abandoned, Delivery, Event, MemoryStore, Resumed, Subscriber
+from failover.client import Abandoned, ClientError, Delivery, Event, MemoryStore, Resumed, SqliteStore, Subscriber
 from router.amqp.handler import ACCEPTED, NO_STATE, RCV_SECOND, REJECTED, RELEASED
 from router.amqp.link import Link
 from tests.failover.client.scripted import (
@@ -289,6 +290,36 @@ async def test_a_subscription_without_a_store_ends_with_its_block_however_it_is_
         async with subscribing(a):
             pass
         assert await a.next(Detached) == Detached(closed=True)
+
+
+async def test_a_subscription_ends_also_when_its_user_is_cancelled() -> None:
+    async with running_peers("a") as [a]:
+        with trio.CancelScope() as scope:
+            async with subscribing(a):
+                scope.cancel()
+                await trio.sleep_forever()
+        assert await a.next(Detached) == Detached(closed=True)
+
+
+async def test_an_answer_after_the_end_is_refused(tmp_path: Path) -> None:
+    async with running_peers("a") as [a]:
+        with SqliteStore(tmp_path / "state") as store:
+            async with subscribing(a, store=store) as (s, link):
+                delivery = await taken(a, s, link, KEYS[0])
+            with pytest.raises(ClientError, match="left"):
+                await delivery.accept()
+
+
+async def test_a_silent_router_is_left_for_the_next() -> None:
+    """One that takes connections and says nothing, and one that falls silent later."""
+    async with running_peers("a", "b") as [a, b]:
+        [silent] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        url = f"amqp://127.0.0.1:{silent.socket.getsockname()[1]}"
+        s = Subscriber([url, a.url, b.url], "topic/x", container="s", link="in", idle=0.2)
+        async with attached(s, a):
+            a.stop()
+            await b.answer({})
+        await silent.aclose()
 
 
 async def test_a_subscription_with_a_store_waits_for_the_next_life() -> None:
