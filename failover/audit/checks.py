@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from failover.audit.inventory import Log
+from failover.audit.lives import reused, unsure
 from failover.audit.parties import SKEW_US, Span, open_windows
 
 FORGET_GRACE_US = 2_000_000
@@ -30,10 +31,11 @@ def judge_deliveries(found: DataFrame, publishers: DataFrame, logs: Sequence[Log
             "is_accepted": told | answered,
             "is_published": published,
             "invented": ~published & (logged | ~doubted),
-            "misreported": misreported & ~doubted,
+            "misreported": misreported & ~doubted & ~unsure(),
             "accepted_time": F.coalesce("accepted.time", "told_accepted.time"),
             "accepted_hlc": F.coalesce("accepted_stamp.hlc", _wall_hlc("told_accepted.time")),
-            "position": _position(logged),
+            "position": F.when(~unsure(), _position(logged)),
+            "lives_doubted": reused() & ~logged & doubted,
         }
     )
 
@@ -80,12 +82,14 @@ def judge_pairs(found: DataFrame, judged: DataFrame, subscribers: DataFrame, log
             "doubted": _overlaps(F.coalesce("doubts", _spans(open_windows(logs)))),
         }
     )
+    stated = stated.withColumn("vague", unsure() | (F.col("lives_doubted") & F.col("duplicated")))
     missing = F.col("owed") & (F.col("count") == 0)
     taken, handed = F.col("owed") & (F.col("count") > 0), F.col("handed").isNotNull()
     refused, doubted = F.col("refused_it"), F.col("doubted")
     early = F.coalesce(_edge_later(), no) | F.coalesce(_clock_later(), no)
     proven = F.coalesce(~_edge_later(), no) | F.coalesce(_clock_earlier(), no)
     flags = {
+        "duplicated": F.col("duplicated"),
         "lost": missing & ~refused & ~doubted,
         "overruled": missing & refused,
         "early": taken & early,
@@ -95,7 +99,10 @@ def judge_pairs(found: DataFrame, judged: DataFrame, subscribers: DataFrame, log
         "unplaced": handed & F.col("position").isNull() & ~F.col("invented"),
         "taken": F.col("count") > 0,
     }
-    kept = ("key", "publisher", "subscriber", "in_audience", "owed", "duplicated")
+    vague = F.col("vague")
+    sure = {name: flag & ~vague for name, flag in flags.items() if name not in ("unknown", "unplaced", "taken")}
+    flags |= sure | {"unknown": flags["unknown"] | (vague & (F.col("owed") | handed))}
+    kept = ("key", "publisher", "subscriber", "in_audience", "owed")
     return stated.select(*kept, *(flag.alias(name) for name, flag in flags.items()))
 
 
@@ -210,7 +217,7 @@ def judge_records(found: DataFrame, judged: DataFrame, logs: DataFrame) -> DataF
         "source",
         "incarnation",
         "subscribers",
-        too_soon.alias("settled_early"),
-        kept.alias("kept"),
+        (too_soon & ~unsure()).alias("settled_early"),
+        (kept & ~unsure()).alias("kept"),
         (held & ended.isNotNull() & ~kept).alias("kept_unknown"),
     )

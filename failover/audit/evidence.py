@@ -7,6 +7,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from failover.audit.inventory import Inventory
+from failover.audit.lives import split_name
 from failover.audit.parties import Parties, Party
 from failover.audit.report import FINDINGS_KEPT, Finding, PairRow, PublisherRow
 
@@ -151,7 +152,8 @@ def findings(evidence: Evidence, counts: Counts) -> tuple[Finding, ...]:
 
 def _finding(kind: str, row: Row, parties: Parties) -> Finding:
     subscribers = tuple(_identity(parties.subscribers, name) for name in row["subscribers"] or ())
-    return Finding(kind, row["key"], _identity(parties.publishers, row["publisher"]), subscribers, row["router"])
+    key, life = split_name(row["key"])
+    return Finding(kind, key, _identity(parties.publishers, row["publisher"]), subscribers, row["router"], life)
 
 
 def doubts(evidence: Evidence, counts: Counts) -> Iterator[str]:

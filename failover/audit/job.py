@@ -8,8 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 from failover.audit import checks, deliveries, tables
 from failover.audit.audiences import memberships, terms
 from failover.audit.evidence import Evidence, count, doubts, findings, pair_rows, publisher_rows
-from failover.audit.inventory import ControlRow, take_inventory
-from failover.audit.parties import find_parties
+from failover.audit.inventory import ControlRow, Inventory, take_inventory
+from failover.audit.lives import tell_apart
+from failover.audit.parties import Parties, find_parties
 from failover.audit.reading import control_rows, read_rows
 from failover.audit.report import Report
 from failover.audit.session import spark_session
@@ -34,7 +35,20 @@ def run(run_dirs: Sequence[str], master: str | None = None) -> Report:
 
 
 def _audit(spark: SparkSession, rows: DataFrame, run_dirs: Sequence[str]) -> Report:
-    evidence = _gather(spark, rows, control_rows(rows))
+    found = control_rows(rows)
+    inventory = take_inventory(found)
+    parties = find_parties([row for row in found if row.event >= 0], inventory.logs)
+    named = tell_apart(rows, [party.name for party in parties.publishers.values() if party.logged])
+    if named is rows:
+        return _judge(_gather(spark, rows, found, inventory, parties), run_dirs)
+    named.persist()
+    try:
+        return _judge(_gather(spark, named, found, inventory, parties), run_dirs)
+    finally:
+        named.unpersist()
+
+
+def _judge(evidence: Evidence, run_dirs: Sequence[str]) -> Report:
     judged = (evidence.deliveries, evidence.pairs)  # counted first, then searched for what was counted
     for table in judged:
         table.persist()
@@ -45,11 +59,11 @@ def _audit(spark: SparkSession, rows: DataFrame, run_dirs: Sequence[str]) -> Rep
             table.unpersist()
 
 
-def _gather(spark: SparkSession, rows: DataFrame, found: Sequence[ControlRow]) -> Evidence:
-    inventory = take_inventory(found)
+def _gather(
+    spark: SparkSession, rows: DataFrame, found: Sequence[ControlRow], inventory: Inventory, parties: Parties
+) -> Evidence:
     logs = inventory.logs
     control = [row for row in found if row.event >= 0]
-    parties = find_parties(control, logs)
     stays = tables.stay_table(spark, memberships(control, parties.subscribers))
     publishers = tables.publisher_table(spark, parties)
     subscribers = tables.subscriber_table(spark, parties, terms(control, parties.subscribers))

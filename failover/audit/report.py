@@ -49,6 +49,12 @@ class Finding:
     subscribers: tuple[str, ...]
     router: str | None = None
     """Where a rule is about one router's record."""
+    life: int = 0
+    """Where the publisher used the tag, and so the key, again: which of these deliveries, from 1 on."""
+
+    @property
+    def delivery(self) -> str:
+        return f"{self.key} (use {self.life} of its tag)" if self.life else self.key
 
 
 @attrs.frozen(slots=True)
@@ -171,5 +177,5 @@ def _finding_table(findings: Sequence[Finding], violations: dict[str, int]) -> T
         table.add_column(title, overflow="fold")
     for finding in findings:
         subscribers = "\n".join(finding.subscribers)
-        table.add_row(finding.kind, finding.key, finding.publisher, subscribers, finding.router or "")
+        table.add_row(finding.kind, finding.delivery, finding.publisher, subscribers, finding.router or "")
     return table

@@ -57,7 +57,9 @@ Row = dict[str, Any]
 class Run:
     """The entries of every log, in their order; 1 ms passes with each."""
 
-    def __init__(self, messages: int = 4) -> None:
+    def __init__(self, messages: int = 4, *, tags: int = 1000) -> None:
+        """`tags`: how many tags publishers have; then they begin again with the first."""
+        self.tags = tags
         self.logs: dict[str, list[Row]] = {}
         self._ms = START_MS
         self.hosts: dict[str, str] = {}
@@ -91,7 +93,7 @@ class Run:
         return new_generation(Epoch(START_MS << 16, client.router, START_MS))
 
     def key(self, publisher: Client, tag: int) -> bytes:
-        return delivery_key(publisher.identity, self.generation(publisher), b"%d" % tag)
+        return delivery_key(publisher.identity, self.generation(publisher), b"%d" % (tag % self.tags))
 
     def attach(self, client: Client) -> None:
         columns: Row = {client.role: client.name, "address": ADDRESS, "epoch": self.epoch(client)}
@@ -112,7 +114,7 @@ class Run:
         home = publisher.router
         about: Row = {"keys": [self.key(publisher, tag)], "address": ADDRESS, "publisher": publisher.name}
         told = about | {"epoch": self.epoch(publisher)}
-        new = {"generation": self.generation(publisher), "tags": [b"%d" % tag]}
+        new = {"generation": self.generation(publisher), "tags": [b"%d" % (tag % self.tags)]}
         audience = json.dumps([subscriber.name for subscriber in SUBSCRIBERS])
         if publisher.logs:
             self.add(f"clients/{publisher.container}", Event.PUBLISHED, **about, **new)
@@ -158,6 +160,15 @@ class Run:
         ]
         assert len(found) == 1, found
         return found[0]
+
+    def all(self, log: str, event: Event, **columns: Any) -> list[Row]:
+        """All entries that answer this description, in the order of the log."""
+        rows = [row for row in self.logs[log] if row["event"] is event]
+        return [row for row in rows if all(row.get(name) == value for name, value in columns.items())]
+
+    def drop(self, log: str, *rows: Row) -> None:
+        """Without these very entries."""
+        self.logs[log] = [row for row in self.logs[log] if not any(row is other for other in rows)]
 
     def remove(self, condition: Callable[[Row], bool], *logs: str) -> None:
         for log in logs or tuple(self.logs):
