@@ -1,5 +1,13 @@
 """The command `oncemesh`, all its commands in the order in which one meets them."""
 
+# ruff: noqa: E402
+import signal
+
+# Ctrl-C while the rest is loaded has nothing to undo yet: it ends the command without a traceback.
+_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if _interruptible:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import click
 
 from router import cli_audit, cli_clients, cli_demo, cli_mesh
@@ -15,3 +23,6 @@ def main() -> None:
 
 for _command in (*cli_mesh.COMMANDS, router, *cli_clients.COMMANDS, cli_audit.audit, cli_demo.demo):
     main.add_command(_command)
+
+if _interruptible:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

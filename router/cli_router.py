@@ -14,7 +14,7 @@ import click
 
 from router.cli_base import run
 from router.config import Topology
-from router.listeners import ListenError, listen
+from router.listeners import ListenError, bound_address, listen
 from router.quantities import Address
 from router.rundir import RunDirectory, RunError
 from router.topology import TopologyError, load
@@ -33,26 +33,22 @@ from router.topology import TopologyError, load
 def router(name: str, topology: Path, run_dir: Path | None, amqp_fd: int | None, inter_fd: int | None) -> None:
     """Run one router of a topology in the foreground, for meshes that span several hosts.
 
-    Every router that others dial needs `inter: host:port` in the topology.
+    Every router that others dial needs `inter: host:port` in the topology. The run directory holds what runs on this
+    host; the other commands take it as --run-dir.
 
     \b
-    Example: oncemesh router a topologies/triangle.yaml
+    Example: oncemesh router a topologies/pair.yaml
     """
     plan = load(topology)
     if name not in plan.routers:
         raise RunError(f'there is no router "{name}" in {topology}, expected {", ".join(plan.routers)}')
     directory = RunDirectory(run_dir or Path("run") / plan.mesh)
     if amqp_fd is not None and inter_fd is not None:
-        _serve(directory.topology(), name, directory, socket.socket(fileno=amqp_fd), socket.socket(fileno=inter_fd))
+        sockets = socket.socket(fileno=amqp_fd), socket.socket(fileno=inter_fd)
+        _serve(directory.topology(), name, directory, *sockets, [logging.StreamHandler()])
         return
     check_addresses(plan, name)
-    directory.path.mkdir(parents=True, exist_ok=True)
-    config = plan.routers[name]
-    try:
-        sockets = listen(config.amqp), listen(config.inter or Address(config.amqp.host, 0))
-    except ListenError as error:
-        raise RunError(f"router {name} cannot listen on {error}") from None
-    _serve(plan, name, directory, *sockets)
+    _serve_alone(plan, name, directory)
 
 
 def check_addresses(plan: Topology, name: str) -> None:
@@ -64,9 +60,32 @@ def check_addresses(plan: Topology, name: str) -> None:
         raise TopologyError(plan.path, [f"{plan.path}: expected routers.{peer}.inter, host:port" for peer in missing])
 
 
-def _serve(plan: Topology, name: str, directory: RunDirectory, amqp: socket.socket, inter: socket.socket) -> None:
+def _serve_alone(plan: Topology, name: str, directory: RunDirectory) -> None:
+    config = plan.routers[name]
+    inter = config.inter or Address(config.amqp.host, 0)
+    try:
+        sockets = listen(config.amqp), listen(inter)
+    except ListenError as error:
+        raise RunError(f"router {name} cannot listen on {error}") from None
+    directory.make()
+    log = directory.log_path(name)
+    log.parent.mkdir(exist_ok=True)
+    handlers: list[logging.Handler] = [logging.StreamHandler(), logging.FileHandler(log)]
+    addresses = bound_address(sockets[0], config.amqp.host), bound_address(sockets[1], inter.host)
+    with directory.registered(name, plan, *addresses):
+        _serve(plan, name, directory, *sockets, handlers)
+
+
+def _serve(
+    plan: Topology,
+    name: str,
+    directory: RunDirectory,
+    amqp: socket.socket,
+    inter: socket.socket,
+    handlers: list[logging.Handler],
+) -> None:
     from router.process import run_router
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=handlers)
     main = functools.partial(run_router, run_dir=directory.path, amqp_socket=amqp, inter_socket=inter)
     run(main, plan, name)

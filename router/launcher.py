@@ -11,7 +11,6 @@ Stopping is SIGTERM first; SIGKILL comes only for a router that has not ended in
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -67,10 +66,9 @@ class Launcher:
 
     async def up(self, topology: Topology) -> None:
         """Starts all routers of `topology` in the run directory, which keeps the state of earlier runs."""
-        if self.directory.exists() and self.directory.running():
-            raise LaunchError(f"{self.directory.path}: a mesh is running here, stop it with oncemesh down")
-        self.directory.path.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
+        with self.directory.starting(), ExitStack() as stack:
+            if self.directory.exists() and self.directory.running():
+                raise LaunchError(f"{self.directory.path}: a mesh is running here, stop it with oncemesh down")
             listeners = self._listen(stack, topology)
             self._write_record(topology, listeners)
             await self._launch(listeners)
@@ -78,13 +76,13 @@ class Launcher:
     async def start(self, names: Collection[str]) -> None:
         """Starts routers of a mesh that ran before, at the addresses that neighbours and clients know."""
         self._check_names(names)
-        topology = self.directory.topology()
-        running = self.directory.running()
-        for name in names:
-            if name in running:
-                raise LaunchError(f"router {name} is running already (pid {running[name].pid})")
-        chosen = {name: topology.routers[name] for name in names}
-        with ExitStack() as stack:
+        with self.directory.starting(), ExitStack() as stack:
+            topology = self.directory.topology()
+            running = self.directory.running()
+            for name in names:
+                if name in running:
+                    raise LaunchError(f"router {name} is running already (pid {running[name].pid})")
+            chosen = {name: topology.routers[name] for name in names}
             await self._launch(self._listen(stack, attrs.evolve(topology, routers=chosen)))
 
     async def stop(self, names: Collection[str]) -> dict[str, str]:
@@ -140,8 +138,7 @@ class Launcher:
         return {name: Listeners(bound[name, "amqp"], bound[name, "inter"]) for name in topology.routers}
 
     def _write_record(self, topology: Topology, listeners: Mapping[str, Listeners]) -> None:
-        with contextlib.suppress(shutil.SameFileError):
-            shutil.copyfile(topology.path, self.directory.topology_path)
+        self.directory.keep(topology)
         entries = {}
         for name, router in topology.routers.items():
             inter_host = router.inter.host if router.inter else router.amqp.host
@@ -170,11 +167,15 @@ class Launcher:
 
     def _spawn(self, name: str, sockets: Listeners) -> None:
         log = self.directory.log_path(name)
-        log.parent.mkdir(exist_ok=True)
+        try:
+            log.parent.mkdir(exist_ok=True)
+            output = log.open("ab")
+        except OSError as error:
+            raise LaunchError(f"router {name} cannot start: {error.filename}: {error.strerror}") from None
         amqp, inter = sockets.amqp.fileno(), sockets.inter.fileno()
         arguments = [name, str(self.directory.topology_path), "--run-dir", str(self.directory.path)]
         arguments += ["--amqp-fd", str(amqp), "--inter-fd", str(inter)]
-        with log.open("ab") as output:
+        with output:
             start = output.tell()
             process = subprocess.Popen(
                 [*self.command, *arguments],
@@ -194,6 +195,7 @@ class Launcher:
         with trio.move_on_after(START_S):
             while True:
                 for name, reason in self.endings():
+                    await trio.sleep(LOOK_EVERY_S)  # ctrl-c may have hit it too at its birth: then we end here
                     raise LaunchError(f"router {name} cannot start: {reason}")
                 lacking = unfinished(topology, await look(self.directory, self.fetch), names)
                 if not lacking:

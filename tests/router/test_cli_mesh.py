@@ -93,6 +93,22 @@ def test_a_router_that_cannot_start_is_told_without_a_traceback(here: Path) -> N
     assert "Traceback" not in result.output
 
 
+def test_a_directory_that_cannot_be_is_told_without_a_traceback(here: Path) -> None:
+    (here / "f").touch()
+    result = oncemesh("up", "pair.yaml", "--run-dir", "f/x")
+    assert (result.exit_code, result.output) == (
+        1,
+        f"Error: {here}/f/x: cannot be a run directory: Not a directory\n",
+    )
+
+
+def test_several_problems_are_listed_below_their_number(here: Path) -> None:
+    (here / "pair.yaml").write_text(PAIR.replace("[a, b]", "[a, z], [a, y]"))
+    first, *others = oncemesh("up", "pair.yaml").output.splitlines()
+    assert first == "Error: 2 problems in pair.yaml:"
+    assert [other.startswith("  pair.yaml:5: ") for other in others] == [True, True]
+
+
 def test_commands_without_a_mesh_say_what_to_do(here: Path) -> None:
     for command in ("status", "start", "stop", "down"):
         result = oncemesh(command)

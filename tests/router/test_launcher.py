@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +161,57 @@ async def test_a_second_mesh_in_the_same_directory_is_refused(mesh: Launcher, tm
     assert len(mesh.directory.running()) == 3
 
 
+async def test_a_second_up_at_the_same_time_is_refused_at_once(mesh: Launcher, tmp_path: Path) -> None:
+    with mesh.directory.starting(), pytest.raises(RunError, match="another `up` or `start` is starting this mesh"):
+        await mesh.up(load(write(tmp_path)))
+    await mesh.up(load(write(tmp_path)))
+
+
+async def test_a_start_that_comes_to_nothing_leaves_no_directory(mesh: Launcher, tmp_path: Path) -> None:
+    mesh.directory = RunDirectory(tmp_path / "runs" / "deep" / "line")
+    path = write(tmp_path, LINE.replace("c: {amqp: 127.0.0.1:0}", "c: {amqp: 192.0.2.1:0}"))
+    with pytest.raises(LaunchError):
+        await mesh.up(load(path))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("place", ["file/run", "/proc/run"])
+async def test_a_place_where_no_directory_can_be_is_told(mesh: Launcher, tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    mesh.directory = RunDirectory(tmp_path / place)
+    with pytest.raises(RunError, match="/run: cannot be a run directory: "):
+        await mesh.up(load(write(tmp_path)))
+
+
+async def test_a_file_in_the_place_of_a_routers_directory_is_told(mesh: Launcher, tmp_path: Path) -> None:
+    mesh.directory.make()
+    (mesh.directory.path / "b").touch()
+    with pytest.raises(LaunchError, match=r"^router b cannot start: .*/b: File exists$"):
+        await mesh.up(load(write(tmp_path)))
+    assert mesh.directory.running() == {}
+
+
+async def test_an_interrupt_that_a_router_felt_first_is_an_interrupt_all_the_same(
+    mesh: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it has its own session, a newborn router gets the terminal's ctrl-c as the launcher does."""
+    misbehave(mesh.directory, "b", "fail")
+    ended = trio.Event()
+    endings = Launcher.endings
+
+    def observed(self: Launcher) -> Iterator[tuple[str, str]]:
+        for ending in endings(self):
+            ended.set()
+            yield ending
+
+    monkeypatch.setattr(Launcher, "endings", observed)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(mesh.up, load(write(tmp_path)))
+        await ended.wait()
+        nursery.cancel_scope.cancel()  # raises nothing: a LaunchError would come out of the nursery
+    assert mesh.directory.running() == {}
+
+
 async def test_stopped_routers_start_again_where_they_were(mesh: Launcher, tmp_path: Path) -> None:
     await mesh.up(load(write(tmp_path)))
     before = mesh.directory.read()
@@ -236,6 +287,35 @@ async def test_a_router_of_another_directory_is_not_taken_for_ours(mesh: Launche
     other.path.mkdir()
     other.write(mesh.directory.read())
     assert other.running() == {}
+
+
+async def test_a_directory_that_was_moved_while_its_routers_run_is_told(
+    mesh: Launcher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await mesh.up(load(write(tmp_path)))
+    old = mesh.directory.path
+    new = old.rename(tmp_path / "elsewhere")
+    assert find_run_dir(new).running() == {}
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == 3
+    assert f"{new}: router a (pid " in warnings[0]
+    assert f"runs with the run directory {old}; if it was moved here, move it back" in warnings[0]
+    new.rename(old)
+
+
+async def test_a_broken_directory_does_not_hide_the_running_mesh(
+    mesh: Launcher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = mesh.directory.path
+    (base / "bad" / "mesh.json").mkdir(parents=True)
+    (base / "worse").mkdir()
+    (base / "worse" / "mesh.json").write_text("{")
+    mesh.directory = RunDirectory(base / "line")
+    await mesh.up(load(write(tmp_path)))
+    assert find_run_dir(None, base).path == mesh.directory.path
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == f"Warning: left out: {base}/bad/mesh.json: Is a directory, expected the record of a mesh"
+    assert "worse/mesh.json: not a record of a mesh" in second
 
 
 async def test_the_only_running_mesh_is_found(mesh: Launcher, tmp_path: Path) -> None:

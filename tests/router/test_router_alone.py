@@ -1,5 +1,6 @@
-"""Routers started one by one, as on several hosts: no launcher, no mesh.json, only the topology."""
+"""Routers started one by one, as on several hosts: no launcher, only the topology."""
 
+import json
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import trio
 
 from router.cli_base import fetch_status
 from router.quantities import Address
+from router.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
 from router.topology import load
 
 
@@ -43,10 +45,10 @@ class Routers:
         self.topology = topology
         self.processes: dict[str, subprocess.Popen[str]] = {}
 
-    def start(self, name: str) -> subprocess.Popen[str]:
-        run_dir = self.topology.parent / f"host-of-{name}"
-        command = [sys.executable, "-P", "-m", "router", name, str(self.topology), "--run-dir", str(run_dir)]
-        self.processes[name] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    def start(self, name: str, *options: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-P", "-m", "router", name, str(self.topology), *options]
+        folder = self.topology.parent
+        self.processes[name] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder)
         return self.processes[name]
 
     def stop(self) -> None:
@@ -75,7 +77,7 @@ async def until_contact(address: Address) -> None:
 
 
 async def test_they_find_each_other_and_end_with_status_0_on_sigterm(routers: Routers) -> None:
-    a, b = routers.start("a"), routers.start("b")
+    a, b = routers.start("a", "--run-dir", "host-of-a"), routers.start("b", "--run-dir=host-of-b")
     with trio.fail_after(30):
         for router in load(routers.topology).routers.values():
             await until_contact(router.amqp)
@@ -83,6 +85,53 @@ async def test_they_find_each_other_and_end_with_status_0_on_sigterm(routers: Ro
         process.send_signal(number)
         _, errors = await trio.to_thread.run_sync(process.communicate)
         assert process.returncode == 0, errors
+
+
+async def test_their_run_directory_is_one_for_the_other_commands(routers: Routers) -> None:
+    """Two that share the default one; the log is in it as well as on the terminal."""
+    routers.start("a"), routers.start("b")
+    plan = load(routers.topology)
+    with trio.fail_after(30):
+        for router in plan.routers.values():
+            await until_contact(router.amqp)
+    directory = RunDirectory(routers.topology.parent / "run" / "pair")
+    assert {name: process.pid for name, process in directory.running().items()} == {
+        name: process.pid for name, process in routers.processes.items()
+    }
+    assert directory.topology().routers == plan.routers
+    assert f"router a of mesh pair serves {plan.routers['a'].amqp}" in directory.log_path("a").read_text()
+
+    document = json.loads((await run_command("status", "--json", "--run-dir", str(directory.path))).stdout)
+    assert all(router["status"]["state"] == "ready" for router in document["routers"].values())
+    assert (await run_command("stop", "b", "--run-dir", str(directory.path))).stdout == b"router b: stopped\n"
+    routers.processes["a"].terminate()
+    await trio.to_thread.run_sync(routers.processes["a"].communicate)
+    assert [entry.pid for entry in directory.read().routers.values()] == [None, None]
+
+
+async def run_command(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
+    """The command, beside the routers' processes: it must not reap them."""
+    code = "from router.cli import main; main()"
+    return await trio.run_process([sys.executable, "-c", code, *arguments], capture_stdout=True)
+
+
+def test_a_directory_where_another_mesh_runs_is_refused(topology: Path, tmp_path: Path) -> None:
+    plan = load(topology)
+    address = Address("127.0.0.1", 1)
+    other = RunDirectory(tmp_path / "run")
+    other.make()
+    entry = RouterEntry(None, str(address), str(address), "")
+    other.write(MeshRecord("other", "", {"z": entry}))
+    sleeper = [sys.executable, "-c", "import time; time.sleep(60)", "router", "z", "--run-dir", str(other.path)]
+    with subprocess.Popen(sleeper) as process:
+        entry.pid = process.pid
+        other.write(MeshRecord("other", "", {"z": entry}))
+        refused = pytest.raises(RunError, match="another mesh, other, is running here")
+        with refused, other.registered("a", plan, address, address):
+            raise AssertionError
+        process.kill()
+    with other.registered("a", plan, address, address):
+        assert list(other.read().routers) == ["a"]
 
 
 async def test_a_port_that_is_taken_is_told_without_a_traceback(routers: Routers) -> None:
