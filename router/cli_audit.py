@@ -1,12 +1,14 @@
 """The command that judges: audit. Its exit status is the verdict (see failover/audit/report.py)."""
 
+import traceback
 from pathlib import Path
 
 import click
 
 from router.cli_base import console
 
-NOTHING_READABLE = 2
+NO_VERDICT = 2
+INTERRUPTED = 130  # as shells report it
 
 
 @click.command()
@@ -19,7 +21,8 @@ def audit(run_dirs: tuple[str, ...], master: str | None) -> None:
     one's logs, or here if that is not a local directory.
 
     \b
-    Exit status: 0 exactly once holds, 1 it was violated, 2 a log is missing or damaged in its middle, 3 undecided.
+    Exit status: 0 exactly once holds, 1 it was violated, 2 a log is missing or damaged in its middle,
+    or the audit itself failed, 3 undecided.
 
     \b
     Example: oncemesh audit run/triangle
@@ -28,7 +31,25 @@ def audit(run_dirs: tuple[str, ...], master: str | None) -> None:
 
 
 def judge(run_dirs: tuple[str, ...], master: str | None = None) -> int:
-    """Audits, shows and writes the verdict; returns the exit status."""
+    """Audits, shows and writes the verdict; returns the exit status. Whatever goes wrong, it is never that of a
+    violation: who relies on the status must not take a failure of the audit for one of the mesh."""
+    try:
+        return _judge(run_dirs, master)
+    except KeyboardInterrupt:
+        click.echo("Error: the audit was interrupted: no verdict", err=True)
+        return INTERRUPTED
+    except Exception as error:
+        click.echo(f"Error: the audit failed, so there is no verdict: {_last_line(error)}", err=True)
+        return NO_VERDICT
+
+
+def _last_line(error: Exception) -> str:
+    """What a traceback would end with, without the page that Java adds."""
+    lines = "".join(traceback.format_exception_only(error)).splitlines()
+    return next((line for line in lines if line.strip()), type(error).__name__)
+
+
+def _judge(run_dirs: tuple[str, ...], master: str | None) -> int:
     from failover.audit import AuditError, run
 
     out = console()
@@ -37,7 +58,7 @@ def judge(run_dirs: tuple[str, ...], master: str | None = None) -> int:
             report = run(run_dirs, master)
     except AuditError as error:
         click.echo(f"Error: {error}", err=True)
-        return NOTHING_READABLE
+        return NO_VERDICT
     report.render(out)
     first = Path(run_dirs[0])
     path = (first if first.is_dir() else Path()) / "audit.json"

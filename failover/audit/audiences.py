@@ -86,8 +86,8 @@ def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Party]) -> dict[
 
 def _terms_at(home: str, begun: Sequence[tuple[int, int]], party: Party) -> Iterator[Term]:
     ordered = sorted(begun)
-    ends = [since for since, _ in ordered[1:]] + [FOREVER]
-    for (since, life), till in zip(ordered, ends, strict=True):
+    ends = [*(since for since, _ in ordered[1:]), FOREVER]
+    for (since, life), till in zip(ordered, ends, strict=False):  # nothing begun: only its departure was logged
         expired = [at for ended, at, where in party.closings if where == home != "" and ended >= life and at > since]
         yield Term(home, since, till, min([closed_at(party, life), *expired]))
 

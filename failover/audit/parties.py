@@ -157,8 +157,8 @@ def _doubt(party: Party, log: Log, end: int) -> None:
 def _doubt_custody(party: Party, logs: Mapping[str, Log], left: Mapping[tuple[str, str], int]) -> None:
     """A party judged by its routers: in doubt where one of them ended without having seen it leave."""
     lives = sorted(party.lives)
-    ends = [wall_us(opened) for _, opened, _ in lives[1:]] + [FOREVER]
-    for (life, _, custodian), end in zip(lives, ends, strict=True):
+    ends = [*(wall_us(opened) for _, opened, _ in lives[1:]), FOREVER]
+    for (life, _, custodian), end in zip(lives, ends, strict=False):  # no lives: the logs only tell of its departure
         log = logs.get(custodian)
         if log and not log.stopped and left.get((party.name, custodian), -1) < life:
             _doubt(party, log, end)
