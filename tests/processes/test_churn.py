@@ -62,11 +62,13 @@ class Visitors:
         return await self._clients.connect(self._mesh.address(self._random.choice(self._mesh.routers)), name)
 
     async def _stay_and_leave(self, client: Client) -> None:
-        await trio.sleep(self._random.choice((0, 0.01, 0.1, 0.3)))
-        if self._random.random() < 0.5:
-            client.close()
-        else:
-            client.vanish()
+        try:
+            await trio.sleep(self._random.choice((0, 0.01, 0.1, 0.3)))
+        finally:  # at the end of the test too: who stays with messages in hand is waited for
+            if self._random.random() < 0.5:
+                client.close()
+            else:
+                client.vanish()
         await self._clients.until(lambda: client.connection.closed)
         self.visits += 1
 
