@@ -66,7 +66,7 @@ class Launcher:
 
     async def up(self, topology: Topology) -> None:
         """Starts all routers of `topology` in the run directory, which keeps the state of earlier runs."""
-        with self.directory.starting(), ExitStack() as stack:
+        with self.directory.starting(whole=True), ExitStack() as stack:
             if self.directory.exists() and self.directory.running():
                 raise LaunchError(f"{self.directory.path}: a mesh is running here, stop it with oncemesh down")
             listeners = self._listen(stack, topology)
@@ -76,7 +76,7 @@ class Launcher:
     async def start(self, names: Collection[str]) -> None:
         """Starts routers of a mesh that ran before, at the addresses that neighbours and clients know."""
         self._check_names(names)
-        with self.directory.starting(), ExitStack() as stack:
+        with self.directory.starting(whole=False), ExitStack() as stack:
             topology = self.directory.topology()
             running = self.directory.running()
             for name in names:

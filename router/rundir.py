@@ -12,6 +12,7 @@ must name this router and this directory. Never starts or stops anything itself.
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import shutil
@@ -77,8 +78,11 @@ class RunDirectory:
         return RunError(f"{self.path}: cannot be a run directory: {error.strerror}")
 
     @contextmanager
-    def starting(self) -> Iterator[None]:
-        """One start at a time. A directory that was made for it goes again if nothing came to be in it."""
+    def starting(self, *, whole: bool) -> Iterator[None]:
+        """While the `whole` mesh is started nobody else starts anything; parts may be started at the same time.
+
+        A directory that was made for it goes again if nothing came to be in it.
+        """
         fresh = self.make()
         path = self.path / "up.lock"
         try:
@@ -87,7 +91,7 @@ class RunDirectory:
             raise self._unusable(error) from None
         with lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, (fcntl.LOCK_EX if whole else fcntl.LOCK_SH) | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise RunError(f"{self.path}: another `up` or `start` is starting this mesh") from None
             try:
@@ -232,6 +236,7 @@ def _remove(lock: Path, directories: Sequence[Path]) -> None:
             directory.rmdir()
 
 
+@functools.cache  # a command that looks twice complains once
 def _warn(text: str) -> None:
     print(f"Warning: {text}", file=sys.stderr)
 

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,22 @@ def test_a_directory_that_cannot_be_is_told_without_a_traceback(here: Path) -> N
         1,
         f"Error: {here}/f/x: cannot be a run directory: Not a directory\n",
     )
+
+
+def test_ctrl_c_while_the_command_is_loaded_ends_it_without_a_traceback() -> None:
+    code = """if True:
+        import os, signal, sys
+
+        class CtrlC:
+            def find_spec(self, name, path=None, target=None):
+                if name == "click":
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        sys.meta_path.insert(0, CtrlC())
+        import router.cli
+        """
+    ended = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, timeout=30)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
 
 
 def test_several_problems_are_listed_below_their_number(here: Path) -> None:

@@ -161,10 +161,23 @@ async def test_a_second_mesh_in_the_same_directory_is_refused(mesh: Launcher, tm
     assert len(mesh.directory.running()) == 3
 
 
-async def test_a_second_up_at_the_same_time_is_refused_at_once(mesh: Launcher, tmp_path: Path) -> None:
-    with mesh.directory.starting(), pytest.raises(RunError, match="another `up` or `start` is starting this mesh"):
+@pytest.mark.parametrize("whole", [True, False])
+async def test_an_up_while_another_start_is_under_way_is_refused_at_once(
+    mesh: Launcher, tmp_path: Path, whole: bool
+) -> None:
+    refused = pytest.raises(RunError, match="another `up` or `start` is starting this mesh")
+    with mesh.directory.starting(whole=whole), refused:
         await mesh.up(load(write(tmp_path)))
     await mesh.up(load(write(tmp_path)))
+
+
+async def test_two_routers_may_be_started_at_the_same_time(mesh: Launcher, tmp_path: Path) -> None:
+    await mesh.up(load(write(tmp_path)))
+    await mesh.stop(["a", "b"])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(mesh.start, ["a"])
+        nursery.start_soon(mesh.start, ["b"])
+    assert len(mesh.directory.running()) == 3
 
 
 async def test_a_start_that_comes_to_nothing_leaves_no_directory(mesh: Launcher, tmp_path: Path) -> None:
