@@ -131,10 +131,19 @@ def _gaps(segments: Sequence[ControlRow]) -> Iterable[Problem]:
         next_segment = details["segment"] + 1
         if details["damage"] and (not _is_torn(row) or row is not segments[-1]):
             yield Problem(details["path"], f"damaged: {_unreadable(details)}")
+        again: list[int] = []
         for number in details["numbers"]:
-            if number != next_block and not details["damage"]:
-                yield Problem(details["path"], f"blocks {next_block} to {number - 1} are missing")
-            next_block = number + 1
+            if number > next_block and not details["damage"]:
+                yield Problem(details["path"], f"{_blocks(next_block, number - 1)} missing")
+            if number < next_block:
+                again.append(number)
+            next_block = max(next_block, number + 1)
+        if again:
+            yield Problem(details["path"], f"{_blocks(min(again), max(again))} there more than once or out of order")
+
+
+def _blocks(first: int, last: int) -> str:
+    return f"block {first} is" if first == last else f"blocks {first} to {last} are"
 
 
 def _missing_routers(meshes: Sequence[ControlRow], logs: Sequence[Log]) -> Iterable[Problem]:

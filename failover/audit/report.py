@@ -134,13 +134,18 @@ class Report:
             "open_logs": [log.name for log in self.logs if not log.stopped],
         }
 
+    def _unheard(self) -> list[PublisherRow]:
+        """Publishers without any subscriber."""
+        heard = {row.publisher for row in self.pairs}
+        return [row for row in self.publishers if row.publisher not in heard]
+
     def write(self, path: Path | str) -> None:
         """audit.json"""
         Path(path).write_text(json.dumps(self.as_json(), indent=1, ensure_ascii=False) + "\n")
 
     def render(self, console: Console) -> None:
         """The tables and, last, the verdict."""
-        console.print(_pair_table(self.pairs))
+        console.print(_pair_table(self.pairs, self._unheard()))
         if len(self.pairs) > ROWS_SHOWN:
             console.print(f"… and {len(self.pairs) - ROWS_SHOWN} more pairs, all in audit.json")
         if self.findings:
@@ -156,7 +161,7 @@ class Report:
         console.print(self.sentence, style=f"bold {colour}", markup=False)
 
 
-def _pair_table(pairs: Sequence[PairRow]) -> Table:
+def _pair_table(pairs: Sequence[PairRow], unheard: Sequence[PublisherRow]) -> Table:
     table = Table(title="publisher to subscriber")
     table.add_column("publisher", overflow="fold")
     table.add_column("subscriber", overflow="fold")
@@ -167,6 +172,10 @@ def _pair_table(pairs: Sequence[PairRow]) -> Table:
         violations = ", ".join(f"{count} {kind}" for kind, count in row.violations.items())
         counts = (row.published, row.accepted, row.owed, row.processed, violations or "none", row.unknown)
         table.add_row(row.publisher, row.subscriber, *map(str, counts), style="red" if violations else "")
+    for publisher in unheard[:ROWS_SHOWN]:
+        table.add_row(
+            publisher.publisher, "-", str(publisher.published), str(publisher.accepted), "0", "0", "none", "0"
+        )
     return table
 
 

@@ -47,7 +47,7 @@ def test_a_log_in_several_segments_is_one_log() -> None:
 def test_a_missing_segment_is_noticed() -> None:
     inventory = take_inventory([mesh("a"), segment(0, [0]), segment(2, [2])])
     assert told(inventory) == [
-        ("run/a/log/7-000002.oml", "blocks 1 to 1 are missing"),
+        ("run/a/log/7-000002.oml", "block 1 is missing"),
         ("run/a/log/7-000002.oml", "the segment 1 before it is missing"),
     ]
 
@@ -55,6 +55,14 @@ def test_a_missing_segment_is_noticed() -> None:
 def test_a_block_cut_out_cleanly_is_noticed() -> None:
     inventory = take_inventory([mesh("a"), segment(0, [0, 3])])
     assert told(inventory) == [("run/a/log/7-000000.oml", "blocks 1 to 2 are missing")]
+
+
+def test_a_block_that_is_there_twice_is_no_gap() -> None:
+    inventory = take_inventory([mesh("a"), segment(0, [0, 1, 2, 1, 2, 3]), segment(1, [4, 3, 5])])
+    assert told(inventory) == [
+        ("run/a/log/7-000000.oml", "blocks 1 to 2 are there more than once or out of order"),
+        ("run/a/log/7-000001.oml", "block 3 is there more than once or out of order"),
+    ]
 
 
 def test_damage_says_what_was_readable() -> None:

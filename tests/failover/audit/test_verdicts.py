@@ -11,7 +11,7 @@ from rich.console import Console
 
 from failover import audit
 from failover.audit import Report, Verdict
-from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, START_MS, TWO, Run
+from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, START_MS, SUBSCRIBERS, TWO, Run
 from topic.identity import Epoch
 from topic.journal import Event
 
@@ -32,6 +32,20 @@ def test_a_good_run_holds(audited: Audited, tmp_path: Path) -> None:
     shown = StringIO()
     report.render(Console(file=shown, width=140))
     assert "exactly-once holds: 8 accepted, 24 owed" in shown.getvalue()
+
+
+def test_a_publisher_that_nobody_heard_is_shown(audited: Audited) -> None:
+    run = Run()
+    for subscriber in SUBSCRIBERS:
+        for publisher in (ONE, TWO):
+            run.leave_out(subscriber, publisher, *range(4), audience=False)
+    run.remove(lambda row: row.get("subscriber") is not None)
+    shown = StringIO()
+    report = audited(run)
+    report.render(Console(file=shown, width=140))
+    assert report.pairs == () and report.verdict is Verdict.HOLDS, report.doubts
+    row = next(line for line in shown.getvalue().splitlines() if str(TWO.identity) in line)
+    assert [cell.strip() for cell in row.split("│")[2:7]] == ["-", "4", "4", "0", "0"]
 
 
 def test_a_router_killed_with_its_last_entries_lost_does_not_matter_to_ends_that_logged(audited: Audited) -> None:
