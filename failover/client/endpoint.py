@@ -204,7 +204,7 @@ class Endpoint:
             connection.close()
             connection.wake()
 
-    def _lose(self, error: ConnectionError, *, fatal: bool = False) -> None:
+    def _lose(self, error: ClientError, *, fatal: bool = False) -> None:
         """Have done with the current connection: what is unsettled stays so, for the next."""
         was_attached = self._link is not None
         self._connection = self._attaching = self._link = None
@@ -220,7 +220,7 @@ class Endpoint:
         else:
             self._failed(error)
 
-    def _lost_link(self, error: ConnectionError) -> None:
+    def _lost_link(self, error: ClientError) -> None:
         lived_s = trio.current_time() - self._since
         self._since += lived_s
         if lived_s < LIVED_S:
@@ -229,6 +229,8 @@ class Endpoint:
             self._give_up(error)
         else:  # the same router comes first: if it lives, it knows best what is unsettled
             self._routers.succeeded()
+            if error.condition is not None:  # but not if it sent us away, or fell silent
+                self._routers.move_on()
 
     def _failed(self, error: ConnectionError) -> None:
         """An attempt, or a link that hardly lived. Where no link is waiting to be resumed one round is enough."""

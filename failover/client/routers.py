@@ -1,8 +1,8 @@
 """The routers that a client may attach to, whose turn it is, and how long to wait before trying on.
 
 Those that the client was given come first, then those that a router's open named (`failover-server-list`). After a loss
-the same router is tried at once, then the next; only a round through all of them without success is followed by a
-pause, a longer one after each.
+a router is tried at once; only a round through all of them without success is followed by a pause, a longer one after
+each.
 """
 
 from collections.abc import Mapping, Sequence

@@ -17,6 +17,7 @@ from failover.client import (
     Outcome,
     Publisher,
     Resumed,
+    endpoint,
 )
 from router.amqp.handler import ACCEPTED, NO_STATE, RECEIVED, REJECTED
 from router.amqp.link import Link
@@ -258,6 +259,18 @@ async def test_the_next_router_of_the_list_and_those_it_names() -> None:
 async def test_a_detach_of_the_router_moves_the_publisher_on() -> None:
     async with running_peers("a", "b") as [a, b], publishing(a, b) as (_, link):
         link.detach("amqp:link:detach-forced", "drained", closed=False)
+        link.connection.wake()
+        await b.answer({})
+
+
+async def test_a_lost_router_is_tried_first_but_not_one_that_sent_us_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "LIVED_S", 0.0)
+    async with running_peers("a", "b") as [a, b], publishing(a, b):
+        a.cut()
+        await a.next(Gone)
+        link = await a.answer({})
+        await trio.testing.wait_all_tasks_blocked()
+        link.connection.close("amqp:connection:forced", "bye")
         link.connection.wake()
         await b.answer({})
 
