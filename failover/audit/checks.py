@@ -6,7 +6,7 @@ routers. Wall clocks decide where a client's log is compared with another: exact
 between two.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -106,15 +106,32 @@ def judge_pairs(found: DataFrame, judged: DataFrame, subscribers: DataFrame, log
     return stated.select(*kept, *(flag.alias(name) for name, flag in flags.items()))
 
 
-def unaddressed(pairs: DataFrame, judged: DataFrame, subscribers: DataFrame) -> DataFrame:
-    """Accepted deliveries whose audience got lost with their home's log, and who may have belonged to it in vain."""
-    possible = (
-        judged.filter(F.col("is_accepted") & ~F.col("has_audience"))
-        .join(subscribers, F.col("address") == F.col("of_address"))
-        .filter(_may_have_been_there())
-    )
-    settled = pairs.filter(F.col("in_audience") | (F.col("own_count") + F.col("edge_count") > 0))
-    return possible.join(settled, ["key", "subscriber"], "left_anti").select("key", "publisher", "subscriber")
+def unaddressed(
+    pairs: DataFrame, judged: DataFrame, subscribers: DataFrame, watched: Mapping[str, Sequence[Span]]
+) -> DataFrame:
+    """Accepted deliveries whose audience got lost with their home's log, if it matters: a subscriber may have belonged
+    to it in vain, or somebody may have whom no whole log knows. One row per delivery and such a subscriber, or none."""
+    astray = judged.filter(F.col("is_accepted") & ~F.col("has_audience"))
+    possible = astray.join(subscribers, F.col("address") == F.col("of_address")).filter(_may_have_been_there())
+    served = pairs.filter(F.col("in_audience") | (F.col("own_count") + F.col("edge_count") > 0))
+    in_vain = possible.join(served, ["key", "subscriber"], "left_anti")
+    unseen = astray.filter(_unwatched(watched)).withColumn("subscriber", F.lit(None).cast("string"))
+    columns = ("key", "publisher", "subscriber", "last_home")
+    return in_vain.select(*columns).unionByName(unseen.select(*columns))
+
+
+def _unwatched(watched: Mapping[str, Sequence[Span]]) -> Column:
+    """Whether the delivery's home, or any that may have been it, had a log without a clean end, and no router with a
+    whole one saw who was joined there. The home's wall clock and its witness's may differ; contact is lost later than
+    the router, so this is of no consequence for a router that died."""
+    blind = F.lit(False)
+    for name, spans in sorted(watched.items()):
+        may_be_home = F.coalesce(F.col("first_home").isin(name) | F.col("last_home").isin(name), F.lit(True))
+        seen = F.lit(False)
+        for since, till in spans:
+            seen = seen | F.col("accepted_time").between(since, till)
+        blind = blind | (may_be_home & ~seen)
+    return blind
 
 
 def _order(column: str, major: str) -> Column:
@@ -145,7 +162,11 @@ def _may_have_been_there() -> Column:
     def attached(term: Column) -> Column:
         return (term["home"] == "") & (term["since"] <= accepted) & (accepted < term["ended"])
 
-    return F.exists("terms", attached)
+    by_its_log = F.exists(
+        "present",
+        lambda span: (span["since"] <= F.col("accepted_time")) & (F.col("begun_time") <= span["till"]),
+    )
+    return F.exists("terms", attached) | F.coalesce(by_its_log, F.lit(False))
 
 
 def _spans(spans: Sequence[Span]) -> Column:

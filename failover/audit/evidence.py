@@ -1,6 +1,7 @@
 """The judged tables counted and sampled: the few Spark jobs whose results make up the report."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 import attrs
 from pyspark.sql import Column, DataFrame, Row
@@ -175,9 +176,22 @@ def doubts(evidence: Evidence, counts: Counts) -> Iterator[str]:
             if party.doubts:
                 yield _open_ended(role, party)
     if any(row["unaddressed"] for row in counts.by_publisher):
-        in_vain = evidence.unaddressed.count()
-        if in_vain:
-            yield f"{in_vain} accepted deliveries lack in a log whom they were for, and a subscriber did not get them"
+        yield from _unaddressed(evidence)
+
+
+def _unaddressed(evidence: Evidence) -> Iterator[str]:
+    """Which logs end too early to tell for whom accepted deliveries were, if that matters for any."""
+    counted = F.count_if(F.col("subscriber").isNotNull()).alias("in_vain")
+    rows = evidence.unaddressed.groupBy("last_home").agg(counted).collect()
+    if not rows:
+        return
+    homes = {row["last_home"] for row in rows}
+    for log in evidence.inventory.logs:
+        if log.role == "router" and not log.stopped and (log.name in homes or None in homes):
+            end = datetime.fromtimestamp(log.last_time // 1_000_000).strftime("%H:%M:%S")
+            yield f"the log of {log.source} has no clean end: who was owed what after {end} is not known"
+    if in_vain := sum(row["in_vain"] for row in rows):
+        yield f"{in_vain} accepted deliveries lack in a log whom they were for, and a subscriber did not get them"
 
 
 def _open_ended(role: str, party: Party) -> str:

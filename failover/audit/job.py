@@ -14,6 +14,7 @@ from failover.audit.parties import Parties, find_parties
 from failover.audit.reading import control_rows, read_rows
 from failover.audit.report import Report
 from failover.audit.session import spark_session
+from failover.audit.witnesses import watched_spans
 
 
 class AuditError(Exception):
@@ -76,7 +77,7 @@ def _gather(
         judged,
         checks.judge_pairs(pairs, judged, subscribers, logs),
         records,
-        checks.unaddressed(pairs, judged, subscribers),
+        checks.unaddressed(pairs, judged, subscribers, watched_spans(control, logs)),
     )
 
 

@@ -48,6 +48,8 @@ class Party:
     whose home is `where`, by all if that is empty. Expiry is each router's own view, a closing detach is a fact."""
     doubts: list[Span] = attrs.field(factory=list)
     """When entries about it may be missing: from, to, in µs of wall clock."""
+    present: list[Span] = attrs.field(factory=list)
+    """When a subscriber may have been attached by its own log; from, to, in µs of wall clock."""
     open_logs: list[str] = attrs.field(factory=list)
     """The logs behind the doubts."""
 
@@ -119,6 +121,9 @@ def _note_life(party: Party, row: ControlRow) -> None:
     if row.role != "router":
         if row.event in CLOSING:
             party.closings.append((wall_hlc(row.time - SKEW_US), wall_hlc(row.time + SKEW_US), ""))
+            party.present = [(since, min(till, row.time + SKEW_US)) for since, till in party.present]
+        else:
+            party.present.append((row.time - SKEW_US, FOREVER))
         return
     life = life_of(row)
     if row.event in CLOSING:

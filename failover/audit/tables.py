@@ -81,12 +81,13 @@ def subscriber_table(spark: SparkSession, parties: Parties, terms: Mapping[str, 
             "of_address": party.address,
             "own": bool(party.logs),
             "doubts": _spans(party.doubts),
+            "present": _spans(party.present),
             "terms": [attrs.asdict(term) for term in terms[party.name]],
         }
         for party in parties.subscribers.values()
     ]
     types = {"subscriber": TEXT, "of_address": TEXT, "own": FLAG}
-    return _table(spark, rows, **types, doubts=SPANS, terms=TERMS)
+    return _table(spark, rows, **types, doubts=SPANS, present=SPANS, terms=TERMS)
 
 
 def stay_table(spark: SparkSession, stays: Sequence[Membership]) -> DataFrame:

@@ -1,0 +1,55 @@
+"""Who else knew what a router without a clean end knew: told from the control rows alone.
+
+A subscriber's attach is answered when every router in contact has joined it, and each of them logs that. So while a
+router was in contact with one whose log is whole, nobody can have attached there unseen, however much of its own log
+is lost. A contact counts as long as neither of the two is known to have lost it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from failover.audit.inventory import ControlRow, Log
+from failover.audit.parties import FOREVER, Span, log_name
+from topic.journal import Event
+
+Ends = tuple[str, str]  # the log that tells, and the router.incarnation or router that it is about
+
+
+def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, list[Span]]:
+    """By open log of a router: when, in µs of wall clock, its joins were seen by a router whose log is whole."""
+    routers = [log for log in logs if log.role == "router"]
+    contacts = _contacts(rows, {log.name: log for log in routers})
+    return {
+        log.name: [
+            span
+            for witness in routers
+            if witness.stopped
+            for span in _both(contacts.get((witness.name, log.name), ()), contacts.get((log.name, witness.name), ()))
+        ]
+        for log in routers
+        if not log.stopped
+    }
+
+
+def _contacts(rows: Iterable[ControlRow], logs: Mapping[str, Log]) -> dict[Ends, list[Span]]:
+    """Each router's own view of its contacts; one that its log does not see end goes on."""
+    since: dict[Ends, tuple[str, int]] = {}
+    found: dict[Ends, list[Span]] = {}
+    told = (row for row in rows if row.event in (Event.CONTACT, Event.LOST) and row.peer and log_name(row) in logs)
+    for row in sorted(told, key=lambda row: (row.source, row.incarnation, row.place)):
+        by_peer = (log_name(row), row.peer or "")
+        if begun := since.pop(by_peer, None):
+            found.setdefault((by_peer[0], begun[0]), []).append((begun[1], row.time))
+        if row.event == Event.CONTACT:
+            since[by_peer] = (f"{row.peer}.{row.details.get('incarnation')}", row.time)
+    for (name, _), (peer, time) in since.items():
+        end = logs[name].last_time if logs[name].stopped else FOREVER
+        found.setdefault((name, peer), []).append((time, end))
+    return found
+
+
+def _both(ones: Iterable[Span], others: Sequence[Span]) -> Iterator[Span]:
+    for one in ones:
+        for other in others:
+            since, till = max(one[0], other[0]), min(one[1], other[1])
+            if since < till:
+                yield since, till
