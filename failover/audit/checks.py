@@ -120,6 +120,17 @@ def unaddressed(
     return in_vain.select(*columns).unionByName(unseen.select(*columns))
 
 
+def cut_off(pairs: DataFrame, judged: DataFrame, cuts: DataFrame) -> DataFrame:
+    """Deliveries accepted while a subscriber that lived on had expired in the view of their home, and not got by it:
+    owed to nobody, but to be seen."""
+    meant = (F.col("address") == F.col("of_address")) & F.col("cut_home").isin(F.col("first_home"), F.col("last_home"))
+    received = F.coalesce("received_hlc", "accepted_hlc")
+    within = (F.col("since") <= F.col("accepted_hlc")) & (received <= F.col("till"))
+    missed = judged.filter("is_accepted").join(cuts, meant & within)
+    got = pairs.filter(F.col("owed") | F.col("taken"))
+    return missed.join(got, ["key", "subscriber"], "left_anti").select("key", "publisher", "subscriber").distinct()
+
+
 def _unwatched(watched: Mapping[str, Sequence[Span]]) -> Column:
     """Whether the delivery's home, or any that may have been it, had a log without a clean end, and no router with a
     whole one saw who was joined there. The home's wall clock and its witness's may differ; contact is lost later than

@@ -35,6 +35,8 @@ class Evidence:
     pairs: DataFrame
     records: DataFrame
     unaddressed: DataFrame
+    cut_off: DataFrame | None
+    """None if no subscriber was."""
 
 
 @attrs.frozen(slots=True)
@@ -46,6 +48,8 @@ class Counts:
     by_router: Sequence[Row]
     violations: dict[str, int]
     unknown_records: int
+    cut_off: Mapping[tuple[str, str], int]
+    """By publisher and subscriber."""
 
 
 def count(evidence: Evidence) -> Counts:
@@ -58,7 +62,15 @@ def count(evidence: Evidence) -> Counts:
         for flag, kind in kinds.items()
         if (total := sum(row[flag] for row in rows))
     }
-    return Counts(by_publisher, by_pair, by_router, violations, sum(row["kept_unknown"] for row in by_router))
+    unknown_records = sum(row["kept_unknown"] for row in by_router)
+    return Counts(by_publisher, by_pair, by_router, violations, unknown_records, _cut_off(evidence.cut_off))
+
+
+def _cut_off(missed: DataFrame | None) -> dict[tuple[str, str], int]:
+    if missed is None:
+        return {}
+    rows = missed.groupBy("publisher", "subscriber").agg(F.count("key").alias("missed")).collect()
+    return {(row["publisher"], row["subscriber"]): row["missed"] for row in sorted(rows)}
 
 
 def _flags(names: Iterable[str]) -> list[Column]:
@@ -104,20 +116,28 @@ def publisher_rows(counts: Counts, parties: Parties) -> tuple[PublisherRow, ...]
 
 
 def pair_rows(counts: Counts, parties: Parties) -> tuple[PairRow, ...]:
+    judged = {(row["publisher"], row["subscriber"]): row.asDict() for row in counts.by_pair}
     totals = {row["publisher"]: row for row in counts.by_publisher}
     return tuple(
-        PairRow(
-            _identity(parties.publishers, row["publisher"]),
-            _identity(parties.subscribers, row["subscriber"]),
-            _mode(parties.subscribers, row["subscriber"]),
-            totals[row["publisher"]]["published_count"],
-            totals[row["publisher"]]["accepted_count"],
-            row["owed"],
-            row["processed_count"],
-            {kind: row[flag] for flag, kind in PAIR_KINDS.items() if row[flag]},
-            row["unknown"] + row["unplaced"],
-        )
-        for row in counts.by_pair
+        _pair_row(totals[names[0]], names, judged.get(names, {}), counts.cut_off.get(names, 0), parties)
+        for names in sorted({*judged, *counts.cut_off})
+    )
+
+
+def _pair_row(
+    totals: Row, names: tuple[str, str], judged: Mapping[str, int], cut_off: int, parties: Parties
+) -> PairRow:
+    return PairRow(
+        _identity(parties.publishers, names[0]),
+        _identity(parties.subscribers, names[1]),
+        _mode(parties.subscribers, names[1]),
+        totals["published_count"],
+        totals["accepted_count"],
+        judged.get("owed", 0),
+        judged.get("processed_count", 0),
+        {kind: judged[flag] for flag, kind in PAIR_KINDS.items() if judged.get(flag)},
+        judged.get("unknown", 0) + judged.get("unplaced", 0),
+        cut_off,
     )
 
 

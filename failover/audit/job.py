@@ -67,17 +67,21 @@ def _gather(
     control = [row for row in found if row.event >= 0]
     stays = tables.stay_table(spark, memberships(control, parties.subscribers))
     publishers = tables.publisher_table(spark, parties)
-    subscribers = tables.subscriber_table(spark, parties, terms(control, parties.subscribers))
+    found_terms = terms(control, parties.subscribers)
+    subscribers = tables.subscriber_table(spark, parties, found_terms)
+    cuts = tables.cut_table(spark, parties, found_terms)
     judged = checks.judge_deliveries(deliveries.deliveries(rows), publishers, logs)
     pairs = deliveries.pairs(rows, stays)
     records = checks.judge_records(deliveries.records(rows), judged, tables.log_table(spark, logs, control))
+    judged_pairs = checks.judge_pairs(pairs, judged, subscribers, logs)
     return Evidence(
         inventory,
         parties,
         judged,
-        checks.judge_pairs(pairs, judged, subscribers, logs),
+        judged_pairs,
         records,
         checks.unaddressed(pairs, judged, subscribers, watched_spans(control, logs)),
+        None if cuts is None else checks.cut_off(judged_pairs, judged, cuts),
     )
 
 

@@ -80,6 +80,8 @@ class PairRow:
     processed: int
     violations: dict[str, int]
     unknown: int
+    cut_off: int = 0
+    """Accepted while the subscriber lived on, but had expired in the view of the publisher's router: not owed."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -148,6 +150,10 @@ class Report:
         console.print(_pair_table(self.pairs, self._unheard()))
         if len(self.pairs) > ROWS_SHOWN:
             console.print(f"… and {len(self.pairs) - ROWS_SHOWN} more pairs, all in audit.json")
+        for row in self.pairs:
+            if row.cut_off:
+                cut_off = f"{row.cut_off} accepted while this subscriber was cut off from the publisher's router"
+                console.print(f"{row.publisher} to {row.subscriber}: {cut_off}", markup=False, soft_wrap=True)
         if self.findings:
             console.print(_finding_table(self.findings, self.violations))
         for title, problems in (("missing or damaged", self.problems), ("torn end, read up to there", self.torn)):

@@ -90,6 +90,24 @@ def subscriber_table(spark: SparkSession, parties: Parties, terms: Mapping[str, 
     return _table(spark, rows, **types, doubts=SPANS, present=SPANS, terms=TERMS)
 
 
+def cut_table(spark: SparkSession, parties: Parties, terms: Mapping[str, Sequence[Term]]) -> DataFrame | None:
+    """By subscriber and home: from when to when it had expired there though its attach lived. None if nobody had."""
+    rows = [
+        {
+            "subscriber": name,
+            "of_address": parties.subscribers[name].address,
+            "cut_home": term.home,
+            "since": term.ended,
+            "till": term.till,
+        }
+        for name, listed in terms.items()
+        for term in listed
+        if term.rejoined
+    ]
+    types = {"subscriber": TEXT, "of_address": TEXT, "cut_home": TEXT, "since": LONG, "till": LONG}
+    return _table(spark, rows, **types) if rows else None
+
+
 def stay_table(spark: SparkSession, stays: Sequence[Membership]) -> DataFrame:
     """By (source, incarnation, address): who was joined there, from which place in the log to which."""
     found: dict[tuple[str, int, str], list[dict[str, Any]]] = {}

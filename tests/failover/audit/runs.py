@@ -210,8 +210,8 @@ class Run:
         """(path below the run directory, content)."""
         for log, rows in self.logs.items():
             source = log.rpartition("/")[2]
-            attached = [json.loads(row["detail"]) for row in rows if row["event"] is Event.ATTACHED]
-            role = attached[0]["role"] if log.startswith("clients/") else "router"
+            roles = (json.loads(row["detail"])["role"] for row in rows if row["event"] is Event.ATTACHED)
+            role = next(roles, "subscriber") if log.startswith("clients/") else "router"
             block = Block(source, role, START_MS, host=self.hosts.get(log, "host"))
             data = b""
             for start in range(0, len(rows), rows_per_block):

@@ -157,6 +157,28 @@ def test_expiry_relieves_its_own_home_of_what_it_has_not_accepted(audited: Audit
     assert {finding.subscribers for finding in report.findings} == {(str(FAR.identity),)}
 
 
+def test_what_was_accepted_while_a_subscriber_was_cut_off_is_shown(audited: Audited) -> None:
+    run = Run()
+    columns = {"subscriber": FAR.name, "epoch": run.epoch(FAR)}
+    run.before("a", run.find("a", Event.ACCEPTED, run.key(ONE, 1)), Event.EXPIRED, **columns)
+    again = run.find("a", Event.RECEIVED, run.key(ONE, 3))
+    run.before("a", again, Event.JOINED, address=ADDRESS, peer="c", **columns)
+    run.leave_out(FAR, ONE, 1)  # it was in the audience
+    run.leave_out(FAR, ONE, 2, audience=False)
+
+    report = audited(run)
+
+    assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
+    assert {(row.publisher, row.subscriber): row.cut_off for row in report.pairs if row.cut_off} == {
+        (str(ONE.identity), str(FAR.identity)): 2
+    }
+    assert sum(row["cut_off"] for row in report.as_json()["pairs"]) == 2
+    shown = StringIO()
+    report.render(Console(file=shown, width=140))
+    told = "2 accepted while this subscriber was cut off from the publisher's router"
+    assert f"{ONE.identity} to {FAR.identity}: {told}" in shown.getvalue()
+
+
 def test_missing_and_damaged_logs_are_named(spark: SparkSession, tmp_path: Path) -> None:
     directory = Run().write(tmp_path)
     (directory / "c/log").rename(directory / "c/gone")
