@@ -73,11 +73,11 @@ class Reporter:
             for name, route in sorted(self._node.mesh.routes.items())
         ]
 
-    @staticmethod
-    def _publisher(stream: Stream) -> dict[str, Any]:
+    def _publisher(self, stream: Stream) -> dict[str, Any]:
+        waits = stream.publisher in self._node.topic.attaching.waiting
         return {
             **_identity(stream.identity),
-            "status": "suspended" if stream.link is None else "attached",
+            "status": "suspended" if stream.link is None else "attaching" if waits else "attached",
             "unsettled": stream.unsettled,
             "received": stream.received,
         }

@@ -101,10 +101,11 @@ async def test_a_client_that_vanishes_in_the_middle_of_a_transfer_leaves_nothing
 
 
 async def has_publisher(mesh: RunningMesh, topic: str, *, expected: bool = True) -> None:
-    """Until b knows of a publisher of the topic, or no longer does."""
+    """Until b has answered the attach of a publisher of the topic, or none is there any more."""
 
     async def known() -> bool:
-        return any(link["address"] == topic for link in (await mesh.status("b"))["publishers"]) is expected
+        found = [link["status"] for link in (await mesh.status("b"))["publishers"] if link["address"] == topic]
+        return found == (["attached"] if expected else [])
 
     await eventually(known)
 
