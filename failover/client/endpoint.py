@@ -181,7 +181,8 @@ class Endpoint:
                 with trio.fail_after(CONNECT_S):
                     stream = await trio.open_tcp_stream(*router)
             except (OSError, trio.TooSlowError) as reason:
-                self._failed(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {reason}"))
+                why = (isinstance(reason, OSError) and reason.strerror) or reason
+                self._failed(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {why}"))
             else:
                 await self._use(router, stream)
 
