@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 INTEROP_LOCK := $(if $(shell command -v npm),$(wildcard tests/interop/package-lock.json))
 INTEROP_READY := $(INTEROP_LOCK:package-lock.json=node_modules/.ready)
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint bench bench-tools clean
 
 setup: $(READY) $(INTEROP_READY)
 	@:
@@ -39,6 +39,11 @@ lint: setup
 
 bench: setup
 	@$(VENV)/bin/python -m tests.bench
+
+# What the load generator is built with; once, on Debian and as root.
+bench-tools:
+	apt-get update -qq
+	apt-get install -y -qq gcc libc6-dev libqpid-proton11-dev
 
 clean:
 	rm -rf $(VENV) tests/interop/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build

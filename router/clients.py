@@ -13,18 +13,16 @@ from typing import ClassVar
 from router.amqp.connection import Connection
 from router.amqp.handler import (
     ACCEPTED,
-    EXPIRE_CONNECTION,
-    EXPIRE_NEVER,
     MODIFIED,
     RCV_FIRST,
     RECEIVED,
     SND_SETTLED,
     Condition,
     Handle,
-    Terminus,
 )
 from router.amqp.link import Link
 from router.amqp.message import data_message, with_delivery_count
+from router.attach import GENERATION, STATUS_ADDRESS, Refusal, generation_of, identity_of, lifetime_of, unsettled_of
 from router.config import AddressRule
 from router.node import Node
 from topic.actions import (
@@ -40,27 +38,17 @@ from topic.actions import (
     Resume,
     SettleSubscriber,
 )
-from topic.identity import GENERATION_LENGTH, LinkIdentity
+from topic.identity import LinkIdentity
 from topic.record import Outcome, Record, Stream
 from topic.subscriber import Subscriber
 
 log = logging.getLogger("oncemesh.clients")
 
-STATUS_ADDRESS = "$status"
 EPOCH = "oncemesh:epoch"
-GENERATION = "oncemesh:generation"
 PARTIAL_ACCEPTANCE = "oncemesh:partial-acceptance"
 NOTHING = b"\x00\x53\x75\xa0\x00"
 """An empty data section, for resumed transfers without payload: some clients choke on transfers without any."""
 OUTCOMES = {int(outcome): outcome for outcome in Outcome}
-
-
-class Refusal(Exception):
-    """Why an attach is refused: AMQP condition and description."""
-
-    def __init__(self, condition: str, description: str) -> None:
-        super().__init__(description)
-        self.condition = condition
 
 
 class PublisherLink:
@@ -140,42 +128,16 @@ class ClientEdge:
                 link.answer()
                 self.on_credit(link)
             else:
-                self._attach(link, self._identity(link))
+                self._attach(link, identity_of(link, self._prefixes))
         except Refusal as refusal:
             link.refuse(refusal.condition, str(refusal))
         self.node.perform()
 
-    def _identity(self, link: Link) -> LinkIdentity:
-        """Who attaches where; raises `Refusal` for what this router does not do (AMQP 1.0 2.8.14 to 2.8.18)."""
-        terminus = link.remote_source if link.is_sender else link.remote_target
-        address = self._checked_address(terminus)
-        container = link.connection.remote_container
-        if not container:
-            raise Refusal("amqp:not-allowed", "a link's identity needs a container-id, the open had none")
-        if not address.startswith(self._prefixes):
-            known = ", ".join(prefix + "…" for prefix in self._prefixes)
-            raise Refusal("amqp:not-found", f"no node {address!r}: expected an address of {known}")
-        return LinkIdentity(container, link.name, address)
-
-    @staticmethod
-    def _checked_address(terminus: Terminus | None) -> str:
-        if terminus is None:
-            raise Refusal("amqp:not-implemented", "a link without a terminus is resumed nowhere")
-        if terminus.coordinator:
-            raise Refusal("amqp:not-implemented", "transactions are not supported")
-        if terminus.dynamic:
-            raise Refusal("amqp:not-implemented", "dynamic nodes are not supported")
-        if not terminus.address:
-            raise Refusal("amqp:not-implemented", "the anonymous terminus is not supported: attach to an address")
-        if terminus.address == STATUS_ADDRESS:
-            raise Refusal("amqp:not-allowed", f"{STATUS_ADDRESS} can only be received from")
-        return terminus.address
-
     def _attach(self, link: Link, identity: LinkIdentity) -> None:
         now = self.node.now()
         first = link.remote_rcv_settle_mode == RCV_FIRST
-        timeout = float(self._lifetime(link).timeout)
-        unsettled = self._unsettled(link)
+        timeout = float(lifetime_of(link, self._longest).timeout)
+        unsettled = unsettled_of(link)
         if link.is_sender:
             subscriber = link.context = SubscriberLink(link)
             subscriber.subscriber = self.topic.attach_subscriber(
@@ -189,37 +151,11 @@ class ClientEdge:
             )
         else:
             publisher = PublisherLink(link)
-            generation = self._generation(link)
+            generation = generation_of(link)
             link.context = publisher
             publisher.stream = self.topic.attach_publisher(
                 identity, publisher, now, generation=generation, first=first, timeout=timeout, unsettled=unsettled
             )
-
-    def _lifetime(self, link: Link) -> Terminus:
-        """What of the asked lifetime of the terminus at our end is granted: `never` as connection-close, and no timeout
-        beyond the mesh's (protocol 1)."""
-        asked = link.remote_source if link.is_sender else link.remote_target
-        assert asked is not None
-        never = asked.expiry_policy == EXPIRE_NEVER
-        return Terminus(
-            durable=asked.durable,
-            expiry_policy=EXPIRE_CONNECTION if never else asked.expiry_policy,
-            timeout=self._longest if never else min(asked.timeout, self._longest),
-        )
-
-    @staticmethod
-    def _unsettled(link: Link) -> dict[bytes, int] | None:
-        """The client's map; an incomplete one proves nothing and is taken for none."""
-        if link.remote_unsettled is None or link.remote_incomplete_unsettled:
-            return None
-        return {tag: state.state for tag, state in link.remote_unsettled.items()}
-
-    @staticmethod
-    def _generation(link: Link) -> bytes | None:
-        generation = link.remote_properties.get(GENERATION)
-        if generation is not None and (not isinstance(generation, bytes) or len(generation) != GENERATION_LENGTH):
-            raise Refusal("amqp:invalid-field", f"link property {GENERATION}: expected {GENERATION_LENGTH} bytes")
-        return generation
 
     def on_attached(self, link: Link) -> None:
         raise AssertionError("the client edge attaches nothing itself")
@@ -447,7 +383,7 @@ class ClientEdge:
     def _answer(
         self, link: Link, action: AnswerPublisher | AnswerSubscriber, properties: dict[str, str | bytes]
     ) -> None:
-        granted = self._lifetime(link)
+        granted = lifetime_of(link, self._longest)
         link.answer(
             durable=granted.durable,
             expiry_policy=granted.expiry_policy,

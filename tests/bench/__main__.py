@@ -66,9 +66,7 @@ def build() -> None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     command = [compiler or "cc", "-O2", "-w", "-o", str(BINARY), str(source), *LIBRARIES]
     if compiler is None or subprocess.run(command, check=False).returncode:
-        sys.exit(
-            "bench: the load generator needs a C compiler and qpid-proton: apt-get install gcc libqpid-proton11-dev"
-        )
+        sys.exit("bench: the load generator needs a C compiler and qpid-proton; on Debian: make bench-tools (as root)")
 
 
 @contextmanager

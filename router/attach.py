@@ -1,0 +1,70 @@
+"""What a client's attach asks for, and what of it this router grants or refuses (AMQP 1.0 2.6, 3.5; protocol 1, 2)."""
+
+from router.amqp.handler import EXPIRE_CONNECTION, EXPIRE_NEVER, Terminus
+from router.amqp.link import Link
+from topic.identity import GENERATION_LENGTH, LinkIdentity
+
+STATUS_ADDRESS = "$status"
+GENERATION = "oncemesh:generation"
+
+
+class Refusal(Exception):
+    """Why an attach is refused: AMQP condition and description."""
+
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(description)
+        self.condition = condition
+
+
+def identity_of(link: Link, prefixes: tuple[str, ...]) -> LinkIdentity:
+    """Who attaches where; raises `Refusal` for what this router does not do (AMQP 1.0 2.8.14 to 2.8.18)."""
+    terminus = link.remote_source if link.is_sender else link.remote_target
+    address = _checked_address(terminus)
+    container = link.connection.remote_container
+    if not container:
+        raise Refusal("amqp:not-allowed", "a link's identity needs a container-id, the open had none")
+    if not address.startswith(prefixes):
+        known = ", ".join(prefix + "…" for prefix in prefixes)
+        raise Refusal("amqp:not-found", f"no node {address!r}: expected an address of {known}")
+    return LinkIdentity(container, link.name, address)
+
+
+def _checked_address(terminus: Terminus | None) -> str:
+    if terminus is None:
+        raise Refusal("amqp:not-implemented", "a link without a terminus is resumed nowhere")
+    if terminus.coordinator:
+        raise Refusal("amqp:not-implemented", "transactions are not supported")
+    if terminus.dynamic:
+        raise Refusal("amqp:not-implemented", "dynamic nodes are not supported")
+    if not terminus.address:
+        raise Refusal("amqp:not-implemented", "the anonymous terminus is not supported: attach to an address")
+    if terminus.address == STATUS_ADDRESS:
+        raise Refusal("amqp:not-allowed", f"{STATUS_ADDRESS} can only be received from")
+    return terminus.address
+
+
+def lifetime_of(link: Link, longest: int) -> Terminus:
+    """What of the asked lifetime of the terminus at our end is granted: `never` as connection-close, and no timeout
+    beyond the mesh's, `longest` seconds (protocol 1)."""
+    asked = link.remote_source if link.is_sender else link.remote_target
+    assert asked is not None
+    never = asked.expiry_policy == EXPIRE_NEVER
+    return Terminus(
+        durable=asked.durable,
+        expiry_policy=EXPIRE_CONNECTION if never else asked.expiry_policy,
+        timeout=longest if never else min(asked.timeout, longest),
+    )
+
+
+def unsettled_of(link: Link) -> dict[bytes, int] | None:
+    """The client's map; an incomplete one proves nothing and is taken for none."""
+    if link.remote_unsettled is None or link.remote_incomplete_unsettled:
+        return None
+    return {tag: state.state for tag, state in link.remote_unsettled.items()}
+
+
+def generation_of(link: Link) -> bytes | None:
+    generation = link.remote_properties.get(GENERATION)
+    if generation is not None and (not isinstance(generation, bytes) or len(generation) != GENERATION_LENGTH):
+        raise Refusal("amqp:invalid-field", f"link property {GENERATION}: expected {GENERATION_LENGTH} bytes")
+    return generation
