@@ -198,10 +198,13 @@ class Reader(Client):
         self.processed: list[bytes] = []
         self.stated: set[bytes] = set()
         """What the map of this attach said to be accepted."""
+        self.arrived: set[bytes] = set()
+        """Transferred on this connection: only of these can an outcome be sent."""
         self.limit = 0
 
     def map(self) -> dict[bytes, int] | None:
         self.stated = {key for key, state in self.unsettled.items() if state}
+        self.arrived.clear()
         return dict(self.unsettled) if self.attached_once else None
 
     def router_attach(self, connection: Connection, unsettled: dict[bytes, int] | None) -> None:
@@ -258,6 +261,7 @@ class Reader(Client):
         assert resumed == (key in self.unsettled), "what the map named comes with resume=true, and nothing else does"
         assert key not in self.stated, "what the map said to be accepted is never sent again"
         self.limit -= 1
+        self.arrived.add(key)
         if self.unsettled.get(key):  # processed since the map was sent: the payload is not looked at
             self.send(self.router_outcome, self.connection, key)
         else:
@@ -288,7 +292,8 @@ class Reader(Client):
             del self.todo[key]
             self.processed.append(message)
             self.unsettled[key] = Outcome.ACCEPTED
-            self.send(self.router_outcome, self.connection, key)
+            if key in self.arrived:
+                self.send(self.router_outcome, self.connection, key)
         elif self.limit < 3:
             self.limit += 1
             self.send(self.router_credit, self.connection)
