@@ -15,6 +15,7 @@ import trio
 from linkstate.clock import HybridClock
 from linkstate.events import ContactLost, ContactMade, Received, Transmit
 from linkstate.mesh import Mesh
+from router.store import StateStore
 from topic.actions import DropContact, LinkAction, Note
 from topic.core import Settings, Topic
 from topic.errors import PeerError as BrokenBatch
@@ -54,16 +55,18 @@ class Node:
         links: Mapping[str, int],
         block: Block,
         settings: Settings,
+        store: StateStore,
         *,
         hello: float,
         dead: float,
     ) -> None:
         self.name = name
         self.incarnation = incarnation
-        self.clock = HybridClock()
+        self.clock = HybridClock(store.reserved)
         self.clock.advance(time.time_ns() // 1_000_000)
         self.mesh = Mesh(name, incarnation, routers, links, self.clock, hello=hello, dead=dead)
         self.topic = Topic(name, incarnation, routers, self.clock, block, settings, trio.current_time())
+        self._store = store
         self.on_deadline: Callable[[float], None] | None = None
         """Told after every pump when `handle_timer` is next due."""
 
@@ -114,9 +117,16 @@ class Node:
                 self._drain_mesh(now)
             else:
                 break
+        self._save()
         self.neighbours.flush()
         if self.on_deadline is not None:
             self.on_deadline(self.deadline())
+
+    def _save(self) -> None:
+        """Before anything of this pump leaves: nobody must know of what a router that dies now would not remember."""
+        clock = self.clock.read()
+        if clock >= self._store.reserved:
+            self._store.save((), clock)
 
     def perform(self) -> None:
         """Carry out the topic core's actions so far; before any other event of a client's link is handled."""

@@ -25,6 +25,7 @@ from router.neighbours import Neighbours
 from router.node import Node
 from router.quantities import Address
 from router.report import Reporter
+from router.store import StateStore
 from topic.core import Settings
 from topic.journal import Block
 
@@ -40,25 +41,25 @@ GOODBYE_S = 1.0
 
 
 class Process:
-    """One router of a topology."""
+    """One router of a topology, with the state that its earlier lives left."""
 
-    def __init__(self, topology: Topology, name: str, run_dir: Path) -> None:
+    def __init__(self, topology: Topology, name: str, directory: Path, store: StateStore) -> None:
         self.topology = topology
         self.name = name
         timing, limits = topology.timing, topology.limits
-        incarnation = time.time_ns() // 1_000_000
+        incarnation = store.begin(time.time_ns() // 1_000_000)
         block = Block(name, "router", incarnation, host=socket.gethostname())
         settings = Settings(limits.window, limits.redeliveries, timing.join, timing.boot_wait)
         costs = topology.costs_of(name)
         self.node = Node(
-            name, incarnation, topology.routers, costs, block, settings, hello=timing.hello, dead=timing.dead
+            name, incarnation, topology.routers, costs, block, settings, store, hello=timing.hello, dead=timing.dead
         )
         self.clients = ClientEdge(self.node, topology.addresses, limits.max_message, timing.terminus)
         self.clients.report = Reporter(self.node, topology.mesh, self.clients.connections)
         self.neighbours = Neighbours(self.node, topology.mesh, costs)
         self.node.clients = self.clients
         self.node.neighbours = self.neighbours
-        self._journal = JournalFile(run_dir / name / "log", incarnation, block)
+        self._journal = JournalFile(directory / "log", incarnation, block)
         self._timer = trio.CancelScope()
 
     async def run(self, amqp: socket.socket, inter: socket.socket) -> None:
@@ -189,4 +190,7 @@ async def run_router(
     _tame_garbage_collection()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every client takes a file descriptor
-    await Process(topology, name, run_dir).run(amqp_socket, inter_socket)
+    directory = run_dir / name
+    directory.mkdir(parents=True, exist_ok=True)
+    with StateStore(directory / "state.db", topology.mesh, name) as store:
+        await Process(topology, name, directory, store).run(amqp_socket, inter_socket)
