@@ -77,6 +77,7 @@ class Connection:
         self._session: Any = None  # of the links that we attach
         self._at_eof = False
         self._sasl: SaslLayer = SaslServer() if server else SaslClient()
+        self.proofs: dict[Callable[[], None], None] = {}  # the shell's, see `prove`
         self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
         self._inbox = Inbox(handler, self.settling)
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout)
@@ -176,6 +177,11 @@ class Connection:
 
     # -- output
 
+    @property
+    def has_output(self) -> bool:
+        """Whether there is something to be written that nobody woke the shell for: after a `tick`."""
+        return self._sasl.done and self._engine.has_output
+
     def data_to_send(self) -> bytes:
         """All that is to be written by now."""
         data = b""
@@ -206,6 +212,12 @@ class Connection:
         """The owner did something outside of this connection's callbacks: have it flushed. Cheap to repeat."""
         if self.on_wake is not None:
             self.on_wake()
+
+    def prove(self, told: Callable[[], None]) -> None:
+        """Have `told` called, like a callback, when it is certain that the peer still had this connection after now, as
+        far as its machine's kernel can tell; else never. To ask twice before is to ask once."""
+        self.proofs[told] = None
+        self.wake()
 
     # -- open, close, attach
 

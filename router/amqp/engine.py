@@ -56,6 +56,10 @@ class Engine:
     def push_end(self) -> None:
         lib.pn_transport_close_tail(self.transport)
 
+    @property
+    def has_output(self) -> bool:
+        return bool(lib.pn_transport_pending(self.transport) > 0)
+
     def pull(self) -> bytes:
         """All that is to be written by now."""
         parts = []

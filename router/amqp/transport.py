@@ -11,12 +11,16 @@ from collections.abc import Callable, Iterator
 
 import trio
 
+from router.amqp import tcp
 from router.amqp.connection import Connection
 from router.amqp.errors import PeerError
 
 log = logging.getLogger("oncemesh.amqp")
 
 READ_SIZE = 128 * 1024
+HEARTBEAT = b"\0\0\0\x08\x02\0\0\0"  # a frame without a body (AMQP 1.0 2.4.5)
+PROOF_FIRST_S = 0.001  # between two looks at what the peer's machine has acknowledged: at first, and at most
+PROOF_MOST_S = 0.25
 GOODBYE_S = 1.0  # for a peer to answer a close, and to take what is still to be written
 
 
@@ -36,6 +40,7 @@ async def serve(
     try:
         async with trio.open_nursery() as ticking:
             driver.scope = ticking.cancel_scope
+            driver.nursery = ticking
             ticking.start_soon(driver.tick)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(driver.write)
@@ -62,7 +67,12 @@ class _Driver:
         self._after_input = after_input
         self._woken = trio.Event()
         self._patience = math.inf
+        self._read = 0
+        self._written = 0
+        self._asked: dict[Callable[[], None], None] = {}
+        self._proving = False
         self.scope = trio.CancelScope()
+        self.nursery: trio.Nursery
 
     def wake(self) -> None:
         self._woken.set()
@@ -76,6 +86,7 @@ class _Driver:
                 if not connection.closed:
                     with self._step():
                         connection.receive(bytes(data), self._clock())
+                self._read += len(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.debug("%s: %s", connection.remote_container, error)
         with self._step():
@@ -100,6 +111,9 @@ class _Driver:
                 self._woken = trio.Event()
                 while data := connection.data_to_send():
                     await stream.send_all(data)
+                    self._written += len(data)
+                if connection.proofs and not connection.closing:
+                    await self._probe()
                 if connection.closed:
                     break
                 await self._wait(connection)
@@ -118,6 +132,41 @@ class _Driver:
             with self._step():
                 connection.receive_eof()
 
+    async def _probe(self) -> None:
+        """Have the peer's machine acknowledge something that is written after the proofs were asked for."""
+        asked, self._connection.proofs = self._connection.proofs, {}
+        await self._stream.send_all(HEARTBEAT)
+        self._written += len(HEARTBEAT)
+        self._asked |= asked
+        if not self._proving and isinstance(self._stream, trio.SocketStream) and tcp.can_tell(self._stream):
+            self._proving = True
+            self.nursery.start_soon(self._prove, self._stream)
+
+    async def _prove(self, stream: trio.SocketStream) -> None:
+        while self._asked:
+            asked, self._asked = self._asked, {}
+            if not await self._has_come_through(stream) or self._connection.closed:
+                return
+            with self._step():
+                for told in asked:
+                    told()
+        self._proving = False
+
+    async def _has_come_through(self, stream: trio.SocketStream) -> bool:
+        """All that was written is acknowledged, the connection is open, and what had come by then, perhaps its end, was
+        handled: then the peer still had it."""
+        written, pause = self._written, PROOF_FIRST_S
+        while self._written - tcp.unacknowledged(stream) < written:
+            await trio.sleep(pause)
+            pause = min(2 * pause, PROOF_MOST_S)
+        if not tcp.is_open(stream):
+            return False
+        come = self._read + tcp.unread(stream)
+        await trio.sleep(PROOF_FIRST_S)  # what has been read and is not counted yet is on its way to `read`
+        while self._read < come:
+            await trio.sleep(pause)
+        return True
+
     async def _end(self) -> None:
         if isinstance(self._stream, trio.abc.HalfCloseableStream):
             await self._stream.send_eof()
@@ -125,8 +174,15 @@ class _Driver:
             self.scope.cancel()
 
     async def tick(self) -> None:
+        """Mostly there is nothing to be done, and that must be cheap: idle connections are many."""
+        connection = self._connection
         deadline: float | None = self._clock()
-        while deadline is not None and not self._connection.closed:
+        while deadline is not None and not connection.closed:
             await trio.sleep(max(0.0, deadline - self._clock()))
-            with self._step():
-                deadline = self._connection.tick(self._clock())
+            try:
+                deadline = connection.tick(self._clock())
+            except PeerError:
+                with self._step():
+                    raise
+            if connection.has_output:
+                self.wake()
