@@ -121,6 +121,7 @@ class Connection:
     def _take_noted(self, frame: bytes, note: Note) -> None:
         if isinstance(note, FlowFrame):
             self._inbox.hand_over()
+            self._handle_events()  # what the handler did makes events too, but the flow's must be the next
         self._engine.push(frame, 0, len(frame))
         if isinstance(note, FlowFrame):
             self._take_flow(note)

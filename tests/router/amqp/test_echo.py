@@ -2,6 +2,7 @@
 
 import pytest
 
+from router.amqp.handler import ACCEPTED, Handle
 from router.amqp.link import Link
 from tests.router.amqp.frames import ATTACH, FLOW, SOURCE, TARGET, Described, frame, opening
 from tests.router.amqp.pair import Pair
@@ -48,6 +49,21 @@ def test_an_echo_is_answered_and_changes_nothing(at_client: str) -> None:
     pair.pump()
     assert ours.credit == theirs.credit == 5
     assert pair.errors == [] and not ours.ended
+
+
+def test_an_echo_is_answered_although_what_came_before_it_made_us_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair()
+    ours, theirs = linked(pair, "receiver")
+
+    def accept(link: Link, deliveries: list[Handle], *columns: object) -> None:
+        for delivery in deliveries:
+            link.update(delivery, ACCEPTED)
+
+    monkeypatch.setattr(pair.here, "on_transfers", accept)
+    theirs.send(b"4", b"message")
+    theirs.echo()
+    pair.pump()
+    assert pair.there.echoes == [theirs]
 
 
 def test_echoes_that_cross_are_no_answers_to_each_other() -> None:
