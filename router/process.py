@@ -119,7 +119,11 @@ class Process:
             self.clients,
             container=self.topology.mesh,
             server=True,
-            properties={"router": self.name, "failover-server-list": self._failover_list()},
+            properties={
+                "router": self.name,
+                "failover-server-list": self._failover_list(),
+                "oncemesh:dead": round(timing.dead * 1000),
+            },
             max_frame=limits.max_frame,
             max_message=limits.max_message,
             idle_timeout=timing.idle,

@@ -21,6 +21,7 @@ from failover.client.errors import ClientError
 from failover.client.events import Connected, Listener, Lost
 from failover.client.log import ClientLog
 from failover.client.routers import RouterAddress, Routers
+from failover.client.silence import Patience, silence
 from failover.client.store import Attached, MemoryStore, Role, Store
 from router.amqp.attach import AttachOptions
 from router.amqp.connection import Connection
@@ -31,11 +32,11 @@ from topic.identity import GENERATION_LENGTH, LinkIdentity
 
 GENERATION: Final = "oncemesh:generation"
 EPOCH: Final = "oncemesh:epoch"
-CONNECT_S: Final = 2.0  # for a router to take a connection
+CONNECT_S: Final = 1.0  # for a router to take a connection
 ATTACH_S: Final = 30.0  # for a router that lives to answer an attach; it may have to wait for others
 LIVED_S: Final = 1.0  # a link that lived so long was no failure
 TERMINUS_S: Final = 60
-IDLE_S: Final = 2.0
+IDLE_S: Final = 1.5
 
 # Detaches and closes with these conditions say something about the router, not about us: the next one may do better.
 OF_ROUTER: Final = (
@@ -52,7 +53,7 @@ class Options(TypedDict, total=False):
     log: Path | None  # a directory for its delivery log
     store: Store | None  # None: the link ends with the block. Else it may be resumed from the store
     timeout: int  # seconds for which the terminus outlives a connection, and for which a router is looked for. 0: none
-    idle: float  # seconds of silence after which a router counts as gone
+    idle: float  # seconds of silence after which a router counts as gone; before, if its mesh says so
     events: Listener | None
 
 
@@ -80,6 +81,7 @@ class Endpoint:
         self._routers = Routers(urls)
         self._timeout = timeout
         self._idle = idle
+        self._patience = Patience(idle)
         self._tell = events or (lambda event: None)
         self._keeps = store is not None
         self._durable = 0 if not timeout else store.durable if store is not None else MemoryStore.durable
@@ -193,20 +195,35 @@ class Endpoint:
             self, container=self.identity.container, server=False, hostname=router.host, idle_timeout=self._idle
         )
         connection.open()
-        self._connections.start_soon(serve, stream, connection)
+        serving = trio.CancelScope()
+        self._connections.start_soon(_serve, stream, connection, serving)
         try:
-            with trio.move_on_after(ATTACH_S) as patience:
-                while self._link is None and not self._over.is_set():
-                    await self._news.park()
-            if patience.cancelled_caught:
-                self._lose(ClientError(None, f"{router.url} did not answer the attach"))
-            await self._over.wait()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._await_attach, router)
+                nursery.start_soon(self._watch, router, connection, serving)
+                await self._over.wait()
+                nursery.cancel_scope.cancel()
         finally:
             connection.close()
             connection.wake()
 
-    def _lose(self, error: ClientError, *, fatal: bool = False) -> None:
-        """Have done with the current connection: what is unsettled stays so, for the next."""
+    async def _await_attach(self, router: RouterAddress) -> None:
+        with trio.move_on_after(ATTACH_S) as patience:
+            while self._link is None:
+                await self._news.park()
+        if patience.cancelled_caught:
+            self._lose(ClientError(None, f"{router.url} did not answer the attach"))
+
+    async def _watch(self, router: RouterAddress, connection: Connection, serving: trio.CancelScope) -> None:
+        """A router that wakes up later must find this connection closed, not half of a goodbye: it would take us for
+        still attached, and resume us there."""
+        await silence(connection, lambda: self._patience.limit)
+        self._lose(ClientError(None, f"{router.url} is silent"), elsewhere=True)
+        serving.cancel()
+
+    def _lose(self, error: ClientError, *, fatal: bool = False, elsewhere: bool = False) -> None:
+        """Have done with the current connection: what is unsettled stays so, for the next, perhaps at another router in
+        any case."""
         was_attached = self._link is not None
         self._connection = self._attaching = self._link = None
         self._over.set()
@@ -217,11 +234,11 @@ class Endpoint:
         if fatal:
             self._give_up(error)
         elif was_attached:
-            self._lost_link(error)
+            self._lost_link(error, elsewhere=elsewhere or error.condition is not None)
         else:
             self._failed(error)
 
-    def _lost_link(self, error: ClientError) -> None:
+    def _lost_link(self, error: ClientError, *, elsewhere: bool) -> None:
         lived_s = trio.current_time() - self._since
         self._since += lived_s
         if lived_s < LIVED_S:
@@ -230,7 +247,7 @@ class Endpoint:
             self._give_up(error)
         else:  # the same router comes first: if it lives, it knows best what is unsettled
             self._routers.succeeded()
-            if error.condition is not None:  # but not if it sent us away, or fell silent
+            if elsewhere:  # but not if it sent us away, or fell silent
                 self._routers.move_on()
 
     def _failed(self, error: ConnectionError) -> None:
@@ -298,6 +315,7 @@ class Endpoint:
 
     def on_open(self, connection: Connection) -> None:
         self._routers.learn(connection.remote_properties)
+        self._patience.learn(connection.remote_properties)
         if connection is self._connection:
             self._attaching = self._attach(connection)
 
@@ -356,6 +374,11 @@ class Endpoint:
 
     def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
         raise NotImplementedError
+
+
+async def _serve(stream: trio.SocketStream, connection: Connection, scope: trio.CancelScope) -> None:
+    with scope:
+        await serve(stream, connection)
 
 
 def _error(condition: Condition | None) -> ClientError:

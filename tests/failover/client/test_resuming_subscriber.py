@@ -322,6 +322,19 @@ async def test_a_silent_router_is_left_for_the_next() -> None:
         await silent.aclose()
 
 
+async def test_a_router_is_left_as_soon_as_the_others_give_it_up() -> None:
+    """And without a goodbye: should it wake up, it must not find us there."""
+    async with running_peers("a", "b") as [a, b]:
+        a.properties["oncemesh:dead"] = 100
+        s = Subscriber([a.url, b.url], "topic/x", container="s", link="in", idle=0.5)
+        async with attached(s, a):
+            lost = trio.current_time()
+            a.stop()
+            await b.answer({})
+            assert 0.2 < trio.current_time() - lost < 0.45
+            await a.next(Gone)
+
+
 async def test_a_subscription_with_a_store_waits_for_the_next_life() -> None:
     store = MemoryStore()
     async with running_peers("a") as [a]:
