@@ -21,8 +21,6 @@ class AnswerPublisher:
     epoch: Epoch
     generation: bytes
     credit: int
-    timeout: float
-    """Granted, seconds."""
     unsettled: dict[bytes, int] | None
     """Our map, by tag; None for a null one."""
 
@@ -33,7 +31,6 @@ class AnswerSubscriber:
 
     link: Any
     epoch: Epoch
-    timeout: float
     unsettled: dict[bytes, int] | None
     """Our map, by delivery key; None for a null one."""
 
@@ -67,7 +64,8 @@ class Redeliver:
 @attrs.frozen(slots=True)
 class Resume:
     """Transfer with resume=true: with its payload if `state` is 0, else with that state and without; `settled` if the
-    publisher has settled it meanwhile (and aborted, if the payload would be due)."""
+    publisher has settled it meanwhile (and aborted, if the payload would be due). It may come long after the answer to
+    the attach: what the map named waits for its home."""
 
     link: Any
     record: Record
@@ -85,7 +83,8 @@ class SettleSubscriber:
 
 @attrs.frozen(slots=True)
 class Echo:
-    """Ask the client for a sign that it has read what was written so far (flow with echo=true)."""
+    """Ask the client for a sign that it has read what was written so far (flow with echo=true); a publisher, for a
+    sign that it is still here."""
 
     link: Any
 

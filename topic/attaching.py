@@ -2,19 +2,23 @@
 
 A publisher's waits until every router in contact has acknowledged the section version that lists it, a subscriber's
 until every router in contact has joined it. Neither waits longer than `join`, nor for a router that is lost. What an
-attach changes in directory and records is `topic.core`'s business.
+attach changes in directory and records is `topic.core`'s business. One that brings an unsettled map and that no router
+in contact knows of waits for the others before it even begins.
 """
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 
 from topic.actions import AnswerPublisher, AnswerSubscriber
 from topic.context import Context
+from topic.directory import Lifetime
 from topic.identity import LinkIdentity
 from topic.journal import Event
 from topic.record import Stream
+from topic.resuming import resume
 from topic.subscriber import Subscriber
 
 
@@ -26,15 +30,45 @@ class _Waiting:
     deadline: float
 
 
+@attrs.frozen(slots=True)
+class _Unknown:
+    begin: Callable[[], None]
+    deadline: float
+
+
 class Attaching:
     """The attaches of one router that have no answer yet. `join` is in seconds, `window` in deliveries."""
 
-    def __init__(self, context: Context, join: float, window: int) -> None:
+    def __init__(self, context: Context, join: float, window: int, answered: Callable[[Stream], None]) -> None:
+        """`answered` is told of every publisher whose attach was answered."""
         self.context = context
         self._join = join
         self._window = window
+        self._answered = answered
+        self._unknown: dict[Any, _Unknown] = {}
         self._publishers: dict[bytes, _Waiting] = {}
         self._subscribers: dict[bytes, Subscriber] = {}
+
+    # links that nobody in contact knows
+
+    def unknown(self, link: Any, begin: Callable[[], None], deadline: float) -> None:
+        """The client has an unsettled map, so somebody knows its link: `begin` waits until all routers are in contact,
+        but not beyond `deadline` (6.8)."""
+        self._unknown[link] = _Unknown(begin, deadline)
+
+    def begin_unknown(self, now: float) -> None:
+        """Those that need not wait any longer: everybody is in contact, or it has been long enough."""
+        complete = self.context.directory.complete
+        for link, waiting in list(self._unknown.items()):
+            if complete or now >= waiting.deadline:
+                del self._unknown[link]
+                waiting.begin()
+
+    def withdraw_unknown(self, link: Any) -> bool:
+        """The client is gone again: whether it was waiting still."""
+        return self._unknown.pop(link, None) is not None
+
+    # links that the others are told of
 
     def publisher(self, stream: Stream, now: float) -> None:
         """Its entry has just been written and sent."""
@@ -74,13 +108,12 @@ class Attaching:
             if self.context.directory.all_contacts_have(waiting.version):
                 del self._publishers[name]
                 stream = waiting.stream
-                columns = {"publisher": name, "generation": stream.generation}
-                self._trace(stream.identity, stream.settles_first, stream.timeout, **columns, epoch=stream.label)
-                self.context.out.append(
-                    AnswerPublisher(
-                        stream.link, stream.epoch, stream.generation, self._window, stream.timeout, stream.reply
-                    )
-                )
+                stream.answered = True
+                columns = {"publisher": name, "generation": stream.generation, "epoch": stream.label}
+                self._trace(stream.identity, stream.settles_first, stream.lifetime, **columns)
+                answer = AnswerPublisher(stream.link, stream.epoch, stream.generation, self._window, stream.reply)
+                self.context.out.append(answer)
+                self._answered(stream)
 
     def answer_subscriber(self, subscriber: Subscriber) -> None:
         """Answer it if all contacts have joined it."""
@@ -89,14 +122,14 @@ class Attaching:
         subscriber.answered = True
         self._subscribers.pop(subscriber.name, None)
         columns = {"subscriber": subscriber.name, "epoch": str(subscriber.epoch)}
-        self._trace(subscriber.identity, subscriber.first, subscriber.timeout, **columns)
-        self.context.out.append(
-            AnswerSubscriber(subscriber.link, subscriber.epoch, subscriber.timeout, subscriber.reply)
-        )
+        self._trace(subscriber.identity, subscriber.first, subscriber.lifetime, **columns)
+        reply = resume(subscriber, self.context.records)
+        self.context.out.append(AnswerSubscriber(subscriber.link, subscriber.epoch, reply))
 
-    def _trace(self, identity: LinkIdentity, first: bool, timeout: float, **columns: Any) -> None:
+    def _trace(self, identity: LinkIdentity, first: bool, lifetime: Lifetime, **columns: Any) -> None:
         role = "publisher" if "publisher" in columns else "subscriber"
-        detail = {"role": role, **attrs.asdict(identity), "mode": "first" if first else "second", "timeout": timeout}
+        mode = "first" if first else "second"
+        detail = {"role": role, **attrs.asdict(identity), "mode": mode, "timeout": lifetime.timeout}
         self.context.trace(Event.ATTACHED, address=identity.address, detail=json.dumps(detail), **columns)
 
     @property
@@ -107,6 +140,7 @@ class Attaching:
     def deadline(self) -> list[float]:
         """When `late` may have somebody to name."""
         deadlines = [waiting.deadline for waiting in self._publishers.values()]
+        deadlines += [waiting.deadline for waiting in self._unknown.values()]
         return deadlines + [subscriber.deadline for subscriber in self._subscribers.values()]
 
     def late(self, now: float) -> list[str]:

@@ -13,7 +13,8 @@ The contract between core and shell:
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -22,13 +23,17 @@ from linkstate.clock import HybridClock
 from topic.actions import STOLEN, Action, Detach, DropContact, Note
 from topic.attaching import Attaching
 from topic.context import Context
-from topic.directory import Change, Directory, Entry, Role, Status
+from topic.directory import Change, Directory, Entry, Lifetime, Role, Status
 from topic.home import Home
 from topic.identity import GENERATION_LENGTH, LinkIdentity, link_name, new_generation
 from topic.journal import Block, Event
+from topic.limbo import UNKNOWN, nowhere
 from topic.peers import Peers
 from topic.record import Outcome, Record, Stream
 from topic.subscriber import Subscriber
+
+FLEETING = Lifetime()
+"""What AMQP grants unless asked for more: the terminus ends with its session."""
 
 
 @attrs.frozen(slots=True)
@@ -41,6 +46,8 @@ class Settings:
     join: float = 2.0
     """How long an attach waits for a router in contact before that is declared lost."""
     boot_wait: float = 10.0
+    terminus: float = 300.0
+    """The longest timeout that a terminus is granted: nobody comes back later than that."""
 
 
 class Topic:
@@ -48,10 +55,11 @@ class Topic:
 
     def __init__(
         self, router: str, incarnation: int, routers: Collection[str], clock: HybridClock, journal: Block,
-        settings: Settings, now: float,
+        settings: Settings, now: float, remembered: Iterable[Entry] = (),
     ) -> None:  # fmt: skip
+        """`remembered` are the durable links that the state store has (3.3, 8): orphans until they come back."""
         self.settings = settings
-        self.directory = Directory(router, incarnation, routers)
+        self.directory = Directory(router, incarnation, routers, remembered)
         self.context = Context(self.directory, clock, journal, settings.redeliveries)
         self.home = Home(self.context)
         self.edge = self.home.edge
@@ -59,10 +67,12 @@ class Topic:
         self._unheard = set(self.directory.others)
         """Routers of the topology whose section has not come in this incarnation (8, Boot)."""
         self._boot_deadline = now + settings.boot_wait
-        self.attaching = Attaching(self.context, settings.join, settings.window)
+        self.attaching = Attaching(self.context, settings.join, settings.window, self.home.evidence.ask)
         self._peers = Peers(self)
         self._suspended: dict[tuple[Role, bytes], float] = {}
         """When the termini whose links are gone expire; those attached again meanwhile are passed over."""
+        self._nowhere: dict[bytes, float] = {}
+        """Publishers that only placeholders name: when their termini have expired for certain."""
         self.context.trace(Event.BOOT)
         self._check_booted(now)
 
@@ -100,57 +110,82 @@ class Topic:
         now: float,
         *,
         generation: bytes | None = None,
+        seen: int = 0,
         first: bool = False,
-        timeout: float = 0.0,
+        lifetime: Lifetime = FLEETING,
         unsettled: Mapping[bytes, int] | None = None,
     ) -> Stream:
         """An attach of a publisher (7.1); answered when all routers in contact know of it. With its unsettled map (tag
-        to state, 0 for none) it resumes what it left here; with a null one, or another generation, it begins afresh:
-        a new generation tells it so (protocol 2)."""
+        to state, 0 for none) it resumes what it left, wherever that was; with a null one it begins afresh: a new
+        generation tells it so (protocol 2). `seen` is the clock of the epoch that it echoes."""
         assert generation is None or len(generation) == GENERATION_LENGTH
+        self.context.clock.merge(seen)
         name = link_name(identity)
-        known = self.home.streams.get(name)
-        if known is not None and unsettled is not None and generation in (None, known.generation):
-            return self._resume_publisher(known, link, now, first, timeout, unsettled)
-        epoch = self.context.new_epoch(self.directory.publisher(name))
-        entry = Entry(Role.PUBLISHER, name, identity, epoch, new_generation(epoch))
-        self._write(entry)
-        stream = Stream(entry.name, identity, epoch, entry.generation)
+        known = self.directory.publisher(name)
+        epoch = self.context.new_epoch(known)
+        stream = Stream(name, identity, epoch, generation or new_generation(epoch))
         stream.link = link
         stream.settles_first = first
-        stream.timeout = timeout
-        self.home.streams[entry.name] = stream
-        self.attaching.publisher(stream, now)
+        stream.lifetime = lifetime
+        if unsettled is None or generation is not None or self._is_known(known):
+            self._begin_publisher(stream, generation, unsettled, now)
+        else:
+            begin = partial(self._begin_publisher, stream, None, unsettled, now)
+            self.attaching.unknown(link, begin, now + self.settings.boot_wait)
         return stream
 
-    def _resume_publisher(
-        self, stream: Stream, link: Any, now: float, first: bool, timeout: float, unsettled: Mapping[bytes, int]
-    ) -> Stream:
-        if stream.link is not None:
-            self.out.append(Detach(stream.link, STOLEN, "the link was attached again"))
-            self.home.suspend(stream)
-        stream.settles_first = first
-        stream.timeout = timeout
-        stream.reply = self.home.resume(stream, unsettled)
-        stream.link = link
+    def _is_known(self, entry: Entry | None) -> bool:
+        """Or will not be, as everybody is here who could know it."""
+        return (entry is not None and entry.live) or self.directory.complete
+
+    def _begin_publisher(
+        self, stream: Stream, generation: bytes | None, said: Mapping[bytes, int] | None, now: float
+    ) -> None:
+        known = self.directory.publisher(stream.publisher)
+        life = None if said is None else self._life_of(known, generation)
+        epoch = self.context.new_epoch(known)
+        stream.begin(epoch, life or new_generation(epoch))
+        name, lifetime = stream.publisher, stream.lifetime
+        self._tell(Entry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=lifetime))
+        self._retire(name, stream)
+        self.home.streams[name] = stream
+        if life is not None and said is not None:
+            self.home.resume(stream, said)
         self.attaching.publisher(stream, now)
         self.home.release_freed()
-        return stream
+
+    @staticmethod
+    def _life_of(known: Entry | None, generation: bytes | None) -> bytes | None:
+        """The generation that a publisher with a map resumes: the one it names, or else the one we know of; None if
+        it has to begin afresh, as its terminus expired by our word."""
+        if known is not None and known.status is Status.BOUND and generation in (None, known.generation):
+            return None
+        return generation or (known.generation if known is not None and known.live else None)
+
+    def alive(self, stream: Stream) -> None:
+        """The publisher has answered an `Echo`."""
+        if self.home.streams.get(stream.publisher) is stream:
+            self.home.evidence.alive(stream)
+            self.home.release_freed()
 
     def suspend_publisher(self, stream: Stream, link: Any, now: float) -> None:
         """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
+        if self.attaching.withdraw_unknown(link):
+            return
         if self.home.streams.get(stream.publisher) is not stream or stream.link is not link:
             return
-        if not stream.timeout:
+        if not stream.lifetime.timeout:
             self.detach_publisher(stream)
             return
         self.context.trace(Event.SUSPENDED, publisher=stream.publisher, epoch=stream.label)
         self.attaching.withdraw_publisher(stream.publisher)
         self.home.suspend(stream)
-        self._suspended[Role.PUBLISHER, stream.publisher] = now + stream.timeout
+        self._suspended[Role.PUBLISHER, stream.publisher] = now + stream.lifetime.timeout
 
     def detach_publisher(self, stream: Stream) -> None:
         """Its link has closed or its terminus, living no longer than connection or session, has expired."""
+        if self.attaching.withdraw_unknown(stream.link):
+            return
         if self.home.streams.get(stream.publisher) is not stream:
             return
         entry = self.directory.publisher(stream.publisher)
@@ -183,39 +218,58 @@ class Topic:
         link: Any,
         now: float,
         *,
+        seen: int = 0,
         first: bool = False,
         sends_settled: bool = False,
-        timeout: float = 0.0,
+        lifetime: Lifetime = FLEETING,
         unsettled: Mapping[bytes, int] | None = None,
     ) -> Subscriber:
         """An attach of a subscriber (6.1); answered when all routers in contact have joined it. With its unsettled map
-        (delivery key to state, 0 for none) it resumes what it left here; with a null one, as with an empty one."""
+        (delivery key to state, 0 for none) it resumes what it left, wherever that was; with a null one, as with an
+        empty one. `seen` is the clock of the epoch that it echoes."""
+        self.context.clock.merge(seen)
         name = link_name(identity)
-        subscriber = self.edge.subscribers.get(name)
-        again = subscriber is not None
-        if subscriber is None:
-            subscriber = Subscriber(name, identity)
-        elif subscriber.link is not None:
+        subscriber = self.edge.subscribers.get(name) or Subscriber(name, identity)
+        if subscriber.link is not None:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
-            subscriber.suspend()
-        subscriber.link = link
-        subscriber.timeout = timeout
+        known = self.directory.subscriber(name)
+        subscriber.begin(link, self.context.new_epoch(known), unsettled)
+        subscriber.lifetime = lifetime
         subscriber.first = first
         subscriber.sends_settled = sends_settled
-        subscriber.credit = 0
-        subscriber.epoch = self.context.new_epoch(self.directory.subscriber(name))
-        self.attaching.subscriber(subscriber, now)
-        if again:
-            subscriber.reply = self.edge.requeue(subscriber, unsettled)
+        begin = partial(self._begin_subscriber, subscriber, now)
+        if unsettled is None or self._is_known(known):
+            begin()
         else:
-            subscriber.since = subscriber.epoch
-            self.edge.add(subscriber)
-        self._write(Entry(Role.SUBSCRIBER, name, identity, subscriber.epoch))
-        self.attaching.answer_subscriber(subscriber)
+            self.attaching.unknown(link, begin, now + self.settings.boot_wait)
         return subscriber
+
+    def _begin_subscriber(self, subscriber: Subscriber, now: float) -> None:
+        name, said = subscriber.name, subscriber.said
+        subscriber.epoch = self.context.new_epoch(self.directory.subscriber(name))
+        self.edge.add(subscriber)
+        self.edge.forgetting.attached_again(subscriber, said)
+        self.attaching.subscriber(subscriber, now)
+        if said:
+            self.edge.limbo.name(subscriber, said, partial(self._stream_named, subscriber, now))
+        self._write(Entry(Role.SUBSCRIBER, name, subscriber.identity, subscriber.epoch, lifetime=subscriber.lifetime))
+        self.attaching.answer_subscriber(subscriber)
+
+    def _stream_named(self, subscriber: Subscriber, now: float, publisher: bytes) -> Stream | None:
+        """Where a placeholder of that publisher goes; None if the publisher is gone."""
+        stream = self.home.streams.get(publisher) or self.edge.streams.get(publisher)
+        entry = self.directory.publisher(publisher)
+        if stream is None and entry is None:
+            self._nowhere[publisher] = now + self.settings.terminus
+            stream = self.edge.streams[publisher] = nowhere(publisher, subscriber.identity.address)
+        elif stream is None and entry is not None and entry.live:
+            stream = self.edge.stream(entry)
+        return stream
 
     def detach_subscriber(self, subscriber: Subscriber, link: Any) -> None:
         """Its link has closed, or its terminus has expired with session or connection."""
+        if self.attaching.withdraw_unknown(link):
+            return
         if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
             return
         entry = self.directory.subscriber(subscriber.name)
@@ -225,15 +279,17 @@ class Topic:
 
     def suspend_subscriber(self, subscriber: Subscriber, link: Any, now: float) -> None:
         """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
+        if self.attaching.withdraw_unknown(link):
+            return
         if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
             return
-        if not subscriber.timeout:
+        if not subscriber.lifetime.timeout:
             self.detach_subscriber(subscriber, link)
             return
         self.context.trace(Event.SUSPENDED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
         self.attaching.withdraw_subscriber(subscriber.name)
         subscriber.suspend()
-        self._suspended[Role.SUBSCRIBER, subscriber.name] = now + subscriber.timeout
+        self._suspended[Role.SUBSCRIBER, subscriber.name] = now + subscriber.lifetime.timeout
 
     def echoed(self, subscriber: Subscriber) -> None:
         """The client has answered an `Echo`."""
@@ -252,39 +308,66 @@ class Topic:
 
     # the directory and what follows from it
 
-    def _write(self, entry: Entry) -> None:
-        """Change our own section: contacts first (so that what follows finds them informed), then our own rules."""
+    def _tell(self, entry: Entry) -> Change:
+        """Change our own section; contacts first, so that what follows finds them informed."""
         change = self.directory.write(entry)
         self.context.outgoing.delta(self.directory.contacts, self.directory.version, [entry], [])
-        self.changed([change])
+        return change
+
+    def _write(self, entry: Entry) -> None:
+        """Change our own section, and do what follows from it."""
+        self.changed([self._tell(entry)])
         self.home.release_freed()
 
-    def changed(self, changes: list[Change]) -> None:
-        """What a change of the directory entails here."""
+    def changed(self, changes: list[Change], *, learned: bool = False) -> None:
+        """What a change of the directory entails here; `learned` with a section, not as it happened."""
         for change in changes:
             if change.entry.role is Role.PUBLISHER:
                 self._publisher_changed(change)
             else:
-                self._subscriber_changed(change)
+                self._subscriber_changed(change, learned=learned)
 
     def _publisher_changed(self, change: Change) -> None:
-        """A new life or the end of a publisher abandons what we hold of the old one (7.6)."""
-        name = change.entry.name
-        live = change.new is not None and change.new.live
-        stream = self.home.streams.get(name)
-        if stream is not None and not (live and change.entry.epoch == stream.epoch):
-            self.attaching.withdraw_publisher(name)
-            if stream.link is not None:
-                self.context.trace(Event.STOLEN, publisher=name, peer=change.entry.router)
-                self.out.append(Detach(stream.link, STOLEN, f"attached at router {change.entry.router}"))
-            self.home.abandon(stream)
-        if live:
-            self.edge.rehomed(name, change.entry.router)
-        remote = self.edge.streams.get(name)
-        if remote is not None and not (live and change.entry.epoch == remote.epoch):
-            self.edge.abandon(remote)
+        """A new attach of a publisher elsewhere, or its end."""
+        name, entry = change.entry.name, change.entry
+        if change.new is None or not change.new.live:
+            self._retire(name, None)
+            return
+        current = self.home.streams.get(name) or self.edge.streams.get(name)
+        if current is not None and current.epoch == entry.epoch:
+            return
+        stream = Stream(name, entry.identity, entry.epoch, entry.generation)
+        self._retire(name, stream)
+        if stream.limbo:
+            self.edge.streams[name] = stream
+            self.edge.limbo.ask(stream, list(stream.limbo))
 
-    def _subscriber_changed(self, change: Change) -> None:
+    def _retire(self, name: bytes, new: Stream | None) -> None:
+        """Earlier attaches of the publisher: what they have in doubt is resumed under the `new` one if that is of the
+        same life (7.4), else abandoned (7.6)."""
+        self._nowhere.pop(name, None)
+        mine, other = self.home.streams.get(name), self.edge.streams.pop(name, None)
+        if mine is not None:
+            self._end_link(mine, new)
+        for stream in (mine, other):
+            if stream is None:
+                continue
+            if new is not None and stream.generation in (UNKNOWN, new.generation):
+                (self.home.supersede if stream is mine else self.edge.limbo.hold)(stream)
+                self.edge.limbo.move(stream, new)
+            else:
+                (self.home.abandon if stream is mine else self.edge.abandon)(stream)
+        self.edge.rehomed(name)
+
+    def _end_link(self, stream: Stream, new: Stream | None) -> None:
+        self.attaching.withdraw_publisher(stream.publisher)
+        if stream.link is not None:
+            where = "elsewhere" if new is None else f"at router {new.home}"
+            self.context.trace(Event.STOLEN, publisher=stream.publisher, peer=None if new is None else new.home)
+            self.out.append(Detach(stream.link, STOLEN, f"the link was attached {where}"))
+            stream.link = None
+
+    def _subscriber_changed(self, change: Change, *, learned: bool) -> None:
         entry, old = change.entry, change.old
         local = self.edge.subscribers.get(entry.name)
         if change.new is None or not change.new.live:
@@ -299,19 +382,23 @@ class Topic:
             return
         if local is not None and not self.directory.is_mine(entry):
             self._subscriber_moved(local, entry)
-        known = old is not None and old.live
-        if known and old is not None:
-            self.home.backlog(entry, old.router if old.epoch[1:] != entry.epoch[1:] else None)
+        former = old.router if old is not None and old.live else None
+        if former is None and learned and entry.lifetime.timeout:
+            self.home.adopt(entry)
+            former = entry.router
+        if former is not None:
+            self.home.expect(entry, former)
         if self.directory.in_contact(entry):
-            self.join(entry, known=known)
+            self.join(entry, former=former)
 
-    def join(self, entry: Entry, *, known: bool) -> None:
-        """The subscriber is in the audience of all that is published here from now on (6.1)."""
-        gated = self.home.join(entry, known=known)
+    def join(self, entry: Entry, *, former: str | None) -> None:
+        """The subscriber is in the audience of all that is published here from now on (6.1); `former` is the router
+        where it was known to be before."""
+        gated = self.home.join(entry, known=former is not None)
         if self.directory.is_mine(entry):
-            self.edge.joined(entry.router, self.edge.subscribers[entry.name], gated, known=known)
+            self.edge.joined(entry.router, self.edge.subscribers[entry.name], gated)
         else:
-            self.context.outgoing.joined(entry.router, entry.name, entry.epoch, gated, known=known)
+            self.context.outgoing.joined(entry.router, entry.name, entry.epoch, gated)
 
     def _subscriber_left(self, subscriber: Subscriber) -> None:
         self.attaching.withdraw_subscriber(subscriber.name)
@@ -339,6 +426,9 @@ class Topic:
         self.context.trace(Event.CONTACT, peer=router, detail=json.dumps({"incarnation": incarnation}))
         self.directory.contact(router, incarnation)
         self.edge.contact(router)
+        for stream in self.edge.streams.values():
+            if stream.epoch[1:] == (router, incarnation):
+                self.edge.limbo.ask(stream, list(stream.limbo))
         own, hearsay = self.directory.section()
         self.context.outgoing.section(router, self.directory.version, own, hearsay)
         self.attaching.contact(router, now)
@@ -366,19 +456,25 @@ class Topic:
         """Its section has come."""
         self._unheard.discard(router)
         self._check_booted(-math.inf)
+        if self.directory.complete:
+            self.home.all_proven()
+            self.attaching.begin_unknown(-math.inf)
 
     # time
 
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
-        waits = [*self.attaching.deadline(), *self._suspended.values()]
+        waits = [*self.attaching.deadline(), *self._suspended.values(), *self._nowhere.values()]
         if not self.booted:
             waits.append(self._boot_deadline)
         return min(waits, default=math.inf)
 
     def handle_timer(self, now: float) -> None:
         self._check_booted(now)
+        self.attaching.begin_unknown(now)
         self._expire(now)
+        self._give_up_nowhere(now)
+        self.home.release_freed()
         for router in self.attaching.late(now):
             self.out.append(DropContact(router, f"has not answered an attach within {self.settings.join:g} s"))
 
@@ -391,6 +487,12 @@ class Topic:
                 if entry is not None and self.directory.is_mine(entry) and self._is_suspended(role, name):
                     self.context.trace(Event.EXPIRED, **{role.name.lower(): name}, epoch=str(entry.epoch))
                     self._write(attrs.evolve(entry, status=Status.EXPIRED))
+
+    def _give_up_nowhere(self, now: float) -> None:
+        """No terminus lives this long: the publishers will not come back for what placeholders stand for."""
+        for name, deadline in list(self._nowhere.items()):
+            if now >= deadline:
+                self._retire(name, None)
 
     def _is_suspended(self, role: Role, name: bytes) -> bool:
         end = self.home.streams.get(name) if role is Role.PUBLISHER else self.edge.subscribers.get(name)

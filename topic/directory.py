@@ -25,9 +25,21 @@ class Status(enum.IntEnum):
     """Within one epoch a link only moves forward through these; attaching again is a new epoch."""
 
     ATTACHED = 0
-    SUSPENDED = 1
+    BOUND = 1
+    """Attached or suspended, and we agreed to let it expire (8, Expiry): resumed here, it begins afresh."""
     CLOSED = 2
     EXPIRED = 3
+
+
+@attrs.frozen(slots=True)
+class Lifetime:
+    """How long a terminus outlives its link, as granted to its client (AMQP 1.0 3.5.3, 3.5.4; protocol 1)."""
+
+    timeout: int = 0
+    """Seconds; 0 expires it with the loss of link or router."""
+    policy: str = "session-end"
+    durable: int = 0
+    """1 and 2: every router remembers the link on disk, so that it outlives all of them."""
 
 
 @attrs.frozen(slots=True)
@@ -40,10 +52,7 @@ class Entry:
     epoch: Epoch
     generation: bytes = b""
     status: Status = Status.ATTACHED
-    timeout: int = 0
-    """Seconds the terminus outlives its link; 0 expires it with the loss of link or router."""
-    policy: str = "session-end"
-    durable: int = 0
+    lifetime: Lifetime = Lifetime()
 
     @property
     def live(self) -> bool:
@@ -55,15 +64,16 @@ class Entry:
 
     def pack(self) -> list[Any]:
         identity = (self.identity.container, self.identity.link, self.identity.address)
-        rest = (self.generation, int(self.status), self.timeout, self.policy, self.durable)
-        return [int(self.role), identity, tuple(self.epoch), *rest]
+        lifetime = (self.lifetime.timeout, self.lifetime.policy, self.lifetime.durable)
+        return [int(self.role), identity, tuple(self.epoch), self.generation, int(self.status), *lifetime]
 
 
 def unpack_entry(fields: list[Any]) -> Entry:
     """The entry of one packed list, of the shape that `topic.wire` has checked."""
-    role, names, epoch, generation, status, *rest = fields
+    role, names, epoch, generation, status, *lifetime = fields
     identity = LinkIdentity(*names)
-    return Entry(Role(role), link_name(identity), identity, Epoch(*epoch), generation, Status(status), *rest)
+    epoch, status = Epoch(*epoch), Status(status)
+    return Entry(Role(role), link_name(identity), identity, epoch, generation, status, Lifetime(*lifetime))
 
 
 @attrs.frozen(slots=True)
@@ -96,7 +106,10 @@ Index = tuple[Role, bytes]
 class Directory:
     """The merged view of one router incarnation, and the versions that its contacts have of its own section."""
 
-    def __init__(self, router: str, incarnation: int, routers: Collection[str]) -> None:
+    def __init__(
+        self, router: str, incarnation: int, routers: Collection[str], remembered: Iterable[Entry] = ()
+    ) -> None:
+        """`remembered` are the durable links of the state store: orphans, as their owners are gone."""
         assert router in routers
         self.router = router
         self.incarnation = incarnation
@@ -117,8 +130,18 @@ class Directory:
         """Moved, by the word of the router that they left; the one they moved to has not said so yet. Orphans."""
         self._tombstones: dict[Index, int] = {}
         self._audiences: dict[str, Audience] = {}
+        self.unsaved: list[Entry] = []
+        """Durable entries that changed since the shell last took them to the state store."""
+        for entry in remembered:
+            self._put(entry)
+        self.unsaved.clear()
 
     # views
+
+    @property
+    def complete(self) -> bool:
+        """Whether all routers of the topology are in contact and have told their sections."""
+        return len(self.applied) == len(self.others)
 
     def publisher(self, name: bytes) -> Entry | None:
         return self._entries.get((Role.PUBLISHER, name))
@@ -206,6 +229,10 @@ class Directory:
         in_contact = min((self.acked[router] for router in self.contacts), default=self.version)
         for name in [name for name, version in self.departures.items() if version <= in_contact]:
             del self.departures[name]
+        if self.complete:  # nobody is left who could tell us that these are still there
+            buried = [index for index, entry in self._entries.items() if not entry.live and not self.is_mine(entry)]
+            for index in buried:
+                self._remove(index)
         everywhere = min(self.acked.values(), default=self.version)
         for index in [index for index, version in self._tombstones.items() if version <= everywhere]:
             del self._tombstones[index]
@@ -220,16 +247,18 @@ class Directory:
         self._audiences.clear()
 
     def lost(self, router: str) -> list[Change]:
-        """The router's links are orphans at once; those with timeout 0 expire with it (protocol 1 and 8)."""
+        """The router's links are orphans at once; those with timeout 0 expire with it (protocol 1 and 8). Returns what
+        has expired."""
         del self.contacts[router]
         self.applied.pop(router, None)
         self._heard.pop(router, None)
         self._audiences.clear()
-        orphaned = [e for e in self._entries.values() if e.router == router and not self.is_mine(e) and e.timeout == 0]
-        for entry in orphaned:
+        theirs = [entry for entry in self._entries.values() if entry.router == router]
+        expired = [entry for entry in theirs if entry.live and not entry.lifetime.timeout]
+        for entry in expired:
             self._remove((entry.role, entry.name))
         self._prune()
-        return [Change(entry, None) for entry in orphaned if entry.live]
+        return [Change(entry, None) for entry in expired]
 
     def apply_section(self, router: str, version: int, own: list[Entry], hearsay: list[Entry]) -> list[Change]:
         """A contact's whole section: what it no longer lists of its own, it has closed."""
@@ -289,11 +318,11 @@ class Directory:
             confirmed = old == entry and self.is_announced(entry)
             if old is not None and (old.epoch, old.status) >= (entry.epoch, entry.status) and not confirmed:
                 continue
-            if entry.live:
+            if entry.live or not self.complete:
                 self._put(entry)
             elif old is not None:
                 self._remove((entry.role, entry.name))
-            if entry.live or old is not None:
+            if entry.live or (old is not None and old.live):
                 changes.append(Change(old, entry))
         return changes
 
@@ -302,6 +331,8 @@ class Directory:
         self._tombstones.pop(index, None)
         self._announced.discard(index)
         self._entries[index] = entry
+        if entry.lifetime.durable:
+            self.unsaved.append(entry)
         if entry.role is Role.SUBSCRIBER:
             at_address = self._subscribers.setdefault(entry.identity.address, {})
             if entry.live:
@@ -312,6 +343,8 @@ class Directory:
 
     def _remove(self, index: Index) -> None:
         entry = self._entries.pop(index)
+        if entry.lifetime.durable and entry.live:
+            self.unsaved.append(attrs.evolve(entry, status=Status.EXPIRED))
         self._tombstones.pop(index, None)
         self._announced.discard(index)
         if entry.role is Role.SUBSCRIBER:

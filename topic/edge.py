@@ -4,7 +4,7 @@ A record comes here from its home, which may be this very router; it goes to the
 in `n` order per publisher; when all have a final outcome, home is told. The edge knows nothing of audiences.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from topic.actions import Deliver, Redeliver, Resume, SettleSubscriber
 from topic.context import Context, by_stream, in_ranges
@@ -12,9 +12,9 @@ from topic.directory import Entry
 from topic.forgetting import Forgetting
 from topic.identity import Epoch
 from topic.journal import Event
+from topic.limbo import Limbo
 from topic.outcomes import LOGGED, add_refusals, refusal
-from topic.record import QUEUED, SENT, WITHHELD, Outcome, Record, State, Stream
-from topic.resuming import resume
+from topic.record import HELD, OPEN, QUEUED, SENT, WITHHELD, Outcome, Record, State, Stream
 from topic.subscriber import Subscriber
 
 
@@ -27,6 +27,7 @@ class Edge:
         """By publisher name, under the epoch of the last Forward."""
         self.forgetting = Forgetting(context)
         self.subscribers: dict[bytes, Subscriber] = {}
+        self.limbo = Limbo(context, self.subscribers)
         self.unjoined: dict[str, set[bytes]] = {}
         """By home in contact: local subscribers that it has not joined in this contact."""
         self._evaluate = evaluate
@@ -36,10 +37,14 @@ class Edge:
     # subscribers
 
     def add(self, subscriber: Subscriber) -> None:
-        self.subscribers[subscriber.name] = subscriber
-        self._at.setdefault(subscriber.identity.address, []).append(subscriber)
+        """It attaches: new here or anew, every home has to join it."""
+        if subscriber.name not in self.subscribers:
+            self.subscribers[subscriber.name] = subscriber
+            self._at.setdefault(subscriber.identity.address, []).append(subscriber)
         for unjoined in self.unjoined.values():
             unjoined.add(subscriber.name)
+        self.limbo.hold_for(subscriber, self._records())
+        self._leave_out(subscriber, [record for record in self._records() if record.stream.abandoned])
 
     def drop(self, subscriber: Subscriber) -> list[Record]:
         """The subscriber is no longer here; returns the records that it had no final outcome for."""
@@ -52,7 +57,7 @@ class Edge:
             self._now_joined(home, subscriber.name)
         left: list[Record] = []
         for record in self._records():
-            if record.locals.pop(subscriber, None) in (QUEUED, SENT, WITHHELD):
+            if record.locals.pop(subscriber, None) in OPEN:
                 record.open -= 1
                 left.append(record)
         subscriber.stop_resuming()
@@ -66,37 +71,26 @@ class Edge:
         for stream in self.streams.values():
             yield from (record for record, _ in stream.waiting)
 
-    def requeue(self, subscriber: Subscriber, said: Mapping[bytes, int] | None) -> dict[bytes, int] | None:
-        """It attached again here, with its unsettled map or a null one; returns ours (`topic.resuming`)."""
-        stated = resume(subscriber, list(self.context.records.values()), said)
-        for record, outcome in stated:
-            self.outcomes(subscriber, [record], outcome, final=True)
-        self.forgetting.attached_again(subscriber, said)
-        return None if said is None else {record.key: state for record, state in subscriber.resuming.items()}
-
     def contact(self, home: str) -> None:
         self.unjoined[home] = set(self.subscribers)
 
-    def joined(self, home: str, subscriber: Subscriber, gated: list[bytes], *, known: bool) -> None:
-        """`home` has joined the subscriber; of the gated publishers it waits for Admit. If home did not know it, what
-        waits behind an older gate is not for it, but among what gates it now: they would wait for each other."""
+    def joined(self, home: str, subscriber: Subscriber, gated: dict[bytes, int]) -> None:
+        """`home` has joined the subscriber; of the gated publishers, from that `n` on, it waits for Admit. What home has
+        not forwarded for it by now is not for it, or was answered elsewhere."""
         subscriber.joined.add(home)
-        if not known:
-            held = [record for name in subscriber.gates_of(home) for record in subscriber.open_gate(name)]
-            streams = [stream for stream in self.streams.values() if stream.home == home]
-            withheld = [record for stream in streams for record, _ in stream.waiting]
-            self._leave_out(subscriber, held + withheld)
         for publisher in subscriber.gates_of(home):  # opened while it was believed elsewhere: Admit went there
             if publisher not in gated:
                 self.admit(subscriber, publisher, home)
-        for publisher in gated:
-            subscriber.gate(publisher, home)
+        for publisher, first in gated.items():
+            entry = self.context.directory.publisher(publisher)
+            if entry is not None and entry.router == home:
+                subscriber.gate(publisher, home, first)
+        self._leave_out(subscriber, [record for record in self._records() if record.stream.home == home])
         self._now_joined(home, subscriber.name)
 
     def _leave_out(self, subscriber: Subscriber, records: list[Record]) -> None:
-        waiting = [record for record in records if record.state is not State.SETTLED]
-        left = dict.fromkeys(record for record in waiting if record.locals.get(subscriber) in (QUEUED, WITHHELD))
-        for record in left:
+        left = [record for record in records if record.locals.get(subscriber) == HELD]
+        for record in dict.fromkeys(left):
             del record.locals[subscriber]
             record.open -= 1
         self.finished([record for record in left if not record.open])
@@ -108,7 +102,7 @@ class Edge:
         waiting.discard(subscriber)
         if not waiting:
             for record in self._unreported.pop(home, ()):
-                if not record.open and record.state is State.IN_DOUBT:
+                if not record.open and record.state is State.IN_DOUBT and record.stream.home == home:
                     self._report(record)
 
     def admit(self, subscriber: Subscriber, publisher: bytes, home: str) -> None:
@@ -116,13 +110,11 @@ class Edge:
             subscriber.ready.extend(subscriber.open_gate(publisher))
             self.pump(subscriber)
 
-    def rehomed(self, publisher: bytes, home: str) -> None:
-        """The publisher is at `home` now: gates of its former homes fall (6.3)."""
+    def rehomed(self, publisher: bytes) -> None:
+        """The publisher has a new attach, or has gone: the gates of the older one fall (6.3)."""
         for subscriber in self.subscribers.values():
             if publisher in subscriber.held:
-                former = subscriber.held[publisher][0]
-                if former != home:
-                    self.admit(subscriber, publisher, former)
+                self.admit(subscriber, publisher, subscriber.held[publisher].home)
 
     def credit(self, subscriber: Subscriber, credit: int) -> None:
         """The client takes `credit` transfers from now on."""
@@ -148,16 +140,16 @@ class Edge:
         home = stream.home
         return [s for s in self._at.get(stream.identity.address, ()) if home in s.joined]
 
-    def take_for(self, stream: Stream, records: list[Record], names: list[bytes]) -> None:
-        """A backlog: these records are for the named subscribers too (6.2). What they have had stays so."""
-        for subscriber in [self.subscribers[name] for name in names if name in self.subscribers]:
-            fresh = [record for record in records if subscriber not in record.locals]
-            for record in fresh:
-                record.locals[subscriber] = QUEUED
-                record.open += 1
-                record.state = State.IN_DOUBT
-            if fresh:
-                self._offer(subscriber, stream, fresh)
+    def take_again(self, stream: Stream, records: list[Record]) -> None:
+        """As `take`, of records that were here in limbo."""
+        for record in records:
+            self.take_for(stream, record, self._joined(stream))
+
+    def take_for(self, stream: Stream, record: Record, subscribers: list[Subscriber]) -> None:
+        """The record is for these too (6.2). What they have had stays so."""
+        fresh = _name(record, subscribers, QUEUED)
+        for subscriber in fresh:
+            self._offer(subscriber, stream, [record])
 
     def _offer(self, subscriber: Subscriber, stream: Stream, records: list[Record]) -> None:
         now = subscriber.offer(stream.publisher, records)
@@ -270,6 +262,8 @@ class Edge:
     def _report(self, record: Record) -> None:
         stream = record.stream
         home = stream.home
+        if record.n < 0:  # in limbo
+            return
         if self.unjoined.get(home):
             self._unreported.setdefault(home, []).append(record)
             return
@@ -286,7 +280,7 @@ class Edge:
         """The stream of a publisher's current epoch."""
         stream = self.streams.get(publisher.name)
         if stream is None or stream.epoch != publisher.epoch:
-            assert stream is None or stream.abandoned, "a new epoch abandons or re-homes the old stream first"
+            assert stream is None, "a new epoch abandons or re-homes the old stream first"
             stream = Stream(publisher.name, publisher.identity, publisher.epoch, publisher.generation)
             self.streams[publisher.name] = stream
         return stream
@@ -295,6 +289,11 @@ class Edge:
         """A Forward of the current epoch, for all local subscribers that home has joined."""
         moved = self._moved_since(seen)
         joined = self._joined(stream)
+        if stream.limbo:
+            for n, record in enumerate(records, first):
+                self._forward_one(stream, n, moved, record, joined)
+            self.release(stream)
+            return
         for n, record in enumerate(records, first):
             record.n = n
             record.moved = moved
@@ -306,28 +305,26 @@ class Edge:
 
     def backlog(self, stream: Stream, n: int, seen: int, record: Record, only: list[bytes]) -> None:
         """A Forward for the named subscribers: the record may be here already, for others or reported (6.2)."""
-        known = stream.records.setdefault(n, self._held_over(stream, n, record))
-        known.n = n
-        known.moved = self._moved_since(seen)
-        known.state = State.IN_DOUBT
-        if known is record:
-            self.context.trace_records(Event.RECEIVED, stream, [record], n=n)
         named = [self.subscribers[name] for name in only if name in self.subscribers]
-        fresh = [subscriber for subscriber in named if subscriber not in known.locals]
-        for subscriber in fresh:
-            known.locals[subscriber] = WITHHELD
-        known.open += len(fresh)
-        stream.waiting.append((known, fresh))
+        self._forward_one(stream, n, self._moved_since(seen), record, named)
         self.release(stream)
 
-    def _held_over(self, stream: Stream, n: int, record: Record) -> Record:
-        """The same delivery from before the contact with its home was lost, if still here; else the new record."""
-        held = self.context.records.get(record.key)
-        if held is None or held.stream is stream or (held.stream.epoch, held.n) != (stream.epoch, n):
-            return record
-        del held.stream.records[n]
-        held.stream = stream
-        return held
+    def _forward_one(
+        self, stream: Stream, n: int, moved: tuple[bytes, ...], record: Record, subscribers: list[Subscriber]
+    ) -> None:
+        """The same delivery may be here, forwarded before or in limbo: what is in doubt has its key to itself."""
+        known = stream.records.get(n) or self.limbo.take(stream, record.key)
+        if known is None:
+            known = record
+        elif known.message is None:
+            known.message = record.message
+        if known.n != n:
+            known.n = n
+            stream.records[n] = known
+            self.context.trace_records(Event.RECEIVED, stream, [known], n=n)
+        known.moved = moved
+        known.state = State.IN_DOUBT
+        stream.waiting.append((known, _name(known, subscribers, WITHHELD)))
 
     def forward_presettled(self, stream: Stream, first: int, records: list[Record]) -> None:
         """Handed on or dropped, never kept: home may forget these at once. They do not overtake what is withheld."""
@@ -368,7 +365,7 @@ class Edge:
 
     def _go_on(self, stream: Stream, record: Record, subscribers: list[Subscriber]) -> None:
         for subscriber in subscribers:
-            if subscriber in record.locals:  # it may have left meanwhile
+            if record.locals.get(subscriber) == WITHHELD:  # it may have left or attached again meanwhile
                 record.locals[subscriber] = QUEUED
                 self._offer(subscriber, stream, [record])
         self.finished([] if record.open else [record])
@@ -398,11 +395,11 @@ class Edge:
         """Send the settlement to every subscriber that a record was transferred to. One that may come back with its
         unsettled map is remembered as unknowing; to a null map, written is known."""
         batches: dict[Subscriber, list[Record]] = {}
+        resuming = self._settle_resuming(records)
         for record in records:
             record.state = State.SETTLED
             for subscriber, state in record.locals.items():
-                if subscriber.resuming and record in subscriber.resuming:  # it will learn it as that is transferred
-                    record.unknowing += 1
+                if subscriber in resuming and record in subscriber.resuming:
                     continue
                 if state == QUEUED:
                     subscriber.pass_over()
@@ -410,6 +407,20 @@ class Edge:
                     batches.setdefault(subscriber, []).append(record)
         for subscriber, settled in batches.items():
             self._settle_at(subscriber, settled)
+        for subscriber in resuming:
+            self.pump(subscriber)
+
+    def _settle_resuming(self, records: list[Record]) -> list[Subscriber]:
+        """Those who have yet to be told of some of the deliveries that their maps named learn of the settlement by
+        that; returns them."""
+        at_address = self._at.get(records[0].stream.address, ()) if records else ()
+        resuming = [subscriber for subscriber in at_address if subscriber.resuming]
+        for subscriber in resuming:
+            for record in records:
+                if record in subscriber.resuming:
+                    record.unknowing += 1
+                    subscriber.owe(record)
+        return resuming
 
     def _settle_at(self, subscriber: Subscriber, settled: list[Record]) -> None:
         if subscriber.attempts:
@@ -417,7 +428,7 @@ class Edge:
                 subscriber.attempts.pop(record, None)
         if subscriber.link is not None:
             self.context.out.append(SettleSubscriber(subscriber.link, settled))
-        if subscriber.timeout:
+        if subscriber.lifetime.timeout:
             if subscriber.marker in settled:
                 subscriber.unmark()
             for record in settled:
@@ -434,16 +445,45 @@ class Edge:
                 if record.locals.pop(subscriber, None) is not None:
                     record.open -= 1
         stream.waiting.clear()
+        self.abandon_limbo(stream)
         done = [r for r in stream.records.values() if not r.open and r.state is not State.SETTLED]
         if done:
             self.close(stream, done)
 
+    def abandon_limbo(self, stream: Stream) -> None:
+        """What is held goes to nobody any more: its subscribers may have had it elsewhere."""
+        for record in [*stream.limbo.values(), *stream.records.values()]:
+            for subscriber in [subscriber for subscriber, state in record.locals.items() if state == HELD]:
+                if record not in subscriber.resuming:
+                    del record.locals[subscriber]
+                record.open -= 1
+        self.close(stream, [record for record in stream.limbo.values() if not record.open])
+
     def lost(self, home: str) -> None:
-        """The contact is over: its joins, gates and unreported outcomes with it. Its streams stay held."""
+        """The contact is over: its joins, gates and unreported outcomes with it. What it forwarded is held until home
+        is back, or its publishers have another."""
         self.unjoined.pop(home, None)
         self._unreported.pop(home, None)
+        for stream in self.streams.values():
+            if stream.home == home:
+                self.limbo.hold(stream)
         for subscriber in self.subscribers.values():
             subscriber.joined.discard(home)
             subscriber.unanswered.discard(home)
-            for publisher in subscriber.gates_of(home):
-                self.admit(subscriber, publisher, home)
+
+    def resolved(self, stream: Stream, keys: list[bytes]) -> None:
+        """Home says that these are settled (7.4)."""
+        records = [self.context.records[key] for key in keys if key in self.context.records]
+        records = [r for r in records if r.stream is stream and r.state is not State.SETTLED]
+        if records:
+            self.context.trace_records(Event.RESOLVED, stream, records)
+            self.close(stream, records)
+
+
+def _name(record: Record, subscribers: list[Subscriber], state: int) -> list[Subscriber]:
+    """Those for whom the record is new, or held until home named them; they are in it with this state now."""
+    fresh = [subscriber for subscriber in subscribers if record.locals.get(subscriber, HELD) == HELD]
+    for subscriber in fresh:
+        record.open += subscriber not in record.locals
+        record.locals[subscriber] = state
+    return fresh

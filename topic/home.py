@@ -4,17 +4,19 @@ Home computes the audience of each delivery, forwards it, and answers the publis
 awaited. It alone knows what is in doubt. What local subscribers do with a record is `topic.edge`'s.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import groupby
 
 from topic.actions import AnswerDeliveries, Credit
 from topic.context import Context, in_ranges
 from topic.directory import Audience, Entry
 from topic.edge import Edge
+from topic.evidence import Evidence
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.outcomes import LOGGED, add_refusals
-from topic.record import Gate, Outcome, Record, Refusals, State, Stream
+from topic.record import HELD, Doubt, Gate, Outcome, Record, Refusals, State, Stream
 
 
 class Home:
@@ -23,6 +25,8 @@ class Home:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.edge = Edge(context, self.evaluate)
+        self.edge.limbo.ask_here = self._resolve_here
+        self.evidence = Evidence(context, self._settle_doubt)
         self.streams: dict[bytes, Stream] = {}
         """By publisher name; the current epoch only."""
 
@@ -30,8 +34,16 @@ class Home:
 
     def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
         """A batch of transfers of one publisher, in order; returns their records, in the same order."""
+        if stream.expected or stream.limbo or stream.doubts:
+            again = partial(self._publish_again, stream, presettled=presettled)
+            return [again(tag, message) for tag, message in zip(tags, messages, strict=True)]
         key = stream.keys.key
-        records = [Record(stream, key(tag), tag, message) for tag, message in zip(tags, messages, strict=True)]
+        return self._publish_new(stream, list(map(key, tags)), tags, messages, presettled=presettled)
+
+    def _publish_new(
+        self, stream: Stream, keys: list[bytes], tags: list[bytes], messages: list[bytes], *, presettled: bool
+    ) -> list[Record]:
+        records = [Record(stream, *columns) for columns in zip(keys, tags, messages, strict=True)]
         stream.received += len(records)
         stream.unsettled += len(records)
         if presettled:
@@ -41,22 +53,45 @@ class Home:
             stream.withheld.extend(records)
             self._release(stream)
         else:
-            self._spread(stream, records)
+            self._spread(stream, records, self.edge.take)
         return records
+
+    def _publish_again(self, stream: Stream, tag: bytes, message: bytes, *, presettled: bool) -> Record:
+        """A transfer while some deliveries of the publisher's map are expected: it may be one of them."""
+        key = stream.keys.key(tag)
+        self._not_in_doubt(stream, key)
+        record = self.edge.limbo.take(stream, key) if stream.expected.pop(key, None) is not None else None
+        if record is None or presettled:
+            (record,) = self._publish_new(stream, [key], [tag], [message], presettled=presettled)
+            return record
+        record.message = message
+        return self._again(stream, tag, record)
+
+    def _again(self, stream: Stream, tag: bytes, record: Record) -> Record:
+        """A delivery that was in limbo here: in this epoch it has an audience from now on (7.3)."""
+        stream.received += 1
+        stream.unsettled += 1
+        record.tag = tag
+        if stream.withheld:
+            stream.withheld.append(record)
+        else:
+            self._spread(stream, [record], self.edge.take_again)
+        return record
 
     def _release(self, stream: Stream) -> None:
         """A withheld delivery goes on when its key is free again, and not before those ahead of it."""
         while stream.withheld:
             record = stream.withheld[0]
             goes_on = record.state is State.IN_DOUBT
-            if goes_on and not record.presettled and not self.context.enter([record]):
+            again = self.context.records.get(record.key) is record
+            if goes_on and not (again or record.presettled or self.context.enter([record])):
                 self.context.blocked[record.key] = stream
                 return
             stream.withheld.popleft()  # before it is spread: that may settle it at once, and come back here
             if goes_on:
-                self._spread(stream, [record])
+                self._spread(stream, [record], self.edge.take_again if again else self.edge.take)
 
-    def _spread(self, stream: Stream, records: list[Record]) -> None:
+    def _spread(self, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]) -> None:
         audience = self.context.directory.audience(stream.address)
         first = stream.next_n
         stream.next_n += len(records)
@@ -73,7 +108,7 @@ class Home:
             self._trace_received(stream, records, audience, first)
         if routers:
             self.context.outgoing.forward(routers, stream, records, self.context.directory.applied, None)
-        self.edge.take(stream, records)
+        take(stream, records)
         self.evaluate(stream, records)
 
     def _trace_received(self, stream: Stream, records: list[Record], audience: Audience, first: int) -> None:
@@ -122,7 +157,8 @@ class Home:
         done = [
             record
             for record in records
-            if not record.open and not record.awaited and not record.orphans and record.state is State.IN_DOUBT
+            if not record.open and not record.awaited and not record.orphans
+            if record.state is State.IN_DOUBT and record.n >= 0  # else its audience is not computed in this epoch
         ]
         for presettled, run in groupby(done, key=_is_presettled):
             if presettled:
@@ -135,7 +171,7 @@ class Home:
         for record in records:
             record.state = State.SETTLED
             self.context.forget(record)
-        self._grant(stream, sum(record.n >= stream.since for record in records))
+        self._grant(stream, len(records))
 
     def evaluate_all(self) -> None:
         for stream in list(self.streams.values()):
@@ -144,13 +180,10 @@ class Home:
     def _accept(self, stream: Stream, records: list[Record]) -> None:
         for record in records:
             record.state = State.ACCEPTED
-        if stream.resuming:
-            records = [record for record in records if record.tag not in stream.resuming]
-        if stream.link is not None and records:
+        if stream.link is not None:
             self._tell(stream, records)
 
     def _tell(self, stream: Stream, records: list[Record]) -> None:
-        """The outcomes of deliveries that the publisher has transferred on this attach (7.2)."""
         accepted = [record for record in records if record.refusals is None]
         for record in records if len(accepted) < len(records) else ():
             if record.refusals is not None:
@@ -165,42 +198,106 @@ class Home:
         self.context.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome])
         self.context.out.append(AnswerDeliveries(stream.link, records, outcome, text, stream.settles_first))
 
-    # a publisher that comes back
+    # a publisher that comes back, here or from elsewhere
 
     def suspend(self, stream: Stream) -> None:
         """Its connection is gone: outcomes wait for it."""
         stream.link = None
         stream.unsettled = 0
-        stream.resuming = {}
+        stream.proving = 0
 
-    def resume(self, stream: Stream, said: Mapping[bytes, int]) -> dict[bytes, int]:
-        """The publisher attached again with its unsettled map, by tag. What the map lacks, or states an outcome of, it
-        has settled; the rest is in doubt, and transferred again (7.2). Returns our map."""
-        stream.since = stream.next_n
-        held = [*stream.records.values(), *stream.withheld]
-        held = [record for record in held if record.state is not State.SETTLED and not record.presettled]
-        doubted = [record for record in held if said.get(record.tag, Outcome.ACCEPTED) not in TERMINAL]
-        stream.resuming = {record.tag: record for record in doubted}
-        self._settle_each([record for record in held if record.tag not in stream.resuming])
-        return dict.fromkeys(stream.resuming, 0)
+    def supersede(self, stream: Stream) -> None:
+        """The publisher has a later attach: what is in doubt goes to limbo, and its gates fall (6.3, 7.4)."""
+        del self.streams[stream.publisher]
+        stream.link = None
+        stream.gates.clear()
+        self.edge.limbo.hold(stream)
+        done = [record for record in stream.records.values() if record.state is State.SETTLED]
+        for record in done:
+            record.awaited.clear()
+        self.edge.forgetting.forget([record for record in done if not record.unknowing])
 
-    def _settle_each(self, records: list[Record]) -> None:
-        for record in records:
-            event = Event.ABANDONED if record.state is State.IN_DOUBT else Event.SETTLED
-            self._settle(record.stream, [record], event)
+    def resume(self, stream: Stream, said: Mapping[bytes, int]) -> None:
+        """A publisher attached with its unsettled map, by tag. What the map lacks, or states an outcome of, it has
+        settled; the rest is in doubt, and transferred again (7.2). Our map is what we hold of that."""
+        doubted = [tag for tag, state in said.items() if state not in TERMINAL]
+        stream.expected = {stream.keys.key(tag): tag for tag in doubted}
+        settled = [record for key, record in stream.limbo.items() if key not in stream.expected]
+        self.edge.close(stream, settled)
+        for record in settled:
+            stream.limbo.pop(record.key, None)
+        held = stream.limbo.items()
+        stream.reply = {stream.expected[key]: 0 for key, record in held if record.message is not None}
 
     def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool) -> Record | None:
-        """A transfer with resume=true; None for a tag that our map did not list."""
-        record = stream.resuming.pop(tag, None)
-        if record is None:
+        """A transfer with resume=true; None for a tag that our map did not list, or has been transferred already."""
+        key = stream.keys.key(tag)
+        record = stream.limbo.get(key)
+        if record is None or record.message is None or stream.expected.pop(key, None) is None:
             return None
-        if aborted:
-            self._settle_each([record])
-        else:
-            stream.unsettled += 1
-            if record.state is State.ACCEPTED:
-                self._tell(stream, [record])
+        self.edge.limbo.take(stream, key)
+        if not aborted:
+            return self._again(stream, tag, record)
+        self._tell_askers(stream, [record])
+        self.edge.close(stream, [record])
         return record
+
+    # what others ask about
+
+    def resolve(self, router: str, stream: Stream, keys: list[bytes]) -> None:
+        """Answer which of these are settled: all that is neither held in doubt nor in doubt by the publisher's map; by
+        absence only on evidence (6.2). Of the others the asker is told later."""
+        settled: list[bytes] = []
+        for key in keys:
+            if self._is_doubted(stream, key):
+                stream.asked.setdefault(key, set()).add(router)
+            else:
+                settled.append(key)
+        if settled and not self.evidence.doubts(stream, (router, settled)):
+            self._resolved(router, stream, settled)
+
+    def _is_doubted(self, stream: Stream, key: bytes) -> bool:
+        record = self.context.records.get(key)
+        here = record is not None and record.stream is stream and record.n >= 0 and record.state is not State.SETTLED
+        return here or key in stream.expected
+
+    def _resolve_here(self, stream: Stream, keys: list[bytes]) -> None:
+        self.resolve(self.context.router, stream, keys)
+
+    def _resolved(self, router: str, stream: Stream, keys: list[bytes]) -> None:
+        if router == self.context.router:
+            self.edge.resolved(stream, keys)
+        else:
+            self.context.outgoing.resolved(router, stream, keys)
+
+    def _tell_askers(self, stream: Stream, records: list[Record]) -> None:
+        for record in records:
+            for router in sorted(stream.asked.pop(record.key, ())):
+                if router != self.context.router:
+                    self.context.outgoing.resolved(router, stream, [record.key])
+
+    def _not_in_doubt(self, stream: Stream, key: bytes) -> None:
+        """The publisher uses the key for a new delivery: who asked about an older one need not wait for evidence."""
+        for place, doubt in enumerate(stream.doubts):
+            if not isinstance(doubt, bytes) and key in doubt[1] and key not in stream.expected:
+                stream.doubts[place] = doubt[0], [other for other in doubt[1] if other != key]
+                self._resolved(doubt[0], stream, [key])
+
+    def _settle_doubt(self, stream: Stream, doubt: Doubt) -> None:
+        if isinstance(doubt, bytes):
+            self._give_backlog(stream, doubt)
+            gate = stream.gates.get(doubt)
+            if gate is not None:
+                gate.unproven = False
+                if not gate.remaining:
+                    self._admit(stream, gate)
+        else:
+            self._resolved(doubt[0], stream, doubt[1])
+
+    def all_proven(self) -> None:
+        """All routers are in contact: who is still home here is no zombie."""
+        for stream in list(self.streams.values()):
+            self.evidence.settle(stream, len(stream.doubts))
 
     # settlement: hot
 
@@ -227,6 +324,8 @@ class Home:
                 known.append(record)
         self.context.spent += records
         known = [record for record in known if not record.unknowing]
+        if stream.asked:
+            self._tell_askers(stream, records)
         if stream.gates:
             self._open_gates(stream, records)
         if known:
@@ -263,9 +362,10 @@ class Home:
 
     # gates
 
-    def join(self, subscriber: Entry, *, known: bool) -> list[bytes]:
+    def join(self, subscriber: Entry, *, known: bool) -> dict[bytes, int]:
         """From here on the subscriber is in the audience of what is published here; returns the publishers gated for
-        it (protocol 6.1, 6.3). For one not known before, records in doubt gate too."""
+        it, each with the first `n` that is (protocol 6.1, 6.3). One that was known gets its backlog first. For one that
+        was not, records in doubt gate too."""
         self.context.trace(
             Event.JOINED,
             subscriber=subscriber.name,
@@ -273,20 +373,42 @@ class Home:
             peer=self._custodian(subscriber),
             epoch=str(subscriber.epoch),
         )
-        gated: list[bytes] = []
-        gating = (State.ACCEPTED,) if known else (State.ACCEPTED, State.IN_DOUBT)
+        gated: dict[bytes, int] = {}
         for stream in self.streams.values():
-            if stream.address != subscriber.identity.address:
-                continue
-            remaining = {n for n, record in stream.records.items() if record.state in gating and not record.presettled}
-            older = stream.gates.get(subscriber.name)
-            if older is not None:
-                remaining |= older.remaining
-            if remaining:
-                stream.gates[subscriber.name] = Gate(subscriber.name, subscriber.router, remaining)
-                gated.append(stream.publisher)
-                self.context.trace(Event.GATED, subscriber=subscriber.name, publisher=stream.publisher)
+            if stream.address == subscriber.identity.address:
+                unproven = known and self._owe_backlog(stream, subscriber.name)
+                gating = (State.ACCEPTED,) if known else (State.ACCEPTED, State.IN_DOUBT)
+                gate = self._gate(stream, subscriber, gating, unproven=unproven)
+                if gate is not None:
+                    gated[stream.publisher] = 0 if gate.unproven else min(gate.remaining)
         return gated
+
+    def _gate(self, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool) -> Gate | None:
+        name = subscriber.name
+        remaining = {n for n, record in stream.records.items() if record.state in gating and not record.presettled}
+        older = stream.gates.get(name)
+        if older is not None:
+            remaining |= older.remaining
+            unproven |= older.unproven
+        if not remaining and not unproven:
+            return None
+        gate = stream.gates[name] = Gate(name, subscriber.router, remaining, unproven=unproven)
+        self.context.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
+        return gate
+
+    def _owe_backlog(self, stream: Stream, name: bytes) -> bool:
+        """Give the subscriber what it is awaited for, or put that off until there is evidence: whether that is so."""
+        if not any(name in record.orphans for record in stream.records.values()):
+            return False
+        if name in stream.doubts or self.evidence.doubts(stream, name):
+            return True
+        self._give_backlog(stream, name)
+        return False
+
+    def _give_backlog(self, stream: Stream, name: bytes) -> None:
+        for record in list(stream.records.values()):
+            if name in record.orphans:
+                self._await(record, name, not_at=None)
 
     def _custodian(self, subscriber: Entry) -> str | None:
         return None if self.context.directory.is_mine(subscriber) else subscriber.router
@@ -295,7 +417,7 @@ class Home:
         settled = [record.n for record in records]
         for gate in list(stream.gates.values()):
             gate.remaining.difference_update(settled)
-            if not gate.remaining:
+            if not gate.remaining and not gate.unproven:
                 self._admit(stream, gate)
 
     def _admit(self, stream: Stream, gate: Gate) -> None:
@@ -308,17 +430,28 @@ class Home:
 
     # subscribers that move or go
 
-    def backlog(self, subscriber: Entry, former: str | None) -> None:
-        """A known subscriber has a new custodian: it gets what is in doubt and what its former custodian has no
-        outcome of, or what awaits it as an orphan (protocol 6.2). Comes before `join`."""
+    def expect(self, subscriber: Entry, former: str) -> None:
+        """A known subscriber has attached anew, it was at `former`: it is awaited by name for what that router has not
+        told the outcome of (6.2, Backlog)."""
+        local = self.edge.subscribers.get(subscriber.name) if former == self.context.router else None
         for stream in self.streams.values():
-            gate = stream.gates.get(subscriber.name)
             if stream.address == subscriber.identity.address:
-                for record in list(stream.records.values()):
-                    waits = subscriber.name in record.orphans or former in record.awaited
-                    waits = waits and record.state is State.IN_DOUBT and not record.presettled
-                    if waits and not (gate and record.n in gate.remaining):
-                        self._await(record, subscriber.name, not_at=None)
+                for record in stream.records.values():
+                    if former in record.awaited or (local is not None and record.locals.get(local) == HELD):
+                        self._expect(record, subscriber.name)
+
+    def adopt(self, subscriber: Entry) -> None:
+        """Learned of from a contact: it may be awaited for anything that its publishers have resumed here (6.3)."""
+        for stream in self.streams.values():
+            if stream.address == subscriber.identity.address:
+                for record in stream.records.values():
+                    self._expect(record, subscriber.name)
+
+    def _expect(self, record: Record, name: bytes) -> None:
+        gate = record.stream.gates.get(name)
+        is_gating = gate is not None and record.n in gate.remaining
+        if record.state is State.IN_DOUBT and not record.presettled and not is_gating:
+            record.orphans.add(name)
 
     def _await(self, record: Record, name: bytes, *, not_at: str | None) -> None:
         """Await the subscriber where the directory has it; as an orphan while that is nowhere, or where it left."""
@@ -329,10 +462,10 @@ class Home:
         gate = record.stream.gates.get(name)
         if gate is not None and record.n in gate.remaining:
             return
-        if entry.router == not_at or not self.context.directory.in_contact(entry):
+        if name in record.stream.doubts or entry.router == not_at or not self.context.directory.in_contact(entry):
             record.orphans.add(name)
         elif entry.router == self.context.router:
-            self.edge.take_for(record.stream, [record], [name])
+            self.edge.take_for(record.stream, record, [self.edge.subscribers[name]])
         else:
             self._forward_for(record, entry)
 
@@ -348,7 +481,7 @@ class Home:
     def orphan(self, subscriber: bytes, records: list[Record]) -> None:
         """A local subscriber moved before it had these: those at home here await it."""
         for record in records:
-            if record.stream.home == self.context.router and not record.stream.abandoned:
+            if record.stream.home == self.context.router and not record.stream.abandoned and record.n >= 0:
                 record.orphans.add(subscriber)
 
     def gone(self, subscriber: bytes) -> None:
@@ -364,6 +497,8 @@ class Home:
         """The router is out of contact: its subscribers are awaited as orphans instead, unless they expired with it
         (protocol 8, Lost router)."""
         for stream in list(self.streams.values()):
+            for askers in stream.asked.values():
+                askers.discard(router)
             for record in list(stream.records.values()):
                 if router in record.routers:
                     record.routers = tuple(other for other in record.routers if other != router)
@@ -391,6 +526,8 @@ class Home:
         for gate in list(stream.gates.values()):
             self._admit(stream, gate)
         stream.withheld.clear()
+        stream.doubts.clear()
+        self.edge.abandon_limbo(stream)
         records = list(stream.records.values())
         for record in records:
             record.awaited.clear()

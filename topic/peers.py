@@ -34,10 +34,10 @@ class Peers:
         entries = [unpack_entry(fields) for fields in own]
         told = [unpack_entry(fields) for fields in hearsay]
         joined_before = {entry.name for entry in entries if self._is_same_subscriber(entry)}
-        self._topic.changed(self.directory.apply_section(router, version, entries, told))
+        self._topic.changed(self.directory.apply_section(router, version, entries, told), learned=True)
         for entry in entries:
             if entry.name in joined_before:
-                self._topic.join(entry, known=True)
+                self._topic.join(entry, former=router)
         self.context.outgoing.ack(router, version)
         self._topic.heard(router)
 
@@ -55,14 +55,13 @@ class Peers:
         self.directory.acknowledge(router, version)
         self._topic.attaching.answer_publishers()
 
-    def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: list[bytes], known: bool) -> None:
+    def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: dict[bytes, int]) -> None:
         subscriber = self.edge.subscribers.get(name)
-        if subscriber is None or Epoch(*epoch) < subscriber.since:
-            return  # of a life that ended: home will say it again, with other gates
-        self.edge.joined(router, subscriber, gated, known=known)
-        if Epoch(*epoch) == subscriber.epoch:
-            subscriber.unanswered.discard(router)
-            self._topic.attaching.answer_subscriber(subscriber)
+        if subscriber is None or Epoch(*epoch) != subscriber.epoch:
+            return  # of a stay that ended: home will say it again, with other gates
+        self.edge.joined(router, subscriber, gated)
+        subscriber.unanswered.discard(router)
+        self._topic.attaching.answer_subscriber(subscriber)
 
     def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:
         subscriber = self.edge.subscribers.get(name)
@@ -88,6 +87,17 @@ class Peers:
         else:
             for n, record in enumerate(records, first):
                 self.edge.backlog(stream, n, seen.get(self.context.router, 0), record, only)
+
+    def _on_resolve(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
+        """Only the home of that very epoch answers; who is not will be known to the asker soon."""
+        stream = self.home.streams.get(publisher)
+        if stream is not None and stream.epoch == Epoch(*epoch):
+            self.home.resolve(router, stream, wire.split_keys(keys))
+
+    def _on_resolved(self, _: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
+        stream = self.edge.streams.get(publisher)
+        if stream is not None and stream.epoch == Epoch(*epoch):
+            self.edge.resolved(stream, wire.split_keys(keys))
 
     def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> Entry | None:
         """The publisher's entry if `epoch` is its current one; else the sender is told of the higher one (7.5)."""
@@ -116,12 +126,12 @@ class Peers:
     def _on_fenced(self, router: str, publisher: bytes, epoch: list[Any]) -> None:
         """The router knows another epoch of the publisher, which is attached elsewhere: its link here is a zombie's."""
         stream = self.home.streams.get(publisher)
-        if stream is not None and stream.epoch == Epoch(*epoch):
-            self.context.out.append(
-                Note(f"router {router} fenced publisher {stream.identity}: it is attached elsewhere")
-            )
+        if stream is not None and stream.epoch == Epoch(*epoch) and stream.link is not None:
+            note = f"router {router} fenced publisher {stream.identity}: it is attached elsewhere"
+            self.context.out.append(Note(note))
             self.context.out.append(Detach(stream.link, STOLEN, "attached at another router"))
-            self._topic.detach_publisher(stream)
+            self._topic.attaching.withdraw_publisher(publisher)
+            self.home.suspend(stream)
 
     _HANDLERS: ClassVar[dict[int, Callable[..., None]]] = {
         Kind.SECTION: _on_section,
@@ -135,4 +145,6 @@ class Peers:
         Kind.SETTLE: _on_settle,
         Kind.SETTLED: _on_settled,
         Kind.FENCED: _on_fenced,
+        Kind.RESOLVE: _on_resolve,
+        Kind.RESOLVED: _on_resolved,
     }

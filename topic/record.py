@@ -8,6 +8,7 @@ import enum
 from collections import deque
 from typing import Any
 
+from topic.directory import Lifetime
 from topic.identity import Epoch, KeyMaker, LinkIdentity
 
 
@@ -23,7 +24,6 @@ class Outcome(enum.IntEnum):
 class State(enum.IntEnum):
     """Of a record as a whole, and in this order."""
 
-    PLACEHOLDER = 0
     IN_DOUBT = 1
     ACCEPTED = 2
     SETTLED = 3
@@ -32,9 +32,14 @@ class State(enum.IntEnum):
 QUEUED = 0
 SENT = 1
 WITHHELD = 2
+HELD = 3
 """States of a local subscriber in a record before its `Outcome`; plain ints, for the hot path. Withheld: not even
-queued, while the record or one before it waits for an older delivery of the same key."""
+queued, while the record or one before it waits for an older delivery of the same key. Held: home has to forward it
+for this subscriber once more, as it may have gone elsewhere or had it elsewhere meanwhile (`topic.limbo`)."""
+OPEN = (QUEUED, SENT, WITHHELD, HELD)
 
+Doubt = bytes | tuple[str, list[bytes]]
+"""A subscriber whose backlog waits for evidence, or a router and the keys that it asked about and home has not got."""
 Refusals = tuple[int, int, int]
 """Subscribers whose final outcome is not accepted: rejected, released, modified."""
 
@@ -47,19 +52,19 @@ class Record:
         "routers", "state", "stream", "tag", "unknowing",
     )  # fmt: skip
 
-    def __init__(self, stream: "Stream", key: bytes, tag: bytes, message: bytes) -> None:
+    def __init__(self, stream: "Stream", key: bytes, tag: bytes, message: bytes | None) -> None:
         self.stream = stream
         self.key = key
         self.tag = tag
         """The publisher's delivery-tag; known at home only."""
         self.message: bytes | None = message
-        """Encoded message; dropped once settled."""
+        """Encoded message; dropped once settled. A placeholder has none yet: an unsettled map named it."""
         self.n = -1
-        """Place in the publisher's order at its home; -1 while withheld (protocol 1, known limits)."""
+        """Place in the publisher's order at its home; -1 while withheld (protocol 1, known limits) or in limbo."""
         self.state = State.IN_DOUBT
         self.presettled = False
         self.locals: dict[Any, int] = {}
-        """Local subscriber -> QUEUED, SENT or its final `Outcome`."""
+        """Local subscriber -> QUEUED, SENT, WITHHELD, HELD or its final `Outcome`."""
         self.open = 0
         """How many locals have no final outcome yet."""
         self.unknowing = 0
@@ -80,37 +85,37 @@ class Stream:
     """What one publisher sends under one epoch: its records by `n`, in order."""
 
     __slots__ = (
-        "abandoned", "epoch", "gates", "generation", "home", "identity", "keys", "label", "link", "next_n", "publisher",
-        "received", "records", "reply", "resuming", "settles_first", "since", "timeout", "unsettled", "waiting",
-        "withheld",
+        "abandoned", "answered", "asked", "doubts", "epoch", "expected", "gates", "generation", "home", "identity",
+        "keys", "label", "lifetime", "limbo", "link", "next_n", "proving", "publisher", "received", "records", "reply",
+        "settles_first", "unsettled", "waiting", "withheld",
     )  # fmt: skip
 
     def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
         self.publisher = publisher
         self.identity = identity
-        self.epoch = epoch
-        self.generation = generation
-        self.home = epoch.router
-        self.label = str(epoch)
-        """The epoch as the delivery log has it."""
         self.records: dict[int, Record] = {}
+        self.limbo: dict[bytes, Record] = {}
+        """By key: not forwarded by the present home in the present contact (`topic.limbo`)."""
         self.abandoned = False
         """Nobody will settle these records any more: they are delivered, then settled and forgotten here."""
         self.waiting: deque[tuple[Record, list[Any]]] = deque()
         """At an edge only: what is withheld as an older delivery of the same key is still here, and all that came
         after, in order; with the subscribers it is for."""
         # at home only
-        self.keys = KeyMaker(publisher, generation)
         self.link: Any = None
         """The shell's link; None once the publisher is gone."""
-        self.timeout = 0.0
-        """Seconds that the terminus outlives its connection."""
-        self.since = 0
-        """The first `n` of this attach."""
+        self.answered = False
+        self.lifetime = Lifetime()
         self.reply: dict[bytes, int] | None = None
         """Our unsettled map in the answer to the attach, by tag; None for a null one."""
-        self.resuming: dict[bytes, Record] = {}
-        """By tag, what the publisher's unsettled map named and it has not transferred on this attach."""
+        self.expected: dict[bytes, bytes] = {}
+        """Key -> tag: in doubt by the publisher's unsettled map, and not transferred on this attach."""
+        self.asked: dict[bytes, set[str]] = {}
+        """Key -> routers that asked about it while it was in doubt, and are told when it is settled."""
+        self.doubts: list[Doubt] = []
+        """What waits for a proof that the publisher is alive and here (6.2, Evidence)."""
+        self.proving = 0
+        """How many of them the echo that is under way covers."""
         self.settles_first = False
         """Receiver settle mode first on the publisher's link: outcomes are sent settled."""
         self.next_n = 0
@@ -121,6 +126,16 @@ class Stream:
         """Arrived while the network still holds an older delivery of the same key, and all that came after."""
         self.gates: dict[bytes, Gate] = {}
         """By subscriber name."""
+        self.begin(epoch, generation)
+
+    def begin(self, epoch: Epoch, generation: bytes) -> None:
+        """The attach that the stream stands for is decided."""
+        self.epoch = epoch
+        self.generation = generation
+        self.home = epoch.router
+        self.label = str(epoch)
+        """The epoch as the delivery log has it."""
+        self.keys = KeyMaker(self.publisher, generation)
 
     @property
     def address(self) -> str:
@@ -128,12 +143,14 @@ class Stream:
 
 
 class Gate:
-    """Keeps a subscriber from later messages of a publisher while older ones, not its own, are unsettled (6.3)."""
+    """Keeps a subscriber from later messages of a publisher while older ones, not its own, are unsettled (6.3), or
+    while its backlog waits for evidence (6.2)."""
 
-    __slots__ = ("remaining", "router", "subscriber")
+    __slots__ = ("remaining", "router", "subscriber", "unproven")
 
-    def __init__(self, subscriber: bytes, router: str, remaining: set[int]) -> None:
-        assert remaining
+    def __init__(self, subscriber: bytes, router: str, remaining: set[int], *, unproven: bool) -> None:
+        assert remaining or unproven
+        self.unproven = unproven
         self.subscriber = subscriber
         self.router = router
         """The custodian, who is told when the gate opens."""

@@ -4,54 +4,44 @@ It decides *when* a record may go to the subscriber, `topic.edge` what that mean
 """
 
 from collections import deque
+from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
+import attrs
+
+from topic.directory import Lifetime
 from topic.identity import Epoch, LinkIdentity
-from topic.record import Record, State
+from topic.record import HELD, QUEUED, WITHHELD, Record, State
 
 CLEAR_AWAY = 64
 """Settled records that may wait with the others before anybody looks."""
+
+
+@attrs.define(slots=True)
+class Gated:
+    """What waits behind a publisher's gate."""
+
+    home: str
+    """It will admit the subscriber."""
+    first: int
+    """`n` of the oldest gating record: what is older still may pass."""
+    records: deque[Record]
 
 
 class Subscriber:
     """A subscriber whose custodian this router is."""
 
     __slots__ = (
-        "accepted",
-        "answered",
-        "armed",
-        "asked",
-        "attempts",
-        "confirmable",
-        "credit",
-        "deadline",
-        "delivered",
-        "epoch",
-        "first",
-        "held",
-        "identity",
-        "joined",
-        "link",
-        "marker",
-        "name",
-        "ready",
-
-        "reply",
-        "resuming",
-        "sends_settled",
-        "since",
-        "stale",
-        "timeout",
-        "unanswered",
-        "unknowing",
+        "accepted", "answered", "armed", "asked", "attempts", "confirmable", "credit", "deadline", "delivered", "epoch",
+        "first", "held", "identity", "joined", "lifetime", "link", "marker", "name", "ready", "resuming", "said",
+        "sends_settled", "stale", "unanswered", "unknowing",
     )  # fmt: skip
 
     def __init__(self, name: bytes, identity: LinkIdentity) -> None:
         self.name = name
         self.identity = identity
         self.epoch = Epoch(0, "", 0)
-        self.since = self.epoch
-        """The first epoch of those in which it has been here without a break."""
         self.link: Any = None
         """The shell's link."""
         self.first = False
@@ -62,8 +52,8 @@ class Subscriber:
         """Transfers that the client takes now; 0 until its attach is answered."""
         self.ready: deque[Record] = deque()
         """Waiting for credit only, in order."""
-        self.held: dict[bytes, tuple[str, deque[Record]]] = {}
-        """Gated publishers: (the home that will admit, what waits behind the gate)."""
+        self.held: dict[bytes, Gated] = {}
+        """By gated publisher."""
         self.stale = 0
         """How many of those that wait may have been settled meanwhile."""
         self.joined: set[str] = set()
@@ -73,13 +63,12 @@ class Subscriber:
         self.answered = False
         self.deadline = 0.0
         """When the routers in `unanswered` are no longer in contact."""
-        self.timeout = 0.0
-        """Seconds that the terminus outlives its connection; above 0 it may come back with a map, so settlements are
-        remembered until it knows of them (5, Forget)."""
-        self.reply: dict[bytes, int] | None = None
-        """Our unsettled map in the answer to the attach; None for a null one."""
+        self.lifetime = Lifetime()
+        """With a timeout it may come back with a map: settlements are remembered until it knows of them (5, Forget)."""
+        self.said: Mapping[bytes, int] | None = None
+        """Its unsettled map, by key, until the attach is answered; None for a null one."""
         self.resuming: dict[Record, int] = {}
-        """Waiting in `ready` to be transferred with resume=true: the state that goes with it, 0 for the payload."""
+        """To be transferred with resume=true: the state that goes with it, 0 for the payload."""
         self.unknowing: deque[Record] = deque()
         """Settled, in order, and perhaps not yet known to the client (5, Forget)."""
         self.asked = 0
@@ -97,8 +86,9 @@ class Subscriber:
     def offer(self, publisher: bytes, records: list[Record]) -> list[Record]:
         """New records of a publisher: returns those to transfer now, keeps the others."""
         if self.held and publisher in self.held:
-            self.held[publisher][1].extend(records)
-            return []
+            gate = self.held[publisher]
+            gate.records.extend(record for record in records if record.n >= gate.first)
+            records = [record for record in records if record.n < gate.first]
         if self.ready or not self.credit:
             self.ready.extend(records)
             return []
@@ -107,22 +97,39 @@ class Subscriber:
         self.ready.extend(records[len(now) :])
         return now
 
-    def gate(self, publisher: bytes, home: str) -> None:
-        """Nothing of the publisher goes to the subscriber until its home admits it."""
-        if publisher not in self.held:
-            self.held[publisher] = (home, deque())
+    def gate(self, publisher: bytes, home: str, first: int) -> None:
+        """Nothing of the publisher from `first` on goes to the subscriber until its home admits it; nor its backlog."""
+        gate = self.held.setdefault(publisher, Gated(home, first, deque()))
+        gate.first = min(gate.first, first)
+        behind = [record for record in self.ready if self._is_behind(record, publisher, first)]
+        if behind:
+            gate.records.extend(behind)
+            self.ready = deque(record for record in self.ready if not self._is_behind(record, publisher, first))
 
-    def open_gate(self, publisher: bytes) -> deque[Record]:
-        """The gate falls: returns what it held."""
-        return self.held.pop(publisher)[1]
+    def _is_behind(self, record: Record, publisher: bytes, first: int) -> bool:
+        is_new = record.locals.get(self) == QUEUED and record not in self.attempts
+        return is_new and record.stream.publisher == publisher and record.n >= first
+
+    def open_gate(self, publisher: bytes) -> list[Record]:
+        """The gate falls: returns what it held, in order; a backlog that waited for evidence came last."""
+        return sorted(self.held.pop(publisher).records, key=attrgetter("n"))
+
+    def hold_back(self, publisher: bytes) -> None:
+        """What is HELD no longer waits for credit, nor behind a gate: the publisher's gate was its former home's."""
+        self.ready = deque(record for record in self.ready if record.locals.get(self) != HELD)
+        self.held.pop(publisher, None)
 
     def pass_over(self) -> None:
         """One of the records that wait here was settled: they are cleared away before they pile up."""
         self.stale += 1
         if 2 * self.stale > self.queued() + CLEAR_AWAY:
             self.stale = 0
-            self.ready = deque(r for r in self.ready if r.state is not State.SETTLED or r in self.resuming)
-            self.held = {name: (home, _unsettled(records)) for name, (home, records) in self.held.items()}
+            self.ready = self._still_waiting(self.ready)
+            for gate in self.held.values():
+                gate.records = self._still_waiting(gate.records)
+
+    def _still_waiting(self, records: deque[Record]) -> deque[Record]:
+        return deque(r for r in records if r.state is not State.SETTLED or r in self.resuming)
 
     def mark(self, records: list[Record]) -> None:
         """These are transferred now: whoever answers the first of them has read what was settled before."""
@@ -136,6 +143,17 @@ class Subscriber:
         self.confirmable = 0
         self.armed = bool(self.unknowing)
 
+    def begin(self, link: Any, epoch: Epoch, said: Mapping[bytes, int] | None) -> None:
+        """It attaches, with its unsettled map; here or elsewhere it may have been before."""
+        self.suspend()
+        self.ready.clear()
+        self.held.clear()
+        self.joined.clear()
+        self.attempts.clear()
+        self.link = link
+        self.epoch = epoch
+        self.said = said
+
     def suspend(self) -> None:
         """Its connection is gone; it may come back."""
         self.link = None
@@ -145,27 +163,29 @@ class Subscriber:
         self.stop_resuming()
         self.unmark()
 
+    def owe(self, record: Record) -> None:
+        """What its map named was settled before home forwarded it: the settlement is resumed instead of the payload."""
+        if record.locals.get(self) in (None, HELD, WITHHELD):
+            self.ready.append(record)
+
     def stop_resuming(self) -> None:
         """What was settled before it was resumed, the client does not know of."""
         self.unknowing.extend(record for record in self.resuming if record.state is State.SETTLED)
         self.resuming.clear()
 
     def gates_of(self, home: str) -> list[bytes]:
-        return [publisher for publisher, (router, _) in self.held.items() if router == home]
+        return [publisher for publisher, gate in self.held.items() if gate.home == home]
 
     def next_ready(self) -> list[Record]:
         """What credit lets go now, in order; deliveries settled while they waited are passed over."""
         now: list[Record] = []
         while self.ready and self.credit:
             record = self.ready.popleft()
-            if self in record.locals and (record.state is not State.SETTLED or record in self.resuming):
+            waits = record.locals.get(self) == QUEUED and record.state is not State.SETTLED
+            if waits or record in self.resuming:
                 self.credit -= 1
                 now.append(record)
         return now
 
     def queued(self) -> int:
-        return len(self.ready) + sum(len(records) for _, records in self.held.values())
-
-
-def _unsettled(records: deque[Record]) -> deque[Record]:
-    return deque(record for record in records if record.state is not State.SETTLED)
+        return len(self.ready) + sum(len(gate.records) for gate in self.held.values())

@@ -32,6 +32,8 @@ class Kind(enum.IntEnum):
     SETTLE = 8
     SETTLED = 9
     FENCED = 10
+    RESOLVE = 11
+    RESOLVED = 12
 
 
 class _Batch:
@@ -91,10 +93,11 @@ class Outgoing:
 
     # joining
 
-    def joined(self, router: str, subscriber: bytes, epoch: Epoch, gated: list[bytes], *, known: bool) -> None:
-        """From here on the subscriber is in the audience of all that is published at this router (6.1); if it was not
-        known, nothing published before is for it."""
-        self._say((router,), Kind.JOINED, subscriber, epoch, gated, known)
+    def joined(self, router: str, subscriber: bytes, epoch: Epoch, gated: dict[bytes, int]) -> None:
+        """From here on the subscriber is in the audience of all that is published at this router (6.1); of what was
+        published before, only what was forwarded for it by name just now is for it. `gated` publishers are so from
+        that `n` on."""
+        self._say((router,), Kind.JOINED, subscriber, epoch, gated)
 
     def admit(self, router: str, subscriber: bytes, publisher: bytes) -> None:
         self._say((router,), Kind.ADMIT, subscriber, publisher)
@@ -140,6 +143,14 @@ class Outgoing:
         """What came under this epoch was dropped: it is not the publisher's current one (7.5)."""
         self._say((router,), Kind.FENCED, publisher, epoch)
 
+    def resolve(self, home: str, stream: Stream, keys: list[bytes]) -> None:
+        """Which of these does the publisher still hold in doubt? (6.1, 7.4)"""
+        self._say((home,), Kind.RESOLVE, stream.publisher, stream.epoch, b"".join(keys))
+
+    def resolved(self, router: str, stream: Stream, keys: list[bytes]) -> None:
+        """The publisher has settled these. What was asked and is not among them is in doubt, and told when it ends."""
+        self._say((router,), Kind.RESOLVED, stream.publisher, stream.epoch, b"".join(keys))
+
     def _range(self, targets: tuple[str, ...], kind: Kind, stream: Stream, n: int) -> None:
         segments = self._batch(targets).segments
         if segments:
@@ -178,12 +189,20 @@ def _is_versions(value: Any) -> bool:
     return isinstance(value, dict) and all(type(version) is int for version in value.values())
 
 
+def _is_gated(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_name, value)) and _is_versions(value)
+
+
 def _is_refusals(value: Any) -> bool:
     return value is None or (isinstance(value, list) and list(map(type, value)) == [int, int, int])
 
 
 def _is_name(value: Any) -> bool:
     return type(value) is bytes and len(value) == NAME_LENGTH and value.isascii()
+
+
+def _is_keys(value: Any) -> bool:
+    return type(value) is bytes and len(value) % KEY_LENGTH == 0
 
 
 def _is_entry(value: Any) -> bool:
@@ -208,7 +227,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Kind.SECTION: (_is(int), _is_entries, _is_entries),
     Kind.DELTA: (_is(int), _is_entries, _is_entries),
     Kind.ACK: (_is(int),),
-    Kind.JOINED: (_is_name, _is_epoch, _is_names, _is(bool)),
+    Kind.JOINED: (_is_name, _is_epoch, _is_gated),
     Kind.ADMIT: (_is_name, _is_name),
     Kind.FORWARD: (
         _is_name, _is_epoch, _is_versions, _is(int), _is(bool), _is(bytes), _is_messages, _is_optional_names
@@ -218,6 +237,8 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Kind.SETTLE: (_is_name, _is_epoch, _is_ranges),
     Kind.SETTLED: (_is_name, _is_epoch, _is_ranges),
     Kind.FENCED: (_is_name, _is_epoch),
+    Kind.RESOLVE: (_is_name, _is_epoch, _is_keys),
+    Kind.RESOLVED: (_is_name, _is_epoch, _is_keys),
 }  # fmt: skip
 """What the columns of each kind are, in order."""
 
@@ -250,5 +271,5 @@ def decode(payload: bytes) -> list[list[Any]]:
 
 
 def split_keys(keys: bytes) -> list[bytes]:
-    """The keys of a Forward's key column."""
+    """The keys of a key column."""
     return [keys[start : start + KEY_LENGTH] for start in range(0, len(keys), KEY_LENGTH)]

@@ -1,0 +1,149 @@
+"""Deliveries whose home has not vouched for them: those in limbo (protocol 6.1, 7.4 and 8).
+
+A delivery comes into limbo when the contact with its home is lost, when its publisher has attached anew, or when the
+unsettled map of a subscriber names it and it is not here (a *placeholder*, without message). Nothing in limbo is
+delivered, and no outcome of it is reported: its subscribers may have gone elsewhere and come back. What they have said
+stays true. It leaves when home forwards it again, or says that it is settled.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from topic.context import Context
+from topic.directory import Directory
+from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, Epoch, LinkIdentity
+from topic.journal import Event
+from topic.outcomes import LOGGED, add_refusals, refusal
+from topic.record import HELD, OPEN, QUEUED, WITHHELD, Outcome, Record, State, Stream
+from topic.subscriber import Subscriber
+
+FINAL = (Outcome.ACCEPTED, Outcome.REJECTED)
+"""Outcomes in a map that end the matter; what a client has released it is given again."""
+NOWHERE = Epoch(0, "", 0)
+UNKNOWN = bytes(GENERATION_LENGTH)
+"""Epoch and generation of a stream whose publisher nobody in contact knows."""
+
+
+class Limbo:
+    """What is in limbo at one router; each stream has its own in `Stream.limbo`."""
+
+    def __init__(self, context: Context, subscribers: Mapping[bytes, Subscriber]) -> None:
+        self.context = context
+        self.ask_here: Callable[[Stream, list[bytes]], None]
+        """The question to home, where that is this router."""
+        self._subscribers = subscribers
+
+    # into limbo
+
+    def hold(self, stream: Stream) -> None:
+        """All of the stream that is not settled."""
+        self._drop_waiting(stream)
+        held = [record for record in stream.records.values() if record.state is not State.SETTLED]
+        for record in held:
+            if record.presettled:
+                self.context.forget(record)
+            else:
+                _hold(record)
+                stream.limbo[record.key] = record
+        for subscriber in self._subscribers.values():
+            subscriber.hold_back(stream.publisher)
+
+    def _drop_waiting(self, stream: Stream) -> None:
+        """What waited for an older delivery of its key comes again, if it is still in doubt."""
+        for record in [*(record for record, _ in stream.waiting), *stream.withheld]:
+            if self.context.records.get(record.key) is not record:
+                stream.records.pop(record.n, None)
+        stream.waiting.clear()
+        stream.withheld.clear()
+        for key in [key for key, blocked in self.context.blocked.items() if blocked is stream]:
+            del self.context.blocked[key]
+
+    def move(self, old: Stream, new: Stream) -> None:
+        """The publisher has a new epoch: what is held of it waits for the word of its new home (7.4)."""
+        held, old.limbo = old.limbo, {}
+        for record in held.values():
+            record.stream = new
+        new.limbo.update(held)
+        if held:
+            self.context.trace_records(Event.REHOMED, new, list(held.values()))
+
+    def hold_for(self, subscriber: Subscriber, records: Iterable[Record]) -> None:
+        """It attached again: what it had not answered comes when its home has named it once more."""
+        for record in records:
+            if record.locals.get(subscriber) in OPEN:
+                record.locals[subscriber] = HELD
+
+    def name(
+        self, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Callable[[bytes], Stream | None]
+    ) -> None:
+        """The unsettled map of an attach: what it states is recorded, what is not here gets a placeholder, and home is
+        asked. What is left out of our map in the end is settled, or no delivery of ours."""
+        unknown: dict[Stream, list[bytes]] = {}
+        for key, state in said.items():
+            record = self.context.records.get(key)
+            if record is None and len(key) == KEY_LENGTH:
+                stream = stream_of(key[:NAME_LENGTH])
+                if stream is None:
+                    continue
+                record = Record(stream, key, b"", None)
+                self.context.records[key] = stream.limbo[key] = record
+                unknown.setdefault(stream, []).append(key)
+            if record is not None and record.state is not State.SETTLED:
+                self._state(subscriber, record, state)
+        for stream, keys in unknown.items():
+            records = [self.context.records[key] for key in keys]
+            self.context.trace_records(Event.PLACEHOLDER, stream, records, subscriber=subscriber.name)
+            self.ask(stream, keys)
+
+    def _state(self, subscriber: Subscriber, record: Record, state: int) -> None:
+        known = record.locals.get(subscriber)
+        if state in FINAL:
+            outcome = Outcome(state)
+            if known in OPEN:
+                record.open -= 1
+            if known is None or known in OPEN:
+                columns = {"subscriber": subscriber.name, "outcome": LOGGED[outcome]}
+                self.context.trace_records(Event.OUTCOME, record.stream, [record], **columns)
+                record.locals[subscriber] = outcome
+                record.refusals = add_refusals(record.refusals, refusal(outcome))
+        elif known is None:
+            record.locals[subscriber] = HELD
+            record.open += 1
+
+    # out of it
+
+    def ask(self, stream: Stream, keys: list[bytes]) -> None:
+        """Home, if it is in contact; else as soon as it is."""
+        if not keys:
+            return
+        if stream.home == self.context.router:
+            self.ask_here(stream, keys)
+        elif _is_reached(self.context.directory, stream.epoch):
+            self.context.outgoing.resolve(stream.home, stream, keys)
+
+    def take(self, stream: Stream, key: bytes) -> Record | None:
+        """Home has forwarded it: no longer in limbo."""
+        return stream.limbo.pop(key, None)
+
+
+def nowhere(publisher: bytes, address: str) -> Stream:
+    """For placeholders of a publisher that nobody in contact knows; when it comes back they move to its stream."""
+    return Stream(publisher, LinkIdentity("", "", address), NOWHERE, UNKNOWN)
+
+
+def _is_reached(directory: Directory, epoch: Epoch) -> bool:
+    return directory.contacts.get(epoch.router) == epoch.incarnation
+
+
+def _hold(record: Record) -> None:
+    record.stream.records.pop(record.n, None)
+    record.n = -1
+    record.state = State.IN_DOUBT
+    record.moved = record.routers = ()
+    record.awaited.clear()
+    record.orphans.clear()
+    record.refusals = None
+    for subscriber, state in record.locals.items():
+        if state in (QUEUED, WITHHELD):
+            record.locals[subscriber] = HELD
+        elif state not in OPEN:
+            record.refusals = add_refusals(record.refusals, refusal(Outcome(state)))
