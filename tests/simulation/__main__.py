@@ -5,12 +5,14 @@ python -m tests.simulation 0 --count 10000   many; stops at the first that fails
 """
 
 import argparse
+import statistics
 import sys
 import time
 import traceback
 
-from tests.simulation.report import describe, replay
-from tests.simulation.world import World
+from tests.simulation.report import Failure, attempt, tell, trace_lines
+
+TAIL = 60
 
 
 def main() -> int:
@@ -20,38 +22,33 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="print everything that happened")
     parser.add_argument("--keep-going", action="store_true", help="list all seeds that fail")
     options = parser.parse_args()
-    began, steps, failed = time.monotonic(), 0, 0
+    began, failed, limits = time.monotonic(), 0, 0
+    steps: list[int] = []
     for seed in range(options.seed, options.seed + options.count):
-        world = World(seed, trace=options.trace)
-        try:
-            world.run()
-        except AssertionError as error:
+        world, failure = attempt(seed, trace=options.trace)
+        steps.append(world.schedule.steps)
+        limits += world.judge.limits
+        if failure is not None:
             failed += 1
-            if options.keep_going:
-                print(seed, _where(error), flush=True)
-                continue
-            traceback.print_exc()
-            print(describe(world, error, tail=0 if options.trace else 60))
-            return 1
-        except Exception as error:
-            failed += 1
-            print(seed, _where(error), flush=True)
             if not options.keep_going:
-                traceback.print_exc()
-                print(replay(seed))
+                traceback.print_exception(failure.error)
+                print(tell(failure, tail=0 if options.trace else TAIL))
                 return 1
-        finally:
-            steps += world.schedule.steps
+            print(seed, _where(failure), flush=True)
     if options.trace:
-        print(describe(world, None, tail=0))
+        print("\n".join(trace_lines(world)))
     seconds = time.monotonic() - began
-    print(f"{options.count} seeds, {steps} steps, {failed} failed, {seconds:.1f} s")
+    print(
+        f"{options.count} seeds, {statistics.median(steps):.0f} steps in the median, {limits} promises ended by the "
+        f"known limit, {failed} failed, {seconds:.1f} s, {60 * options.count / seconds:.0f} a minute"
+    )
     return 1 if failed else 0
 
 
-def _where(error: BaseException) -> str:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} {error!s:.150} ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})"
+def _where(failure: Failure) -> str:
+    frame = traceback.extract_tb(failure.error.__traceback__)[-1]
+    name = type(failure.error).__name__
+    return f"{name} {failure.error!s:.150} ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,9 @@
-"""What publishers and subscribers of the model have in common: where they attach, and how they leave."""
+"""What publishers and subscribers of the model have in common: where they attach, and how they leave.
+
+    plain      never resumes: each attach begins afresh, its terminus ends with its connection
+    resuming   keeps its unsettled map in memory, and asks for a timeout; a crash makes it forget
+    durable    the same, and its map survives a crash
+"""
 
 from collections.abc import Callable, Mapping
 from random import Random
@@ -7,7 +12,8 @@ from typing import TYPE_CHECKING
 from tests.simulation.knobs import Knobs
 from tests.simulation.links import Link
 from tests.simulation.schedule import Schedule
-from topic.identity import LinkIdentity
+from topic.directory import Lifetime
+from topic.identity import Epoch, LinkIdentity
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge
@@ -31,25 +37,38 @@ class Client:
         self.knobs = knobs
         self.judge = judge
         self.note = note
+        self.plain = random.random() < knobs.plain
+        self.durable = not self.plain and random.random() < knobs.durable
+        self.lifetime = Lifetime()
+        if not self.plain:
+            self.lifetime = Lifetime(random.choice(knobs.timeouts), "connection-close", int(self.durable))
+        self.silent = random.random() < knobs.silent
+        """Echoes neither generation nor epoch."""
         self.calm = False
         """No more pranks: it stays, accepts and gives credit."""
         self.gone = False
         """It left for good."""
         self.opened: list[Link] = []
         """All its links, those that it has forgotten too."""
-        self.lives = 0
         self.answered = False
+        self.epoch: Epoch | None = None
+        """The latest that it was told of."""
+        self._asleep_until = 0.0
+
+    @property
+    def seen(self) -> int:
+        """What it echoes of the epoch, for the router's clock."""
+        return 0 if self.epoch is None or self.silent else self.epoch.hlc
 
     # events that end a link, from whatever side
 
     def lost(self, link: Link) -> None:
         """The connection broke; only the link in use matters."""
         if link is self.link:
-            self.note(self.name, "has lost its router")
+            self.note(self.name, f"has lost {link.router.name}")
             self.leave()
 
     def detached(self, link: Link) -> None:
-        link.broken = True
         if link is self.link:
             self.note(self.name, "was detached")
             self.leave()
@@ -58,11 +77,17 @@ class Client:
         """The link in use is no more; another follows."""
         self.link = None
         self.answered = False
-        self.forget()
+        if self.plain:
+            self.begin_afresh()
+        self.left()
         self.later(self.attach)
 
-    def forget(self) -> None:
-        """What the application knew of the old link's deliveries."""
+    def left(self) -> None:
+        """What belongs to the connection is gone."""
+
+    def begin_afresh(self) -> None:
+        """What it knew of its deliveries is gone, and it attaches with a null map next."""
+        self.epoch = None
 
     # what it does by itself
 
@@ -72,53 +97,78 @@ class Client:
     def attach(self) -> None:
         if self.link is not None or self.gone:
             return
-        alive = [router for router in self.routers.values() if router.alive]
+        if self.schedule.now < self._asleep_until and not self.calm:
+            self.schedule.at(self._asleep_until, self.attach)
+            return
+        alive = [router for router in self.routers.values() if router.alive and not router.paused]
         if not alive:
             self.schedule.after(0.5, self.attach)
             return
-        self.lives += 1
         self.open(self.random.choice(alive))
 
     def open(self, router: "Router") -> None:
         raise NotImplementedError
 
+    PRANKS = ("close", "vanish", "break", "elsewhere", "elsewhere", "again", "crash", "sleep")
+
     def prank(self) -> None:
-        """Close, vanish, or attach again while attached."""
+        """Close, vanish, crash, or attach again while attached."""
         link = self.link
         if link is None or self.calm:
             return
-        what = self.random.choice(("close", "vanish", "elsewhere", "again"))
+        what = self.random.choice(self.PRANKS)
         self.gone = self.random.random() < self.knobs.quitting
         self.note(self.name, f"prank: {what}{', for good' if self.gone else ''}")
         if self.gone:
-            for opened in self.opened:
-                opened.vanish()
-            self.leave()
+            self._quit(link, close=what == "close")
         elif what == "close":
-            link.to_router(self.close, link)
+            self._close(link)
             self.leave()
-        elif what == "vanish":
-            link.vanish()
-            self.leave()
+        elif what in ("vanish", "crash", "sleep"):
+            self._vanish(link, what)
+        elif what == "break":
+            link.broken(self.lateness())
         elif what == "again" and link.router.alive:
-            self._steal(link, link.router)
+            self._steal(link.router)
         else:
-            alive = [router for router in self.routers.values() if router.alive and router is not link.router]
+            alive = [r for r in self.routers.values() if r.alive and not r.paused and r is not link.router]
             if alive:
-                self._steal(link, self.random.choice(alive))
+                self._steal(self.random.choice(alive))
 
-    def _steal(self, old: Link, router: "Router") -> None:
+    def lateness(self) -> float:
+        """How long a router may take to notice: at once, when HELLOs would, or hardly ever (half open)."""
+        return self.random.choice((0.01, 0.01, self.knobs.dead, 20.0))
+
+    def _quit(self, link: Link, *, close: bool) -> None:
+        if close:
+            self._close(link)
+        for opened in self.opened:
+            opened.client_left(self.knobs.dead)
+        self.begin_afresh()
+        self.leave()
+
+    def _close(self, link: Link) -> None:
+        self.begin_afresh()
+        self.judge.closing(link)
+        link.to_router(link.close)
+
+    def _vanish(self, link: Link, what: str) -> None:
+        link.client_left(self.lateness())
+        if what == "crash" and not self.durable:
+            self.begin_afresh()
+        elif what == "sleep":
+            longest = min(self.lifetime.timeout, 10) * 1.5
+            self._asleep_until = self.schedule.now + self.random.random() * longest
+        self.leave()
+
+    def _steal(self, router: "Router") -> None:
         """The old link stays as a zombie until its router detaches it; what it brings is ignored."""
         self.link = None
         self.answered = False
-        self.forget()
-        self.lives += 1
+        if self.plain:
+            self.begin_afresh()
+        self.left()
         self.open(router)
-
-    @staticmethod
-    def close(link: Link) -> None:
-        link.broken = True
-        link.detach()
 
     def restless(self) -> None:
         """A prank now and then."""

@@ -1,118 +1,132 @@
 """What protocol 9 promises, checked after every step by somebody who sees the whole mesh.
 
-It trusts no core: who is promised what follows from who was in contact with whom and whose attach was answered.
-A promise is void once the subscriber's link is closed or noticed to be gone, or once the publisher's router loses
-a router that the subscriber is, or just was, attached to: every terminus has timeout 0 here.
+It trusts no core with a promise: what a subscriber was promised is what its publisher's router knew of it when it got
+the message, and `tests.simulation.termini` watches that no router forgets a subscriber without cause. The one limit
+that ends a promise is recognised by its cause: when home answered, no router in contact with it knew the subscriber.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-import attrs
-
-from tests.simulation.network import Network
+from tests.simulation.parties import Message, Reader, Violation
+from tests.simulation.termini import Termini
+from topic.identity import LinkIdentity, delivery_key
 from topic.record import Outcome, Record
 
 if TYPE_CHECKING:
-    from tests.simulation.links import PublisherLink, SubscriberLink
+    from tests.simulation.links import Link, PublisherLink, SubscriberLink
+    from tests.simulation.publisher import Publisher
+    from tests.simulation.router import Router
+    from tests.simulation.schedule import Schedule
+    from tests.simulation.subscriber import SubscriberClient
 
 RECENT = 10.0
-"""Seconds after which every router in contact knows that a subscriber has moved."""
-
-
-class Violation(AssertionError):
-    """An invariant does not hold; the text begins with its number in protocol 9 and its name."""
-
-
-@attrs.define(eq=False)
-class Message:
-    publisher: str
-    life: int
-    number: int
-    presettled: bool
-    tag: bytes
-    key: bytes = b""
-    home: str = ""
-    published: float = -1.0
-    """When its publisher's router got it."""
-    promised: set[str] = attrs.Factory(set)
-    outcome: Outcome | None = None
-
-
-@attrs.define(eq=False)
-class Reader:
-    """A subscriber as the judge knows it."""
-
-    address: str
-    at_most_once: bool
-    """It takes everything settled: what is under way when its link breaks it never sees, or out of order later."""
-    first_attach: float = -1.0
-    link: "SubscriberLink | None" = None
-    """The last link whose attach was answered, unless it was closed."""
-    links: "list[SubscriberLink]" = attrs.Factory(list)
-    on_link: dict[bytes, bool] = attrs.Factory(dict)
-    """Seen on the link in use -> whether it was given back since."""
-    ever: set[bytes] = attrs.Factory(set)
-    accepted: set[bytes] = attrs.Factory(set)
-    final: set[bytes] = attrs.Factory(set)
-    released: dict[bytes, int] = attrs.Factory(dict)
-    last: dict[tuple[str, int], tuple[int, str]] = attrs.Factory(dict)
-    """Highest number seen of each life of a publisher, and the router it came from."""
-    expired: set[str] = attrs.Factory(set)
-    """Routers that lost one it was attached to."""
+"""Seconds after which every router in contact knows that a plain subscriber has moved."""
 
 
 class Judge:
-    def __init__(self, network: Network, redeliveries: int, note: Callable[[str, str], None]) -> None:
-        self.network = network
+    def __init__(
+        self, schedule: "Schedule", routers: "dict[str, Router]", redeliveries: int, note: Callable[[str, str], None]
+    ) -> None:
+        self.schedule = schedule
+        self.routers = routers
         self.redeliveries = redeliveries
         self.note = note
         self.messages: dict[bytes, Message] = {}
         self.readers: dict[str, Reader] = {}
+        self.subscribers: list[SubscriberClient] = []
+        self.termini = Termini(self)
+        self.generations: dict[tuple[str, int], bytes] = {}
+        """(publisher, life) -> as answered."""
+        self._keys: dict[tuple[str, int, bytes], bytes] = {}
+        """(publisher, life, tag) -> key of what was sent so."""
         self.seen_count = 0
         self.accepted_count = 0
         self.promises = 0
+        self.limits = 0
+        """Promises that ended as no router in contact with the home knew the subscriber."""
 
     def check(self, holds: bool, what: str) -> None:
         if not holds:
             raise Violation(what)
 
+    def add_reader(self, client: "SubscriberClient") -> None:
+        exact = not (client.plain or client.first or client.sends_settled)
+        self.readers[client.name] = Reader(client.identity.address, exact, not client.plain, client.sends_settled)
+        self.subscribers.append(client)
+
+    def contact(self, here: "Router", there: str) -> object:
+        """What names the contact that both ends have, and in which both have applied the other's section."""
+        other = self.routers[there]
+        if not (here.alive and other.alive):
+            return None
+        mine, theirs = here.topic.directory, other.topic.directory
+        joined = mine.contacts.get(there) == other.incarnation and theirs.contacts.get(here.name) == here.incarnation
+        if not (joined and there in mine.applied and here.name in theirs.applied):
+            return None
+        return here.incarnation, other.incarnation, here.contact_numbers[there], other.contact_numbers[here.name]
+
+    def watch(self, router: "Router") -> None:
+        self.termini.watch(router)
+
     # publishers
 
-    def sent(self, messages: list[tuple[bytes, bytes, bool]]) -> None:
-        for text, tag, presettled in messages:
-            publisher, life, number = text.decode().rstrip("s").split(".")
-            self.messages[text] = Message(publisher, int(life), int(number), presettled, tag)
+    def generation(self, name: str, identity: LinkIdentity, life: int, generation: bytes) -> None:
+        """A router has answered a publisher's attach."""
+        self.generations[name, life] = generation
+
+    def renewed(self, publisher: "Publisher", generation: bytes) -> None:
+        """A publisher that resumed was given another generation: only if its terminus was over, or nobody knew."""
+        assert publisher.link is not None
+        legit = publisher.silent or self.termini.was_over(publisher.link)
+        self.check(legit, f"3 generation: {publisher.name} resumes and is given another one")
+        self.life_over(publisher.texts.values())
+
+    def sent(self, publisher: "Publisher", text: bytes, tag: bytes, presettled: bool) -> None:
+        name, life = publisher.name, publisher.life
+        number = int(text.rstrip(b"s").split(b".")[2])
+        key = delivery_key(publisher.identity, self.generations[name, life], tag)
+        self._keys[name, life, tag] = key
+        self.messages[text] = Message(text, name, life, number, presettled, key, publisher.plain)
+
+    def forgotten_everywhere(self, name: str, life: int, tag: bytes) -> bool:
+        key = self._keys.get((name, life, tag))
+        if key is None:
+            return True
+        routers = [router for router in self.routers.values() if router.alive]
+        held = any(key in router.topic.context.records for router in routers)
+        return not held and not any(key in client.unsettled for client in self.subscribers)
 
     def published(self, link: "PublisherLink", texts: list[bytes]) -> None:
-        now = self.network.schedule.now
-        promised = self._promised_now(link)
+        promised = [name for name, reader in self.readers.items() if self._is_promised(link, name, reader)]
         for text in texts:
             message = self.messages[text]
-            assert message.published < 0, "transferred once"
-            message.published = now
             message.home = link.router.name
-            if not message.presettled:
+            if message.published < 0 and not message.presettled:
                 message.promised = set(promised)
                 self.promises += len(promised)
+            message.published = self.schedule.now
 
-    def _promised_now(self, link: "PublisherLink") -> list[str]:
-        home = link.router.name
-        promised: list[str] = []
-        for name, reader in self.readers.items():
-            custodian = reader.link
-            elsewhere = reader.address != link.client.identity.address
-            if custodian is None or custodian.ended or custodian.sends_settled or elsewhere:
-                continue
-            newest = max((link for link in reader.links if link.attached), key=lambda link: link.number)
-            if self._knows(home, custodian) and self._knows(home, newest):
-                promised.append(name)
-        return promised
+    def republished(self, link: "PublisherLink", text: bytes) -> None:
+        message = self.messages[text]
+        message.home = link.router.name
+        message.published = max(message.published, self.schedule.now)
 
-    def _knows(self, home: str, link: "SubscriberLink") -> bool:
-        router = link.router.name
-        return not link.ended and (router == home or self.network.joinable(router, home))
+    def _is_promised(self, link: "PublisherLink", name: str, reader: Reader) -> bool:
+        if reader.address != link.client.identity.address or reader.at_most_once:
+            return False
+        if reader.resumes:
+            return reader.since is not None and self.termini.knows(link.router, name, reader)
+        custodian = reader.link
+        if custodian is None or custodian.ended:
+            return False
+        newest = max((link for link in reader.links if link.attached), key=lambda link: link.number)
+        return self._has_joined(link.router, custodian) and self._has_joined(link.router, newest)
+
+    def _has_joined(self, home: "Router", link: "SubscriberLink") -> bool:
+        router = link.router
+        return not link.ended and (router is home or self.contact(router, home.name) is not None)
 
     def withheld(self, texts: list[bytes | None]) -> None:
         """Their audience is computed later, when their keys are free."""
@@ -123,115 +137,168 @@ class Judge:
     def settled_early(self, text: bytes) -> None:
         self.messages[text].promised.clear()
 
-    def answered(self, link: "PublisherLink", handles: list[int], outcome: Outcome) -> None:
-        for handle in handles:
-            text = b"%s.%d.%d" % (link.client.name.encode(), link.number, handle)
-            message = self.messages[text]
-            self.note(link.router.name, f"answers {text.decode()} {outcome.name}")
-            self.check(message.outcome is None, "5 one outcome: a delivery is answered once")
-            message.outcome = outcome
-            self.accepted_count += outcome is Outcome.ACCEPTED
-            for name in sorted(message.promised):
-                reader = self.readers[name]
-                if self._moved_out_of_reach(reader, link.router.name):
-                    continue
-                answer = f"{link.router.name} answered {text.decode()} {outcome.name}, {name}"
-                if outcome is Outcome.ACCEPTED:
-                    self.check(text in reader.accepted, f"2 accepted too early: {answer} has not accepted it")
-                else:
-                    self.check(text in reader.final, f"2 rejected too early: {answer} has no final outcome")
+    def settled(self, text: bytes) -> None:
+        self.messages[text].over = True
 
-    def _moved_out_of_reach(self, reader: Reader, home: str) -> bool:
+    def life_over(self, texts: Iterable[bytes]) -> None:
+        """The publisher has given these up."""
+        for text in texts:
+            self.messages[text].over = True
+            self.messages[text].promised.clear()
+
+    def informed(self, text: bytes) -> None:
+        """The publisher has been told the outcome."""
+
+    def answered(self, link: "PublisherLink", texts: list[bytes], outcome: Outcome) -> None:
+        """A home answers its publisher."""
+        home = link.router
+        for text in texts:
+            message = self.messages[text]
+            self.note(home.name, f"answers {text.decode()} {outcome.name}")
+            self.accepted_count += outcome is Outcome.ACCEPTED
+            if link.first:
+                message.over = True  # it is settled with that
+            for name in sorted(message.promised):
+                self._check_promise(link, message, name, outcome)
+
+    def _check_promise(self, link: "PublisherLink", message: Message, name: str, outcome: Outcome) -> None:
+        reader, home = self.readers[name], link.router
+        done = reader.accepted if outcome is Outcome.ACCEPTED else reader.final
+        if message.text in done:
+            return
+        if not reader.resumes:
+            if self._moved_out_of_reach(reader, home):
+                return
+        elif not self.termini.known_around(home, name, reader):
+            self.limits += 1
+            self.note(home.name, f"limit: nobody in contact knows {name}, which was promised {message.text.decode()}")
+            message.promised.discard(name)
+            return
+        what = "accepted" if outcome is Outcome.ACCEPTED else "rejected"
+        raise Violation(f"2 {what} too early: {home.name} answers {message.text.decode()}, {name} is not done with it")
+
+    def _moved_out_of_reach(self, reader: Reader, home: "Router") -> bool:
         """It is attached at a router that home was not in contact with then, or has lost since."""
         attached = [link for link in reader.links if link.attached]
         if not attached:
             return True
         newest = max(attached, key=lambda link: link.number)
-        there = newest.router.name
-        contact = self.network.contact(there, home)
-        return there != home and (contact is None or newest.contacts.get(home) is not contact)
+        there = newest.router
+        contact = self.contact(there, home.name)
+        return there is not home and (contact is None or newest.contacts.get(home.name) != contact)
 
     # subscribers
 
     def attaching(self, name: str) -> None:
         reader = self.readers[name]
         if reader.first_attach < 0:
-            reader.first_attach = self.network.schedule.now
+            reader.first_attach = self.schedule.now
         reader.on_link.clear()
 
     def attached(self, link: "SubscriberLink") -> None:
-        reader = self.readers[link.client.name]
+        """A router answers the attach: everybody in contact has joined it."""
+        name = link.client.name
+        reader = self.readers[name]
         if reader.link is None or reader.link.number < link.number:
             reader.link = link
+            if reader.since is None and not link.closed:
+                reader.since = link.epoch
+            self.termini.answered(link, reader)
 
-    def closed(self, link: "SubscriberLink") -> None:
-        reader = self.readers[link.client.name]
+    def closing(self, link: "Link") -> None:
+        """The client closes: what it was promised it renounces."""
+        link.closed = True
+        reader = self.readers.get(link.client.name)
+        if reader is not None and reader.resumes:
+            reader.since = None
+            for message in self.messages.values():
+                message.promised.discard(link.client.name)
+
+    def amnesia(self, name: str, unsettled: Iterable[bytes]) -> None:
+        """Its application has forgotten these, and may be given them again."""
+        self.readers[name].may_repeat.update(unsettled)
+
+    def gone(self, link: "SubscriberLink") -> None:
+        """A router takes the link for gone, or closed; of a plain subscriber, that is the end of the terminus."""
         name = link.client.name
+        reader = self.readers[name]
+        if reader.resumes:
+            return
         if reader.link is None or link.number >= reader.link.number:
             reader.link = None
             self._void(name, lambda home: True)
         else:  # the end of a zombie; who knows no better takes it for the end of the subscriber
-            router = reader.link.router.name
-            self._void(name, lambda home: home != router and not self.network.joinable(router, home))
+            router = reader.link.router
+            self._void(name, lambda home: home != router.name and self.contact(router, home) is None)
 
     def _void(self, name: str, at: Callable[[str], bool]) -> None:
         for message in self.messages.values():
             if name in message.promised and at(message.home):
                 message.promised.discard(name)
 
+    def lost(self, home: "Router", router: str) -> None:
+        """Plain subscribers expire for a router that loses their own."""
+        now = self.schedule.now
+        for name, reader in self.readers.items():
+            if not reader.resumes:
+                reader.links = [link for link in reader.links if not link.ended or now - link.ended_at < RECENT]
+                if any(link.router.name == router for link in reader.links):
+                    reader.cut_off.add(home.name)
+                    self._void(name, lambda at: at == home.name)
+
     def transferred(self, link: "SubscriberLink", record: Record, attempts: int) -> None:
         assert record.message is not None
         text = record.message
         self.note(link.router.name, f"transfers {text.decode()} to {link}{f' ({attempts})' if attempts else ''}")
-        stream, subscriber = record.stream, link.subscriber
-        joined = stream.abandoned or stream.home in subscriber.joined
-        self.check(joined, f"3 joined: {text.decode()} goes to {link}, not joined at {stream.home}")
-        self.check(stream.address == subscriber.identity.address, f"3 address: {text.decode()} goes to {link}")
+        address = self.messages[text].key[:12] == record.stream.publisher
+        self.check(address and record.stream.address == link.client.identity.address, f"3 address: {text!r} to {link}")
+
+    def resumed(self, link: "SubscriberLink", record: Record, state: int, settled: bool) -> None:
+        self.note(link.router.name, f"resumes {record.key[12:17].decode()} at {link}: {state}, {settled}")
 
     def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int) -> None:
         """The application is handed a message."""
         reader, message = self.readers[name], self.messages[text]
         self.seen_count += 1
         label = f"{text.decode()} at {name}"
-        self.check(not message.key or message.key == key, f"1 key: {label} has two keys")
-        message.key = key
+        self.check(message.key == key, f"1 key: {label} has another key")
         self.check(message.published > reader.first_attach, f"3 joined: {label} is older than its first attach")
         if message.presettled:
             self.check(text not in reader.ever, f"1 at most once: {label} again, though presettled")
-        # the edge gave up what its lost home remembers, and gives to who is known there from another link
-        cut_off = message.home in reader.expired and len({link.router.name for link in reader.links}) > 1
-        if text in reader.on_link and not cut_off:
-            self.check(reader.on_link[text], f"1 exactly once: {label} again on one link")
-            self.check(attempts > 0, f"1 delivery-count: {label} again, not counted")
+        if reader.exact:
+            again = text in reader.had and text not in reader.may_repeat
+            self.check(not again, f"1 exactly once: {label} again")
+            reader.had.add(text)
+            reader.may_repeat.discard(text)
+        elif not reader.resumes:
+            self._check_on_link(reader, message, label, attempts)
         reader.on_link[text] = False
-        if text not in reader.ever:
-            reader.ever.add(text)
-            life = message.publisher, message.life
-            last, before = reader.last.get(life, (0, ""))
-            # who moved between the sides of a partition finds there what the other side had given up for it
-            moved = before != router and message.home in reader.expired
-            self.check(message.number > last or moved or reader.at_most_once, f"1 order: {label} after number {last}")
-            reader.last[life] = message.number, router
+        self._check_order(reader, message, router, label)
+
+    def _check_on_link(self, reader: Reader, message: Message, label: str, attempts: int) -> None:
+        # the edge gave up what its lost home remembers, and gives to who is known there from another link
+        cut_off = message.home in reader.cut_off and len({link.router.name for link in reader.links}) > 1
+        if message.text in reader.on_link and not cut_off:
+            self.check(reader.on_link[message.text], f"1 exactly once: {label} again on one link")
+            self.check(attempts > 0, f"1 delivery-count: {label} again, not counted")
+
+    def _check_order(self, reader: Reader, message: Message, router: str, label: str) -> None:
+        if message.text in reader.ever:
+            return
+        reader.ever.add(message.text)
+        life = message.publisher, message.life
+        last, before = reader.last.get(life, (0, ""))
+        # who moved between the sides of a partition finds there what the other side had given up for it
+        moved = before != router and message.home in reader.cut_off
+        self.check(message.number > last or moved or reader.at_most_once, f"1 order: {label} after number {last}")
+        reader.last[life] = max(message.number, last), router
+
+    def forgotten(self, client: "SubscriberClient", text: bytes, how: str) -> None:
+        """A subscriber takes a delivery for settled."""
+        reader, message = self.readers[client.name], self.messages[text]
+        if reader.exact and not reader.expired and not message.plain:
+            self.check(message.over, f"3 forgets early: {text.decode()} at {client.name}, {how}")
 
     def outcome(self, name: str, text: bytes, outcome: Outcome, final: bool) -> None:
-        reader = self.readers[name]
-        if outcome is Outcome.ACCEPTED:
-            reader.accepted.add(text)
-        if outcome in (Outcome.RELEASED, Outcome.MODIFIED) and not final:
-            reader.on_link[text] = True
-            reader.released[text] = times = reader.released.get(text, 0) + 1
-            final = times > self.redeliveries
-        else:
-            final = True
-        if final:
-            reader.final.add(text)
+        self.readers[name].finish(text, outcome, final, self.redeliveries)
 
-    # routers
-
-    def lost(self, home: str, router: str) -> None:
-        now = self.network.schedule.now
-        for name, reader in self.readers.items():
-            reader.links = [link for link in reader.links if not link.ended or now - link.ended_at < RECENT]
-            if any(link.router.name == router for link in reader.links):
-                reader.expired.add(home)
-                self._void(name, lambda at: at == home)

@@ -8,6 +8,8 @@ import attrs
 @attrs.frozen
 class Knobs:
     routers: int
+    links: int
+    """Between routers, beyond those that hold the mesh together."""
     addresses: int
     publishers: int
     subscribers: int
@@ -16,15 +18,15 @@ class Knobs:
     window: int
     redeliveries: int
     boot_wait: float
+    terminus: float
+    """Seconds after which a placeholder whose publisher nobody knows is given up."""
     delay: float
-    """Longest time a batch is under way between routers."""
+    """Longest time that bytes are under way between routers."""
     client_delay: float
     busy: float
     """How often a router handles more events before it flushes."""
-    greet: float
-    """Longest time until routers that can reach each other greet."""
     dead: float
-    """Longest time until a loss is noticed."""
+    """Silence after which a neighbour is lost; HELLOs come four times as often."""
     skew: float
     """Wall clocks are off by at most this, in seconds."""
     think: float
@@ -33,61 +35,82 @@ class Knobs:
     """Longest pause between what a client does."""
     tags: int
     """A publisher draws its tags from a pool of that size beyond its window."""
+    plain: float
+    """How many clients are plain ones, which never resume."""
+    durable: float
+    """How many of the others keep their maps over a crash, and ask routers to."""
+    silent: float
+    """How many publishers echo neither generation nor epoch."""
+    timeouts: tuple[int, ...]
+    """What clients that resume ask for their termini, in seconds."""
     refusing: float
     """How often a subscriber does not accept."""
     presettled: float
     early: float
     """How often a publisher settles before the outcome."""
+    first: float
+    """How many links are of receiver settle mode first."""
+    settled: float
+    """How many subscribers take everything settled."""
     restless: float
-    """How often a client closes, vanishes or moves, per second."""
+    """How often a client closes, vanishes, crashes or moves, per second."""
     quitting: float
     """How often such a client does not come back."""
-    kills: int
-    partitions: int
-    flaps: int
-    slowdowns: int
+    faults: tuple[str, ...]
+    """What happens to routers and their links."""
+    restart: float
+    """How often a killed router is started again before the faults stop."""
+    store_loss: float
+    """How often it has lost its store by then."""
     never_started: bool
     turmoil: float
     """Seconds until the faults stop."""
+
+
+FAULTS = ("kill", "pause", "cut", "cut silently", "stall", "one-sided", "partition", "flap", "slow", "kill all")
 
 
 def draw(random: Random) -> Knobs:
     """A swarm: most runs are calm in most respects, so that one fault is seen with and without the others."""
 
     def often(value: float) -> float:
-        return value if random.random() < 0.5 else 0.0
+        return value if random.random() < 0.3 else 0.0
 
-    def times(most: int) -> int:
-        return random.randint(1, most) if random.random() < 0.4 else 0
-
-    routers = random.choice((1, 2, 2, 3, 3, 3, 4))
+    quitting = often(0.2)
+    kinds = random.sample(FAULTS, random.choice((1, 2, 2, 3, 5)))
     return Knobs(
-        routers=routers,
+        routers=random.choice((3, 3, 3, 4, 4, 5)),
+        links=random.choice((0, 1, 2, 10)),
         addresses=random.choice((1, 1, 1, 2)),
-        publishers=random.randint(1, 3),
-        subscribers=random.choice((1, 1, 2, 2, 3, 4, 8)),
-        messages=random.choice((3, 8, 20, 40)),
+        publishers=random.choice((2, 2, 3)),
+        subscribers=random.choice((2, 2, 3)),
+        messages=random.choice((10, 10, 15, 25)),
         window=random.choice((1, 2, 3, 5, 10)),
         redeliveries=random.choice((1, 2, 5)),
         boot_wait=random.choice((0.5, 3.0, 10.0)),
-        delay=random.choice((0.001, 0.02, 0.1, 0.4)),
+        terminus=random.choice((2.0, 10.0)),
+        delay=random.choice((0.001, 0.01, 0.05, 0.2)),
         client_delay=random.choice((0.001, 0.02, 0.1)),
-        busy=random.choice((0.0, 0.5, 0.9)),
-        greet=random.choice((0.01, 0.2, 1.0)),
-        dead=random.choice((0.05, 1.0)),
+        busy=random.choice((0.0, 0.0, 0.5, 0.9)),
+        dead=random.choice((1.0, 2.0)),
         skew=random.choice((0.0, 0.0, 0.5, 60.0)),
         think=random.choice((0.001, 0.05, 0.5, 2.0)),
-        patience=random.choice((0.01, 0.1, 0.5)),
+        patience=random.choice((0.05, 0.2, 0.5)),
         tags=random.choice((0, 1, 1000)),
+        plain=random.choice((0.0, 0.0, 0.3, 1.0)),
+        durable=random.choice((0.0, 0.5, 1.0)),
+        silent=random.choice((0.0, 0.0, 0.5)),
+        timeouts=(2, 5) if quitting else random.choice(((2, 5, 20), (60,))),
         refusing=often(0.3),
         presettled=often(0.3),
         early=often(0.2),
+        first=often(0.3),
+        settled=often(0.2),
         restless=random.choice((0.0, 0.1, 0.3, 1.0)),
-        quitting=often(0.2),
-        kills=times(4),
-        partitions=times(3),
-        flaps=times(10),
-        slowdowns=times(3),
-        never_started=routers > 1 and random.random() < 0.1,
-        turmoil=random.choice((2.0, 5.0, 10.0)),
+        quitting=quitting,
+        faults=tuple(random.choice(kinds) for _ in range(random.choice((3, 3, 4, 6)))),
+        restart=random.choice((0.5, 0.9)),
+        store_loss=random.choice((0.0, 0.0, 0.3, 1.0)),
+        never_started=random.random() < 0.05,
+        turmoil=random.choice((3.0, 5.0, 8.0)),
     )

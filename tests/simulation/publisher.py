@@ -1,9 +1,12 @@
-"""A publisher as a plain AMQP client is one: it does not resume, a new attach starts afresh."""
+"""A publisher: it sends in order, keeps what is unsettled, and resumes with that if it is not a plain one."""
 
+from collections import deque
 from typing import Any
 
+from failover.comparison import Step, compare
 from tests.simulation.client import Client
 from tests.simulation.links import Link, PublisherLink, Sent
+from topic.identity import GENERATION_LENGTH, Epoch
 from topic.record import Outcome
 
 
@@ -11,98 +14,188 @@ class Publisher(Client):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.link: PublisherLink | None = None
-        self.first = False
-        self.keeps_generation = self.random.random() < 0.3
-        self.left = self.knobs.messages
+        self.first = self.random.random() < self.knobs.first
+        self.brings_generation = self.random.random() < 0.3
+        self.generation: bytes | None = None
+        """None before the first answer of a life, unless the client brings its own."""
+        self.life = 0
+        self.left_to_send = self.knobs.messages
         self.credit = 0
-        self.unsettled: dict[int, bytes] = {}
-        """Handle -> tag of what is not settled."""
-        self.waiting: dict[int, bytes] = {}
-        """Handle -> message of what has no outcome, on this attach."""
+        self.unsettled: dict[bytes, int] | None = None
+        """The map, in the order of sending: tag -> 0, or its outcome. None is the null map of a new life."""
+        self.texts: dict[bytes, bytes] = {}
+        """Tag -> message, of all that is unsettled."""
+        self.again: deque[tuple[bytes, bool]] = deque()
+        """To be transferred before anything new: (tag, with resume=true)."""
+        self.handles: dict[int, bytes] = {}
+        """Handle -> tag of what was transferred on this link and is not settled."""
         self._handle = 0
+        self._number = 0
         self._tags = [b"t%d" % i for i in range(self.knobs.window + self.knobs.tags)]
 
-    def open(self, router: Any) -> None:
-        self.first = self.random.random() < 0.3
-        link = self.link = PublisherLink(router, self, self.lives, self.first)
-        generation = None
-        if self.keeps_generation:
-            generation = self.name.encode().ljust(8, b".")
-        self.note(self.name, f"attaches at {router.name}")
-        link.to_router(link.attach, generation)
+    @property
+    def waiting(self) -> list[bytes]:
+        """Messages that have no outcome."""
+        return [self.texts[tag] for tag, state in (self.unsettled or {}).items() if not state]
 
-    def forget(self) -> None:
+    def open(self, router: Any) -> None:
+        if self.unsettled is None:
+            self._new_life()
+        link = self.link = PublisherLink(router, self, len(self.opened) + 1, self.first)
+        unsettled = None if self.fresh else dict(self.unsettled or {})
+        self.note(self.name, f"attaches at {router.name} with {unsettled}")
+        generation = None if self.silent else self.generation
+        link.to_router(link.attach, generation, self.seen, unsettled)
+
+    def _new_life(self) -> None:
+        self.life += 1
+        self.fresh = True
+        self.unsettled = {}
+        self.generation = None
+        if self.brings_generation:
+            self.generation = b"%s.%d" % (self.name.encode(), self.life)
+            self.generation = self.generation.ljust(GENERATION_LENGTH, b".")
+
+    def begin_afresh(self) -> None:
+        super().begin_afresh()
+        self.judge.life_over(self.texts.values())
+        self.unsettled = None
+        self.texts.clear()
+
+    def left(self) -> None:
         self.credit = 0
-        self.unsettled.clear()
-        self.waiting.clear()
+        self.again.clear()
+        self.handles.clear()
 
     # what the router says
 
-    def attached(self, link: Link, credit: int, generation: bytes) -> None:
-        if link is self.link:
-            assert not self.answered, "an attach is answered once"
-            assert len(generation) == 8
-            self.answered = True
-            self.credited(link, credit)
-            self.later(self.publish)
+    def attached(
+        self, link: Link, credit: int, generation: bytes, epoch: Epoch, ours: dict[bytes, int] | None
+    ) -> None:
+        if link is not self.link:
+            return
+        assert not self.answered and self.unsettled is not None, "an attach is answered once"
+        assert len(generation) == GENERATION_LENGTH
+        self.answered = True
+        self.epoch = epoch
+        if not self.fresh and generation != self.judge.generations[self.name, self.life]:
+            self._in_doubt(generation)
+        elif not self.fresh:
+            self._resume(ours or {})
+        self.fresh = False
+        self.generation = generation
+        self.judge.generation(self.name, self.identity, self.life, generation)
+        self.credited(link, credit)
+
+    def _in_doubt(self, generation: bytes) -> None:
+        """Another life than ours: nothing is resent under the old one."""
+        self.judge.renewed(self, generation)
+        self.begin_afresh()
+        self._new_life()
+
+    def _resume(self, ours: dict[bytes, int]) -> None:
+        assert self.unsettled is not None
+        for tag, step in list(compare(self.unsettled, ours)):
+            if step in (Step.NEW, Step.WHOLE):
+                self.again.append((tag, step is Step.WHOLE))
+            else:
+                assert step is Step.FORGET, f"{step} of {tag!r}: routers leave out what we have an outcome of"
+                self._forget(tag)
+
+    def _forget(self, tag: bytes) -> None:
+        assert self.unsettled is not None
+        del self.unsettled[tag]
+        self.judge.settled(self.texts.pop(tag))
 
     def credited(self, link: Link, count: int) -> None:
         if link is self.link:
             assert self.answered, "no credit before the attach is answered"
             self.credit += count
-            self.judge.check(
-                self.credit + len(self.unsettled) <= self.knobs.window, "5 credit: no more than the window is unsettled"
-            )
+            under_way = self.credit + len(self.handles)
+            self.judge.check(under_way <= self.knobs.window, "6 credit: no more than the window is unsettled")
             if self.credit == count:
                 self.later(self.publish)
 
     def outcome(self, link: Link, handles: list[int], outcome: Outcome) -> None:
         if link is not self.link:
             return
+        assert self.unsettled is not None
         for handle in handles:
-            if handle in self.unsettled:
-                assert handle in self.waiting, "one outcome for each delivery"
-                del self.waiting[handle]
+            tag = self.handles.get(handle)
+            if tag is not None:
+                self.judge.check(not self.unsettled[tag], "5 one outcome: a delivery is answered once")
+                self.unsettled[tag] = outcome
+                self.judge.informed(self.texts[tag])
                 if self.first:
-                    del self.unsettled[handle]
+                    del self.handles[handle]
+                    self._forget(tag)
                 else:
                     self.schedule.after(self.random.random() * self.knobs.client_delay, self._settle, link, handle)
+
+    def echo(self, link: Link) -> None:
+        if link is self.link:
+            link.to_router(self.link.alive)
 
     # what it does
 
     def publish(self) -> None:
-        """Some of what credit allows."""
+        """Some of what credit allows: first what is resumed, then something new."""
         link = self.link
-        if link is None or not self.answered or not self.left or not self.credit:
+        if link is None or not self.answered or not self.credit or not (self.again or self.left_to_send):
             return
-        free = [tag for tag in self._tags if tag not in self.unsettled.values()]
-        count = min(self.credit, self.left, len(free), self.random.choice((1, 1, 2, 5)))
-        if count:
-            self._send(link, free, count)
+        most = min(self.credit, self.random.choice((1, 1, 2, 5)))
+        if self.again:
+            sent = [self._transfer(*self.again.popleft()) for _ in range(min(most, len(self.again)))]
+        else:
+            sent = self._send_new(link, most)
+        if sent:
+            self.credit -= len(sent)
+            link.to_router(link.transfers, sent)
         self.later(self.publish)
 
-    def _send(self, link: PublisherLink, free: list[bytes], count: int) -> None:
+    def _transfer(self, tag: bytes, resumed: bool) -> Sent:
+        self._handle += 1
+        self.handles[self._handle] = tag
+        self.note(self.name, f"sends {self.texts[tag].decode()} as {tag.decode()} {'resumed' if resumed else 'again'}")
+        return self._handle, tag, self.texts[tag], False, resumed
+
+    def _send_new(self, link: PublisherLink, most: int) -> list[Sent]:
+        assert self.unsettled is not None
+        free = [tag for tag in self._tags if tag not in self.unsettled and (self.plain or self._forgotten(tag))]
+        count = min(most, self.left_to_send, len(free))
         sent: list[Sent] = []
         for tag in self.random.sample(free, count) if self.random.random() < 0.5 else free[:count]:
-            self._handle += 1
             settled = self.random.random() < self.knobs.presettled
-            message = b"%s.%d.%d%s" % (self.name.encode(), self.lives, self._handle, b"s" if settled else b"")
+            self._number += 1
+            tag = b"s%d" % self._number if settled else tag  # these are not withheld while the network knows a tag
+            text = b"%s.%d.%d%s" % (self.name.encode(), self.life, self._number, b"s" if settled else b"")
+            self._handle += 1
             if not settled:
-                self.unsettled[self._handle] = tag
-                self.waiting[self._handle] = message
-            sent.append((self._handle, tag, message, settled))
-            self.note(self.name, f"sends {message.decode()} as {tag.decode()}")
-            if not settled and not self.calm and self.random.random() < self.knobs.early:
-                self.schedule.after(self.random.random() * self.knobs.patience, self._settle, link, self._handle)
-        self.credit -= count
-        self.left -= count
-        self.judge.sent([(message, tag, settled) for _, tag, message, settled in sent])
-        link.to_router(link.transfers, sent)
+                self.unsettled[tag] = 0
+                self.texts[tag] = text
+                self.handles[self._handle] = tag
+                self._perhaps_settle_early(link, self._handle)
+            self.note(self.name, f"sends {text.decode()} as {tag.decode()}")
+            self.judge.sent(self, text, tag, settled)
+            sent.append((self._handle, tag, text, settled, False))
+        self.left_to_send -= count
+        return sent
+
+    def _forgotten(self, tag: bytes) -> bool:
+        """Whether the network has forgotten what went by this tag before (protocol 1, known limits)."""
+        return self.judge.forgotten_everywhere(self.name, self.life, tag)
+
+    def _perhaps_settle_early(self, link: PublisherLink, handle: int) -> None:
+        if not self.calm and self.random.random() < self.knobs.early:
+            self.schedule.after(self.random.random() * self.knobs.patience, self._settle, link, handle)
 
     def _settle(self, link: PublisherLink, handle: int) -> None:
-        if link is self.link and handle in self.unsettled:
-            del self.unsettled[handle]
-            if handle in self.waiting:
-                self.note(self.name, f"settles {self.waiting[handle].decode()} before an outcome")
-                self.judge.settled_early(self.waiting.pop(handle))
-            link.to_router(link.settle, [handle])
+        if link is not self.link or handle not in self.handles:
+            return
+        tag = self.handles.pop(handle)
+        assert self.unsettled is not None
+        if not self.unsettled[tag]:
+            self.note(self.name, f"settles {self.texts[tag].decode()} before an outcome")
+            self.judge.settled_early(self.texts[tag])
+        self._forget(tag)
+        link.to_router(link.settle, [handle])

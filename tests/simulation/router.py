@@ -1,16 +1,27 @@
-"""One router: the production topic core in the shell's stead (as `router.node` and `router.clients` are)."""
+"""One router: the production cores, composed as `router.node` does, in virtual time.
+
+    clients' links ─▶ Topic ─▶ Mesh ─▶ wires        what an event leads to is carried on before the next one, or,
+                                                    by a busy router, after a few more
+
+A paused router handles nothing; what reaches it meanwhile waits, as bytes do in its sockets. Its store outlives it.
+"""
 
 from collections.abc import Callable
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from linkstate.clock import HybridClock
+from linkstate.clock import COUNTER_BITS, HybridClock
+from linkstate.events import ContactLost, ContactMade, Received, Transmit
+from linkstate.mesh import Mesh
 from tests.simulation.knobs import Knobs
 from tests.simulation.links import Link
-from tests.simulation.network import Network
 from tests.simulation.schedule import Schedule
+from tests.simulation.wires import Body, Wire
 from topic.actions import Action, DropContact, LinkAction, Note
 from topic.core import Settings, Topic
+from topic.directory import Entry, Role
+from topic.errors import PeerError
 from topic.journal import Block, Event
 from topic.wire import Kind, decode
 
@@ -18,6 +29,8 @@ if TYPE_CHECKING:
     from tests.simulation.judge import Judge
 
 START_US = 1_700_000_000_000_000
+RESERVED_MS = 10_000
+"""The store promises that the clock has not gone further than that."""
 
 
 class Silence(Block):
@@ -31,166 +44,220 @@ class Silence(Block):
             listener(event, **columns)
 
 
+class Store:
+    """What a router keeps on disk: entries of durable termini, and how far its clock may have gone."""
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[Role, bytes], Entry] = {}
+        self.reserved = 0
+
+    def save(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            self.entries[entry.role, entry.name] = entry
+
+
 class Router:
+    mesh: Mesh
     topic: Topic
     clock: HybridClock
 
-    def __init__(self, name: str, schedule: Schedule, random: Random, knobs: Knobs, network: Network) -> None:
+    def __init__(self, name: str, schedule: Schedule, random: Random, knobs: Knobs) -> None:
         self.name = name
         self.schedule = schedule
         self.random = random
         self.knobs = knobs
-        self.network = network
         self.judge: Judge
         self.note: Callable[[str, str], None]
         self.names: tuple[str, ...] = ()
+        self.wires: dict[str, Wire] = {}
         self.verbose = False
         self.alive = False
+        self.paused = False
         self.incarnation = 0
         self.links: list[Link] = []
+        self.store = Store()
+        self.booted_at = 0.0
+        self.contact_numbers: dict[str, int] = {}
+        """By router in contact: how many contacts with it this incarnation has had."""
+        self._inbox: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._skew_us = int(random.uniform(-knobs.skew, knobs.skew) * 1e6)
-        self._timer = 0.0
-        self._draining = False
+        self._timer = inf
 
     # life
 
-    def boot(self) -> None:
+    def boot(self, *, store: bool) -> None:
         assert not self.alive
         self.alive = True
+        self.paused = False
         self.incarnation = max(self.incarnation + 1, self._wall_us() // 1000)
-        self.clock = HybridClock()
+        if not store:
+            self.store = Store()
+        self.clock = HybridClock(self.store.reserved)
         self.clock.advance(self._wall_us() // 1000)
-        self.note(self.name, f"boots as {self.incarnation}")
+        self.booted_at = now = self.schedule.now
+        remembered = list(self.store.entries.values())
+        self.note(self.name, f"boots as {self.incarnation}, knowing {len(remembered)}")
         knobs = self.knobs
-        settings = Settings(knobs.window, knobs.redeliveries, 2.0, knobs.boot_wait)
+        costs = {name: wire.cost for name, wire in self.wires.items()}
+        self.mesh = Mesh(
+            self.name, self.incarnation, self.names, costs, self.clock, hello=knobs.dead / 4, dead=knobs.dead
+        )
         block = Silence(self.name, "router", self.incarnation)
-        self.topic = Topic(self.name, self.incarnation, self.names, self.clock, block, settings, self.schedule.now)
-        self._timer = 0.0
-        self._drain()
-        for other in self.names:
-            if other != self.name:
-                self.network.seek(self.name, other)
+        settings = Settings(knobs.window, knobs.redeliveries, 2.0, knobs.boot_wait)
+        self.topic = Topic(self.name, self.incarnation, self.names, self.clock, block, settings, now)
+        if self.verbose:
+            block.listener = self._note_event
+        self._timer = inf
+        self._pump()
+        for wire in self.wires.values():
+            wire.seek()
 
-    def kill(self) -> None:
+    def kill(self, late: float) -> None:
+        """Neighbours and clients notice after at most so many seconds."""
         if not self.alive:
             return
         self.alive = False
         self.note(self.name, "is killed")
-        self.network.killed(self.name)
+        self._inbox.clear()
+        for wire in self.wires.values():
+            wire.killed(self.name, self.random.random() * late)
         for link in list(self.links):
-            link.router_died()
-        self.links = []
+            link.router_died(late)
+        self.links.clear()
+
+    def pause(self) -> None:
+        self.paused = True
+        self.note(self.name, "pauses")
+
+    def go_on(self) -> None:
+        """Handle what came while it was paused, in order; its timer may be first or last."""
+        if not self.paused:
+            return
+        self.paused = False
+        self.note(self.name, f"goes on, with {len(self._inbox)} events waiting")
+        inbox, self._inbox = self._inbox, []
+        if self.random.random() < 0.5:
+            self.handle(self._handle_timer)
+        for event, arguments in inbox:
+            self.handle(event, *arguments)
+        self.handle(self._handle_timer)
 
     # events
 
-    def tell(self) -> None:
-        """The wall clock, before an event is handled."""
+    def handle(self, event: Callable[..., None], *arguments: Any) -> None:
+        """Something reaches this router."""
+        if not self.alive:
+            return
+        if self.paused:
+            self._inbox.append((event, arguments))
+            return
         self.topic.advance(self._wall_us())
-
-    def before_client(self) -> None:
-        """As in the shell, links have caught up before an event of one of them is handled."""
-        self.tell()
-        self._perform_all()
-
-    def contact(self, router: str, incarnation: int) -> None:
-        self.note(self.name, f"in contact with {router}")
-        self.tell()
-        self.topic.contact(router, incarnation, self.schedule.now)
-        self._drain()
-
-    def lost(self, router: str) -> None:
-        self.note(self.name, f"loses {router}")
-        self.judge.lost(self.name, router)
-        self.tell()
-        self.topic.lost(router)
-        self._drain()
-
-    def receive(self, router: str, payload: bytes) -> None:
-        if router not in self.topic.directory.contacts:
-            return
-        self.tell()
-        if self.verbose:
-            self._note_batch(router, payload)
-        self.topic.receive(router, payload)
-        if self._lazy():
-            self._set_timer()
-        else:
-            self._drain()
-
-    def _note_batch(self, router: str, payload: bytes) -> None:
-        for kind, *columns in decode(payload):
-            self.note(self.name, f"<- {router} {Kind(kind).name} {columns!r:.300}")
-
-    def done(self) -> None:
-        """A client's event was handled: its links see the consequences at once, other routers maybe later."""
-        if self._lazy():
-            self._perform_all()
-            self._set_timer()
-        else:
-            self._drain()
-
-    def _lazy(self) -> bool:
-        """Whether more events are handled before what follows from this one is carried out, as in a busy shell."""
+        event(*arguments)
+        self._perform()
         if self.random.random() < self.knobs.busy:
-            self.schedule.after(self.random.random() * self.knobs.client_delay, self._pump, self.incarnation)
-            return True
-        return False
+            self.schedule.after(self.random.random() * self.knobs.client_delay, self._flush, self.incarnation)
+        else:
+            self._pump()
+        self.judge.watch(self)
 
-    def _pump(self, incarnation: int) -> None:
-        if self.alive and self.incarnation == incarnation:
-            self._drain()
+    def _flush(self, incarnation: int) -> None:
+        if self.incarnation == incarnation and self.alive and not self.paused:
+            self._pump()
+            self.judge.watch(self)
 
-    def _wake(self, timer: float) -> None:
-        if self.alive and timer == self._timer:
-            self._timer = 0.0
-            self.tell()
-            self.topic.handle_timer(self.schedule.now)
-            self._drain()
+    def _handle_timer(self) -> None:
+        now = self.schedule.now
+        self.mesh.handle_timer(now)
+        self.topic.handle_timer(now)
 
-    # the loop
+    def drop(self, router: str) -> None:
+        """Take the other for lost, for no reason that it knows of."""
+        if router in self.topic.directory.contacts:
+            self.mesh.drop_contact(router, self.schedule.now)
 
-    def _drain(self) -> None:
-        if self._draining:
-            return
-        self._draining = True
-        try:
-            self._drain_all(self.topic)
-        finally:
-            self._draining = False
-        self._set_timer()
+    def _wake(self, incarnation: int, at: float) -> None:
+        if incarnation == self.incarnation and at == self._timer:
+            self._timer = inf
+            self.handle(self._handle_timer)
 
-    def _drain_all(self, topic: Topic) -> None:
+    def _set_timer(self) -> None:
+        deadline = min(self.mesh.deadline(), self.topic.deadline())
+        if deadline < self._timer:
+            self._timer = at = max(deadline, self.schedule.now)
+            self.schedule.at(at, self._wake, self.incarnation, at)
+
+    # the loop of `router.node`
+
+    def _pump(self) -> None:
+        topic, mesh = self.topic, self.mesh
+        bodies: dict[str, list[Body]] = {}
         while True:
             if topic.out:
-                self._perform_all()
+                self._perform()
             elif topic.context.outgoing:
+                self._save()
                 for targets, payload in topic.take_outgoing():
-                    assert self.name not in targets, "a router says nothing to itself"
-                    for target in targets:
-                        self.network.send(self.name, target, payload)
+                    mesh.send(targets, payload, self.schedule.now)
+            elif mesh.out:
+                self._drain_mesh(bodies)
             else:
                 break
+        for neighbour, waiting in bodies.items():
+            self.wires[neighbour].transmit(self.name, waiting)
+        self._set_timer()
 
-    def _perform_all(self) -> None:
+    def _save(self) -> None:
+        """Before anybody may rely on it."""
+        directory, store = self.topic.directory, self.store
+        unsaved: list[Entry] = getattr(directory, "unsaved", [])
+        if unsaved:
+            store.save(unsaved)
+            unsaved.clear()
+        if self.clock.read() >= store.reserved:
+            store.reserved = self.clock.read() + (RESERVED_MS << COUNTER_BITS)
+
+    def _drain_mesh(self, bodies: dict[str, list[Body]]) -> None:
+        actions, self.mesh.out[:] = self.mesh.out[:], []
+        for action in actions:
+            if isinstance(action, Transmit):
+                bodies.setdefault(action.neighbour, []).append((action.link, action.body))
+            elif isinstance(action, Received):
+                self._receive_batch(action)
+            elif isinstance(action, ContactMade):
+                self.note(self.name, f"in contact with {action.router}")
+                self.contact_numbers[action.router] = self.contact_numbers.get(action.router, 0) + 1
+                self.topic.contact(action.router, action.incarnation, self.schedule.now)
+            else:
+                assert isinstance(action, ContactLost)
+                self.note(self.name, f"loses {action.router}")
+                self.judge.lost(self, action.router)
+                self.topic.lost(action.router)
+
+    def _receive_batch(self, received: Received) -> None:
+        if received.router not in self.topic.directory.contacts:
+            return
+        if self.verbose:
+            for kind, *columns in decode(received.payload):
+                self.note(self.name, f"<- {received.router} {Kind(kind).name} {columns!r:.300}")
+        try:
+            self.topic.receive(received.router, received.payload)
+        except PeerError as error:
+            raise AssertionError(f"{received.router} broke the protocol at {self.name}") from error
+
+    def _perform(self) -> None:
         topic = self.topic
         while topic.out:
             actions, topic.out[:] = topic.out[:], []
             for action in actions:
-                self._perform(action)
+                self._perform_one(action)
 
-    def _set_timer(self) -> None:
-        deadline = self.topic.deadline()
-        if deadline < 1e9 and deadline != self._timer:
-            assert deadline > self.schedule.now, "a timer that does not advance spins"
-            self._timer = deadline
-            self.schedule.at(deadline, self._wake, deadline)
-
-    def _perform(self, action: Action) -> None:
+    def _perform_one(self, action: Action) -> None:
         if isinstance(action, DropContact):
             self.note(self.name, f"drops {action.router}: {action.reason}")
-            self.network.drop(self.name, action.router)
+            self.mesh.drop_contact(action.router, self.schedule.now)
         elif isinstance(action, Note):
-            self.note(self.name, action.text)
+            if self.verbose:
+                self.note(self.name, action.text)
         else:
             self._on_link(action)
 
@@ -200,3 +267,7 @@ class Router:
 
     def _wall_us(self) -> int:
         return START_US + int(self.schedule.now * 1e6) + self._skew_us
+
+    def _note_event(self, event: Event, **columns: Any) -> None:
+        shown = {name: value for name, value in columns.items() if name not in ("time_us", "hlc") and value is not None}
+        self.note(self.name, f"   {event.name} {shown!r:.200}")

@@ -1,9 +1,10 @@
-"""A subscriber: an application that takes its time, and now and then does not accept."""
+"""A subscriber: an application that takes its time, and now and then does not accept; it remembers what it did."""
 
 from typing import Any
 
 from tests.simulation.client import Client
 from tests.simulation.links import Link, SubscriberLink
+from topic.identity import Epoch
 from topic.record import Outcome
 
 
@@ -11,25 +12,42 @@ class SubscriberClient(Client):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.link: SubscriberLink | None = None
-        self.first = False
-        self.sends_settled = self.random.random() < 0.1
+        self.first = self.random.random() < self.knobs.first
+        self.sends_settled = self.random.random() < self.knobs.settled
         self.tops_up = self.random.choice(("on delivery", "on acceptance", "on settlement"))
         self.prefetch = self.random.choice((1, 2, 5, 100))
-        self.unsettled: dict[int, bytes] = {}
-        """Handle -> key of what is not settled."""
+        self.unsettled: dict[bytes, int] = {}
+        """The map: key -> 0, or what it answered."""
+        self.texts: dict[bytes, bytes] = {}
+        """Key -> message, of all that is in the map."""
+        self.todo: dict[bytes, bytes] = {}
+        """Given to the application, which has not done with it: key -> message."""
+        self.handles: dict[int, bytes] = {}
+        """Handle -> key of what was transferred on this link and is not settled."""
+        self.said: dict[bytes, int] | None = None
+        """The map of the attach that is under way, or was answered last."""
+        self._afresh = True
         self._limit = 0
 
     def open(self, router: Any) -> None:
-        self.first = self.random.random() < 0.3
-        link = self.link = SubscriberLink(router, self, self.lives, self.first, self.sends_settled)
-        self.note(self.name, f"attaches at {router.name}")
+        link = self.link = SubscriberLink(router, self, len(self.opened) + 1, self.first, self.sends_settled)
+        self.said = None if self._afresh or self.plain else dict(self.unsettled)
+        self.note(self.name, f"attaches at {router.name} with {_short(self.said)}")
         self.judge.attaching(self.name)
-        link.to_router(link.attach)
+        link.to_router(link.attach, self.seen, self.said)
         self._limit = 0
         self._grant(self.random.randint(0, self.prefetch))
 
-    def forget(self) -> None:
+    def begin_afresh(self) -> None:
+        super().begin_afresh()
+        self.judge.amnesia(self.name, self.texts.values())
+        self.texts.clear()
         self.unsettled.clear()
+        self.todo.clear()
+        self._afresh = True
+
+    def left(self) -> None:
+        self.handles.clear()
 
     def _grant(self, count: int) -> None:
         link = self.link
@@ -39,47 +57,98 @@ class SubscriberClient(Client):
 
     # what the router says
 
-    def attached(self, link: Link) -> None:
-        if link is self.link:
-            assert not self.answered, "an attach is answered once"
-            self.answered = True
-            self._grant(max(self.prefetch - self._limit, 0))
+    def attached(self, link: Link, epoch: Epoch, ours: dict[bytes, int] | None) -> None:
+        if link is not self.link:
+            return
+        assert not self.answered, "an attach is answered once"
+        self.answered = True
+        self.epoch = epoch
+        self._afresh = False
+        for key in self.said or ():
+            if ours is None or key not in ours:
+                self._forget(key, "left out of the router's map")
+        self._grant(max(self.prefetch - self._limit, 0))
 
-    def delivered(self, link: Link, handle: int, key: bytes, message: bytes, settled: bool, attempts: int) -> None:
+    def delivered(
+        self, link: Link, handle: int, key: bytes, message: bytes, settled: bool, attempts: int, resumed: bool
+    ) -> None:
         if link is not self.link:
             return
         assert self.answered, "nothing is delivered before the attach is answered"
-        self.judge.seen(self.name, link.router.name, message, key, attempts)
+        self.judge.check(
+            resumed == (key in self.unsettled), f"1 resume: {message.decode()} comes to {self.name}, resume {resumed}"
+        )
         if self.tops_up == "on delivery" or settled:
             self._grant(1)
         if not settled:
-            assert key not in self.unsettled.values(), "a tag is not used again while unsettled"
-            self.unsettled[handle] = key
-            think = self.random.random() * self.knobs.think
-            self.schedule.after(think, self._process, link, handle, message)
+            self.handles[handle] = key
+        if self.unsettled.get(key) in (Outcome.ACCEPTED, Outcome.REJECTED):
+            self._state(link, handle, message, Outcome(self.unsettled[key]), False)  # done since the map was made
+        elif key not in self.todo:
+            self.judge.seen(self.name, link.router.name, message, key, attempts)
+            if not settled:
+                self.unsettled[key] = 0
+                self.texts[key] = message
+                self.todo[key] = message
+                self.schedule.after(self.random.random() * self.knobs.think, self._process, key, message)
 
-    def settled(self, link: Link, handles: list[int]) -> None:
+    def restated(self, link: Link, handle: int, key: bytes, state: int, settled: bool) -> None:
+        """A resumed transfer without payload: both ends know the outcome, or the publisher settled meanwhile."""
+        if link is not self.link:
+            return
+        assert self.answered and key in self.unsettled, "only what our map named is resumed"
+        if self.tops_up != "on settlement" or settled:
+            self._grant(1)
+        if settled:
+            self._forget(key, "resumed as settled")
+        else:
+            assert self.unsettled[key] == state, "the state is what our map said"
+            self.handles[handle] = key
+
+    def settled(self, link: Link, handles: list[int], again: bool) -> None:
         if link is not self.link:
             return
         for handle in handles:
-            if self.unsettled.pop(handle, None) is not None and self.tops_up == "on settlement":
-                self._grant(1)
+            key = self.handles.pop(handle, None)
+            if key is not None:
+                self._forget(key, "settled", given_back=again)
+                if self.tops_up == "on settlement":
+                    self._grant(1)
+
+    def _forget(self, key: bytes, how: str, *, given_back: bool = False) -> None:
+        self.todo.pop(key, None)
+        if self.unsettled.pop(key, None) is not None:
+            text = self.texts.pop(key)
+            if not given_back:
+                self.judge.forgotten(self, text, how)
+
+    def echo(self, link: Link) -> None:
+        if link is self.link:
+            link.to_router(self.link.echoed)
 
     # what it does
 
-    def _process(self, link: SubscriberLink, handle: int, message: bytes) -> None:
-        """The application is done with it; what was settled meanwhile has been processed all the same."""
-        if link is not self.link:
+    def _process(self, key: bytes, message: bytes) -> None:
+        """The application is done with it, attached or not; not if it was told meanwhile to forget it."""
+        if self.todo.get(key) is not message:
             return
+        del self.todo[key]
         outcome, final = self._verdict()
-        if handle in self.unsettled:
-            self.note(self.name, f"{outcome.name} {message.decode()}{' for good' if final else ''}")
-            self.judge.outcome(self.name, message, outcome, final)
-            if self.first:
-                del self.unsettled[handle]
-            link.to_router(link.outcome, handle, outcome, final, self.first)
+        self.unsettled[key] = outcome
+        self.note(self.name, f"{outcome.name} {message.decode()}{' for good' if final else ''}")
+        self.judge.outcome(self.name, message, outcome, final)
+        handle = next((handle for handle, at in self.handles.items() if at == key), None)
+        if self.link is not None and handle is not None:
+            self._state(self.link, handle, message, outcome, final)
         if self.tops_up == "on acceptance" or (self.tops_up == "on settlement" and self.first):
             self._grant(1)
+
+    def _state(self, link: Link, handle: int, message: bytes, outcome: Outcome, final: bool) -> None:
+        assert isinstance(link, SubscriberLink)
+        if self.first:
+            key = self.handles.pop(handle)
+            del self.unsettled[key], self.texts[key]
+        link.to_router(link.outcome, handle, outcome, final, self.first)
 
     def _verdict(self) -> tuple[Outcome, bool]:
         if self.calm or self.random.random() >= self.knobs.refusing:
@@ -91,3 +160,7 @@ class SubscriberClient(Client):
         self.calm = True
         self.tops_up = "on delivery"
         self._grant(1000)
+
+
+def _short(unsettled: dict[bytes, int] | None) -> object:
+    return None if unsettled is None else {key[12:17].decode(): state for key, state in unsettled.items()}

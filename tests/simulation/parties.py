@@ -1,0 +1,83 @@
+"""What the judge knows of messages and of subscribers."""
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from topic.identity import Epoch
+from topic.record import Outcome
+
+if TYPE_CHECKING:
+    from tests.simulation.links import SubscriberLink
+
+
+class Violation(AssertionError):
+    """An invariant does not hold; the text begins with its number in protocol 9 and its name."""
+
+
+@attrs.define(eq=False)
+class Message:
+    text: bytes
+    publisher: str
+    life: int
+    number: int
+    presettled: bool
+    key: bytes
+    plain: bool
+    """Of a plain publisher, whose routers give up its deliveries with every link or contact that ends."""
+    home: str = ""
+    """Where its publisher has transferred it last."""
+    published: float = -1.0
+    """When its publisher's router got it first."""
+    promised: set[str] = attrs.Factory(set)
+    over: bool = False
+    """Its publisher holds it no longer: it settled it, or gave it up, or its life ended."""
+
+
+@attrs.define(eq=False)
+class Reader:
+    """A subscriber as the judge knows it."""
+
+    address: str
+    exact: bool
+    """It resumes, in settle mode second: it is promised everything exactly once."""
+    resumes: bool
+    at_most_once: bool
+    """It takes everything settled: what is under way when its link breaks it never sees, or out of order later."""
+    first_attach: float = -1.0
+    link: "SubscriberLink | None" = None
+    """The last link whose attach was answered, unless it was closed."""
+    since: Epoch | None = None
+    """Of the first answered attach of this terminus; None if there is no terminus."""
+    links: "list[SubscriberLink]" = attrs.Factory(list)
+    had: set[bytes] = attrs.Factory(set)
+    """Given to the application and not given back by it."""
+    may_repeat: set[bytes] = attrs.Factory(set)
+    """Unsettled when the application lost its memory."""
+    on_link: dict[bytes, bool] = attrs.Factory(dict)
+    """Seen on the link in use -> whether it was given back since."""
+    ever: set[bytes] = attrs.Factory(set)
+    accepted: set[bytes] = attrs.Factory(set)
+    final: set[bytes] = attrs.Factory(set)
+    released: dict[bytes, int] = attrs.Factory(dict)
+    last: dict[tuple[str, int], tuple[int, str]] = attrs.Factory(dict)
+    """Highest number seen of each life of a publisher, and the router it came from."""
+    cut_off: set[str] = attrs.Factory(set)
+    """Plain ones: routers that lost one it was attached to."""
+    expired: bool = False
+    """Some router has let its terminus expire."""
+
+    def finish(self, text: bytes, outcome: Outcome, final: bool, redeliveries: int) -> None:
+        """Its application has said what it makes of a message."""
+        if outcome is Outcome.ACCEPTED:
+            self.accepted.add(text)
+        if outcome in (Outcome.RELEASED, Outcome.MODIFIED):
+            self.had.discard(text)
+            if not final:
+                self.on_link[text] = True
+                self.released[text] = times = self.released.get(text, 0) + 1
+                final = times > redeliveries
+        else:
+            final = True
+        if final:
+            self.final.add(text)

@@ -1,0 +1,136 @@
+"""Termini that outlive their connections: no router may forget one without cause (protocol 1 and 8, Expiry).
+
+For every router and every client that asked for a timeout: which epoch the router knows, and when the client was last
+attached at a router in contact with it. To forget one there are two causes: it was closed, or nobody in contact has
+had it attached for as long as its timeout. A promise to a subscriber ends with either.
+"""
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tests.simulation.parties import Reader
+from topic.identity import Epoch, link_name
+
+if TYPE_CHECKING:
+    from tests.simulation.client import Client
+    from tests.simulation.judge import Judge
+    from tests.simulation.links import Link, SubscriberLink
+    from tests.simulation.router import Router
+
+
+@attrs.define(eq=False)
+class View:
+    """What one router incarnation knows of one client."""
+
+    epoch: Epoch | None = None
+    """None if it knows nothing, or that the terminus is over."""
+    supported: float = 0.0
+    """When the client was last seen attached from here."""
+
+
+class Termini:
+    def __init__(self, judge: "Judge") -> None:
+        self._judge = judge
+        self._clients: list[tuple[Client, bytes, bool]] = []
+        self._views: dict[tuple[str, int], dict[str, View]] = {}
+
+    def add(self, client: "Client", *, publisher: bool) -> None:
+        if not client.plain:
+            self._clients.append((client, link_name(client.identity), publisher))
+
+    # what routers know
+
+    def knows(self, router: "Router", name: str, reader: Reader) -> bool:
+        """Whether the router knows the present terminus of a subscriber."""
+        view = self._views_of(router)[name]
+        return view.epoch is not None and reader.since is not None and view.epoch >= reader.since
+
+    def known_around(self, home: "Router", name: str, reader: Reader) -> bool:
+        """Whether home knows it, or any router in contact with it."""
+        return any(self.knows(router, name, reader) for router in self.around(home))
+
+    def around(self, home: "Router") -> "list[Router]":
+        others = [home.name, *home.topic.directory.contacts]
+        return [self._judge.routers[name] for name in others if self._in_contact(home, name)]
+
+    def _in_contact(self, home: "Router", name: str) -> bool:
+        return name == home.name or self._judge.contact(home, name) is not None
+
+    def answered(self, link: "SubscriberLink", reader: Reader) -> None:
+        """From here on everybody in contact delivers to it (protocol 6.5)."""
+        name = link.client.name
+        for router in self.around(link.router) if reader.resumes else ():
+            directory = router.topic.directory
+            entry = directory.subscriber(link_name(link.client.identity))
+            known = entry is not None and entry.live and link.epoch is not None and entry.epoch >= link.epoch
+            self._judge.check(known or link.closed, f"6 joined: {link} is answered, {router.name} knows no {name}")
+
+    def was_over(self, link: "Link") -> bool:
+        """Whether the client had been away for its timeout, as some router in contact saw it, when it attached."""
+        return link.away >= link.client.lifetime.timeout - self._grain(link.router)
+
+    def away(self, link: "Link") -> float:
+        """For how long the client has not been seen, by who has seen it least."""
+        now, name = self._judge.schedule.now, link.client.name
+        views = [self._views_of(router).get(name) for router in self.around(link.router)]
+        return max((now - view.supported for view in views if view is not None), default=0.0)
+
+    # after every step
+
+    def watch(self, router: "Router") -> None:
+        views = self._views_of(router)
+        directory = router.topic.directory
+        for client, name, publisher in self._clients:
+            entry = directory.publisher(name) if publisher else directory.subscriber(name)
+            view = views[client.name]
+            if entry is not None and entry.live:
+                view.epoch = entry.epoch
+            elif view.epoch is not None:
+                self._forgotten(router, client, view, view.epoch)
+                view.epoch = None
+            if self._is_attached_around(router, client):
+                view.supported = self._judge.schedule.now
+
+    def _views_of(self, router: "Router") -> dict[str, View]:
+        incarnation = router.name, router.incarnation
+        views = self._views.get(incarnation)
+        if views is None:
+            names = [client.name for client, _, _ in self._clients]
+            views = self._views[incarnation] = {name: View(None, router.booted_at) for name in names}
+        return views
+
+    def _is_attached_around(self, router: "Router", client: "Client") -> bool:
+        link = next((link for link in reversed(client.opened) if link.attached and not link.ended), None)
+        if link is None:
+            return False
+        there = link.router
+        return there is router or router.topic.directory.contacts.get(there.name) == there.incarnation
+
+    def _forgotten(self, router: "Router", client: "Client", view: View, epoch: Epoch) -> None:
+        judge = self._judge
+        if any(link.closed and (link.epoch is None or link.epoch >= epoch) for link in client.opened):
+            return
+        away = judge.schedule.now - view.supported
+        long = client.lifetime.timeout - self._grain(router)
+        judge.check(away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
+        self._expired(router, client)
+
+    def _expired(self, router: "Router", client: "Client") -> None:
+        judge = self._judge
+        judge.note(router.name, f"has let {client.name} expire")
+        reader = judge.readers.get(client.name)
+        if reader is not None:
+            reader.expired = True
+        for message in judge.messages.values():
+            home = judge.routers.get(message.home)
+            elsewhere = home is not None and home.alive and not self._in_contact(router, home.name)
+            if message.publisher == client.name:
+                message.over = True
+            if client.name in message.promised and not elsewhere:
+                message.promised.discard(client.name)
+
+    @staticmethod
+    def _grain(router: "Router") -> float:
+        """Between two steps of a router no more than a HELLO's interval passes."""
+        return router.knobs.dead / 4 + 0.1

@@ -1,0 +1,159 @@
+"""The links between neighbouring routers: connections that carry bodies in order, and the ways in which they fail.
+
+    a ──bodies──▶ b      who of the two notices an end, and when, is up to the fault; what is under way then may
+    a ◀──bodies── b      still arrive, up to some point
+
+The lower name dials. A connection that one side still believes in ends for it when the other opens the next.
+"""
+
+from math import inf
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.simulation.knobs import Knobs
+from tests.simulation.schedule import Schedule
+
+if TYPE_CHECKING:
+    from tests.simulation.router import Router
+
+Body = tuple[str, bytes]
+"""(linkstate or channel, bytes)"""
+
+
+class Connection:
+    """One connection between two neighbours; `ends` that are open believe in it."""
+
+    __slots__ = ("arrival", "broken", "open", "stalled", "stash", "until")
+
+    def __init__(self, ends: tuple[str, str]) -> None:
+        self.arrival = dict.fromkeys(ends, 0.0)
+        """When the last bodies to this end arrive."""
+        self.until = dict.fromkeys(ends, inf)
+        """Nothing arrives at this end later than that."""
+        self.open = dict.fromkeys(ends, True)
+        self.broken = False
+        self.stalled = False
+        """What arrives waits until the path is there again, as TCP has it."""
+        self.stash: list[tuple[str, list[Body]]] = []
+
+
+class Wire:
+    """A configured link, with its present connection as each end has it."""
+
+    def __init__(
+        self, ends: tuple[str, str], cost: int, routers: "dict[str, Router]", schedule: Schedule, random: Random,
+        knobs: Knobs,
+    ) -> None:  # fmt: skip
+        self.ends = ends
+        self.cost = cost
+        self.cut = False
+        """No connection can be opened."""
+        self.slow = 1.0
+        self._routers = routers
+        self._schedule = schedule
+        self._random = random
+        self._knobs = knobs
+        self._current: dict[str, Connection | None] = dict.fromkeys(ends)
+        self._latest: Connection | None = None
+
+    def other(self, end: str) -> str:
+        return self.ends[1] if end == self.ends[0] else self.ends[0]
+
+    # opening
+
+    def seek(self) -> None:
+        """Dial after a while; if that fails, whoever ends the cause of it seeks again."""
+        self._schedule.after(self._random.random() * 0.2, self._dial)
+
+    def _dial(self) -> None:
+        latest, dialler = self._latest, self.ends[0]
+        if self.cut or not all(self._routers[end].alive for end in self.ends):
+            return
+        if self._routers[dialler].paused:
+            self.seek()
+            return
+        if latest is None or not latest.open[dialler]:
+            self._latest = connection = Connection(self.ends)
+            for end in self.ends:
+                connection.arrival[end] = at = self._schedule.now + self._random.random() * self._knobs.delay
+                self._schedule.at(at, self._routers[end].handle, self._up, connection, end)
+
+    def _up(self, connection: Connection, end: str) -> None:
+        if not connection.broken:
+            self._current[end] = connection
+            self._routers[end].mesh.link_up(self.other(end), self._schedule.now)
+
+    # bodies
+
+    def transmit(self, end: str, bodies: list[Body]) -> None:
+        connection = self._current[end]
+        if connection is not None:
+            there = self.other(end)
+            delay = self._random.random() * self._knobs.delay * self.slow
+            at = connection.arrival[there] = max(connection.arrival[there], self._schedule.now + delay)
+            self._schedule.at(at, self._arrive, connection, there, bodies)
+
+    def _arrive(self, connection: Connection, end: str, bodies: list[Body]) -> None:
+        if connection.stalled:
+            connection.stash.append((end, bodies))
+        elif self._schedule.now <= connection.until[end]:
+            self._routers[end].handle(self._receive, connection, end, bodies)
+
+    def _receive(self, connection: Connection, end: str, bodies: list[Body]) -> None:
+        if self._current[end] is not connection:
+            return
+        mesh, neighbour, now = self._routers[end].mesh, self.other(end), self._schedule.now
+        for link, body in bodies:
+            if link == "channel":
+                mesh.receive_channel(neighbour, body, now)
+            else:
+                mesh.receive_linkstate(neighbour, body, now)
+
+    # faults
+
+    def break_off(self, late: tuple[float, float]) -> None:
+        """The connection is gone; its ends notice so many seconds later, the lower name's first."""
+        connection = self._latest
+        if connection is None or connection.broken:
+            return
+        connection.broken = True
+        self._unstall(connection)
+        for end, delay in zip(self.ends, late, strict=True):
+            under_way = self._random.random() * self._knobs.delay
+            connection.until[end] = self._schedule.now + under_way
+            self._schedule.after(under_way + delay, self._routers[end].handle, self._down, connection, end)
+
+    def _down(self, connection: Connection, end: str) -> None:
+        if self._current[end] is connection:
+            self._current[end] = None
+            self._routers[end].mesh.link_down(self.other(end), self._schedule.now)
+        self._closed(connection, end)
+
+    def _closed(self, connection: Connection, end: str) -> None:
+        if connection.open[end]:
+            connection.open[end] = False
+            self.seek()
+
+    def killed(self, router: str, late: float) -> None:
+        """The router is gone; its neighbour notices so many seconds later."""
+        self.break_off((late, late))
+        self._current[router] = None
+        if self._latest is not None:
+            self._latest.open[router] = False
+
+    def stall(self) -> None:
+        if self._latest is not None and not self._latest.broken:
+            self._latest.stalled = True
+
+    def heal(self) -> None:
+        self.cut = False
+        self.slow = 1.0
+        if self._latest is not None:
+            self._unstall(self._latest)
+        self.seek()
+
+    def _unstall(self, connection: Connection) -> None:
+        connection.stalled = False
+        stash, connection.stash = connection.stash, []
+        for end, bodies in stash:
+            self._arrive(connection, end, bodies)
