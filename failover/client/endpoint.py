@@ -38,6 +38,8 @@ LIVED_S: Final = 1.0  # a link that lived so long was no failure
 TERMINUS_S: Final = 60
 IDLE_S: Final = 1.5
 
+STOLEN: Final = "amqp:link:stolen"
+
 # Detaches and closes with these conditions say something about the router, not about us: the next one may do better.
 OF_ROUTER: Final = (
     "amqp:connection:forced",
@@ -91,6 +93,7 @@ class Endpoint:
         self._attaching: Link | None = None  # its link, from our attach on
         self._link: Link | None = None  # the same, from the router's attach on
         self._ours: Mapping[bytes, int] | None = None  # the map in our attach
+        self._ghosts = 0  # attaches of ours that we gave up waiting for: a router may still come to read one
         self._over = trio.Event()  # the current connection is not used any more
         self._since = 0.0  # when the link was attached, or else lost, or the search for a router began
         self._attached = trio.Event()  # for the first time, or never
@@ -225,6 +228,7 @@ class Endpoint:
         """Have done with the current connection: what is unsettled stays so, for the next, perhaps at another router in
         any case."""
         was_attached = self._link is not None
+        self._ghosts += self._attaching is not None and not was_attached
         self._connection = self._attaching = self._link = None
         self._over.set()
         self._news.unpark_all()
@@ -347,7 +351,16 @@ class Endpoint:
 
     def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
         if link is self._attaching:
-            self._lose(_error(condition), fatal=closed and condition is not None and condition.name not in OF_ROUTER)
+            if self._link is None:  # refused
+                self._attaching = None
+            self._lose(_error(condition), fatal=closed and condition is not None and self._is_fatal(condition))
+
+    def _is_fatal(self, condition: Condition) -> bool:
+        """Whether no router would have us: not if it may be ourselves who stole the link."""
+        if condition.name == STOLEN and self._ghosts:
+            self._ghosts -= 1
+            return False
+        return condition.name not in OF_ROUTER
 
     def on_credit(self, link: Link) -> None:
         self._news.unpark_all()

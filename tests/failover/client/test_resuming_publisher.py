@@ -287,6 +287,27 @@ async def test_what_no_other_router_mends_ends_the_publisher(condition: str) -> 
         assert caught.value.condition == condition
 
 
+async def test_a_link_that_an_attach_of_its_own_may_have_stolen_is_attached_again() -> None:
+    """A router that we gave up may wake up and read an attach that we sent it long ago. Once: after that it is others."""
+    async with running_peers("a", "b") as [a, b], publishing(a, b) as (p, link):
+        link.connection.close("amqp:connection:forced", "bye")
+        link.connection.wake()
+        await a.next(Gone)
+        await b.next(Link)
+        b.cut()
+        await b.next(Gone)
+        link = await a.answer({})
+        link.detach("amqp:link:stolen", "attached at router b")
+        link.connection.wake()
+        await a.next(Gone)
+        link = await b.answer({})
+        link.detach("amqp:link:stolen", "attached at router c")
+        link.connection.wake()
+        with pytest.raises(ClientError, match="attached at router c"):
+            while True:
+                await p.send(b"body")
+
+
 async def test_a_publisher_gives_up_when_its_terminus_is_over() -> None:
     async with running_peers("a") as [a], publishing(a, timeout=1) as (p, _):
         handle = await p.send(b"body")
