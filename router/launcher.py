@@ -6,7 +6,8 @@ what this start began is stopped again. A router is told apart from any other pr
 
     COMMAND NAME TOPOLOGY --run-dir DIR --amqp-fd N --inter-fd M
 
-Stopping is SIGTERM first; SIGKILL comes only for a router that has not ended in time, and is reported.
+Stopping is a signal first (see `stopping`); SIGKILL comes only for a router that has not ended in time, and is
+reported.
 """
 
 import contextlib
@@ -28,13 +29,13 @@ from router.listeners import ListenError, bound_address, listen
 from router.quantities import Address, format_duration
 from router.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
 from router.status import FetchStatus, look, unfinished
+from router.stopping import DRAIN, DRAIN_S, STOP, STOP_S
 
 # -P: the module `router` must be ours whatever the working directory holds.
 ROUTER_COMMAND = (sys.executable, "-P", "-m", "router")
 
 START_S = 30.0
 LOOK_EVERY_S = 0.05
-STOP_S = 5.0
 
 
 class LaunchError(RunError):
@@ -87,19 +88,26 @@ class Launcher:
 
     async def stop(self, names: Collection[str]) -> dict[str, str]:
         """Router -> what became of it."""
+        return await self._end(names, STOP, STOP_S, "stopped")
+
+    async def drain(self, name: str) -> str:
+        """The same, for one router, once its clients are attached to others, or would not be."""
+        return (await self._end([name], DRAIN, DRAIN_S + STOP_S, "drained and stopped"))[name]
+
+    async def _end(self, names: Collection[str], number: int, patience: float, ended: str) -> dict[str, str]:
         self._check_names(names)
         running = {name: process for name, process in self.directory.running().items() if name in names}
         for process in running.values():
-            _signal(process, signal.SIGTERM)
-        stubborn = await self._wait_for_end(running)
+            _signal(process, number)
+        stubborn = await self._wait_for_end(running, patience)
         for name in stubborn:
             _signal(running[name], signal.SIGKILL)
-        undying = await self._wait_for_end(stubborn)
+        undying = await self._wait_for_end(stubborn, STOP_S)
         if undying:
             raise LaunchError(f"router {', '.join(undying)}: still there after SIGKILL")
         self._forget(running)
-        killed = f"killed, it had not ended after {format_duration(STOP_S)}"
-        outcome = {name: killed if name in stubborn else "stopped" for name in running}
+        killed = f"killed, it had not ended after {format_duration(patience)}"
+        outcome = {name: killed if name in stubborn else ended for name in running}
         return {name: outcome.get(name, "was not running") for name in names}
 
     def endings(self) -> Iterator[tuple[str, str]]:
@@ -115,9 +123,9 @@ class Launcher:
             if name not in known:
                 raise LaunchError(f'there is no router "{name}" in this mesh, expected {", ".join(known)}')
 
-    async def _wait_for_end(self, names: Collection[str]) -> list[str]:
-        """Those of `names` that have not ended after STOP_S. A process that nobody reaped counts as ended."""
-        with trio.move_on_after(STOP_S):
+    async def _wait_for_end(self, names: Collection[str], patience: float) -> list[str]:
+        """Those of `names` that have not ended after so long. A process that nobody reaped counts as ended."""
+        with trio.move_on_after(patience):
             while self.directory.running().keys() & set(names):
                 await trio.sleep(LOOK_EVERY_S)
         running = self.directory.running()

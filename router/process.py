@@ -23,8 +23,9 @@ from router.config import Topology
 from router.journal import JournalFile
 from router.neighbours import Neighbours
 from router.node import Node
-from router.quantities import Address
+from router.quantities import Address, format_duration
 from router.report import Reporter
+from router.stopping import DRAIN, DRAIN_S, STOP
 from router.store import StateStore
 from topic.core import Settings
 from topic.journal import Block
@@ -38,6 +39,7 @@ INTER_FRAME = 256 * 1024
 INTER_MESSAGE = (1 << 31) - 1
 GOODBYE_S = 1.0
 """How long a stopping router waits for its peers to take its closes."""
+LOOK_S = 0.01
 
 
 class Process:
@@ -61,33 +63,67 @@ class Process:
         self.node.neighbours = self.neighbours
         self._journal = JournalFile(directory / "log", incarnation, block)
         self._timer = trio.CancelScope()
+        self._admission = trio.CancelScope()
 
     async def run(self, amqp: socket.socket, inter: socket.socket) -> None:
-        """Serve until SIGTERM or SIGINT."""
+        """Serve until told to stop."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers)
             nursery.start_soon(self._write_journal)
-            nursery.start_soon(self._listen, amqp, self._serve_client)
-            nursery.start_soon(self._listen, inter, self._serve_neighbour)
+            nursery.start_soon(self._admit_clients, amqp, nursery)
+            nursery.start_soon(self._listen, inter, self._serve_neighbour, nursery)
             for neighbour, address in self.topology.dialled_by(self.name).items():
                 assert address is not None, "the command line checks that neighbours can be found"
                 nursery.start_soon(self._dial, neighbour, address)
             log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, Address(*amqp.getsockname()[:2]))
-            await _stop_signal()
+            await self._until_told()
             await self._goodbye()
             nursery.cancel_scope.cancel()
         self.node.now()
         self.node.topic.stop()
         self._journal.close()
 
+    # the end
+
+    async def _until_told(self) -> None:
+        """To stop at once, or to drain and all clients have moved away."""
+        with trio.open_signal_receiver(STOP, signal.SIGINT, DRAIN) as signals:
+            received: AsyncIterator[int] = signals
+            if await anext(received) == DRAIN:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._drain, nursery.cancel_scope)
+                    await anext(received)
+                    nursery.cancel_scope.cancel()
+
+    async def _drain(self, drained: trio.CancelScope) -> None:
+        """Send all clients away and wait until other routers have them; we stay for what these have to ask of us."""
+        log.info("draining")
+        self._admission.cancel()
+        self._send_clients_away()
+        with trio.move_on_after(DRAIN_S) as patience:
+            while self._is_needed():
+                await trio.sleep(LOOK_S)
+        if patience.cancelled_caught:
+            log.warning("not all clients were attached elsewhere within %s", format_duration(DRAIN_S))
+        drained.cancel()
+
+    def _is_needed(self) -> bool:
+        """Clients that no other router has taken over, or deliveries that another may ask about."""
+        topic = self.node.topic
+        ours = (entry for entry in topic.directory.entries() if entry.live and topic.directory.is_mine(entry))
+        return bool(topic.context.records) or any(ours)
+
+    def _send_clients_away(self) -> None:
+        self.clients.close("amqp:connection:forced", "the router stops")
+
     async def _goodbye(self) -> None:
         """Clients are told to go elsewhere; their links end without closing detaches."""
         log.info("stopping")
-        self.clients.close("amqp:connection:forced", "the router stops")
+        self._send_clients_away()
         self.neighbours.close()
         with trio.move_on_after(GOODBYE_S):
             while self.clients.connections:
-                await trio.sleep(0.01)
+                await trio.sleep(LOOK_S)
 
     # time
 
@@ -109,9 +145,17 @@ class Process:
 
     # connections
 
-    async def _listen(self, listener: socket.socket, handler: Callable[[trio.SocketStream], object]) -> None:
+    async def _listen(
+        self, listener: socket.socket, handler: Callable[[trio.SocketStream], object], nursery: trio.Nursery
+    ) -> None:
         listener.setblocking(False)
-        await trio.serve_listeners(handler, [trio.SocketListener(trio.socket.from_stdlib_socket(listener))])  # type: ignore[arg-type]
+        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]
+        await trio.serve_listeners(handler, listeners, handler_nursery=nursery)  # type: ignore[arg-type]
+
+    async def _admit_clients(self, listener: socket.socket, nursery: trio.Nursery) -> None:
+        """Who comes when it is over is refused, and not kept waiting."""
+        with self._admission:
+            await self._listen(listener, self._serve_client, nursery)
 
     async def _serve_client(self, stream: trio.SocketStream) -> None:
         limits, timing = self.topology.limits, self.topology.timing
@@ -170,13 +214,6 @@ class Process:
         """The other routers of the mesh, as clients of the ecosystem expect them in the open's properties."""
         others = [config.amqp for name, config in self.topology.routers.items() if name != self.name]
         return [{"network-host": at.host, "port": at.port, "scheme": "amqp", "hostname": at.host} for at in others]
-
-
-async def _stop_signal() -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        received: AsyncIterator[int] = signals
-        async for _ in received:
-            return
 
 
 def _tame_garbage_collection() -> None:

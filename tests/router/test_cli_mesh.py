@@ -73,7 +73,8 @@ def test_a_mesh_lives_through_up_status_stop_start_and_down(here: Path) -> None:
     assert start.exit_code == 0, start.output
     assert "mesh pair: 2 of 2 routers ready" in start.output
 
-    assert oncemesh("down").output == "router a: stopped\nrouter b: stopped\n"
+    assert oncemesh("drain", "b").output == "router b: drained and stopped\n"
+    assert oncemesh("down").output == "router a: stopped\nrouter b: was not running\n"
     assert oncemesh("status").exit_code == 1
 
 

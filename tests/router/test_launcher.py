@@ -275,6 +275,19 @@ async def test_a_router_that_will_not_end_is_killed_and_that_is_said(
     assert mesh.directory.running() == {}
 
 
+async def test_a_drained_router_has_ended_or_is_killed(
+    mesh: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    misbehave(mesh.directory, "b", "stubborn")
+    await mesh.up(load(write(tmp_path)))
+    monkeypatch.setattr(launcher_module, "STOP_S", 0.25)
+    monkeypatch.setattr(launcher_module, "DRAIN_S", 0.25)
+    assert await mesh.drain("a") == "drained and stopped"
+    assert await mesh.drain("a") == "was not running"
+    assert await mesh.drain("b") == "killed, it had not ended after 500ms"
+    assert list(mesh.directory.running()) == ["c"]
+
+
 async def test_a_router_that_dies_later_is_told_once(mesh: Launcher, tmp_path: Path) -> None:
     await mesh.up(load(write(tmp_path)))
     victim = mesh.directory.running()["b"]
