@@ -10,6 +10,7 @@ clock, so those of different processes can be compared.
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -56,6 +57,9 @@ class ForeignClient:
         """Tell a subscriber that holds to give its outcomes."""
         assert self._process.stdin is not None
         await self._process.stdin.send_all(b"accept\n")
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     async def finish(self) -> dict[str, Any]:
         """Tell it to close its connection and to tell all that it saw."""

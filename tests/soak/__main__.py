@@ -13,38 +13,19 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 
 import trio
 from rich.console import Console
 
-from tests.soak.mesh import SEATS, SoakMesh
+from tests.soak.mesh import SEATS
+from tests.soak.play import play
 from tests.soak.results import Result, Results, Run, spread, table
 from tests.soak.scenarios import SCENARIOS
-from tests.soak.stage import Cast, Lengths, Outcome, perform
+from tests.soak.stage import Lengths, Outcome
 
 BATCH = 10
 """Runs that are audited together: the logs of one can take 100 MB."""
 LATENCY = ("kill-home", "sigstop")
-
-
-async def play(run: Run, folder: Path, lengths: Lengths) -> Outcome:
-    """A run on a mesh of its own, of which nothing is left running."""
-    scenario = SCENARIOS[run.scenario]
-    random = Random(f"{run.seed} {run.name}")
-    mesh = SoakMesh(run.topology, folder)
-    try:
-        async with trio.open_nursery() as links:
-            if scenario.links:
-                await mesh.set_proxies(links)
-            await mesh.up()
-            cast = Cast("topic/soak", mortal=scenario.mortal)
-            outcome = await perform(mesh, scenario.strike, cast, lengths, random)
-            await mesh.stop_all()
-            links.cancel_scope.cancel()
-    finally:
-        mesh.end()
-    return outcome
 
 
 def audit(folder: Path) -> tuple[str, str]:

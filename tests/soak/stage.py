@@ -128,8 +128,8 @@ class Cast:
     """Which clients take part, and as what."""
 
     address: str
-    prefix: str = ""
-    """Of their names, where several runs share a mesh."""
+    prefix: str
+    """Of their names."""
     mortal: bool = False
     """Whether the first publisher and the first subscriber are processes of their own."""
 

@@ -1,0 +1,46 @@
+"""Routers, links and clients fail under load, each in its own way; once, where `make soak` does it again and again.
+
+        a - two publishers, a subscriber
+       / \\
+      b---c - two subscribers
+      |
+      a publisher, a subscriber
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from failover.audit import Verdict, run
+from tests.soak.play import play
+from tests.soak.results import Run
+from tests.soak.scenarios import SCENARIOS
+from tests.soak.stage import Lengths
+
+LENGTHS = Lengths(before=(0.2, 0.8), away=(0.0, 0.5), hung=2.5, after=0.5, rate=1000.0)
+"""A router that hangs for so long, or a link that is cut, is given up by all."""
+PAUSE_S = 1.0
+"""Of a publisher, while all routers are restarted one after the other."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("failover")
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_nothing_is_lost_doubled_or_overtaken(name: str, folder: Path, report: Callable[[str], None]) -> None:
+    place = folder / name
+    place.mkdir()
+    outcome = trio.run(play, Run("triangle", name, 0, seed=1), place, LENGTHS)
+    report(f"{name}: {outcome}")
+    assert outcome.clean
+    if name == "rolling-restart":
+        assert outcome.pause_s < PAUSE_S
+
+
+def test_the_audit_of_all_of_it_agrees(folder: Path) -> None:
+    found = run([str(place / "run") for place in sorted(folder.iterdir())])
+    assert found.verdict is Verdict.HOLDS, found.as_json()
