@@ -2,6 +2,12 @@
 # make test   all tests
 # make lint   style and types
 # make bench  throughput and latency on this machine, with a load generator in C
+#
+# What proves the protocol at length, beyond what the tests do of it:
+# make soak           real processes, broken at random instants; goes on where it was interrupted (SOAK=directory)
+# make simulate-soak  50,000 simulated meshes, from one seed each
+# make exhaustive     every interleaving within small scopes
+# make mutants        every rule broken on purpose, and who notices
 # Each sets up .venv first if that has not been done.
 
 PYTHON ?= python3
@@ -12,7 +18,9 @@ READY := $(VENV)/.ready
 INTEROP_LOCK := $(if $(shell command -v npm),$(wildcard tests/interop/package-lock.json))
 INTEROP_READY := $(INTEROP_LOCK:package-lock.json=node_modules/.ready)
 
-.PHONY: setup demo test lint bench bench-tools clean
+SOAK ?= build/soak
+
+.PHONY: setup demo test lint bench bench-tools soak simulate-soak exhaustive mutants clean
 
 setup: $(READY) $(INTEROP_READY)
 	@:
@@ -44,6 +52,18 @@ bench: setup
 bench-tools:
 	apt-get update -qq
 	apt-get install -y -qq gcc libc6-dev libqpid-proton11-dev
+
+soak: setup
+	@$(VENV)/bin/python -m tests.soak $(SOAK)
+
+simulate-soak: setup
+	@$(VENV)/bin/python -m tests.simulation 0 --count 50000
+
+exhaustive: setup
+	@$(VENV)/bin/python -m tests.exhaustive all
+
+mutants: setup
+	@$(VENV)/bin/python -m tests.mutants
 
 clean:
 	rm -rf $(VENV) tests/interop/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build
