@@ -1,0 +1,29 @@
+"""`python -m tests.exhaustive SCOPE…`: explore scopes by name, or `all`; violations come with a shortest path."""
+
+import argparse
+import sys
+
+from tests.exhaustive.explain import explain
+from tests.exhaustive.scope import SCOPES
+from tests.exhaustive.search import Search
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scopes", nargs="+", metavar="SCOPE", choices=[*SCOPES, "all"])
+    parser.add_argument("--max-seconds", type=float, default=float("inf"), help="for each scope")
+    arguments = parser.parse_args()
+    names = list(SCOPES) if "all" in arguments.scopes else arguments.scopes
+    sound = True
+    for name in names:
+        search = Search(SCOPES[name])
+        result = search.run(max_seconds=arguments.max_seconds)
+        print(result, flush=True)
+        for finding in result.findings.values():
+            print("\n".join(explain(search.model, finding)), flush=True)
+        sound = sound and result.complete and not result.findings
+    return 0 if sound else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

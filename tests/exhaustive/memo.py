@@ -1,0 +1,142 @@
+"""Every local state and every local step once: what makes the search fast.
+
+An event touches one router or one client. Mesh-wide states are many because local ones combine; local states are few.
+So each router and client state has a number, and what an event does to it is computed, by the production core, the
+first time only. Routers are told apart by `state.digest`, clients and what is under way by equality.
+"""
+
+import traceback
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from tests.exhaustive import state
+from tests.exhaustive.clients import Client, Did, Frame, Violation
+from tests.exhaustive.router import Facts, Output, Router
+
+T = TypeVar("T")
+
+
+class Numbers(Generic[T]):
+    """Values that compare by content, and their numbers."""
+
+    def __init__(self) -> None:
+        self.values: list[T] = []
+        self._numbers: dict[T, int] = {}
+
+    def number(self, value: T) -> int:
+        number = self._numbers.get(value)
+        if number is None:
+            number = self._numbers[value] = len(self.values)
+            self.values.append(value)
+        return number
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@attrs.frozen(slots=True)
+class Step:
+    """What an event did to a router."""
+
+    state: int
+    to_clients: tuple[tuple[int, int, Frame], ...]
+    to_routers: tuple[tuple[str, int], ...]
+    """Router, number of the batch."""
+    promised: tuple[tuple[str, dict[str, int] | None], ...]
+
+
+class Routers:
+    """All states that routers were seen in."""
+
+    def __init__(self) -> None:
+        self.batches: Numbers[tuple[bytes, ...]] = Numbers()
+        self.facts: list[Facts | None] = []
+        self._saved: list[bytes] = []
+        self._numbers: dict[bytes, int] = {}
+        self._steps: dict[tuple[int, Any], Step | Violation] = {}
+
+    def __len__(self) -> int:
+        return len(self._saved)
+
+    @property
+    def steps(self) -> int:
+        return len(self._steps)
+
+    def add(self, router: Router) -> int:
+        digest = state.digest(router)
+        number = self._numbers.get(digest)
+        if number is None:
+            number = self._numbers[digest] = len(self._saved)
+            self._saved.append(state.save(router))
+            self.facts.append(router.facts())
+        return number
+
+    def load(self, number: int) -> Router:
+        router: Router = state.load(self._saved[number])
+        return router
+
+    def apply(self, number: int, event: tuple[Any, ...]) -> Step:
+        step = self._steps.get((number, event))
+        if step is None:
+            try:
+                step = self.run(number, event)
+            except Violation as violation:
+                step = violation
+            self._steps[number, event] = step
+        if isinstance(step, Violation):
+            raise step
+        return step
+
+    def run(self, number: int, event: tuple[Any, ...]) -> Step:
+        """Without looking whether it was done before."""
+        router = self.load(number)
+        try:
+            output = router.handle(self._unpacked(event))
+        except Violation:
+            raise
+        except Exception as error:
+            raise _crash(error) from error
+        return self._step(router, output)
+
+    def _unpacked(self, event: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Batches go by their numbers in the events of the model."""
+        if event[0] == "receive":
+            return event[0], event[1], self.batches.values[event[2]]
+        return event
+
+    def _step(self, router: Router, output: Output) -> Step:
+        to_routers = tuple(
+            (target, self.batches.number(tuple(payloads))) for target, payloads in output.to_routers.items()
+        )
+        return Step(self.add(router), tuple(output.to_clients), to_routers, tuple(output.promised))
+
+
+def _crash(error: Exception) -> Violation:
+    """An assertion of the core, or a bug in it: told apart by where it happened."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{frame.filename.rpartition('/')[2]}:{frame.name}"
+    return Violation(f"core {type(error).__name__} in {where}", f"{error} ({frame.line})")
+
+
+class Clients:
+    """All states that clients were seen in."""
+
+    def __init__(self) -> None:
+        self.states: Numbers[Client] = Numbers()
+        self._steps: dict[tuple[Any, ...], tuple[int, Did] | Violation] = {}
+
+    def apply(self, number: int, method: str, *arguments: Any) -> tuple[int, Did]:
+        """The number of the state after a method of `Client`, and what it did."""
+        index = (number, method, *arguments)
+        step = self._steps.get(index)
+        if step is None:
+            try:
+                did: Did = getattr(self.states.values[number], method)(*arguments)
+                step = self.states.number(did.client), did
+            except Violation as violation:
+                step = violation
+            self._steps[index] = step
+        if isinstance(step, Violation):
+            raise step
+        return step

@@ -1,0 +1,54 @@
+"""What must be true when nothing can happen any more but another fault (protocol 9.4 and 9.5)."""
+
+from collections.abc import Iterator
+
+from tests.exhaustive.clients import Client, Phase, Publisher, Stage, Subscriber, check
+from tests.exhaustive.router import Router
+from tests.exhaustive.world import UP, Model, World
+from topic.core import Topic
+
+
+def check_rest(model: Model, world: World) -> None:
+    for number in world.clients:
+        _check_client(model.clients.states.values[number])
+    check(all(status == UP for status in world.pairs), "5 liveness", "not all routers are in contact")
+    for number in world.routers:
+        _check_router(model.routers.load(number))
+
+
+def _check_client(client: Client) -> None:
+    check(client.stage is Stage.ATTACHED, "5 liveness", f"the attach of client {client.index} is never answered")
+    if isinstance(client, Publisher):
+        done = all(phase is Phase.SETTLED for phase in client.phases)
+        check(done, "5 liveness", f"publisher {client.index} is left with {[phase.name for phase in client.phases]}")
+    elif isinstance(client, Subscriber):
+        check(not client.held, "4 leak: unsettled map", f"subscriber {client.index} keeps {client.held}")
+
+
+def _check_router(router: Router) -> None:
+    assert router.topic is not None
+    for what, left in leftovers(router.topic):
+        check(not left, f"4 leak: {what}", f"left at {router.name}: {left!r:.300}")
+
+
+def leftovers(topic: Topic) -> Iterator[tuple[str, object]]:
+    """Whatever must be empty at rest, by name."""
+    home, edge, directory, context = topic.home, topic.edge, topic.directory, topic.context
+    yield "records", [(record.key, record.state.name) for record in context.records.values()]
+    yield "blocked keys", list(context.blocked)
+    for stream in [*home.streams.values(), *edge.streams.values()]:
+        yield "records of streams", list(stream.records)
+        yield "withheld", [*stream.withheld, *stream.waiting]
+        yield "gates", list(stream.gates)
+        yield "credit", stream.unsettled
+    for subscriber in edge.subscribers.values():
+        yield "gated", list(subscriber.held)
+        yield "ready", list(subscriber.ready)
+        yield "unjoined", set(directory.contacts) - subscriber.joined
+        yield "unknowing", list(subscriber.unknowing)
+    yield "unjoined", [home for home, names in edge.unjoined.items() if names]
+    yield "departures", list(directory.departures)
+    yield "announced", list(directory._announced)
+    yield "tombstones", list(directory._tombstones)
+    yield "waiting attaches", topic.attaching.waiting
+    yield "booting", topic.waiting_for

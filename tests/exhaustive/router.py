@@ -1,0 +1,353 @@
+"""One router of the model: a production topic core, or a dead one, and what a shell keeps for its clients' links.
+
+An event is a plain tuple whose first item names a method here. What comes of it leaves through `Output`: frames for
+clients, and one batch for each router in contact, in which everything that one event says is together. The state store
+is a dict of entries that survives a kill.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from tests.exhaustive.clients import Frame, Violation, check
+from topic.actions import (
+    Action,
+    AnswerDeliveries,
+    AnswerPublisher,
+    AnswerSubscriber,
+    Credit,
+    Deliver,
+    Detach,
+    DropContact,
+    Echo,
+    LinkAction,
+    Note,
+    Resume,
+    SettleSubscriber,
+)
+from topic.core import Settings, Topic
+from topic.directory import Entry, Lifetime, Role
+from topic.identity import LinkIdentity
+from topic.journal import Event
+from topic.record import Outcome, Record, Stream
+from topic.subscriber import Subscriber
+
+BOOT_WAIT = 10.0
+SETTINGS = Settings(window=4, join=float("inf"), boot_wait=BOOT_WAIT, terminus=float("inf"))
+LIFETIME = Lifetime(timeout=300, policy="connection-close", durable=1)
+CREDIT = 1000
+ADDRESS = "topic/x"
+
+
+class Clock:
+    """In place of the hybrid clock: what is stamped is the rank of the attach that is being handled."""
+
+    rank = 0
+
+    def stamp(self) -> int:
+        return self.rank
+
+    def advance(self, wall_ms: int) -> None:
+        raise AssertionError("the model has no wall clock")
+
+    def merge(self, remote: int) -> None:
+        """Ranks are mesh-wide already."""
+
+    def __reduce__(self) -> str:
+        return "CLOCK"
+
+
+class Journal:
+    """In place of the delivery log; keeps what one event wrote."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Event, dict[str, Any]]] = []
+
+    def append(self, event: Event, **columns: Any) -> None:
+        self.rows.append((event, columns))
+
+    def __reduce__(self) -> str:
+        return "JOURNAL"
+
+
+CLOCK = Clock()
+JOURNAL = Journal()
+
+
+class Link:
+    """A client's link, as long as it is attached; `client` is its index."""
+
+    __slots__ = ("client", "end", "records", "serial")
+
+    def __init__(self, client: int, serial: int) -> None:
+        self.client = client
+        self.serial = serial
+        self.end: Any = None
+        self.records: dict[bytes, Record] = {}
+        """Transferred and not settled, by tag or delivery key."""
+
+
+@attrs.frozen
+class Facts:
+    """What others look at: of a live router."""
+
+    subscribers: frozenset[str]
+    """Container-ids of those in its directory."""
+    joining: frozenset[str]
+    """Those of them that attach here and have no answer yet: others need not know them."""
+    applied: frozenset[str]
+    """Routers whose section it has."""
+    booted: bool
+
+
+class Output:
+    """What one event made a router say."""
+
+    def __init__(self) -> None:
+        self.to_clients: list[tuple[int, int, Frame]] = []
+        """Client, serial of its connection, frame; in order."""
+        self.to_routers: dict[str, list[bytes]] = {}
+        self.promised: list[tuple[str, dict[str, int] | None]] = []
+        """Subscribers that were joined here (None), or whose attach was answered: by these incarnations too."""
+
+
+def container(client: int) -> str:
+    return f"client {client}"
+
+
+class Router:
+    def __init__(self, name: str, names: tuple[str, ...]) -> None:
+        self.name = name
+        self.names = names
+        self.incarnation = 0
+        self.saved: dict[tuple[Role, bytes], Entry] = {}
+        self.links: dict[tuple[int, int], Link] = {}
+        self.topic: Topic | None = None
+
+    def handle(self, event: tuple[Any, ...]) -> Output:
+        kind, *arguments = event
+        output = Output()
+        JOURNAL.rows.clear()
+        getattr(self, f"on_{kind}")(*arguments)
+        if self.topic is not None:
+            self._perform(self.topic, output)
+        self._note_joined(output)
+        self._grant()
+        return output
+
+    def facts(self) -> Facts | None:
+        if self.topic is None:
+            return None
+        directory = self.topic.directory
+        live = [entry for entry in directory.entries() if entry.live and entry.role is Role.SUBSCRIBER]
+        names = frozenset(entry.identity.container for entry in live)
+        local = self.topic.edge.subscribers.values()
+        joining = frozenset(subscriber.identity.container for subscriber in local if not subscriber.answered)
+        return Facts(names, joining, frozenset(directory.applied), self.topic.booted)
+
+    # routers
+
+    def on_start(self, with_store: bool) -> None:
+        self.incarnation += 1
+        if not with_store:
+            self.saved.clear()
+        remembered = tuple(self.saved.values())
+        clock: Any = CLOCK
+        journal: Any = JOURNAL
+        self.topic = Topic(self.name, self.incarnation, self.names, clock, journal, SETTINGS, 0.0, remembered)
+
+    def on_kill(self) -> None:
+        self.topic = None
+        self.links.clear()
+
+    def on_contact(self, router: str, incarnation: int) -> None:
+        self._core.contact(router, incarnation, 0.0)
+
+    def on_lost(self, router: str) -> None:
+        self._core.lost(router)
+
+    def on_receive(self, router: str, payloads: tuple[bytes, ...]) -> None:
+        for payload in payloads:
+            self._core.receive(router, payload)
+
+    def on_boot_wait(self) -> None:
+        self._core.handle_timer(BOOT_WAIT)
+
+    @property
+    def _core(self) -> Topic:
+        assert self.topic is not None
+        return self.topic
+
+    # clients
+
+    def on_publisher(
+        self, client: int, serial: int, rank: int, generation: bytes | None, seen: int,
+        unsettled: tuple[tuple[bytes, int], ...] | None,
+    ) -> None:  # fmt: skip
+        link = self.links[client, serial] = Link(client, serial)
+        CLOCK.rank = rank
+        link.end = self._core.attach_publisher(
+            _identity(client), link, 0.0, generation=generation, seen=seen, lifetime=LIFETIME,
+            unsettled=None if unsettled is None else dict(unsettled),
+        )  # fmt: skip
+        CLOCK.rank = 0
+
+    def on_subscriber(
+        self, client: int, serial: int, rank: int, generation: None, seen: int,
+        unsettled: tuple[tuple[bytes, int], ...] | None,
+    ) -> None:  # fmt: skip
+        link = self.links[client, serial] = Link(client, serial)
+        CLOCK.rank = rank
+        link.end = self._core.attach_subscriber(
+            _identity(client), link, 0.0, seen=seen, lifetime=LIFETIME,
+            unsettled=None if unsettled is None else dict(unsettled),
+        )  # fmt: skip
+        CLOCK.rank = 0
+
+    def on_frame(self, client: int, serial: int, frame: Frame) -> None:
+        """Ignored if the link was detached: nobody listens to it any more."""
+        link = self.links.get((client, serial))
+        if link is not None:
+            kind, *rest = frame
+            getattr(self, f"_hear_{kind}")(link, *rest)
+
+    def on_gone(self, client: int, serial: int) -> None:
+        """The connection's end is noticed."""
+        link = self.links.pop((client, serial), None)
+        if link is not None and isinstance(link.end, Stream):
+            self._core.suspend_publisher(link.end, link, 0.0)
+        elif link is not None:
+            self._core.suspend_subscriber(link.end, link, 0.0)
+
+    def _hear_transfer(self, link: Link, tag: bytes, message: bytes, resume: bool) -> None:
+        if resume:
+            record = self._core.transferred_again(link.end, tag, aborted=False)
+            if record is None:
+                raise Violation("resumed transfer", f"{message!r} is not known though our map listed it")
+        else:
+            (record,) = self._core.publish(link.end, [tag], [message], presettled=False)
+        link.records[tag] = record
+
+    def _hear_settle(self, link: Link, tag: bytes) -> None:
+        self._core.settle(link.end, [link.records.pop(tag)])
+
+    def _hear_accept(self, link: Link, key: bytes) -> None:
+        record = link.records.get(key)
+        if record is not None:  # else settled meanwhile
+            self._core.outcomes(link.end, [record], Outcome.ACCEPTED)
+
+    def _hear_echo(self, link: Link) -> None:
+        if isinstance(link.end, Subscriber):
+            self._core.echoed(link.end)
+        else:
+            self._core.alive(link.end)
+
+    # what the core asks
+
+    def _perform(self, topic: Topic, output: Output) -> None:
+        busy = True
+        while busy:
+            while topic.out:
+                self._do(topic, topic.out.pop(0), output)
+            for entry in topic.directory.unsaved:
+                self._save(entry)
+            topic.directory.unsaved.clear()
+            batches = topic.take_outgoing()
+            for targets, payload in batches:
+                for target in targets:
+                    output.to_routers.setdefault(target, []).append(payload)
+            busy = bool(topic.out)
+
+    def _save(self, entry: Entry) -> None:
+        index = entry.role, entry.name
+        if entry.live:
+            self.saved[index] = entry
+        else:
+            self.saved.pop(index, None)
+
+    def _do(self, topic: Topic, action: Action, output: Output) -> None:
+        if isinstance(action, DropContact):
+            raise Violation("peer protocol", action.reason)
+        if not isinstance(action, Note):
+            link: Link = action.link
+            if self.links.get((link.client, link.serial)) is link:
+                for frame in _FRAMES[type(action)](self, link, action):
+                    output.to_clients.append((link.client, link.serial, frame))
+            if isinstance(action, AnswerSubscriber):
+                output.promised.append((container(link.client), dict(topic.directory.contacts)))
+                topic.credit(link.end, CREDIT)
+
+    def _note_joined(self, output: Output) -> None:
+        for event, columns in JOURNAL.rows:
+            if event is Event.JOINED and self.topic is not None:
+                entry = self.topic.directory.subscriber(columns["subscriber"])
+                if entry is not None:
+                    output.promised.append((entry.identity.container, None))
+
+    def _grant(self) -> None:
+        """Subscribers make up at once for the credit that they have used."""
+        for link in self.links.values():
+            if isinstance(link.end, Subscriber) and link.end.credit:
+                link.end.credit = CREDIT
+
+    def _answer_publisher(self, link: Link, action: AnswerPublisher) -> list[Frame]:
+        return [("answered", action.epoch.hlc, action.generation, _packed(action.unsettled))]
+
+    def _answer_subscriber(self, link: Link, action: AnswerSubscriber) -> list[Frame]:
+        return [("answered", action.epoch.hlc, _packed(action.unsettled))]
+
+    def _detach(self, link: Link, action: Detach) -> list[Frame]:
+        del self.links[link.client, link.serial]
+        return [("detached", action.description)]
+
+    def _deliver(self, link: Link, action: Deliver) -> list[Frame]:
+        for record in action.records:
+            assert record.message is not None and record.key not in link.records
+            link.records[record.key] = record
+        return [("deliver", record.key, record.message) for record in action.records]
+
+    def _resume(self, link: Link, action: Resume) -> list[Frame]:
+        record = action.record
+        if not action.settled:
+            check(record.key not in link.records, "resumed transfer", "transferred already on this connection")
+            link.records[record.key] = record
+        if action.settled or action.state:
+            return [("restated", record.key, action.settled)]
+        return [("resume", record.key, record.message)]
+
+    def _settle_subscriber(self, link: Link, action: SettleSubscriber) -> list[Frame]:
+        known = [record.key for record in action.records if link.records.pop(record.key, None) is not None]
+        return [("settle", tuple(known))] if known else []
+
+    def _echo(self, link: Link, action: Echo) -> list[Frame]:
+        return [("echo",)]
+
+    def _answer_deliveries(self, link: Link, action: AnswerDeliveries) -> list[Frame]:
+        for record in action.records:
+            check(link.records.get(record.tag) is record, "one outcome", "answered without a transfer on this attach")
+        return [("outcome", tuple(record.tag for record in action.records), int(action.outcome))]
+
+    def _credit(self, link: Link, action: Credit) -> list[Frame]:
+        return []  # there is always some left
+
+
+def _identity(client: int) -> LinkIdentity:
+    return LinkIdentity(container(client), "link", ADDRESS)
+
+
+def _packed(unsettled: dict[bytes, int] | None) -> tuple[tuple[bytes, int], ...] | None:
+    return None if unsettled is None else tuple(unsettled.items())
+
+
+_FRAMES: dict[type[LinkAction], Callable[..., list[Frame]]] = {
+    AnswerPublisher: Router._answer_publisher,
+    AnswerSubscriber: Router._answer_subscriber,
+    Detach: Router._detach,
+    Deliver: Router._deliver,
+    Resume: Router._resume,
+    SettleSubscriber: Router._settle_subscriber,
+    Echo: Router._echo,
+    AnswerDeliveries: Router._answer_deliveries,
+    Credit: Router._credit,
+}

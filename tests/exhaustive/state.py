@@ -1,0 +1,154 @@
+"""Snapshots of a router: a canonical digest that tells states apart, and bytes that bring one back.
+
+A digest covers everything that a core's behaviour depends on, found by walking its objects: containers by content, sets
+sorted, objects with an identity of their own by the order in which the walk meets them. What it leaves out is named in
+`IGNORED`. Two states with the same digest are one state for the search, which goes on from the one met first.
+
+Epochs need no ranking: the model's clock counts attaches, so that they are ranks already; generations and keys follow
+from them. Section versions and incarnations count from 0 in every life of a router.
+"""
+
+import copyreg
+import marshal
+import pickle
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from hashlib import blake2b
+from types import MethodType, NoneType
+from typing import Any
+
+from topic.context import Context
+from topic.identity import KeyMaker
+from topic.record import Stream
+from topic.subscriber import Subscriber
+
+DIGEST = 16
+ATOMS = frozenset((int, str, bytes, bool, float, NoneType))
+
+IGNORED: dict[type, frozenset[str]] = {
+    Context: frozenset(("clock", "_journal", "time_us")),
+    Stream: frozenset(("keys", "label", "received")),  # derived twice, and a statistic
+    Subscriber: frozenset(("accepted", "delivered")),  # statistics
+}
+
+Rule = Callable[["_Walk", Any], Any]
+
+
+class _Walk:
+    """One walk through the objects of one router; `met` numbers those with an identity."""
+
+    __slots__ = ("met",)
+
+    def __init__(self) -> None:
+        self.met: dict[int, int] = {}
+
+    def freeze(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in ATOMS:
+            return value
+        rule = _RULES.get(kind)
+        if rule is None:
+            rule = _RULES[kind] = _rule(kind)
+        return rule(self, value)
+
+
+def _sequence(walk: _Walk, value: Any) -> Any:
+    return tuple([walk.freeze(item) for item in value])
+
+
+def _mapping(walk: _Walk, value: Any) -> Any:
+    """In its order: that is behaviour."""
+    return tuple([(walk.freeze(key), walk.freeze(item)) for key, item in value.items()])
+
+
+def _set(walk: _Walk, value: Any) -> Any:
+    return tuple(sorted(walk.freeze(item) for item in value))
+
+
+def _number(walk: _Walk, value: Any) -> Any:
+    return int(value)
+
+
+def _method(walk: _Walk, value: Any) -> Any:
+    return value.__name__, walk.freeze(value.__self__)
+
+
+def _partial(walk: _Walk, value: Any) -> Any:
+    return walk.freeze(value.func), walk.freeze(value.args), walk.freeze(value.keywords)
+
+
+def _fields(kind: type) -> list[str]:
+    named = [name for base in kind.__mro__ for name in getattr(base, "__slots__", ())]
+    ignored = IGNORED.get(kind, frozenset())
+    return sorted(name for name in named if not name.startswith("__") and name not in ignored)
+
+
+def _object(kind: type) -> Rule:
+    """By its fields; one that compares by identity is named by its number when it is met again."""
+    fields = _fields(kind)
+    ignored = IGNORED.get(kind, frozenset())
+    unique = "__eq__" not in vars(kind)
+
+    def rule(walk: _Walk, value: Any) -> Any:
+        if unique:
+            number = walk.met.get(id(value))
+            if number is not None:
+                return number
+            walk.met[id(value)] = len(walk.met)
+        more = sorted(getattr(value, "__dict__", {}).items())
+        frozen = [walk.freeze(getattr(value, name)) for name in fields]
+        frozen += [(name, walk.freeze(item)) for name, item in more if name not in ignored]
+        return kind.__name__, *frozen
+
+    return rule
+
+
+def _rule(kind: type) -> Rule:
+    if issubclass(kind, tuple | list | deque):
+        return _sequence
+    if issubclass(kind, dict):
+        return _mapping
+    if issubclass(kind, set | frozenset):
+        return _set
+    if issubclass(kind, Enum | int):
+        return _number
+    if kind is MethodType:
+        return _method
+    if kind is partial:
+        return _partial
+    return _object(kind)
+
+
+_RULES: dict[type, Rule] = {}
+
+
+def digest(value: Any) -> bytes:
+    """128 bits that tell this state of a router from any other."""
+    return blake2b(marshal.dumps(_Walk().freeze(value), 2), digest_size=DIGEST).digest()
+
+
+_key_makers: dict[tuple[bytes, bytes], KeyMaker] = {}
+"""They never change, and hash objects cannot be pickled."""
+
+
+def _reduce_key_maker(maker: KeyMaker) -> tuple[Callable[..., KeyMaker], tuple[bytes, bytes]]:
+    name = maker._prefix, maker._seed.digest()
+    _key_makers.setdefault(name, maker)
+    return _find_key_maker, name
+
+
+def _find_key_maker(prefix: bytes, seed: bytes) -> KeyMaker:
+    return _key_makers[prefix, seed]
+
+
+copyreg.pickle(KeyMaker, _reduce_key_maker)
+
+
+def save(value: Any) -> bytes:
+    return pickle.dumps(value, 5)
+
+
+def load(data: bytes) -> Any:
+    return pickle.loads(data)
