@@ -1,11 +1,19 @@
 """What a client's attach asks for, and what of it this router grants or refuses (AMQP 1.0 2.6, 3.5; protocol 1, 2)."""
 
+import re
+
 from router.amqp.handler import EXPIRE_CONNECTION, EXPIRE_NEVER, Terminus
 from router.amqp.link import Link
+from topic.directory import Lifetime
 from topic.identity import GENERATION_LENGTH, LinkIdentity
 
 STATUS_ADDRESS = "$status"
 GENERATION = "oncemesh:generation"
+EPOCH = "oncemesh:epoch"
+DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
+
+# Of an epoch as text: its clock, then router and incarnation.
+_EPOCH = re.compile(r"([0-9]{1,20})\.[A-Za-z0-9_-]+\.[0-9]{1,20}")
 
 
 class Refusal(Exception):
@@ -43,17 +51,16 @@ def _checked_address(terminus: Terminus | None) -> str:
     return terminus.address
 
 
-def lifetime_of(link: Link, longest: int) -> Terminus:
+def lifetime_of(link: Link, longest: int) -> Lifetime:
     """What of the asked lifetime of the terminus at our end is granted: `never` as connection-close, and no timeout
     beyond the mesh's, `longest` seconds (protocol 1)."""
     asked = link.remote_source if link.is_sender else link.remote_target
     assert asked is not None
+    if asked.durable not in DURABILITIES:
+        raise Refusal("amqp:invalid-field", f"durable: expected 0, 1 or 2, got {asked.durable}")
     never = asked.expiry_policy == EXPIRE_NEVER
-    return Terminus(
-        durable=asked.durable,
-        expiry_policy=EXPIRE_CONNECTION if never else asked.expiry_policy,
-        timeout=longest if never else min(asked.timeout, longest),
-    )
+    timeout = longest if never else min(asked.timeout, longest)
+    return Lifetime(timeout, EXPIRE_CONNECTION if never else asked.expiry_policy, asked.durable)
 
 
 def unsettled_of(link: Link) -> dict[bytes, int] | None:
@@ -68,3 +75,14 @@ def generation_of(link: Link) -> bytes | None:
     if generation is not None and (not isinstance(generation, bytes) or len(generation) != GENERATION_LENGTH):
         raise Refusal("amqp:invalid-field", f"link property {GENERATION}: expected {GENERATION_LENGTH} bytes")
     return generation
+
+
+def seen_of(link: Link) -> int:
+    """The clock of the epoch that the link had before; 0 if it says none."""
+    epoch = link.remote_properties.get(EPOCH)
+    if epoch is None:
+        return 0
+    parts = _EPOCH.fullmatch(epoch) if isinstance(epoch, str) else None
+    if parts is None:
+        raise Refusal("amqp:invalid-field", f"link property {EPOCH}: expected the one of an earlier attach")
+    return int(parts[1])

@@ -10,20 +10,31 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import ClassVar
 
+from router.amqp import tcp
 from router.amqp.connection import Connection
 from router.amqp.handler import (
     ACCEPTED,
     MODIFIED,
     RCV_FIRST,
     RECEIVED,
-    SND_SETTLED,
     Condition,
     Handle,
 )
 from router.amqp.link import Link
 from router.amqp.message import data_message, with_delivery_count
-from router.attach import GENERATION, STATUS_ADDRESS, Refusal, generation_of, identity_of, lifetime_of, unsettled_of
+from router.attach import (
+    EPOCH,
+    GENERATION,
+    STATUS_ADDRESS,
+    Refusal,
+    generation_of,
+    identity_of,
+    lifetime_of,
+    seen_of,
+    unsettled_of,
+)
 from router.config import AddressRule
+from router.ends import PublisherLink, StatusLink, SubscriberLink
 from router.node import Node
 from topic.actions import (
     AnswerDeliveries,
@@ -39,58 +50,14 @@ from topic.actions import (
     SettleSubscriber,
 )
 from topic.identity import LinkIdentity
-from topic.record import Outcome, Record, Stream
-from topic.subscriber import Subscriber
+from topic.record import Outcome
 
 log = logging.getLogger("oncemesh.clients")
 
-EPOCH = "oncemesh:epoch"
 PARTIAL_ACCEPTANCE = "oncemesh:partial-acceptance"
 NOTHING = b"\x00\x53\x75\xa0\x00"
 """An empty data section, for resumed transfers without payload: some clients choke on transfers without any."""
 OUTCOMES = {int(outcome): outcome for outcome in Outcome}
-
-
-class PublisherLink:
-    """A link that we receive from, and its deliveries that are not settled."""
-
-    __slots__ = ("handles", "link", "records", "stream")
-
-    def __init__(self, link: Link) -> None:
-        self.link = link
-        self.stream: Stream
-        self.handles: dict[Record, Handle] = {}
-        self.records: dict[Handle, Record] = {}
-
-
-class SubscriberLink:
-    """A link that we send to, and its deliveries that are not settled."""
-
-    __slots__ = ("handles", "link", "records", "sends_settled", "subscriber")
-
-    def __init__(self, link: Link) -> None:
-        self.link = link
-        self.subscriber: Subscriber
-        self.sends_settled = link.remote_snd_settle_mode == SND_SETTLED
-        self.handles: dict[Record, Handle] = {}
-        self.records: dict[Handle, Record] = {}
-
-    def settle(self, records: Sequence[Record]) -> None:
-        """Settle those of the records that are still unsettled on this link."""
-        take = self.handles.pop
-        handles = [handle for record in records if (handle := take(record, None)) is not None]
-        for handle in handles:
-            del self.records[handle]
-        self.link.settle_many(handles)
-
-
-class StatusLink:
-    """A link from `$status`: a message with the router's status for every credit."""
-
-    __slots__ = ("sent",)
-
-    def __init__(self) -> None:
-        self.sent = 0
 
 
 class ClientEdge:
@@ -134,27 +101,34 @@ class ClientEdge:
         self.node.perform()
 
     def _attach(self, link: Link, identity: LinkIdentity) -> None:
-        now = self.node.now()
-        first = link.remote_rcv_settle_mode == RCV_FIRST
-        timeout = float(lifetime_of(link, self._longest).timeout)
-        unsettled = unsettled_of(link)
+        now, lifetime = self.node.now(), lifetime_of(link, self._longest)
+        first, seen, unsettled = link.remote_rcv_settle_mode == RCV_FIRST, seen_of(link), unsettled_of(link)
         if link.is_sender:
-            subscriber = link.context = SubscriberLink(link)
+            subscriber = SubscriberLink(link, lifetime)
+            link.context = subscriber
             subscriber.subscriber = self.topic.attach_subscriber(
                 identity,
                 subscriber,
                 now,
+                seen=seen,
                 first=first,
                 sends_settled=subscriber.sends_settled,
-                timeout=timeout,
+                lifetime=lifetime,
                 unsettled=unsettled,
             )
         else:
-            publisher = PublisherLink(link)
+            publisher = PublisherLink(link, lifetime, self.node)
             generation = generation_of(link)
             link.context = publisher
             publisher.stream = self.topic.attach_publisher(
-                identity, publisher, now, generation=generation, first=first, timeout=timeout, unsettled=unsettled
+                identity,
+                publisher,
+                now,
+                generation=generation,
+                seen=seen,
+                first=first,
+                lifetime=lifetime,
+                unsettled=unsettled,
             )
 
     def on_attached(self, link: Link) -> None:
@@ -264,7 +238,9 @@ class ClientEdge:
         end = link.context
         if isinstance(end, SubscriberLink):
             self.topic.echoed(end.subscriber)
-            self.node.perform()
+        elif isinstance(end, PublisherLink):
+            end.alive()
+        self.node.perform()
 
     def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
         end = link.context
@@ -351,8 +327,12 @@ class ClientEdge:
             end.records[handle] = record
             end.handles[record] = handle
 
-    def _echo(self, end: SubscriberLink, action: Echo) -> None:
-        end.link.echo()
+    def _echo(self, end: PublisherLink | SubscriberLink, action: Echo) -> None:
+        """That a publisher is still there its machine can say as well, and few clients answer echoes."""
+        if isinstance(end, PublisherLink) and tcp.TELLS:
+            end.link.connection.prove(end.alive)
+        else:
+            end.link.echo()
 
     def _settle_subscriber(self, end: SubscriberLink, action: SettleSubscriber) -> None:
         end.settle(action.records)
@@ -373,24 +353,27 @@ class ClientEdge:
 
     def _answer_publisher(self, end: PublisherLink, action: AnswerPublisher) -> None:
         properties: dict[str, str | bytes] = {EPOCH: str(action.epoch), GENERATION: action.generation}
-        self._answer(end.link, action, properties)
+        self._answer(end, action.unsettled, properties, self._max_message)
         end.link.flow(action.credit)
 
     def _answer_subscriber(self, end: SubscriberLink, action: AnswerSubscriber) -> None:
-        self._answer(end.link, action, {EPOCH: str(action.epoch)})
+        self._answer(end, action.unsettled, {EPOCH: str(action.epoch)}, None)
         self.on_credit(end.link)
 
+    @staticmethod
     def _answer(
-        self, link: Link, action: AnswerPublisher | AnswerSubscriber, properties: dict[str, str | bytes]
+        end: PublisherLink | SubscriberLink,
+        unsettled: dict[bytes, int] | None,
+        properties: dict[str, str | bytes],
+        max_message: int | None,
     ) -> None:
-        granted = lifetime_of(link, self._longest)
-        link.answer(
-            durable=granted.durable,
-            expiry_policy=granted.expiry_policy,
-            timeout=granted.timeout,
-            max_message_size=None if link.is_sender else self._max_message,
+        end.link.answer(
+            durable=end.lifetime.durable,
+            expiry_policy=end.lifetime.policy,
+            timeout=end.lifetime.timeout,
+            max_message_size=max_message,
             properties=properties,
-            unsettled=action.unsettled,
+            unsettled=unsettled,
         )
 
     def _detach(self, end: PublisherLink | SubscriberLink, action: Detach) -> None:

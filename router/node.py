@@ -65,7 +65,8 @@ class Node:
         self.clock = HybridClock(store.reserved)
         self.clock.advance(time.time_ns() // 1_000_000)
         self.mesh = Mesh(name, incarnation, routers, links, self.clock, hello=hello, dead=dead)
-        self.topic = Topic(name, incarnation, routers, self.clock, block, settings, trio.current_time())
+        now = trio.current_time()
+        self.topic = Topic(name, incarnation, routers, self.clock, block, settings, now, store.remembered)
         self._store = store
         self.on_deadline: Callable[[float], None] | None = None
         """Told after every pump when `handle_timer` is next due."""
@@ -124,9 +125,10 @@ class Node:
 
     def _save(self) -> None:
         """Before anything of this pump leaves: nobody must know of what a router that dies now would not remember."""
-        clock = self.clock.read()
-        if clock >= self._store.reserved:
-            self._store.save((), clock)
+        unsaved, clock = self.topic.directory.unsaved, self.clock.read()
+        if unsaved or clock >= self._store.reserved:
+            self._store.save(unsaved, clock)
+            unsaved.clear()
 
     def perform(self) -> None:
         """Carry out the topic core's actions so far; before any other event of a client's link is handled."""

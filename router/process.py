@@ -51,7 +51,7 @@ class Process:
         timing, limits = topology.timing, topology.limits
         incarnation = store.begin(time.time_ns() // 1_000_000)
         block = Block(name, "router", incarnation, host=socket.gethostname())
-        settings = Settings(limits.window, limits.redeliveries, timing.join, timing.boot_wait)
+        settings = Settings(limits.window, limits.redeliveries, timing.join, timing.boot_wait, timing.terminus)
         costs = topology.costs_of(name)
         self.node = Node(
             name, incarnation, topology.routers, costs, block, settings, store, hello=timing.hello, dead=timing.dead

@@ -4,30 +4,30 @@ Computed when asked for, from the cores' own state; nothing is counted for it on
 """
 
 import json
+import math
 import os
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import psutil
 import trio
 
+from router.amqp.connection import Connection
 from router.node import Node
+from topic.directory import Entry
 from topic.record import SENT, Record, State, Stream
 from topic.subscriber import Subscriber
 
-STATES = {
-    State.PLACEHOLDER: "placeholder",
-    State.IN_DOUBT: "in_doubt",
-    State.ACCEPTED: "accepted",
-    State.SETTLED: "settled",
-}
+STATES = {State.IN_DOUBT: "in_doubt", State.ACCEPTED: "accepted", State.SETTLED: "settled"}
+PLACEHOLDER, LIMBO = "placeholder", "limbo"
+"""Records in doubt that no home vouches for: without a message, and with one."""
 
 
 class Reporter:
     """Status of one router incarnation."""
 
-    def __init__(self, node: Node, mesh: str, connections: Collection[object]) -> None:
+    def __init__(self, node: Node, mesh: str, connections: Collection[Connection]) -> None:
         self._node = node
         self._connections = connections
         self._mesh = mesh
@@ -40,7 +40,7 @@ class Reporter:
 
     def status(self) -> dict[str, Any]:
         node, topic = self._node, self._node.topic
-        counts = Counter(record.state for record in topic.context.records.values())
+        counts = Counter(map(_state, topic.context.records.values()))
         return {
             "router": node.name,
             "mesh": self._mesh,
@@ -55,7 +55,9 @@ class Reporter:
             "routes": self._routes(),
             "publishers": [self._publisher(stream) for stream in topic.home.streams.values()],
             "subscribers": self._subscribers(),
-            "records": {name: counts.get(state, 0) for state, name in STATES.items()},
+            "orphans": [self._orphan(entry) for entry in topic.directory.entries() if self._is_orphan(entry)],
+            "attaches": self._attaches(),
+            "records": {name: counts[name] for name in (PLACEHOLDER, LIMBO, *STATES.values())},
             "waits": self._waiting(),
         }
 
@@ -99,6 +101,23 @@ class Reporter:
             for subscriber in self._node.topic.edge.subscribers.values()
         ]
 
+    def _is_orphan(self, entry: Entry) -> bool:
+        return entry.live and not self._node.topic.directory.in_contact(entry)
+
+    @staticmethod
+    def _orphan(entry: Entry) -> dict[str, Any]:
+        role = entry.role.name.lower()
+        return {"role": role, **_identity(entry.identity), "router": entry.router, "timeout_s": entry.lifetime.timeout}
+
+    def _attaches(self) -> dict[str, Any]:
+        """Those that are not answered yet, and the routers that the answers wait for."""
+        topic = self._node.topic
+        links = [link for connection in self._connections for link in connection.links if not link.answered]
+        routers = set(topic.attaching.late(math.inf))
+        if len(links) > len(topic.attaching.waiting):  # some are of links that nobody in contact knows
+            routers |= set(topic.directory.others) - topic.directory.applied.keys()
+        return {"waiting": len(links), "for": sorted(routers)}
+
     def _waiting(self) -> list[dict[str, Any]]:
         """Who is awaited by deliveries in doubt here, and since this was first seen."""
         now = trio.current_time()
@@ -111,12 +130,26 @@ class Reporter:
             for name, count in sorted(waits.items())
         ]
 
-    @staticmethod
-    def _awaited(record: Record) -> list[str]:
+    def _awaited(self, record: Record) -> Iterator[str]:
         if record.state is not State.IN_DOUBT:
-            return []
-        locally = [f"subscriber {s.identity}" for s, state in record.locals.items() if state <= SENT]
-        return [*locally, *(f"router {name}" for name in sorted(record.awaited))]
+            return
+        if _state(record) in (LIMBO, PLACEHOLDER):
+            yield f"publisher {self._name(self._node.topic.directory.publisher(record.stream.publisher))}"
+            return
+        yield from (f"subscriber {s.identity}" for s, state in record.locals.items() if state <= SENT)
+        yield from (f"router {name}" for name in sorted(record.awaited))
+        directory = self._node.topic.directory
+        yield from (f"orphan {self._name(directory.subscriber(name))}" for name in sorted(record.orphans))
+
+    @staticmethod
+    def _name(entry: Entry | None) -> str:
+        return str(entry.identity) if entry is not None else "that nobody knows"
+
+
+def _state(record: Record) -> str:
+    if record.key in record.stream.limbo:
+        return PLACEHOLDER if record.message is None else LIMBO
+    return STATES[record.state]
 
 
 def _status(subscriber: Subscriber) -> str:

@@ -151,6 +151,10 @@ def waits(views: Collection[RouterView]) -> Iterable[str]:
             continue
         if status["waiting_for"]:
             yield f"{view.name} withholds acceptances until it has heard from {', '.join(status['waiting_for'])}"
+        attaches = status["attaches"]
+        if attaches["for"]:
+            waiting = _count(attaches["waiting"], "attach", "es")
+            yield f"{view.name} has {waiting} waiting for {', '.join(attaches['for'])}"
         for wait in status["waits"]:
             records = _count(wait["records"], "record")
             yield f"{view.name} waits for {wait['for']}: {records}, for {format_duration(wait['since_s'])} now"

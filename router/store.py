@@ -103,11 +103,11 @@ class StateStore:
         return self._incarnation
 
     def save(self, changed: Iterable[Entry], clock: int) -> None:
-        """Keep these entries as they are now, or forget those that have ended; and see to it that a later life's clock
-        starts behind this reading. All or nothing; to be called before anybody can learn of any of it."""
+        """Keep these entries as they are now, but forget those that do not outlive their routers; and see to it that a
+        later life's clock starts behind this reading. All or nothing; to be called before anybody can learn of it."""
         with self._explained(), self._transaction():
             for entry in changed:
-                if entry.live:
+                if entry.live and entry.lifetime.durable and entry.lifetime.timeout:
                     self._connection.execute(_PUT, (entry.role, entry.name, msgpack.packb(entry.pack())))
                 else:
                     self._connection.execute(_DELETE, (entry.role, entry.name))

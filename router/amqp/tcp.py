@@ -11,6 +11,7 @@ from typing import Final
 import trio
 
 ESTABLISHED: Final = 1  # of Linux, as the first byte of TCP_INFO
+TELLS: Final = sys.platform == "linux"  # whether this kernel does
 
 if sys.platform == "linux":
     import fcntl

@@ -45,7 +45,9 @@ def status(name: str, run_dir: Path, blind: bool) -> dict[str, object]:
         ],
         "publishers": [],
         "subscribers": [],
-        "records": {"placeholder": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
+        "orphans": [],
+        "attaches": {"waiting": 0, "for": []},
+        "records": {"placeholder": 0, "limbo": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
         "waits": [],
     }
 

@@ -48,7 +48,9 @@ def status(name: str, sees: str = "", **changes: Any) -> dict[str, Any]:
         "routes": routes,
         "publishers": [],
         "subscribers": [],
-        "records": {"placeholder": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
+        "orphans": [],
+        "attaches": {"waiting": 0, "for": []},
+        "records": {"placeholder": 0, "limbo": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
         "waits": [],
     }
     return document | changes
@@ -128,11 +130,13 @@ def test_clients_records_and_waits_are_shown() -> None:
         waiting_for=["c"],
         publishers=[publisher | {"unsettled": 3, "received": 100}],
         subscribers=[subscriber | {"queued": 4, "unsettled": 2, "credit": 10, "delivered": 100, "accepted": 98}],
-        records={"placeholder": 0, "in_doubt": 3, "accepted": 1, "settled": 0},
+        records={"placeholder": 0, "limbo": 2, "in_doubt": 3, "accepted": 1, "settled": 0},
+        attaches={"waiting": 2, "for": ["b", "c"]},
         waits=[{"for": "subscriber y/s at c", "records": 3, "since_s": 1.2}],
     )
     text = shown(views(view("a", document)))
-    assert "3 in doubt, 1 accepted" in text
+    assert "2 limbo, 3 in doubt, 1 accepted" in text
+    assert "a has 2 attaches waiting for b, c" in text
     assert row(text, "x/p") == "x/p topic/z a attached 100 3"
     assert row(text, "y/s") == "y/s topic/z a suspended 100 98 2 4 10"
     assert "a withholds acceptances until it has heard from c" in text

@@ -15,7 +15,7 @@ import pytest
 from linkstate.clock import COUNTER_BITS
 from router.rundir import RunError
 from router.store import AHEAD, StateStore, StoreError
-from topic.directory import Entry, Role, Status
+from topic.directory import Entry, Lifetime, Role, Status
 from topic.identity import Epoch, LinkIdentity, link_name
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[2]
 def entry(container: str, role: Role = Role.SUBSCRIBER, hlc: int = 7, **fields: Any) -> Entry:
     identity = LinkIdentity(container, "link", "topic/x")
     generation = b"8 bytes!" if role is Role.PUBLISHER else b""
-    durable = Entry(role, link_name(identity), identity, Epoch(hlc, "a", 1), generation, timeout=60, durable=2)
+    lifetime = Lifetime(60, "connection-close", 2)
+    durable = Entry(role, link_name(identity), identity, Epoch(hlc, "a", 1), generation, lifetime=lifetime)
     return attrs.evolve(durable, **fields)
 
 
@@ -47,12 +48,12 @@ def test_an_absent_or_empty_file_is_a_new_one(path: Path, begin: bytes | None) -
 
 def test_entries_come_back_as_they_were_last(path: Path) -> None:
     publisher, subscriber = entry("p", Role.PUBLISHER), entry("s")
-    suspended = attrs.evolve(subscriber, status=Status.SUSPENDED)
+    bound = attrs.evolve(subscriber, status=Status.BOUND)
     with store(path) as first:
         first.save([publisher, subscriber], 1)
-        first.save([suspended], 2)
+        first.save([bound], 2)
     with store(path) as second:
-        assert second.remembered == [publisher, suspended]
+        assert second.remembered == [publisher, bound]
 
 
 @pytest.mark.parametrize("end", [Status.CLOSED, Status.EXPIRED])
@@ -62,6 +63,15 @@ def test_what_has_ended_is_forgotten(path: Path, end: Status) -> None:
         first.save([entry("s", status=end), entry("u", status=end)], 2)
     with store(path) as second:
         assert second.remembered == [entry("t")]
+
+
+@pytest.mark.parametrize("lifetime", [Lifetime(60, "never", 0), Lifetime(0, "never", 2)])
+def test_what_its_client_no_longer_wants_kept_is_forgotten(path: Path, lifetime: Lifetime) -> None:
+    with store(path) as first:
+        first.save([entry("s")], 1)
+        first.save([entry("s", hlc=8, lifetime=lifetime)], 2)
+    with store(path) as second:
+        assert second.remembered == []
 
 
 def test_a_publisher_and_a_subscriber_of_one_identity_are_two(path: Path) -> None:

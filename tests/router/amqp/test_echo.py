@@ -53,7 +53,7 @@ def test_an_echo_is_answered_and_changes_nothing(at_client: str) -> None:
 
 def test_an_echo_is_answered_although_what_came_before_it_made_us_write(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair()
-    ours, theirs = linked(pair, "receiver")
+    _, theirs = linked(pair, "receiver")
 
     def accept(link: Link, deliveries: list[Handle], *columns: object) -> None:
         for delivery in deliveries:
