@@ -11,6 +11,7 @@ from topic.identity import Epoch
 from topic.record import Outcome, Record
 
 STOLEN = "amqp:link:stolen"
+EXPIRED = "amqp:resource-deleted"
 
 
 @attrs.frozen(slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from topic.actions import AnswerPublisher, AnswerSubscriber
+from topic.actions import STOLEN, AnswerPublisher, AnswerSubscriber, Detach
 from topic.context import Context
 from topic.directory import Lifetime
 from topic.identity import LinkIdentity
@@ -32,6 +32,7 @@ class _Waiting:
 
 @attrs.frozen(slots=True)
 class _Unknown:
+    link: Any
     begin: Callable[[], None]
     deadline: float
 
@@ -45,28 +46,35 @@ class Attaching:
         self._join = join
         self._window = window
         self._answered = answered
-        self._unknown: dict[Any, _Unknown] = {}
+        self._unknown: dict[bytes, _Unknown] = {}
         self._publishers: dict[bytes, _Waiting] = {}
         self._subscribers: dict[bytes, Subscriber] = {}
 
     # links that nobody in contact knows
 
-    def unknown(self, link: Any, begin: Callable[[], None], deadline: float) -> None:
+    def unknown(self, name: bytes, link: Any, begin: Callable[[], None], deadline: float) -> None:
         """The client has an unsettled map, so somebody knows its link: `begin` waits until all routers are in contact,
         but not beyond `deadline` (6.8)."""
-        self._unknown[link] = _Unknown(begin, deadline)
+        older = self._unknown.pop(name, None)
+        if older is not None:
+            self.context.out.append(Detach(older.link, STOLEN, "the link was attached again"))
+        self._unknown[name] = _Unknown(link, begin, deadline)
 
     def begin_unknown(self, now: float) -> None:
         """Those that need not wait any longer: everybody is in contact, or it has been long enough."""
         complete = self.context.directory.complete
-        for link, waiting in list(self._unknown.items()):
+        for name, waiting in list(self._unknown.items()):
             if complete or now >= waiting.deadline:
-                del self._unknown[link]
+                del self._unknown[name]
                 waiting.begin()
 
-    def withdraw_unknown(self, link: Any) -> bool:
+    def withdraw_unknown(self, name: bytes, link: Any) -> bool:
         """The client is gone again: whether it was waiting still."""
-        return self._unknown.pop(link, None) is not None
+        waiting = self._unknown.get(name)
+        if waiting is None or waiting.link is not link:
+            return False
+        del self._unknown[name]
+        return True
 
     # links that the others are told of
 
@@ -117,10 +125,10 @@ class Attaching:
 
     def answer_subscriber(self, subscriber: Subscriber) -> None:
         """Answer it if all contacts have joined it."""
-        if subscriber.answered or subscriber.unanswered:
+        if subscriber.unanswered or self._subscribers.get(subscriber.name) is not subscriber:
             return
         subscriber.answered = True
-        self._subscribers.pop(subscriber.name, None)
+        del self._subscribers[subscriber.name]
         columns = {"subscriber": subscriber.name, "epoch": str(subscriber.epoch)}
         self._trace(subscriber.identity, subscriber.first, subscriber.lifetime, **columns)
         reply = resume(subscriber, self.context.records)
@@ -135,7 +143,7 @@ class Attaching:
     @property
     def waiting(self) -> list[bytes]:
         """Names of the links whose attaches wait."""
-        return [*self._publishers, *self._subscribers]
+        return [*self._publishers, *self._subscribers, *self._unknown]
 
     def deadline(self) -> list[float]:
         """When `late` may have somebody to name."""

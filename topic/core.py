@@ -6,7 +6,7 @@ The contract between core and shell:
    routers, in order). Before an event it calls `advance` with the wall clock.
 2. `link` is the shell's own object; the core hands it back in actions and never looks into it. Tokens (`Stream`,
    `Subscriber`) that an attach returns are valid until the shell detached them or got a `Detach` for their link.
-3. After `deadline()` the shell calls `handle_timer`.
+3. After `deadline()`, and at least every second or so, the shell calls `handle_timer`.
 4. Batches to a router arrive there in order, once, and only within the contact they were taken in.
 5. `PeerError` from `receive` means that the contact with that router must be dropped.
 """
@@ -20,10 +20,11 @@ from typing import Any
 import attrs
 
 from linkstate.clock import HybridClock
-from topic.actions import STOLEN, Action, Detach, DropContact, Note
+from topic.actions import EXPIRED, STOLEN, Action, Detach, DropContact, Note
 from topic.attaching import Attaching
 from topic.context import Context
 from topic.directory import Change, Directory, Entry, Lifetime, Role, Status
+from topic.expiry import Expiry
 from topic.home import Home
 from topic.identity import GENERATION_LENGTH, LinkIdentity, link_name, new_generation
 from topic.journal import Block, Event
@@ -69,8 +70,7 @@ class Topic:
         self._boot_deadline = now + settings.boot_wait
         self.attaching = Attaching(self.context, settings.join, settings.window, self.home.evidence.ask)
         self._peers = Peers(self)
-        self._suspended: dict[tuple[Role, bytes], float] = {}
-        """When the termini whose links are gone expire; those attached again meanwhile are passed over."""
+        self.expiry = Expiry(self.context, self._is_here, self._expired)
         self._nowhere: dict[bytes, float] = {}
         """Publishers that only placeholders name: when their termini have expired for certain."""
         self.context.trace(Event.BOOT)
@@ -114,10 +114,12 @@ class Topic:
         first: bool = False,
         lifetime: Lifetime = FLEETING,
         unsettled: Mapping[bytes, int] | None = None,
+        complete: bool = True,
     ) -> Stream:
         """An attach of a publisher (7.1); answered when all routers in contact know of it. With its unsettled map (tag
         to state, 0 for none) it resumes what it left, wherever that was; with a null one it begins afresh: a new
-        generation tells it so (protocol 2). `seen` is the clock of the epoch that it echoes."""
+        generation tells it so (protocol 2). `seen` is the clock of the epoch that it echoes; nothing is concluded from
+        what a map that is not `complete` lacks (AMQP 1.0 2.7.3, incomplete-unsettled)."""
         assert generation is None or len(generation) == GENERATION_LENGTH
         self.context.clock.merge(seen)
         name = link_name(identity)
@@ -128,10 +130,10 @@ class Topic:
         stream.settles_first = first
         stream.lifetime = lifetime
         if unsettled is None or generation is not None or self._is_known(known):
-            self._begin_publisher(stream, generation, unsettled, now)
+            self._begin_publisher(stream, generation, unsettled, now, complete=complete)
         else:
-            begin = partial(self._begin_publisher, stream, None, unsettled, now)
-            self.attaching.unknown(link, begin, now + self.settings.boot_wait)
+            begin = partial(self._begin_publisher, stream, None, unsettled, now, complete=complete)
+            self.attaching.unknown(name, link, begin, now + self.settings.boot_wait)
         return stream
 
     def _is_known(self, entry: Entry | None) -> bool:
@@ -139,7 +141,7 @@ class Topic:
         return (entry is not None and entry.live) or self.directory.complete
 
     def _begin_publisher(
-        self, stream: Stream, generation: bytes | None, said: Mapping[bytes, int] | None, now: float
+        self, stream: Stream, generation: bytes | None, said: Mapping[bytes, int] | None, now: float, *, complete: bool
     ) -> None:
         known = self.directory.publisher(stream.publisher)
         life = None if said is None else self._life_of(known, generation)
@@ -150,17 +152,18 @@ class Topic:
         self._retire(name, stream)
         self.home.streams[name] = stream
         if life is not None and said is not None:
-            self.home.resume(stream, said)
+            self.home.resume(stream, said, complete=complete)
         self.attaching.publisher(stream, now)
         self.home.release_freed()
 
     @staticmethod
     def _life_of(known: Entry | None, generation: bytes | None) -> bytes | None:
         """The generation that a publisher with a map resumes: the one it names, or else the one we know of; None if
-        it has to begin afresh, as its terminus expired by our word."""
-        if known is not None and known.status is Status.BOUND and generation in (None, known.generation):
-            return None
-        return generation or (known.generation if known is not None and known.live else None)
+        it has to begin afresh, as that one has ended, or will by our word."""
+        if known is None:
+            return generation
+        ended = known.status is not Status.ATTACHED
+        return None if ended and generation in (None, known.generation) else generation or known.generation
 
     def alive(self, stream: Stream) -> None:
         """The publisher has answered an `Echo`."""
@@ -170,7 +173,7 @@ class Topic:
 
     def suspend_publisher(self, stream: Stream, link: Any, now: float) -> None:
         """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
-        if self.attaching.withdraw_unknown(link):
+        if self.attaching.withdraw_unknown(stream.publisher, link):
             return
         if self.home.streams.get(stream.publisher) is not stream or stream.link is not link:
             return
@@ -180,11 +183,11 @@ class Topic:
         self.context.trace(Event.SUSPENDED, publisher=stream.publisher, epoch=stream.label)
         self.attaching.withdraw_publisher(stream.publisher)
         self.home.suspend(stream)
-        self._suspended[Role.PUBLISHER, stream.publisher] = now + stream.lifetime.timeout
+        self.expiry.handle_timer(now)
 
     def detach_publisher(self, stream: Stream) -> None:
         """Its link has closed or its terminus, living no longer than connection or session, has expired."""
-        if self.attaching.withdraw_unknown(stream.link):
+        if self.attaching.withdraw_unknown(stream.publisher, stream.link):
             return
         if self.home.streams.get(stream.publisher) is not stream:
             return
@@ -223,17 +226,18 @@ class Topic:
         sends_settled: bool = False,
         lifetime: Lifetime = FLEETING,
         unsettled: Mapping[bytes, int] | None = None,
+        complete: bool = True,
     ) -> Subscriber:
         """An attach of a subscriber (6.1); answered when all routers in contact have joined it. With its unsettled map
         (delivery key to state, 0 for none) it resumes what it left, wherever that was; with a null one, as with an
-        empty one. `seen` is the clock of the epoch that it echoes."""
+        empty one. If the map is not `complete` it is given only what the map names. `seen` as above."""
         self.context.clock.merge(seen)
         name = link_name(identity)
         subscriber = self.edge.subscribers.get(name) or Subscriber(name, identity)
         if subscriber.link is not None:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
         known = self.directory.subscriber(name)
-        subscriber.begin(link, self.context.new_epoch(known), unsettled)
+        subscriber.begin(link, self.context.new_epoch(known), unsettled, complete=complete)
         subscriber.lifetime = lifetime
         subscriber.first = first
         subscriber.sends_settled = sends_settled
@@ -241,7 +245,7 @@ class Topic:
         if unsettled is None or self._is_known(known):
             begin()
         else:
-            self.attaching.unknown(link, begin, now + self.settings.boot_wait)
+            self.attaching.unknown(name, link, begin, now + self.settings.boot_wait)
         return subscriber
 
     def _begin_subscriber(self, subscriber: Subscriber, now: float) -> None:
@@ -268,7 +272,7 @@ class Topic:
 
     def detach_subscriber(self, subscriber: Subscriber, link: Any) -> None:
         """Its link has closed, or its terminus has expired with session or connection."""
-        if self.attaching.withdraw_unknown(link):
+        if self.attaching.withdraw_unknown(subscriber.name, link):
             return
         if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
             return
@@ -279,7 +283,7 @@ class Topic:
 
     def suspend_subscriber(self, subscriber: Subscriber, link: Any, now: float) -> None:
         """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
-        if self.attaching.withdraw_unknown(link):
+        if self.attaching.withdraw_unknown(subscriber.name, link):
             return
         if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
             return
@@ -289,7 +293,7 @@ class Topic:
         self.context.trace(Event.SUSPENDED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
         self.attaching.withdraw_subscriber(subscriber.name)
         subscriber.suspend()
-        self._suspended[Role.SUBSCRIBER, subscriber.name] = now + subscriber.lifetime.timeout
+        self.expiry.handle_timer(now)
 
     def echoed(self, subscriber: Subscriber) -> None:
         """The client has answered an `Echo`."""
@@ -389,16 +393,7 @@ class Topic:
         if former is not None:
             self.home.expect(entry, former)
         if self.directory.in_contact(entry):
-            self.join(entry, former=former)
-
-    def join(self, entry: Entry, *, former: str | None) -> None:
-        """The subscriber is in the audience of all that is published here from now on (6.1); `former` is the router
-        where it was known to be before."""
-        gated = self.home.join(entry, known=former is not None)
-        if self.directory.is_mine(entry):
-            self.edge.joined(entry.router, self.edge.subscribers[entry.name], gated)
-        else:
-            self.context.outgoing.joined(entry.router, entry.name, entry.epoch, gated)
+            self.home.join(entry, known=former is not None)
 
     def _subscriber_left(self, subscriber: Subscriber) -> None:
         self.attaching.withdraw_subscriber(subscriber.name)
@@ -432,6 +427,7 @@ class Topic:
         own, hearsay = self.directory.section()
         self.context.outgoing.section(router, self.directory.version, own, hearsay)
         self.attaching.contact(router, now)
+        self.expiry.contacts_changed()
 
     def lost(self, router: str) -> None:
         """The contact is over, for whatever reason (8, Lost router)."""
@@ -445,6 +441,7 @@ class Topic:
         self.edge.lost(router)
         self.home.lost(router)
         self.attaching.lost()
+        self.expiry.contacts_changed()
         self.home.release_freed()
 
     def receive(self, router: str, payload: bytes) -> None:
@@ -464,7 +461,7 @@ class Topic:
 
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
-        waits = [*self.attaching.deadline(), *self._suspended.values(), *self._nowhere.values()]
+        waits = [*self.attaching.deadline(), *self.expiry.deadline(), *self._nowhere.values()]
         if not self.booted:
             waits.append(self._boot_deadline)
         return min(waits, default=math.inf)
@@ -472,31 +469,48 @@ class Topic:
     def handle_timer(self, now: float) -> None:
         self._check_booted(now)
         self.attaching.begin_unknown(now)
-        self._expire(now)
+        self.expiry.handle_timer(now)
         self._give_up_nowhere(now)
         self.home.release_freed()
         for router in self.attaching.late(now):
             self.out.append(DropContact(router, f"has not answered an attach within {self.settings.join:g} s"))
 
-    def _expire(self, now: float) -> None:
-        """Termini that nobody came back for: as if their links had closed (AMQP 1.0 3.5.3)."""
-        for (role, name), deadline in list(self._suspended.items()):
-            if now >= deadline:
-                del self._suspended[role, name]
-                entry = self.directory.publisher(name) if role is Role.PUBLISHER else self.directory.subscriber(name)
-                if entry is not None and self.directory.is_mine(entry) and self._is_suspended(role, name):
-                    self.context.trace(Event.EXPIRED, **{role.name.lower(): name}, epoch=str(entry.epoch))
-                    self._write(attrs.evolve(entry, status=Status.EXPIRED))
+    def _is_here(self, entry: Entry) -> bool:
+        """Whether a client is attached here by that very link."""
+        if entry.role is Role.PUBLISHER:
+            stream = self.home.streams.get(entry.name)
+            return stream is not None and stream.epoch == entry.epoch and stream.link is not None
+        subscriber = self.edge.subscribers.get(entry.name)
+        return subscriber is not None and subscriber.epoch == entry.epoch and subscriber.link is not None
+
+    def _expired(self, entry: Entry) -> None:
+        """All routers in contact agree: as if its link had closed (AMQP 1.0 3.5.3)."""
+        self.context.trace(Event.EXPIRED, **{entry.role.name.lower(): entry.name}, epoch=str(entry.epoch))
+        if self.directory.is_mine(entry):
+            self._write(attrs.evolve(entry, status=Status.EXPIRED))
+        else:
+            self.changed([self.directory.mark(entry, Status.EXPIRED)])
+
+    def expired_elsewhere(self, entry: Entry) -> None:
+        """Behind a partition a link of ours was let expire: it has to begin afresh."""
+        current = self.directory.entry((entry.role, entry.name))
+        if current is None or current.epoch != entry.epoch or not current.live:
+            return
+        if entry.role is Role.PUBLISHER:
+            link = self.home.streams[entry.name].link
+            self.home.suspend(self.home.streams[entry.name])
+        else:
+            link = self.edge.subscribers[entry.name].link
+            self.edge.subscribers[entry.name].suspend()
+        if link is not None:
+            self.out.append(Detach(link, EXPIRED, "it expired while this router was out of contact"))
+        self._expired(current)
 
     def _give_up_nowhere(self, now: float) -> None:
         """No terminus lives this long: the publishers will not come back for what placeholders stand for."""
         for name, deadline in list(self._nowhere.items()):
             if now >= deadline:
                 self._retire(name, None)
-
-    def _is_suspended(self, role: Role, name: bytes) -> bool:
-        end = self.home.streams.get(name) if role is Role.PUBLISHER else self.edge.subscribers.get(name)
-        return end is not None and end.link is None
 
     def _check_booted(self, now: float) -> None:
         """Acceptances may be sent once the sections of all routers are here, or one was waited for long enough."""

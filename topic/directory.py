@@ -153,6 +153,9 @@ class Directory:
         """Live subscribers of an address, in the order in which they became known."""
         return self._subscribers.get(address, {}).values()
 
+    def entry(self, index: Index) -> Entry | None:
+        return self._entries.get(index)
+
     def entries(self) -> Iterator[Entry]:
         return iter(self._entries.values())
 
@@ -206,8 +209,8 @@ class Directory:
         """Our whole section, and hearsay: what we know of routers that we are not in contact with."""
         own = [entry for entry in self._entries.values() if self.is_mine(entry)]
         others = [entry for entry in self._entries.values() if not self.is_announced(entry)]
-        hearsay = [entry for entry in others if not self.in_contact(entry)]
-        return own, hearsay
+        hearsay = [entry for entry in others if not entry.live or not self.in_contact(entry)]
+        return own, [entry for entry in hearsay if not self.is_mine(entry)]
 
     def depart(self, name: bytes) -> None:
         """A subscriber of ours has moved to another router: logged until every contact knows (protocol 3.3); the
@@ -237,6 +240,17 @@ class Directory:
         for index in [index for index, version in self._tombstones.items() if version <= everywhere]:
             del self._tombstones[index]
             self._remove(index)
+
+    # links that expire
+
+    def mark(self, entry: Entry, status: Status) -> Change:
+        """What we know of a link ourselves, whoever owns it (8, Expiry)."""
+        marked = attrs.evolve(entry, status=status)
+        announced = self.is_announced(entry)
+        self._put(marked)
+        if announced and marked.live:
+            self._announced.add((entry.role, entry.name))
+        return Change(entry, marked)
 
     # the others' sections
 
@@ -273,7 +287,7 @@ class Directory:
         for index, _ in gone:
             self._remove(index)
         changes = [Change(entry, None) for _, entry in gone if entry.live]
-        authoritative = [entry for entry in hearsay if not self.in_contact(entry)]
+        authoritative = [e for e in hearsay if not self.in_contact(e) or (not e.live and not self.is_mine(e))]
         return changes + self.apply_delta(router, version, own) + self._merge(authoritative)
 
     def apply_delta(self, router: str, version: int, entries: list[Entry]) -> list[Change]:
@@ -330,8 +344,9 @@ class Directory:
         index = (entry.role, entry.name)
         self._tombstones.pop(index, None)
         self._announced.discard(index)
+        old = self._entries.get(index)
         self._entries[index] = entry
-        if entry.lifetime.durable:
+        if entry.lifetime.durable or (old is not None and old.lifetime.durable):
             self.unsaved.append(entry)
         if entry.role is Role.SUBSCRIBER:
             at_address = self._subscribers.setdefault(entry.identity.address, {})

@@ -14,7 +14,7 @@ from topic.identity import Epoch
 from topic.journal import Event
 from topic.limbo import Limbo
 from topic.outcomes import LOGGED, add_refusals, refusal
-from topic.record import HELD, OPEN, QUEUED, SENT, WITHHELD, Outcome, Record, State, Stream
+from topic.record import HELD, OPEN, QUEUED, SENT, UNPROVEN, WITHHELD, Outcome, Record, State, Stream
 from topic.subscriber import Subscriber
 
 
@@ -33,6 +33,8 @@ class Edge:
         self._evaluate = evaluate
         self._at: dict[str, list[Subscriber]] = {}
         self._unreported: dict[str, list[Record]] = {}
+        self._unproven: set[bytes] = set()
+        """Publishers whose home may still forward older deliveries for one of us: no outcome of theirs is reported."""
 
     # subscribers
 
@@ -53,6 +55,7 @@ class Edge:
         self._at[address].remove(subscriber)
         if not self._at[address]:
             del self._at[address]
+        subscriber.held.clear()
         for home in list(self.unjoined):
             self._now_joined(home, subscriber.name)
         left: list[Record] = []
@@ -75,8 +78,8 @@ class Edge:
         self.unjoined[home] = set(self.subscribers)
 
     def joined(self, home: str, subscriber: Subscriber, gated: dict[bytes, int]) -> None:
-        """`home` has joined the subscriber; of the gated publishers, from that `n` on, it waits for Admit. What home has
-        not forwarded for it by now is not for it, or was answered elsewhere."""
+        """`home` has joined the subscriber; of the gated publishers, from that `n` on, it waits for Admit. What home
+        has not forwarded for it by now is not for it, or was answered elsewhere."""
         subscriber.joined.add(home)
         for publisher in subscriber.gates_of(home):  # opened while it was believed elsewhere: Admit went there
             if publisher not in gated:
@@ -85,8 +88,12 @@ class Edge:
             entry = self.context.directory.publisher(publisher)
             if entry is not None and entry.router == home:
                 subscriber.gate(publisher, home, first)
-        self._leave_out(subscriber, [record for record in self._records() if record.stream.home == home])
+                if first == UNPROVEN:
+                    self._unproven.add(publisher)
+        named = [record for record in self._records() if record.stream.home == home]
+        self._leave_out(subscriber, [r for r in named if gated.get(r.stream.publisher) != UNPROVEN])
         self._now_joined(home, subscriber.name)
+        self.pump(subscriber)
 
     def _leave_out(self, subscriber: Subscriber, records: list[Record]) -> None:
         left = [record for record in records if record.locals.get(subscriber) == HELD]
@@ -96,14 +103,20 @@ class Edge:
         self.finished([record for record in left if not record.open])
 
     def _now_joined(self, home: str, subscriber: bytes) -> None:
-        waiting = self.unjoined.get(home)
-        if waiting is None:
-            return
-        waiting.discard(subscriber)
-        if not waiting:
+        self.unjoined.get(home, set()).discard(subscriber)
+        self._retry(home)
+
+    def _retry(self, home: str) -> None:
+        """Report what could not be reported before."""
+        self._count_unproven()
+        if not self.unjoined.get(home):
             for record in self._unreported.pop(home, ()):
                 if not record.open and record.state is State.IN_DOUBT and record.stream.home == home:
                     self._report(record)
+
+    def _count_unproven(self) -> None:
+        gates = [gate for s in self.subscribers.values() for gate in s.held.items()] if self._unproven else []
+        self._unproven = {publisher for publisher, gate in gates if gate.first == UNPROVEN}
 
     def admit(self, subscriber: Subscriber, publisher: bytes, home: str) -> None:
         if publisher in subscriber.gates_of(home):
@@ -115,6 +128,7 @@ class Edge:
         for subscriber in self.subscribers.values():
             if publisher in subscriber.held:
                 self.admit(subscriber, publisher, subscriber.held[publisher].home)
+        self._unproven.discard(publisher)
 
     def credit(self, subscriber: Subscriber, credit: int) -> None:
         """The client takes `credit` transfers from now on."""
@@ -159,7 +173,7 @@ class Edge:
     def _hand_on(self, stream: Stream, records: list[Record], joined: list[Subscriber]) -> None:
         """Presettled: to whom has credit and no gate; dropped for the others (protocol 5, Presettled)."""
         for subscriber in joined:
-            if stream.publisher not in subscriber.held and not subscriber.ready:
+            if stream.publisher not in subscriber.held and not subscriber.ready and not subscriber.partial:
                 now = records[: subscriber.credit]
                 if now:
                     subscriber.credit -= len(now)
@@ -264,7 +278,7 @@ class Edge:
         home = stream.home
         if record.n < 0:  # in limbo
             return
-        if self.unjoined.get(home):
+        if self.unjoined.get(home) or stream.publisher in self._unproven:
             self._unreported.setdefault(home, []).append(record)
             return
         record.state = State.ACCEPTED
@@ -467,6 +481,7 @@ class Edge:
         for stream in self.streams.values():
             if stream.home == home:
                 self.limbo.hold(stream)
+        self._count_unproven()
         for subscriber in self.subscribers.values():
             subscriber.joined.discard(home)
             subscriber.unanswered.discard(home)

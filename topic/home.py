@@ -217,16 +217,20 @@ class Home:
             record.awaited.clear()
         self.edge.forgetting.forget([record for record in done if not record.unknowing])
 
-    def resume(self, stream: Stream, said: Mapping[bytes, int]) -> None:
+    def resume(self, stream: Stream, said: Mapping[bytes, int], *, complete: bool) -> None:
         """A publisher attached with its unsettled map, by tag. What the map lacks, or states an outcome of, it has
-        settled; the rest is in doubt, and transferred again (7.2). Our map is what we hold of that."""
+        settled; the rest is in doubt, and transferred again (7.2). Our map is what we hold of that. What an incomplete
+        map lacks stays in doubt until the next attach."""
+        stream.partial = not complete
         doubted = [tag for tag, state in said.items() if state not in TERMINAL]
         stream.expected = {stream.keys.key(tag): tag for tag in doubted}
-        settled = [record for key, record in stream.limbo.items() if key not in stream.expected]
+        stated = {stream.keys.key(tag) for tag in said} - stream.expected.keys()
+        lacking = stream.limbo.keys() - stream.expected.keys()
+        settled = [record for key, record in stream.limbo.items() if key in (lacking if complete else stated)]
         self.edge.close(stream, settled)
         for record in settled:
             stream.limbo.pop(record.key, None)
-        held = stream.limbo.items()
+        held = [(key, record) for key, record in stream.limbo.items() if key in stream.expected]
         stream.reply = {stream.expected[key]: 0 for key, record in held if record.message is not None}
 
     def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool) -> Record | None:
@@ -259,7 +263,7 @@ class Home:
     def _is_doubted(self, stream: Stream, key: bytes) -> bool:
         record = self.context.records.get(key)
         here = record is not None and record.stream is stream and record.n >= 0 and record.state is not State.SETTLED
-        return here or key in stream.expected
+        return here or key in stream.expected or stream.partial
 
     def _resolve_here(self, stream: Stream, keys: list[bytes]) -> None:
         self.resolve(self.context.router, stream, keys)
@@ -284,15 +288,17 @@ class Home:
                 self._resolved(doubt[0], stream, [key])
 
     def _settle_doubt(self, stream: Stream, doubt: Doubt) -> None:
-        if isinstance(doubt, bytes):
-            self._give_backlog(stream, doubt)
-            gate = stream.gates.get(doubt)
-            if gate is not None:
-                gate.unproven = False
-                if not gate.remaining:
-                    self._admit(stream, gate)
-        else:
+        if not isinstance(doubt, bytes):
             self._resolved(doubt[0], stream, doubt[1])
+            return
+        self._give_backlog(stream, doubt)
+        gate, subscriber = stream.gates.get(doubt), self.context.directory.subscriber(doubt)
+        if gate is not None and subscriber is not None:
+            gate.unproven = False
+            if not gate.remaining:
+                self._admit(stream, gate)
+            if self.context.directory.in_contact(subscriber):
+                self._tell_joined(subscriber)
 
     def all_proven(self) -> None:
         """All routers are in contact: who is still home here is no zombie."""
@@ -362,10 +368,9 @@ class Home:
 
     # gates
 
-    def join(self, subscriber: Entry, *, known: bool) -> dict[bytes, int]:
-        """From here on the subscriber is in the audience of what is published here; returns the publishers gated for
-        it, each with the first `n` that is (protocol 6.1, 6.3). One that was known gets its backlog first. For one that
-        was not, records in doubt gate too."""
+    def join(self, subscriber: Entry, *, known: bool) -> None:
+        """From here on the subscriber is in the audience of what is published here (protocol 6.1, 6.3). One that was
+        known gets its backlog first. For one that was not, records in doubt gate too."""
         self.context.trace(
             Event.JOINED,
             subscriber=subscriber.name,
@@ -373,32 +378,36 @@ class Home:
             peer=self._custodian(subscriber),
             epoch=str(subscriber.epoch),
         )
-        gated: dict[bytes, int] = {}
         for stream in self.streams.values():
             if stream.address == subscriber.identity.address:
                 unproven = known and self._owe_backlog(stream, subscriber.name)
                 gating = (State.ACCEPTED,) if known else (State.ACCEPTED, State.IN_DOUBT)
-                gate = self._gate(stream, subscriber, gating, unproven=unproven)
-                if gate is not None:
-                    gated[stream.publisher] = 0 if gate.unproven else min(gate.remaining)
-        return gated
+                self._gate(stream, subscriber, gating, unproven=unproven)
+        self._tell_joined(subscriber)
 
-    def _gate(self, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool) -> Gate | None:
+    def _tell_joined(self, subscriber: Entry) -> None:
+        """Its custodian: with the gates that stand, and once more when a backlog came later than that."""
+        name = subscriber.name
+        gates = {s.publisher: s.gates[name].first for s in self.streams.values() if name in s.gates}
+        if self.context.directory.is_mine(subscriber):
+            self.edge.joined(subscriber.router, self.edge.subscribers[subscriber.name], gates)
+        else:
+            self.context.outgoing.joined(subscriber.router, subscriber.name, subscriber.epoch, gates)
+
+    def _gate(self, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool) -> None:
         name = subscriber.name
         remaining = {n for n, record in stream.records.items() if record.state in gating and not record.presettled}
         older = stream.gates.get(name)
         if older is not None:
             remaining |= older.remaining
             unproven |= older.unproven
-        if not remaining and not unproven:
-            return None
-        gate = stream.gates[name] = Gate(name, subscriber.router, remaining, unproven=unproven)
-        self.context.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
-        return gate
+        if remaining or unproven:
+            stream.gates[name] = Gate(name, subscriber.router, remaining, unproven=unproven)
+            self.context.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
 
     def _owe_backlog(self, stream: Stream, name: bytes) -> bool:
         """Give the subscriber what it is awaited for, or put that off until there is evidence: whether that is so."""
-        if not any(name in record.orphans for record in stream.records.values()):
+        if not any(_is_owed(record, name) for record in stream.records.values()):
             return False
         if name in stream.doubts or self.evidence.doubts(stream, name):
             return True
@@ -406,9 +415,10 @@ class Home:
         return False
 
     def _give_backlog(self, stream: Stream, name: bytes) -> None:
-        for record in list(stream.records.values()):
-            if name in record.orphans:
-                self._await(record, name, not_at=None)
+        owed = [record for record in stream.records.values() if _is_owed(record, name)]
+        for record in owed:
+            self._await(record, name, not_at=None)
+        self.evaluate(stream, owed)  # its map may have told the outcome
 
     def _custodian(self, subscriber: Entry) -> str | None:
         return None if self.context.directory.is_mine(subscriber) else subscriber.router
@@ -541,6 +551,10 @@ class Home:
 
 
 TERMINAL = frozenset(Outcome)
+
+
+def _is_owed(record: Record, subscriber: bytes) -> bool:
+    return subscriber in record.orphans and record.state is State.IN_DOUBT
 
 
 def _is_presettled(record: Record) -> bool:

@@ -37,7 +37,10 @@ class Peers:
         self._topic.changed(self.directory.apply_section(router, version, entries, told), learned=True)
         for entry in entries:
             if entry.name in joined_before:
-                self._topic.join(entry, former=router)
+                self.home.join(entry, known=True)
+        for entry in told:
+            if not entry.live and self.directory.is_mine(entry):
+                self._topic.expired_elsewhere(entry)
         self.context.outgoing.ack(router, version)
         self._topic.heard(router)
 
@@ -50,6 +53,15 @@ class Peers:
         self._topic.changed(self.directory.apply_delta(router, version, [unpack_entry(fields) for fields in entries]))
         self._topic.changed(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
         self.context.outgoing.ack(router, version)
+
+    def _on_expire(self, router: str, role: int, name: bytes, epoch: list[Any]) -> None:
+        self._topic.expiry.proposed(router, (Role(role), name), Epoch(*epoch))
+
+    def _on_vote(self, router: str, role: int, name: bytes, epoch: list[Any], yes: bool) -> None:
+        self._topic.expiry.vote(router, (Role(role), name), Epoch(*epoch), yes)
+
+    def _on_expired(self, _: str, role: int, name: bytes, epoch: list[Any], committed: bool) -> None:
+        self._topic.expiry.decided((Role(role), name), Epoch(*epoch), committed=committed)
 
     def _on_ack(self, router: str, version: int) -> None:
         self.directory.acknowledge(router, version)
@@ -147,4 +159,7 @@ class Peers:
         Kind.FENCED: _on_fenced,
         Kind.RESOLVE: _on_resolve,
         Kind.RESOLVED: _on_resolved,
+        Kind.EXPIRE: _on_expire,
+        Kind.VOTE: _on_vote,
+        Kind.EXPIRED: _on_expired,
     }

@@ -86,8 +86,8 @@ class Stream:
 
     __slots__ = (
         "abandoned", "answered", "asked", "doubts", "epoch", "expected", "gates", "generation", "home", "identity",
-        "keys", "label", "lifetime", "limbo", "link", "next_n", "proving", "publisher", "received", "records", "reply",
-        "settles_first", "unsettled", "waiting", "withheld",
+        "keys", "label", "lifetime", "limbo", "link", "next_n", "partial", "proving", "publisher", "received",
+        "records", "reply", "settles_first", "unsettled", "waiting", "withheld",
     )  # fmt: skip
 
     def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
@@ -110,6 +110,8 @@ class Stream:
         """Our unsettled map in the answer to the attach, by tag; None for a null one."""
         self.expected: dict[bytes, bytes] = {}
         """Key -> tag: in doubt by the publisher's unsettled map, and not transferred on this attach."""
+        self.partial = False
+        """That map was incomplete: what it lacks may be in doubt."""
         self.asked: dict[bytes, set[str]] = {}
         """Key -> routers that asked about it while it was in doubt, and are told when it is settled."""
         self.doubts: list[Doubt] = []
@@ -142,6 +144,10 @@ class Stream:
         return self.identity.address
 
 
+UNPROVEN = -1
+"""In place of the first gated `n`: all of the publisher is held back, and what is HELD may still be forwarded."""
+
+
 class Gate:
     """Keeps a subscriber from later messages of a publisher while older ones, not its own, are unsettled (6.3), or
     while its backlog waits for evidence (6.2)."""
@@ -156,3 +162,8 @@ class Gate:
         """The custodian, who is told when the gate opens."""
         self.remaining = remaining
         """`n` of the gating records."""
+
+    @property
+    def first(self) -> int:
+        """From which `n` on it holds back; `UNPROVEN` while the backlog is still to come."""
+        return UNPROVEN if self.unproven else min(self.remaining)

@@ -34,8 +34,8 @@ class Subscriber:
 
     __slots__ = (
         "accepted", "answered", "armed", "asked", "attempts", "confirmable", "credit", "deadline", "delivered", "epoch",
-        "first", "held", "identity", "joined", "lifetime", "link", "marker", "name", "ready", "resuming", "said",
-        "sends_settled", "stale", "unanswered", "unknowing",
+        "first", "held", "identity", "joined", "lifetime", "link", "marker", "name", "partial", "ready", "resuming",
+        "said", "sends_settled", "stale", "unanswered", "unknowing",
     )  # fmt: skip
 
     def __init__(self, name: bytes, identity: LinkIdentity) -> None:
@@ -67,6 +67,8 @@ class Subscriber:
         """With a timeout it may come back with a map: settlements are remembered until it knows of them (5, Forget)."""
         self.said: Mapping[bytes, int] | None = None
         """Its unsettled map, by key, until the attach is answered; None for a null one."""
+        self.partial = False
+        """That map was incomplete: what it does not name may be known to the client, and waits for its next attach."""
         self.resuming: dict[Record, int] = {}
         """To be transferred with resume=true: the state that goes with it, 0 for the payload."""
         self.unknowing: deque[Record] = deque()
@@ -85,6 +87,8 @@ class Subscriber:
 
     def offer(self, publisher: bytes, records: list[Record]) -> list[Record]:
         """New records of a publisher: returns those to transfer now, keeps the others."""
+        if self.partial:
+            records = self._named(records)
         if self.held and publisher in self.held:
             gate = self.held[publisher]
             gate.records.extend(record for record in records if record.n >= gate.first)
@@ -97,10 +101,18 @@ class Subscriber:
         self.ready.extend(records[len(now) :])
         return now
 
+    def _named(self, records: list[Record]) -> list[Record]:
+        for record in records:
+            if record not in self.resuming and record.key not in (self.said or ()):
+                record.locals[self] = WITHHELD
+        return [record for record in records if record.locals[self] == QUEUED]
+
     def gate(self, publisher: bytes, home: str, first: int) -> None:
         """Nothing of the publisher from `first` on goes to the subscriber until its home admits it; nor its backlog."""
         gate = self.held.setdefault(publisher, Gated(home, first, deque()))
-        gate.first = min(gate.first, first)
+        gate.first = first
+        self.ready.extend(record for record in gate.records if record.n < first)
+        gate.records = deque(record for record in gate.records if record.n >= first)
         behind = [record for record in self.ready if self._is_behind(record, publisher, first)]
         if behind:
             gate.records.extend(behind)
@@ -143,7 +155,7 @@ class Subscriber:
         self.confirmable = 0
         self.armed = bool(self.unknowing)
 
-    def begin(self, link: Any, epoch: Epoch, said: Mapping[bytes, int] | None) -> None:
+    def begin(self, link: Any, epoch: Epoch, said: Mapping[bytes, int] | None, *, complete: bool) -> None:
         """It attaches, with its unsettled map; here or elsewhere it may have been before."""
         self.suspend()
         self.ready.clear()
@@ -153,6 +165,7 @@ class Subscriber:
         self.link = link
         self.epoch = epoch
         self.said = said
+        self.partial = not complete
 
     def suspend(self) -> None:
         """Its connection is gone; it may come back."""

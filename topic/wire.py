@@ -34,6 +34,9 @@ class Kind(enum.IntEnum):
     FENCED = 10
     RESOLVE = 11
     RESOLVED = 12
+    EXPIRE = 13
+    VOTE = 14
+    EXPIRED = 15
 
 
 class _Batch:
@@ -90,6 +93,17 @@ class Outgoing:
 
     def ack(self, router: str, version: int) -> None:
         self._say((router,), Kind.ACK, version)
+
+    def expire(self, routers: Iterable[str], entry: Entry) -> None:
+        """May this attach of a link expire? (8, Expiry)"""
+        self._say(routers, Kind.EXPIRE, entry.role, entry.name, entry.epoch)
+
+    def vote(self, router: str, index: tuple[Role, bytes], epoch: Epoch, *, yes: bool) -> None:
+        self._say((router,), Kind.VOTE, *index, epoch, yes)
+
+    def expired(self, routers: Iterable[str], entry: Entry, *, committed: bool) -> None:
+        """It has; or it has not, and who said yes is free again."""
+        self._say(routers, Kind.EXPIRED, entry.role, entry.name, entry.epoch, committed)
 
     # joining
 
@@ -201,11 +215,16 @@ def _is_name(value: Any) -> bool:
     return type(value) is bytes and len(value) == NAME_LENGTH and value.isascii()
 
 
+def _is_role(value: Any) -> bool:
+    return type(value) is int and value in (Role.PUBLISHER, Role.SUBSCRIBER)
+
+
 def _is_keys(value: Any) -> bool:
     return type(value) is bytes and len(value) % KEY_LENGTH == 0
 
 
-def _is_entry(value: Any) -> bool:
+def is_entry(value: Any) -> bool:
+    """Whether it is a packed entry of a directory."""
     if not isinstance(value, list) or list(map(type, value)) != [int, list, list, bytes, int, int, str, int]:
         return False
     role, identity, epoch, generation, status = value[:5]
@@ -216,7 +235,7 @@ def _is_entry(value: Any) -> bool:
 
 
 def _is_entries(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_entry, value))
+    return isinstance(value, list) and all(map(is_entry, value))
 
 
 def _is(kind: type) -> Callable[[Any], bool]:
@@ -239,6 +258,9 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Kind.FENCED: (_is_name, _is_epoch),
     Kind.RESOLVE: (_is_name, _is_epoch, _is_keys),
     Kind.RESOLVED: (_is_name, _is_epoch, _is_keys),
+    Kind.EXPIRE: (_is_role, _is_name, _is_epoch),
+    Kind.VOTE: (_is_role, _is_name, _is_epoch, _is(bool)),
+    Kind.EXPIRED: (_is_role, _is_name, _is_epoch, _is(bool)),
 }  # fmt: skip
 """What the columns of each kind are, in order."""
 

@@ -1,0 +1,135 @@
+"""Termini that nobody came back for expire by consent (protocol 8, Expiry).
+
+A suspended link is ended by its custodian, an orphan by the router in contact with the lowest name. It asks every
+router in contact; one that knows of a later attach, or has the link here, says no. A yes binds: the link is `BOUND`
+there, also on disk, until the matter is decided. Only if all say yes is it over; if the contacts change meanwhile, it is
+asked again.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from topic.context import Context
+from topic.directory import Entry, Index, Status
+from topic.identity import Epoch
+
+ASK_AGAIN_S = 1.0
+"""After a proposal that came to nothing."""
+LOOK_S = 0.5
+
+
+@attrs.define(slots=True)
+class _Poll:
+    epoch: Epoch
+    awaited: set[str]
+
+
+class Expiry:
+    """The links of one router's directory whose time runs out."""
+
+    def __init__(self, context: Context, is_here: Callable[[Entry], bool], is_over: Callable[[Entry], None]) -> None:
+        """`is_here`: whether a client is attached by this link at this router; `is_over`: end it."""
+        self.context = context
+        self._is_here = is_here
+        self._is_over = is_over
+        self._deadlines: dict[tuple[Index, Epoch], float] = {}
+        self._polls: dict[Index, _Poll] = {}
+        self._looked = -math.inf
+
+    # time
+
+    def handle_timer(self, now: float) -> None:
+        """A link's time runs from when it is first seen here without a client; so we look every now and then."""
+        if now < min(self._deadlines.values(), default=math.inf) and now < self._looked + LOOK_S:
+            return
+        self._looked = now
+        waiting = {((entry.role, entry.name), entry.epoch): entry for entry in self._lonely()}
+        self._deadlines = {
+            key: self._deadlines.get(key, now + entry.lifetime.timeout) for key, entry in waiting.items()
+        }
+        for key, entry in waiting.items():
+            if now >= self._deadlines[key]:
+                self._deadlines[key] = now + ASK_AGAIN_S
+                self._propose(entry)
+
+    def deadline(self) -> list[float]:
+        return list(self._deadlines.values())
+
+    def _lonely(self) -> Iterator[Entry]:
+        """Suspended links of ours, and orphans if nobody with a lower name is in contact."""
+        directory = self.context.directory
+        speaks = all(self.context.router < router for router in directory.contacts)
+        for entry in directory.entries():
+            ours = directory.is_mine(entry) or (speaks and not directory.in_contact(entry))
+            if entry.live and ours and not self._is_here(entry):
+                yield entry
+
+    # asking
+
+    def _propose(self, entry: Entry) -> None:
+        contacts = self.context.directory.contacts
+        poll = self._polls[entry.role, entry.name] = _Poll(entry.epoch, set(contacts))
+        self.context.outgoing.expire(contacts, entry)
+        self._decide(entry, poll)
+
+    def vote(self, router: str, index: Index, epoch: Epoch, yes: bool) -> None:
+        """What another router says to our proposal."""
+        poll, entry = self._polls.get(index), self.context.directory.entry(index)
+        if poll is None or poll.epoch != epoch or entry is None:
+            return
+        if not yes:
+            self._abort(entry)
+        else:
+            poll.awaited.discard(router)
+            self._decide(entry, poll)
+
+    def _decide(self, entry: Entry, poll: _Poll) -> None:
+        if not poll.awaited:
+            del self._polls[entry.role, entry.name]
+            if entry.live and entry.epoch == poll.epoch and not self._is_here(entry):
+                self.context.outgoing.expired(self.context.directory.contacts, entry, committed=True)
+                self._is_over(entry)
+
+    def _abort(self, entry: Entry) -> None:
+        del self._polls[entry.role, entry.name]
+        self.context.outgoing.expired(self.context.directory.contacts, entry, committed=False)
+
+    def contacts_changed(self) -> None:
+        """Whoever came may know better, whoever went has not answered."""
+        for index in list(self._polls):
+            entry = self.context.directory.entry(index)
+            if entry is not None:
+                self._abort(entry)
+        self._polls.clear()
+
+    # being asked
+
+    def proposed(self, router: str, index: Index, epoch: Epoch) -> None:
+        """Another router proposes to let a link expire."""
+        directory = self.context.directory
+        entry = directory.entry(index)
+        yes = entry is None or (entry.epoch <= epoch and not self._is_known_alive(router, entry))
+        if yes and entry is not None and entry.live:
+            directory.mark(entry, Status.BOUND)
+        self.context.outgoing.vote(router, index, epoch, yes=yes)
+
+    def _is_known_alive(self, router: str, entry: Entry) -> bool:
+        directory = self.context.directory
+        return (
+            entry.live
+            and entry.router != router
+            and directory.in_contact(entry)
+            and (not directory.is_mine(entry) or self._is_here(entry))
+        )
+
+    def decided(self, index: Index, epoch: Epoch, *, committed: bool) -> None:
+        """What became of another router's proposal."""
+        entry = self.context.directory.entry(index)
+        if entry is None or not entry.live or entry.epoch != epoch:
+            return
+        if committed:
+            self._is_over(entry)
+        elif entry.status is Status.BOUND:
+            self.context.directory.mark(entry, Status.ATTACHED)
