@@ -151,6 +151,7 @@ class Topic:
         self._tell(Entry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=lifetime))
         self._retire(name, stream)
         self.home.streams[name] = stream
+        stream.here = True
         if life is not None and said is not None:
             self.home.resume(stream, said, complete=complete)
         self.attaching.publisher(stream, now)
@@ -254,9 +255,9 @@ class Topic:
         self.edge.add(subscriber)
         self.edge.forgetting.attached_again(subscriber, said)
         self.attaching.subscriber(subscriber, now)
-        if said:
-            self.edge.limbo.name(subscriber, said, partial(self._stream_named, subscriber, now))
+        known = self.edge.limbo.name(subscriber, said or {}, partial(self._stream_named, subscriber, now))
         self._write(Entry(Role.SUBSCRIBER, name, subscriber.identity, subscriber.epoch, lifetime=subscriber.lifetime))
+        self.edge.finished([record for record in known if not record.open])
         self.attaching.answer_subscriber(subscriber)
 
     def _stream_named(self, subscriber: Subscriber, now: float, publisher: bytes) -> Stream | None:

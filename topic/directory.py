@@ -295,6 +295,8 @@ class Directory:
         self._check_owner(router, entries)
         if version < self.applied.get(router, 0):
             raise PeerError(f"section of router {router} goes back to version {version}")
+        if router not in self.applied:
+            self._audiences.clear()
         self.applied[router] = version
         heard = [entry.epoch for entry in entries]
         if heard:

@@ -266,7 +266,7 @@ class Edge:
         for stream, run in by_stream(records):
             if stream.abandoned:
                 self.close(stream, [record for record in run if record.state is not State.SETTLED])
-            elif stream.home == self.context.router:
+            elif stream.here:
                 self._evaluate(stream, run)
             else:
                 for record in run:

@@ -2,8 +2,8 @@
 
 A suspended link is ended by its custodian, an orphan by the router in contact with the lowest name. It asks every
 router in contact; one that knows of a later attach, or has the link here, says no. A yes binds: the link is `BOUND`
-there, also on disk, until the matter is decided. Only if all say yes is it over; if the contacts change meanwhile, it is
-asked again.
+there, also on disk, until the matter is decided. Only if all say yes is it over; if the contacts change meanwhile, it
+is asked again.
 """
 
 import math

@@ -355,7 +355,7 @@ class Home:
         freed = self.context.freed
         while freed:
             stream = freed.pop(0)
-            if stream.home == self.context.router:
+            if stream.here:
                 self._release(stream)
             else:
                 self.edge.release(stream)
@@ -491,7 +491,7 @@ class Home:
     def orphan(self, subscriber: bytes, records: list[Record]) -> None:
         """A local subscriber moved before it had these: those at home here await it."""
         for record in records:
-            if record.stream.home == self.context.router and not record.stream.abandoned and record.n >= 0:
+            if record.stream.here and not record.stream.abandoned and record.n >= 0:
                 record.orphans.add(subscriber)
 
     def gone(self, subscriber: bytes) -> None:

@@ -74,9 +74,10 @@ class Limbo:
 
     def name(
         self, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Callable[[bytes], Stream | None]
-    ) -> None:
+    ) -> list[Record]:
         """The unsettled map of an attach: what it states is recorded, what is not here gets a placeholder, and home is
-        asked. What is left out of our map in the end is settled, or no delivery of ours."""
+        asked. Returns what is named and here. What is left out of our map is settled, or no delivery of ours."""
+        known: list[Record] = []
         unknown: dict[Stream, list[bytes]] = {}
         for key, state in said.items():
             record = self.context.records.get(key)
@@ -89,10 +90,12 @@ class Limbo:
                 unknown.setdefault(stream, []).append(key)
             if record is not None and record.state is not State.SETTLED:
                 self._state(subscriber, record, state)
+                known.append(record)
         for stream, keys in unknown.items():
             records = [self.context.records[key] for key in keys]
             self.context.trace_records(Event.PLACEHOLDER, stream, records, subscriber=subscriber.name)
             self.ask(stream, keys)
+        return known
 
     def _state(self, subscriber: Subscriber, record: Record, state: int) -> None:
         known = record.locals.get(subscriber)
@@ -115,7 +118,7 @@ class Limbo:
         """Home, if it is in contact; else as soon as it is."""
         if not keys:
             return
-        if stream.home == self.context.router:
+        if stream.here:
             self.ask_here(stream, keys)
         elif _is_reached(self.context.directory, stream.epoch):
             self.context.outgoing.resolve(stream.home, stream, keys)

@@ -85,9 +85,9 @@ class Stream:
     """What one publisher sends under one epoch: its records by `n`, in order."""
 
     __slots__ = (
-        "abandoned", "answered", "asked", "doubts", "epoch", "expected", "gates", "generation", "home", "identity",
-        "keys", "label", "lifetime", "limbo", "link", "next_n", "partial", "proving", "publisher", "received",
-        "records", "reply", "settles_first", "unsettled", "waiting", "withheld",
+        "abandoned", "answered", "asked", "doubts", "epoch", "expected", "gates", "generation", "here", "home",
+        "identity", "keys", "label", "lifetime", "limbo", "link", "next_n", "partial", "proving", "publisher",
+        "received", "records", "reply", "settles_first", "unsettled", "waiting", "withheld",
     )  # fmt: skip
 
     def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
@@ -101,6 +101,8 @@ class Stream:
         self.waiting: deque[tuple[Record, list[Any]]] = deque()
         """At an edge only: what is withheld as an older delivery of the same key is still here, and all that came
         after, in order; with the subscribers it is for."""
+        self.here = False
+        """Home is this router, in this incarnation."""
         # at home only
         self.link: Any = None
         """The shell's link; None once the publisher is gone."""
