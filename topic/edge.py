@@ -320,6 +320,9 @@ class Edge:
     def backlog(self, stream: Stream, n: int, seen: int, record: Record, only: list[bytes]) -> None:
         """A Forward for the named subscribers: the record may be here already, for others or reported (6.2)."""
         named = [self.subscribers[name] for name in only if name in self.subscribers]
+        for subscriber in named:
+            if stream.home not in subscriber.joined:  # Joined says what of it is gated
+                subscriber.gate(stream.publisher, stream.home, 0)
         self._forward_one(stream, n, self._moved_since(seen), record, named)
         self.release(stream)
 
