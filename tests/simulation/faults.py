@@ -1,4 +1,4 @@
-"""What goes wrong with routers and the links between them; what goes wrong with clients is their own (`client.prank`)."""
+"""What goes wrong with routers and the links between them; clients have their own (`client`)."""
 
 from random import Random
 from typing import TYPE_CHECKING

@@ -53,7 +53,7 @@ class Judge:
 
     def add_reader(self, client: "SubscriberClient") -> None:
         exact = not (client.plain or client.first or client.sends_settled)
-        self.readers[client.name] = Reader(client.identity.address, exact, not client.plain, client.sends_settled)
+        self.readers[client.name] = Reader(client.identity.address, exact, not client.plain, client.first, client.sends_settled)
         self.subscribers.append(client)
 
     def contact(self, here: "Router", there: str) -> object:
@@ -103,10 +103,17 @@ class Judge:
         for text in texts:
             message = self.messages[text]
             message.home = link.router.name
+            if link.first and message.over:  # settled by an answer that was lost: at least once
+                self._sent_anew(text)
             if message.published < 0 and not message.presettled:
                 message.promised = set(promised)
                 self.promises += len(promised)
             message.published = self.schedule.now
+
+    def _sent_anew(self, text: bytes) -> None:
+        for reader in self.readers.values():
+            reader.had.discard(text)
+            reader.on_link.pop(text, None)
 
     def republished(self, link: "PublisherLink", text: bytes) -> None:
         message = self.messages[text]
@@ -237,14 +244,16 @@ class Judge:
                 message.promised.discard(name)
 
     def lost(self, home: "Router", router: str) -> None:
-        """Plain subscribers expire for a router that loses their own."""
+        """Plain subscribers expire for a router that loses their own, and plain publishers for those of subscribers."""
         now = self.schedule.now
         for name, reader in self.readers.items():
-            if not reader.resumes:
-                reader.links = [link for link in reader.links if not link.ended or now - link.ended_at < RECENT]
-                if any(link.router.name == router for link in reader.links):
-                    reader.cut_off.add(home.name)
+            reader.links = [link for link in reader.links if not link.ended or now - link.ended_at < RECENT]
+            if any(link.router.name == router for link in reader.links):
+                reader.cut_off.add(home.name)
+                if not reader.resumes:
                     self._void(name, lambda at: at == home.name)
+            elif any(link.router is home for link in reader.links):
+                reader.cut_off.add(router)
 
     def transferred(self, link: "SubscriberLink", record: Record, attempts: int) -> None:
         assert record.message is not None
@@ -262,22 +271,24 @@ class Judge:
         self.seen_count += 1
         label = f"{text.decode()} at {name}"
         self.check(message.key == key, f"1 key: {label} has another key")
-        self.check(message.published > reader.first_attach, f"3 joined: {label} is older than its first attach")
+        old = message.published <= reader.first_attach
+        self.check(reader.resumes or not old, f"3 joined: {label} is older than its first attach")
         if message.presettled:
             self.check(text not in reader.ever, f"1 at most once: {label} again, though presettled")
-        if reader.exact:
+        if reader.exact and not message.plain:
             again = text in reader.had and text not in reader.may_repeat
             self.check(not again, f"1 exactly once: {label} again")
             reader.had.add(text)
             reader.may_repeat.discard(text)
-        elif not reader.resumes:
+        elif not reader.first:
             self._check_on_link(reader, message, label, attempts)
         reader.on_link[text] = False
         self._check_order(reader, message, router, label)
 
     def _check_on_link(self, reader: Reader, message: Message, label: str, attempts: int) -> None:
-        # the edge gave up what its lost home remembers, and gives to who is known there from another link
-        cut_off = message.home in reader.cut_off and len({link.router.name for link in reader.links}) > 1
+        # the edge gave up what its lost home remembers, and gives to who is still known there
+        known = reader.resumes or len({link.router.name for link in reader.links}) > 1
+        cut_off = message.home in reader.cut_off and known
         if message.text in reader.on_link and not cut_off:
             self.check(reader.on_link[message.text], f"1 exactly once: {label} again on one link")
             self.check(attempts > 0, f"1 delivery-count: {label} again, not counted")

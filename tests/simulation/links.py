@@ -143,6 +143,7 @@ class Link:
     def close(self) -> None:
         """The closing detach arrives."""
         self.router.note(self.router.name, f"{self} closes")
+        self.epoch = self.present_epoch()
         self.detach()
         self.end()
 
@@ -150,6 +151,10 @@ class Link:
         self.away = self.router.judge.termini.away(self)
         self.attached = True
         self.router.note(self.router.name, f"attaches {self}")
+
+    def present_epoch(self) -> Epoch:
+        """An attach that had to wait has another one than it began with."""
+        raise NotImplementedError
 
     def suspend(self) -> None:
         raise NotImplementedError
@@ -192,6 +197,9 @@ class PublisherLink(Link):
             client.identity, self, now, generation=generation, seen=seen, first=self.first,
             lifetime=client.lifetime, unsettled=unsettled,
         )  # fmt: skip
+
+    def present_epoch(self) -> Epoch:
+        return self.stream.epoch
 
     def suspend(self) -> None:
         self.router.topic.suspend_publisher(self.stream, self, self.router.schedule.now)
@@ -296,7 +304,9 @@ class SubscriberLink(Link):
             client.identity, self, now, seen=seen, first=self.first, sends_settled=self.sends_settled,
             lifetime=client.lifetime, unsettled=unsettled,
         )  # fmt: skip
-        self.epoch = self.subscriber.epoch
+
+    def present_epoch(self) -> Epoch:
+        return self.subscriber.epoch
 
     def suspend(self) -> None:
         self.router.judge.gone(self)
@@ -331,6 +341,7 @@ class SubscriberLink(Link):
             self.router.note(self.router.name, f"answers {self}: {action.unsettled}")
             assert not self.answered, "an attach is answered once"
             self.answered = True
+            self.epoch = action.epoch
             self.router.judge.attached(self)
             self.to_client(self.client.attached, action.epoch, action.unsettled)
             self.flow(self._limit)

@@ -42,6 +42,8 @@ class Reader:
     exact: bool
     """It resumes, in settle mode second: it is promised everything exactly once."""
     resumes: bool
+    first: bool
+    """It settles by itself: what it says may be lost with its connection."""
     at_most_once: bool
     """It takes everything settled: what is under way when its link breaks it never sees, or out of order later."""
     first_attach: float = -1.0
@@ -63,7 +65,7 @@ class Reader:
     last: dict[tuple[str, int], tuple[int, str]] = attrs.Factory(dict)
     """Highest number seen of each life of a publisher, and the router it came from."""
     cut_off: set[str] = attrs.Factory(set)
-    """Plain ones: routers that lost one it was attached to."""
+    """Routers that lost one it was attached to."""
     expired: bool = False
     """Some router has let its terminus expire."""
 

@@ -1,10 +1,16 @@
 """How a failing seed is told: what failed, when, what happened before, and how to see it again."""
 
 import hashlib
+import re
 
 import attrs
 
 from tests.simulation.world import World
+from topic.identity import link_name
+
+NAME = re.compile(r"b'([\w-]{32})+'|b'[\w-]{12}'|(?<=\")[\w-]{12}(?=\\?\")")
+STAMP = re.compile(r"\d{17,}")
+INCARNATION = re.compile(r"[.,] ?1[67]\d{11}\b")
 
 
 @attrs.frozen
@@ -38,7 +44,21 @@ def replay(seed: int) -> str:
 
 
 def trace_lines(world: World) -> list[str]:
-    return [f"{time:9.4f} {who:>6} {what}" for time, who, what in world.trace]
+    """With keys and link identities by the names that we gave them, and the clock's stamps by their rank."""
+    lines = [f"{time:9.4f} {who:>6} {what}" for time, who, what in world.trace]
+    names = {message.key.decode(): message.text.decode() for message in world.judge.messages.values()}
+    names |= {link_name(client.identity).decode(): client.name for client in world.clients}
+    stamps = sorted({stamp for line in lines for stamp in STAMP.findall(line)}, key=int)
+    ranks = {stamp: f"@{rank}" for rank, stamp in enumerate(stamps)}
+
+    def named(match: re.Match[str]) -> str:
+        text = match[0].removeprefix("b'").rstrip("'")
+        size = 32 if len(text) % 32 == 0 else 12
+        return " ".join(names.get(text[i : i + size], text[i : i + size]) for i in range(0, len(text), size))
+
+    return [
+        INCARNATION.sub("", STAMP.sub(lambda match: ranks[match[0]], NAME.sub(named, line))) for line in lines
+    ]
 
 
 def digest(world: World) -> str:

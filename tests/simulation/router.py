@@ -269,5 +269,6 @@ class Router:
         return START_US + int(self.schedule.now * 1e6) + self._skew_us
 
     def _note_event(self, event: Event, **columns: Any) -> None:
-        shown = {name: value for name, value in columns.items() if name not in ("time_us", "hlc") and value is not None}
-        self.note(self.name, f"   {event.name} {shown!r:.200}")
+        left_out = ("time_us", "hlc", "address", "generation", "tags")
+        shown = [f"{name} {value}" for name, value in columns.items() if name not in left_out and value is not None]
+        self.note(self.name, f"   {event.name} {', '.join(shown):.300}")
