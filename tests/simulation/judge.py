@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.parties import Message, Reader, Violation
 from tests.simulation.termini import Termini
-from topic.identity import LinkIdentity, delivery_key
+from topic.identity import NAME_LENGTH, LinkIdentity, delivery_key
 from topic.record import Outcome, Record
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class Judge:
         assert record.message is not None
         text = record.message
         self.note(link.router.name, f"transfers {text.decode()} to {link}{f' ({attempts})' if attempts else ''}")
-        address = self.messages[text].key[:12] == record.stream.publisher
+        address = self.messages[text].key[:NAME_LENGTH] == record.stream.publisher
         self.check(address and record.stream.address == link.client.identity.address, f"3 address: {text!r} to {link}")
 
     def resumed(self, link: "SubscriberLink", record: Record, state: int, settled: bool) -> None:
@@ -308,7 +308,14 @@ class Judge:
         """A subscriber takes a delivery for settled."""
         reader, message = self.readers[client.name], self.messages[text]
         if reader.exact and not reader.expired and not message.plain:
-            self.check(message.over, f"3 forgets early: {text.decode()} at {client.name}, {how}")
+            over = message.over or self._is_of_another_life(message)
+            self.check(over, f"3 forgets early: {text.decode()} at {client.name}, {how}")
+
+    def _is_of_another_life(self, message: Message) -> bool:
+        """Some router has given its publisher another generation, of which that may not know yet."""
+        generation, name = self.generations[message.publisher, message.life], message.key[:NAME_LENGTH]
+        entries = [router.topic.directory.publisher(name) for router in self.routers.values() if router.alive]
+        return any(entry is not None and entry.generation != generation for entry in entries)
 
     def outcome(self, name: str, text: bytes, outcome: Outcome, final: bool) -> None:
         self.readers[name].finish(text, outcome, final, self.redeliveries)

@@ -44,6 +44,8 @@ class Publisher(Client):
         link = self.link = PublisherLink(router, self, len(self.opened) + 1, self.first)
         unsettled = None if self.fresh else dict(self.unsettled or {})
         self.note(self.name, f"attaches at {router.name} with {unsettled}")
+        for tag in [tag for tag, state in (unsettled or {}).items() if state]:
+            self.judge.settled(self.texts[tag])  # with that map it says so
         generation = None if self.silent else self.generation
         link.to_router(link.attach, generation, self.seen, unsettled)
 
