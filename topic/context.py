@@ -57,10 +57,7 @@ class Context:
             del self.records[record.key]
             if self.blocked and record.key in self.blocked:
                 self.freed.append(self.blocked.pop(record.key))
-        stream = record.stream
-        stream.records.pop(record.n, None)
-        if stream.limbo:
-            stream.limbo.pop(record.key, None)
+        record.stream.records.pop(record.n, None)
 
     def trace(self, event: Event, **columns: Any) -> None:
         """One entry of the delivery log (protocol 10)."""

@@ -152,7 +152,9 @@ class Topic:
         self._retire(name, stream)
         self.home.streams[name] = stream
         stream.here = True
-        if life is not None and said is not None:
+        if life is None or said is None:
+            self.home.begin_afresh(stream)
+        else:
             self.home.resume(stream, said, complete=complete)
         self.attaching.publisher(stream, now)
         self.home.release_freed()

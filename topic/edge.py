@@ -95,6 +95,13 @@ class Edge:
         self._now_joined(home, subscriber.name)
         self.pump(subscriber)
 
+    def joined_before(self, home: str, subscriber: Subscriber) -> None:
+        """`home` joined it for an attach that is over: it will do so again, and what it forwarded was for that one."""
+        named = [record for record in self._records() if record.stream.home == home]
+        self.limbo.hold_for(subscriber, named)
+        for publisher in subscriber.gates_of(home):
+            subscriber.hold_back(publisher)
+
     def _leave_out(self, subscriber: Subscriber, records: list[Record]) -> None:
         left = [record for record in records if record.locals.get(subscriber) == HELD]
         for record in dict.fromkeys(left):
@@ -405,6 +412,9 @@ class Edge:
             return
         event = Event.ABANDONED if stream.abandoned else Event.SETTLED
         self.context.trace_records(event, stream, records)
+        if stream.limbo:
+            for record in records:
+                stream.limbo.pop(record.key, None)
         self.settle_locals(records)
         self.forgetting.forget([record for record in records if not record.unknowing])
 

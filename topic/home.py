@@ -217,6 +217,10 @@ class Home:
             record.awaited.clear()
         self.edge.forgetting.forget([record for record in done if not record.unknowing])
 
+    def begin_afresh(self, stream: Stream) -> None:
+        """A publisher attached with a null map: of its older lives nothing is in doubt any more (7.6)."""
+        self.edge.close(stream, list(stream.limbo.values()))
+
     def resume(self, stream: Stream, said: Mapping[bytes, int], *, complete: bool) -> None:
         """A publisher attached with its unsettled map, by tag. What the map lacks, or states an outcome of, it has
         settled; the rest is in doubt, and transferred again (7.2). Our map is what we hold of that. What an incomplete
@@ -228,8 +232,6 @@ class Home:
         lacking = stream.limbo.keys() - stream.expected.keys()
         settled = [record for key, record in stream.limbo.items() if key in (lacking if complete else stated)]
         self.edge.close(stream, settled)
-        for record in settled:
-            stream.limbo.pop(record.key, None)
         held = [(key, record) for key, record in stream.limbo.items() if key in stream.expected]
         stream.reply = {stream.expected[key]: 0 for key, record in held if record.message is not None}
 

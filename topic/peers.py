@@ -69,8 +69,11 @@ class Peers:
 
     def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: dict[bytes, int]) -> None:
         subscriber = self.edge.subscribers.get(name)
-        if subscriber is None or Epoch(*epoch) != subscriber.epoch:
-            return  # of a stay that ended: home will say it again, with other gates
+        if subscriber is None:
+            return
+        if Epoch(*epoch) != subscriber.epoch:
+            self.edge.joined_before(router, subscriber)
+            return
         self.edge.joined(router, subscriber, gated)
         subscriber.unanswered.discard(router)
         self._topic.attaching.answer_subscriber(subscriber)

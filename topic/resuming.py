@@ -9,14 +9,15 @@ from collections import deque
 from collections.abc import Mapping
 
 from topic.limbo import FINAL
-from topic.record import Record, State
+from topic.record import HELD, OPEN, Record, State
 from topic.subscriber import Subscriber
 
 
 def resume(subscriber: Subscriber, records: Mapping[bytes, Record]) -> dict[bytes, int] | None:
     """Our map, by key, in answer to the subscriber's (None to a null one): what of its deliveries is not settled.
 
-    it said accepted or rejected   resumed at once with that state and no payload; settled when the publisher settles
+    an outcome is final            resumed at once with that state and no payload; settled when the publisher settles.
+                                   What it said goes before what we knew
     it named it without outcome    resumed with its payload when home has forwarded it for this subscriber
     it named what is settled       left out: the subscriber settles it
     it did not name it             an ordinary transfer, also if it was transferred before
@@ -29,8 +30,10 @@ def resume(subscriber: Subscriber, records: Mapping[bytes, Record]) -> dict[byte
     for key, state in said.items():
         record = records.get(key)
         if record is not None and record.state is not State.SETTLED:
-            subscriber.resuming[record] = state if state in FINAL else 0
-            if state in FINAL:
+            known = record.locals.get(subscriber, HELD)
+            agreed = state if state in FINAL else 0 if known in OPEN else int(known)
+            subscriber.resuming[record] = agreed
+            if agreed:
                 stated.append(record)
     subscriber.ready.extendleft(reversed(stated))
     return {record.key: state for record, state in subscriber.resuming.items()}
