@@ -64,9 +64,10 @@ def _line(run: Run, outcome: Outcome) -> str:
     tally = outcome.tally
     found = f"{tally.sent} sent, {tally.lost} lost, {tally.doubled} doubled, {tally.disorder} out of order"
     pause = f"pause {outcome.pause_s * 1000:.0f} ms"
+    excused = f", {tally.excused} excused" if tally.excused else ""
     odd = f", {tally.not_accepted} not accepted, {tally.unanswered} unanswered" if not tally.clean else ""
     error = f", {outcome.error}" if outcome.error else ""
-    return f"{run.name}: {found}, {pause}, resumed {spread(outcome.resumed_s)}{odd}{error}"
+    return f"{run.name}: {found}, {pause}, resumed {spread(outcome.resumed_s)}{excused}{odd}{error}"
 
 
 def measure_latency(topology: str, runs: int, seed: int, out: Console) -> None:
