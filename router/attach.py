@@ -64,9 +64,9 @@ def lifetime_of(link: Link, longest: int) -> Lifetime:
 
 
 def unsettled_of(link: Link) -> dict[bytes, int] | None:
-    """The client's map; an incomplete one proves nothing and is taken for none."""
-    if link.remote_unsettled is None or link.remote_incomplete_unsettled:
-        return None
+    """The client's map, None for a null one."""
+    if link.remote_unsettled is None:
+        return {} if link.remote_incomplete_unsettled else None
     return {tag: state.state for tag, state in link.remote_unsettled.items()}
 
 

@@ -103,6 +103,7 @@ class ClientEdge:
     def _attach(self, link: Link, identity: LinkIdentity) -> None:
         now, lifetime = self.node.now(), lifetime_of(link, self._longest)
         first, seen, unsettled = link.remote_rcv_settle_mode == RCV_FIRST, seen_of(link), unsettled_of(link)
+        complete = not link.remote_incomplete_unsettled
         if link.is_sender:
             subscriber = SubscriberLink(link, lifetime)
             link.context = subscriber
@@ -115,6 +116,7 @@ class ClientEdge:
                 sends_settled=subscriber.sends_settled,
                 lifetime=lifetime,
                 unsettled=unsettled,
+                complete=complete,
             )
         else:
             publisher = PublisherLink(link, lifetime, self.node)
@@ -129,6 +131,7 @@ class ClientEdge:
                 first=first,
                 lifetime=lifetime,
                 unsettled=unsettled,
+                complete=complete,
             )
 
     def on_attached(self, link: Link) -> None:

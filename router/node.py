@@ -23,6 +23,9 @@ from topic.journal import Block
 
 log = logging.getLogger("oncemesh")
 
+LOOK_S = 1.0
+"""The cores are told the time at least so often."""
+
 
 class Clients(Protocol):
     """The AMQP edge, as seen from here."""
@@ -68,6 +71,7 @@ class Node:
         now = trio.current_time()
         self.topic = Topic(name, incarnation, routers, self.clock, block, settings, now, store.remembered)
         self._store = store
+        self._look = now + LOOK_S
         self.on_deadline: Callable[[float], None] | None = None
         """Told after every pump when `handle_timer` is next due."""
 
@@ -78,12 +82,13 @@ class Node:
 
     def handle_timer(self) -> None:
         now = self.now()
+        self._look = now + LOOK_S
         self.mesh.handle_timer(now)
         self.topic.handle_timer(now)
         self.pump()
 
     def deadline(self) -> float:
-        return min(self.mesh.deadline(), self.topic.deadline())
+        return min(self.mesh.deadline(), self.topic.deadline(), self._look)
 
     # what the transports report
 

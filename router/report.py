@@ -13,7 +13,6 @@ from typing import Any
 import psutil
 import trio
 
-from router.amqp.connection import Connection
 from router.node import Node
 from topic.directory import Entry
 from topic.record import SENT, Record, State, Stream
@@ -27,7 +26,7 @@ PLACEHOLDER, LIMBO = "placeholder", "limbo"
 class Reporter:
     """Status of one router incarnation."""
 
-    def __init__(self, node: Node, mesh: str, connections: Collection[Connection]) -> None:
+    def __init__(self, node: Node, mesh: str, connections: Collection[object]) -> None:
         self._node = node
         self._connections = connections
         self._mesh = mesh
@@ -112,11 +111,12 @@ class Reporter:
     def _attaches(self) -> dict[str, Any]:
         """Those that are not answered yet, and the routers that the answers wait for."""
         topic = self._node.topic
-        links = [link for connection in self._connections for link in connection.links if not link.answered]
-        routers = set(topic.attaching.late(math.inf))
-        if len(links) > len(topic.attaching.waiting):  # some are of links that nobody in contact knows
+        told = {name for name, stream in topic.home.streams.items() if not stream.answered}
+        told |= {name for name, subscriber in topic.edge.subscribers.items() if not subscriber.answered}
+        waiting, routers = topic.attaching.waiting, set(topic.attaching.late(math.inf))
+        if not told.issuperset(waiting):  # links that nobody in contact knows: perhaps the others do
             routers |= set(topic.directory.others) - topic.directory.applied.keys()
-        return {"waiting": len(links), "for": sorted(routers)}
+        return {"waiting": len(waiting), "for": sorted(routers)}
 
     def _waiting(self) -> list[dict[str, Any]]:
         """Who is awaited by deliveries in doubt here, and since this was first seen."""
