@@ -18,8 +18,6 @@ class Knobs:
     window: int
     redeliveries: int
     boot_wait: float
-    terminus: float
-    """Seconds after which a placeholder whose publisher nobody knows is given up."""
     delay: float
     """Longest time that bytes are under way between routers."""
     client_delay: float
@@ -88,7 +86,6 @@ def draw(random: Random) -> Knobs:
         window=random.choice((1, 2, 3, 5, 10)),
         redeliveries=random.choice((1, 2, 5)),
         boot_wait=random.choice((0.5, 3.0, 10.0)),
-        terminus=random.choice((2.0, 10.0)),
         delay=random.choice((0.001, 0.01, 0.05, 0.2)),
         client_delay=random.choice((0.001, 0.02, 0.1)),
         busy=random.choice((0.0, 0.0, 0.5, 0.9)),

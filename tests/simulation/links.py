@@ -95,6 +95,8 @@ class Link:
         return self.router.random.random() * late
 
     def router_died(self, late: float) -> None:
+        if self.attached:
+            self.lost()
         self.end()
         self._ends_at_client(late)
 
@@ -172,6 +174,9 @@ class Link:
             self.to_client(self.client.detached)
         else:
             self.carry_out(action)
+
+    def lost(self) -> None:
+        """Its router is no more."""
 
     def stolen(self) -> None:
         """The router detaches it, as it believes another to be the later one."""
@@ -315,6 +320,9 @@ class SubscriberLink(Link):
     def detach(self) -> None:
         self.router.judge.gone(self)
         self.router.topic.detach_subscriber(self.subscriber, self)
+
+    def lost(self) -> None:
+        self.router.judge.gone(self)
 
     def stolen(self) -> None:
         if self.router.knobs.skew and self.client.link is self:

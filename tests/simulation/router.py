@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tests.simulation.judge import Judge
 
 START_US = 1_700_000_000_000_000
-RESERVED_MS = 10_000
-"""The store promises that the clock has not gone further than that."""
+RESERVED_MS = 1000
+"""How far ahead the store reserves the clock."""
 
 
 class Silence(Block):
@@ -51,9 +51,14 @@ class Store:
         self.entries: dict[tuple[Role, bytes], Entry] = {}
         self.reserved = 0
 
-    def save(self, entries: list[Entry]) -> None:
-        for entry in entries:
-            self.entries[entry.role, entry.name] = entry
+    def save(self, changed: list[Entry], clock: int) -> None:
+        for entry in changed:
+            if entry.live and entry.lifetime.durable and entry.lifetime.timeout:
+                self.entries[entry.role, entry.name] = entry
+            else:
+                self.entries.pop((entry.role, entry.name), None)
+        if clock >= self.reserved:
+            self.reserved = clock + (RESERVED_MS << COUNTER_BITS)
 
 
 class Router:
@@ -103,8 +108,10 @@ class Router:
             self.name, self.incarnation, self.names, costs, self.clock, hello=knobs.dead / 4, dead=knobs.dead
         )
         block = Silence(self.name, "router", self.incarnation)
-        settings = Settings(knobs.window, knobs.redeliveries, 2.0, knobs.boot_wait)
-        self.topic = Topic(self.name, self.incarnation, self.names, self.clock, block, settings, now)
+        settings = Settings(knobs.window, knobs.redeliveries, 2.0, knobs.boot_wait, float(max(knobs.timeouts)))
+        self.topic = Topic(
+            self.name, self.incarnation, self.names, self.clock, block, settings, now, remembered
+        )
         if self.verbose:
             block.listener = self._note_event
         self._timer = inf
@@ -155,6 +162,7 @@ class Router:
         event(*arguments)
         self._perform()
         if self.random.random() < self.knobs.busy:
+            self._save()
             self.schedule.after(self.random.random() * self.knobs.client_delay, self._flush, self.incarnation)
         else:
             self._pump()
@@ -195,26 +203,22 @@ class Router:
             if topic.out:
                 self._perform()
             elif topic.context.outgoing:
-                self._save()
                 for targets, payload in topic.take_outgoing():
                     mesh.send(targets, payload, self.schedule.now)
             elif mesh.out:
                 self._drain_mesh(bodies)
             else:
                 break
+        self._save()
         for neighbour, waiting in bodies.items():
             self.wires[neighbour].transmit(self.name, waiting)
         self._set_timer()
 
     def _save(self) -> None:
-        """Before anybody may rely on it."""
-        directory, store = self.topic.directory, self.store
-        unsaved: list[Entry] = getattr(directory, "unsaved", [])
-        if unsaved:
-            store.save(unsaved)
-            unsaved.clear()
-        if self.clock.read() >= store.reserved:
-            store.reserved = self.clock.read() + (RESERVED_MS << COUNTER_BITS)
+        """Before anybody learns of it."""
+        unsaved = self.topic.directory.unsaved
+        self.store.save(unsaved, self.clock.read())
+        unsaved.clear()
 
     def _drain_mesh(self, bodies: dict[str, list[Body]]) -> None:
         actions, self.mesh.out[:] = self.mesh.out[:], []
