@@ -2,8 +2,8 @@
 
 A publisher's waits until every router in contact has acknowledged the section version that lists it, a subscriber's
 until every router in contact has joined it. Neither waits longer than `join`, nor for a router that is lost. What an
-attach changes in directory and records is `topic.core`'s business. One that brings an unsettled map and that no router
-in contact knows of waits for the others before it even begins.
+attach changes in directory and records is `topic.core`'s business. A publisher that brings an unsettled map and that no
+router in contact knows waits for the others before it even begins.
 """
 
 import json
@@ -32,7 +32,7 @@ class _Waiting:
 
 @attrs.frozen(slots=True)
 class _Unknown:
-    link: Any
+    stream: Stream
     begin: Callable[[], None]
     deadline: float
 
@@ -50,15 +50,13 @@ class Attaching:
         self._publishers: dict[bytes, _Waiting] = {}
         self._subscribers: dict[bytes, Subscriber] = {}
 
-    # links that nobody in contact knows
+    # publishers that nobody in contact knows
 
-    def unknown(self, name: bytes, link: Any, begin: Callable[[], None], deadline: float) -> None:
-        """The client has an unsettled map, so somebody knows its link: `begin` waits until all routers are in contact,
-        but not beyond `deadline` (6.8)."""
-        older = self._unknown.pop(name, None)
-        if older is not None:
-            self.context.out.append(Detach(older.link, STOLEN, "the link was attached again"))
-        self._unknown[name] = _Unknown(link, begin, deadline)
+    def unknown(self, stream: Stream, begin: Callable[[], None], deadline: float) -> None:
+        """It has an unsettled map, but not the generation: somebody must know it. `begin` waits until all routers are
+        in contact, but not beyond `deadline` (7.1)."""
+        self.withdraw_unknown(stream.publisher)
+        self._unknown[stream.publisher] = _Unknown(stream, begin, deadline)
 
     def begin_unknown(self, now: float) -> None:
         """Those that need not wait any longer: everybody is in contact, or it has been long enough."""
@@ -68,12 +66,18 @@ class Attaching:
                 del self._unknown[name]
                 waiting.begin()
 
-    def withdraw_unknown(self, name: bytes, link: Any) -> bool:
+    def withdraw_unknown(self, name: bytes) -> None:
+        """Another attach of the same link has begun."""
+        waiting = self._unknown.pop(name, None)
+        if waiting is not None:
+            self.context.out.append(Detach(waiting.stream.link, STOLEN, "the link was attached again"))
+
+    def gone_unknown(self, stream: Stream) -> bool:
         """The client is gone again: whether it was waiting still."""
-        waiting = self._unknown.get(name)
-        if waiting is None or waiting.link is not link:
+        waiting = self._unknown.get(stream.publisher)
+        if waiting is None or waiting.stream is not stream:
             return False
-        del self._unknown[name]
+        del self._unknown[stream.publisher]
         return True
 
     # links that the others are told of

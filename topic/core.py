@@ -129,16 +129,13 @@ class Topic:
         stream.link = link
         stream.settles_first = first
         stream.lifetime = lifetime
-        if unsettled is None or generation is not None or self._is_known(known):
+        is_known = (known is not None and known.live) or self.directory.complete  # or nobody will ever know it
+        if unsettled is None or generation is not None or is_known:
             self._begin_publisher(stream, generation, unsettled, now, complete=complete)
         else:
             begin = partial(self._begin_publisher, stream, None, unsettled, now, complete=complete)
-            self.attaching.unknown(name, link, begin, now + self.settings.boot_wait)
+            self.attaching.unknown(stream, begin, now + self.settings.boot_wait)
         return stream
-
-    def _is_known(self, entry: Entry | None) -> bool:
-        """Or will not be, as everybody is here who could know it."""
-        return (entry is not None and entry.live) or self.directory.complete
 
     def _begin_publisher(
         self, stream: Stream, generation: bytes | None, said: Mapping[bytes, int] | None, now: float, *, complete: bool
@@ -176,7 +173,7 @@ class Topic:
 
     def suspend_publisher(self, stream: Stream, link: Any, now: float) -> None:
         """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
-        if self.attaching.withdraw_unknown(stream.publisher, link):
+        if self.attaching.gone_unknown(stream):
             return
         if self.home.streams.get(stream.publisher) is not stream or stream.link is not link:
             return
@@ -190,7 +187,7 @@ class Topic:
 
     def detach_publisher(self, stream: Stream) -> None:
         """Its link has closed or its terminus, living no longer than connection or session, has expired."""
-        if self.attaching.withdraw_unknown(stream.publisher, stream.link):
+        if self.attaching.gone_unknown(stream):
             return
         if self.home.streams.get(stream.publisher) is not stream:
             return
@@ -244,23 +241,17 @@ class Topic:
         subscriber.lifetime = lifetime
         subscriber.first = first
         subscriber.sends_settled = sends_settled
-        begin = partial(self._begin_subscriber, subscriber, now)
-        if unsettled is None or self._is_known(known):
-            begin()
-        else:
-            self.attaching.unknown(name, link, begin, now + self.settings.boot_wait)
-        return subscriber
-
-    def _begin_subscriber(self, subscriber: Subscriber, now: float) -> None:
-        name, said = subscriber.name, subscriber.said
-        subscriber.epoch = self.context.new_epoch(self.directory.subscriber(name))
         self.edge.add(subscriber)
-        self.edge.forgetting.attached_again(subscriber, said)
+        self.edge.forgetting.attached_again(subscriber, unsettled)
         self.attaching.subscriber(subscriber, now)
-        known = self.edge.limbo.name(subscriber, said or {}, partial(self._stream_named, subscriber, now))
-        self._write(Entry(Role.SUBSCRIBER, name, subscriber.identity, subscriber.epoch, lifetime=subscriber.lifetime))
-        self.edge.finished([record for record in known if not record.open])
+        named = self.edge.limbo.name(subscriber, unsettled or {}, partial(self._stream_named, subscriber, now))
+        resumed = unsettled is not None or (known is not None and known.live)
+        entry = Entry(Role.SUBSCRIBER, name, identity, subscriber.epoch, lifetime=lifetime, resumed=resumed)
+        self._write(entry)
+        self.edge.finished([record for record in named if not record.open])
         self.attaching.answer_subscriber(subscriber)
+        self.home.release_freed()
+        return subscriber
 
     def _stream_named(self, subscriber: Subscriber, now: float, publisher: bytes) -> Stream | None:
         """Where a placeholder of that publisher goes; None if the publisher is gone."""
@@ -275,8 +266,6 @@ class Topic:
 
     def detach_subscriber(self, subscriber: Subscriber, link: Any) -> None:
         """Its link has closed, or its terminus has expired with session or connection."""
-        if self.attaching.withdraw_unknown(subscriber.name, link):
-            return
         if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
             return
         entry = self.directory.subscriber(subscriber.name)
@@ -286,8 +275,6 @@ class Topic:
 
     def suspend_subscriber(self, subscriber: Subscriber, link: Any, now: float) -> None:
         """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
-        if self.attaching.withdraw_unknown(subscriber.name, link):
-            return
         if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
             return
         if not subscriber.lifetime.timeout:
@@ -353,6 +340,7 @@ class Topic:
         """Earlier attaches of the publisher: what they have in doubt is resumed under the `new` one if that is of the
         same life (7.4), else abandoned (7.6)."""
         self._nowhere.pop(name, None)
+        self.attaching.withdraw_unknown(name)
         mine, other = self.home.streams.get(name), self.edge.streams.pop(name, None)
         if mine is not None:
             self._end_link(mine, new)
@@ -390,7 +378,7 @@ class Topic:
         if local is not None and not self.directory.is_mine(entry):
             self._subscriber_moved(local, entry)
         former = old.router if old is not None and old.live else None
-        if former is None and learned and entry.lifetime.timeout:
+        if former is None and (learned or entry.resumed) and entry.lifetime.timeout:
             self.home.adopt(entry)
             former = entry.router
         if former is not None:

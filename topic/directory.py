@@ -53,6 +53,8 @@ class Entry:
     generation: bytes = b""
     status: Status = Status.ATTACHED
     lifetime: Lifetime = Lifetime()
+    resumed: bool = False
+    """A subscriber that was attached before, by its map or by our knowledge: it may be owed what is in doubt."""
 
     @property
     def live(self) -> bool:
@@ -65,15 +67,17 @@ class Entry:
     def pack(self) -> list[Any]:
         identity = (self.identity.container, self.identity.link, self.identity.address)
         lifetime = (self.lifetime.timeout, self.lifetime.policy, self.lifetime.durable)
-        return [int(self.role), identity, tuple(self.epoch), self.generation, int(self.status), *lifetime]
+        epoch, status = tuple(self.epoch), int(self.status)
+        return [int(self.role), identity, epoch, self.generation, status, *lifetime, self.resumed]
 
 
 def unpack_entry(fields: list[Any]) -> Entry:
     """The entry of one packed list, of the shape that `topic.wire` has checked."""
-    role, names, epoch, generation, status, *lifetime = fields
+    role, names, epoch, generation, status, *lifetime, resumed = fields
     identity = LinkIdentity(*names)
     epoch, status = Epoch(*epoch), Status(status)
-    return Entry(Role(role), link_name(identity), identity, epoch, generation, status, Lifetime(*lifetime))
+    name = link_name(identity)
+    return Entry(Role(role), name, identity, epoch, generation, status, Lifetime(*lifetime), resumed)
 
 
 @attrs.frozen(slots=True)
@@ -275,7 +279,8 @@ class Directory:
         return [Change(entry, None) for entry in expired]
 
     def apply_section(self, router: str, version: int, own: list[Entry], hearsay: list[Entry]) -> list[Change]:
-        """A contact's whole section: what it no longer lists of its own, it has closed."""
+        """A contact's whole section. What it no longer lists of its own has moved elsewhere: what it closed it lists
+        until we acknowledge that. So it is an orphan, or has expired with the move."""
         self._check_owner(router, own)
         incarnation = self.contacts[router]
         listed = {(entry.role, entry.name) for entry in own}
@@ -284,9 +289,14 @@ class Directory:
             for index, entry in self._entries.items()
             if entry.epoch[1:] == (router, incarnation) and index not in listed
         ]
-        for index, _ in gone:
-            self._remove(index)
-        changes = [Change(entry, None) for _, entry in gone if entry.live]
+        changes: list[Change] = []
+        for index, entry in gone:
+            if entry.live and entry.lifetime.timeout:
+                self._announced.add(index)
+                self._audiences.pop(entry.identity.address, None)
+            else:
+                self._remove(index)
+                changes += [Change(entry, None)] if entry.live else []
         authoritative = [e for e in hearsay if not self.in_contact(e) or (not e.live and not self.is_mine(e))]
         return changes + self.apply_delta(router, version, own) + self._merge(authoritative)
 
@@ -305,7 +315,8 @@ class Directory:
 
     def apply_departures(self, router: str, moved: list[Entry]) -> list[Change]:
         """Subscribers that moved away from `router`. Those that moved to a contact wait as orphans for its word, so
-        that nobody counts on `router` for them any more. Others are lost, or were closed before we heard this."""
+        that nobody counts on `router` for them any more; those that moved elsewhere, for their timeout. Others are
+        lost, or were closed before we heard this."""
         changes: list[Change] = []
         for entry in moved:
             index = entry.role, entry.name
@@ -316,6 +327,9 @@ class Directory:
             if in_contact and self._heard.get(entry.router, old.epoch) < entry.epoch:
                 self._put(entry)
                 self._announced.add(index)
+                changes.append(Change(old, entry))
+            elif entry.lifetime.timeout and not in_contact:
+                self._put(entry)
                 changes.append(Change(old, entry))
             else:
                 self._remove(index)

@@ -99,8 +99,7 @@ class Edge:
         """`home` joined it for an attach that is over: it will do so again, and what it forwarded was for that one."""
         named = [record for record in self._records() if record.stream.home == home]
         self.limbo.hold_for(subscriber, named)
-        for publisher in subscriber.gates_of(home):
-            subscriber.hold_back(publisher)
+        subscriber.hold_back(subscriber.gates_of(home))
 
     def _leave_out(self, subscriber: Subscriber, records: list[Record]) -> None:
         left = [record for record in records if record.locals.get(subscriber) == HELD]

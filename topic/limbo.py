@@ -45,7 +45,7 @@ class Limbo:
                 _hold(record)
                 stream.limbo[record.key] = record
         for subscriber in self._subscribers.values():
-            subscriber.hold_back(stream.publisher)
+            subscriber.hold_back([stream.publisher])
 
     def _drop_waiting(self, stream: Stream) -> None:
         """What waited for an older delivery of its key comes again, if it is still in doubt."""

@@ -80,7 +80,7 @@ class Peers:
 
     def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:
         subscriber = self.edge.subscribers.get(name)
-        if subscriber is not None:
+        if subscriber is not None and router in subscriber.joined:  # else it was for an attach that is over
             self.edge.admit(subscriber, publisher, router)
 
     def _on_forward(

@@ -4,7 +4,7 @@ It decides *when* a record may go to the subscriber, `topic.edge` what that mean
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -126,10 +126,11 @@ class Subscriber:
         """The gate falls: returns what it held, in order; a backlog that waited for evidence came last."""
         return sorted(self.held.pop(publisher).records, key=attrgetter("n"))
 
-    def hold_back(self, publisher: bytes) -> None:
-        """What is HELD no longer waits for credit, nor behind a gate: the publisher's gate was its former home's."""
+    def hold_back(self, publishers: Iterable[bytes]) -> None:
+        """What is HELD no longer waits for credit, nor behind the gates of these publishers, which fall."""
         self.ready = deque(record for record in self.ready if record.locals.get(self) != HELD)
-        self.held.pop(publisher, None)
+        for publisher in publishers:
+            self.held.pop(publisher, None)
 
     def pass_over(self) -> None:
         """One of the records that wait here was settled: they are cleared away before they pile up."""

@@ -225,7 +225,7 @@ def _is_keys(value: Any) -> bool:
 
 def is_entry(value: Any) -> bool:
     """Whether it is a packed entry of a directory."""
-    if not isinstance(value, list) or list(map(type, value)) != [int, list, list, bytes, int, int, str, int]:
+    if not isinstance(value, list) or list(map(type, value)) != [int, list, list, bytes, int, int, str, int, bool]:
         return False
     role, identity, epoch, generation, status = value[:5]
     if list(map(type, identity)) != [str, str, str] or not _is_epoch(epoch) or status not in iter(Status):
