@@ -6,7 +6,7 @@ from typing import Any
 
 from linkstate.clock import HybridClock
 from topic.actions import Action
-from topic.directory import Directory, Entry
+from topic.directory import Change, Directory, Entry
 from topic.identity import Epoch
 from topic.journal import Block, Event
 from topic.record import Record, Stream
@@ -77,6 +77,12 @@ class Context:
             epoch=stream.label,
             **columns,
         )
+
+    def tell(self, entry: Entry) -> Change:
+        """Change our own section; contacts first, so that what follows finds them informed."""
+        change = self.directory.write(entry)
+        self.outgoing.delta(self.directory.contacts, self.directory.version, [entry], [])
+        return change
 
     def new_epoch(self, known: Entry | None) -> Epoch:
         """For an attach now: above the one known of that link, even if a clock too far ahead to be believed gave it."""

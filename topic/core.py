@@ -28,7 +28,7 @@ from topic.expiry import Expiry
 from topic.home import Home
 from topic.identity import GENERATION_LENGTH, LinkIdentity, link_name, new_generation
 from topic.journal import Block, Event
-from topic.limbo import UNKNOWN, nowhere
+from topic.lives import Lives
 from topic.peers import Peers
 from topic.record import Outcome, Record, Stream
 from topic.subscriber import Subscriber
@@ -71,8 +71,7 @@ class Topic:
         self.attaching = Attaching(self.context, settings.join, settings.window, self.home.evidence.ask)
         self._peers = Peers(self)
         self.expiry = Expiry(self.context, self._is_here, self._expired)
-        self._nowhere: dict[bytes, float] = {}
-        """Publishers that only placeholders name: when their termini have expired for certain."""
+        self.lives = Lives(self.home, self.attaching, settings.terminus)
         self.context.trace(Event.BOOT)
         self._check_booted(now)
 
@@ -131,39 +130,11 @@ class Topic:
         stream.lifetime = lifetime
         is_known = (known is not None and known.live) or self.directory.complete  # or nobody will ever know it
         if unsettled is None or generation is not None or is_known:
-            self._begin_publisher(stream, generation, unsettled, now, complete=complete)
+            self.lives.begin(stream, generation, unsettled, now, complete=complete)
         else:
-            begin = partial(self._begin_publisher, stream, None, unsettled, now, complete=complete)
+            begin = partial(self.lives.begin, stream, None, unsettled, now, complete=complete)
             self.attaching.unknown(stream, begin, now + self.settings.boot_wait)
         return stream
-
-    def _begin_publisher(
-        self, stream: Stream, generation: bytes | None, said: Mapping[bytes, int] | None, now: float, *, complete: bool
-    ) -> None:
-        known = self.directory.publisher(stream.publisher)
-        life = None if said is None else self._life_of(known, generation)
-        epoch = self.context.new_epoch(known)
-        stream.begin(epoch, life or new_generation(epoch))
-        name, lifetime = stream.publisher, stream.lifetime
-        self._tell(Entry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=lifetime))
-        self._retire(name, stream)
-        self.home.streams[name] = stream
-        stream.here = True
-        if life is None or said is None:
-            self.home.begin_afresh(stream)
-        else:
-            self.home.resume(stream, said, complete=complete)
-        self.attaching.publisher(stream, now)
-        self.home.release_freed()
-
-    @staticmethod
-    def _life_of(known: Entry | None, generation: bytes | None) -> bytes | None:
-        """The generation that a publisher with a map resumes: the one it names, or else the one we know of; None if
-        it has to begin afresh, as that one has ended, or will by our word."""
-        if known is None:
-            return generation
-        ended = known.status is not Status.ATTACHED
-        return None if ended and generation in (None, known.generation) else generation or known.generation
 
     def alive(self, stream: Stream) -> None:
         """The publisher has answered an `Echo`."""
@@ -244,7 +215,7 @@ class Topic:
         self.edge.add(subscriber)
         self.edge.forgetting.attached_again(subscriber, unsettled)
         self.attaching.subscriber(subscriber, now)
-        named = self.edge.limbo.name(subscriber, unsettled or {}, partial(self._stream_named, subscriber, now))
+        named = self.edge.limbo.name(subscriber, unsettled or {}, partial(self.lives.stream_named, subscriber, now))
         resumed = unsettled is not None or (known is not None and known.live)
         entry = Entry(Role.SUBSCRIBER, name, identity, subscriber.epoch, lifetime=lifetime, resumed=resumed)
         self._write(entry)
@@ -252,17 +223,6 @@ class Topic:
         self.attaching.answer_subscriber(subscriber)
         self.home.release_freed()
         return subscriber
-
-    def _stream_named(self, subscriber: Subscriber, now: float, publisher: bytes) -> Stream | None:
-        """Where a placeholder of that publisher goes; None if the publisher is gone."""
-        stream = self.home.streams.get(publisher) or self.edge.streams.get(publisher)
-        entry = self.directory.publisher(publisher)
-        if stream is None and entry is None:
-            self._nowhere[publisher] = now + self.settings.terminus
-            stream = self.edge.streams[publisher] = nowhere(publisher, subscriber.identity.address)
-        elif stream is None and entry is not None and entry.live:
-            stream = self.edge.stream(entry)
-        return stream
 
     def detach_subscriber(self, subscriber: Subscriber, link: Any) -> None:
         """Its link has closed, or its terminus has expired with session or connection."""
@@ -302,65 +262,18 @@ class Topic:
 
     # the directory and what follows from it
 
-    def _tell(self, entry: Entry) -> Change:
-        """Change our own section; contacts first, so that what follows finds them informed."""
-        change = self.directory.write(entry)
-        self.context.outgoing.delta(self.directory.contacts, self.directory.version, [entry], [])
-        return change
-
     def _write(self, entry: Entry) -> None:
         """Change our own section, and do what follows from it."""
-        self.changed([self._tell(entry)])
+        self.changed([self.context.tell(entry)])
         self.home.release_freed()
 
     def changed(self, changes: list[Change], *, learned: bool = False) -> None:
         """What a change of the directory entails here; `learned` with a section, not as it happened."""
         for change in changes:
             if change.entry.role is Role.PUBLISHER:
-                self._publisher_changed(change)
+                self.lives.changed(change)
             else:
                 self._subscriber_changed(change, learned=learned)
-
-    def _publisher_changed(self, change: Change) -> None:
-        """A new attach of a publisher elsewhere, or its end."""
-        name, entry = change.entry.name, change.entry
-        if change.new is None or not change.new.live:
-            self._retire(name, None)
-            return
-        current = self.home.streams.get(name) or self.edge.streams.get(name)
-        if current is not None and current.epoch == entry.epoch:
-            return
-        stream = Stream(name, entry.identity, entry.epoch, entry.generation)
-        self._retire(name, stream)
-        if stream.limbo:
-            self.edge.streams[name] = stream
-            self.edge.limbo.ask(stream, list(stream.limbo))
-
-    def _retire(self, name: bytes, new: Stream | None) -> None:
-        """Earlier attaches of the publisher: what they have in doubt is resumed under the `new` one if that is of the
-        same life (7.4), else abandoned (7.6)."""
-        self._nowhere.pop(name, None)
-        self.attaching.withdraw_unknown(name)
-        mine, other = self.home.streams.get(name), self.edge.streams.pop(name, None)
-        if mine is not None:
-            self._end_link(mine, new)
-        for stream in (mine, other):
-            if stream is None:
-                continue
-            if new is not None and stream.generation in (UNKNOWN, new.generation):
-                (self.home.supersede if stream is mine else self.edge.limbo.hold)(stream)
-                self.edge.limbo.move(stream, new)
-            else:
-                (self.home.abandon if stream is mine else self.edge.abandon)(stream)
-        self.edge.rehomed(name)
-
-    def _end_link(self, stream: Stream, new: Stream | None) -> None:
-        self.attaching.withdraw_publisher(stream.publisher)
-        if stream.link is not None:
-            where = "elsewhere" if new is None else f"at router {new.home}"
-            self.context.trace(Event.STOLEN, publisher=stream.publisher, peer=None if new is None else new.home)
-            self.out.append(Detach(stream.link, STOLEN, f"the link was attached {where}"))
-            stream.link = None
 
     def _subscriber_changed(self, change: Change, *, learned: bool) -> None:
         entry, old = change.entry, change.old
@@ -379,12 +292,12 @@ class Topic:
             self._subscriber_moved(local, entry)
         former = old.router if old is not None and old.live else None
         if former is None and (learned or entry.resumed) and entry.lifetime.timeout:
-            self.home.adopt(entry)
+            self.home.joining.adopt(entry)
             former = entry.router
         if former is not None:
-            self.home.expect(entry, former)
+            self.home.joining.expect(entry, former)
         if self.directory.in_contact(entry):
-            self.home.join(entry, known=former is not None)
+            self.home.joining.join(entry, known=former is not None)
 
     def _subscriber_left(self, subscriber: Subscriber) -> None:
         self.attaching.withdraw_subscriber(subscriber.name)
@@ -402,7 +315,7 @@ class Topic:
         left = self.edge.drop(subscriber)
         for record in left:
             record.moved = (*record.moved, subscriber.name)
-        self.home.orphan(subscriber.name, left)
+        self.home.joining.orphan(subscriber.name, left)
         self.edge.finished([record for record in left if not record.open])
 
     # routers
@@ -411,7 +324,7 @@ class Topic:
         """Both ends of a contact open with their sections (3.3)."""
         self.context.trace(Event.CONTACT, peer=router, detail=json.dumps({"incarnation": incarnation}))
         self.directory.contact(router, incarnation)
-        self.edge.contact(router)
+        self.edge.reporting.contact(router)
         for stream in self.edge.streams.values():
             if stream.epoch[1:] == (router, incarnation):
                 self.edge.limbo.ask(stream, list(stream.limbo))
@@ -452,7 +365,7 @@ class Topic:
 
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
-        waits = [*self.attaching.deadline(), *self.expiry.deadline(), *self._nowhere.values()]
+        waits = [*self.attaching.deadline(), *self.expiry.deadline(), *self.lives.deadline()]
         if not self.booted:
             waits.append(self._boot_deadline)
         return min(waits, default=math.inf)
@@ -461,7 +374,7 @@ class Topic:
         self._check_booted(now)
         self.attaching.begin_unknown(now)
         self.expiry.handle_timer(now)
-        self._give_up_nowhere(now)
+        self.lives.give_up_nowhere(now)
         self.home.release_freed()
         for router in self.attaching.late(now):
             self.out.append(DropContact(router, f"has not answered an attach within {self.settings.join:g} s"))
@@ -496,12 +409,6 @@ class Topic:
         if link is not None:
             self.out.append(Detach(link, EXPIRED, "it expired while this router was out of contact"))
         self._expired(current)
-
-    def _give_up_nowhere(self, now: float) -> None:
-        """No terminus lives this long: the publishers will not come back for what placeholders stand for."""
-        for name, deadline in list(self._nowhere.items()):
-            if now >= deadline:
-                self._retire(name, None)
 
     def _check_booted(self, now: float) -> None:
         """Acceptances may be sent once the sections of all routers are here, or one was waited for long enough."""

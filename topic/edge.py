@@ -6,15 +6,16 @@ in `n` order per publisher; when all have a final outcome, home is told. The edg
 
 from collections.abc import Callable, Iterator
 
-from topic.actions import Deliver, Redeliver, Resume, SettleSubscriber
+from topic.actions import Deliver, Redeliver, Resume
 from topic.context import Context, by_stream, in_ranges
 from topic.directory import Entry
-from topic.forgetting import Forgetting
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.limbo import Limbo
 from topic.outcomes import LOGGED, add_refusals, refusal
 from topic.record import HELD, OPEN, QUEUED, SENT, UNPROVEN, WITHHELD, Outcome, Record, State, Stream
+from topic.reporting import Reporting
+from topic.settling import Settling
 from topic.subscriber import Subscriber
 
 
@@ -25,16 +26,13 @@ class Edge:
         self.context = context
         self.streams: dict[bytes, Stream] = {}
         """By publisher name, under the epoch of the last Forward."""
-        self.forgetting = Forgetting(context)
         self.subscribers: dict[bytes, Subscriber] = {}
-        self.limbo = Limbo(context, self.subscribers)
-        self.unjoined: dict[str, set[bytes]] = {}
-        """By home in contact: local subscribers that it has not joined in this contact."""
         self._evaluate = evaluate
         self._at: dict[str, list[Subscriber]] = {}
-        self._unreported: dict[str, list[Record]] = {}
-        self._unproven: set[bytes] = set()
-        """Publishers whose home may still forward older deliveries for one of us: no outcome of theirs is reported."""
+        self.limbo = Limbo(context, self.subscribers)
+        self.reporting = Reporting(context, self.subscribers)
+        self.settling = Settling(context, self._at, self.pump)
+        self.forgetting = self.settling.forgetting
 
     # subscribers
 
@@ -43,8 +41,7 @@ class Edge:
         if subscriber.name not in self.subscribers:
             self.subscribers[subscriber.name] = subscriber
             self._at.setdefault(subscriber.identity.address, []).append(subscriber)
-        for unjoined in self.unjoined.values():
-            unjoined.add(subscriber.name)
+        self.reporting.attaches(subscriber.name)
         self.limbo.hold_for(subscriber, self._records())
         self._leave_out(subscriber, [record for record in self._records() if record.stream.abandoned])
 
@@ -56,8 +53,7 @@ class Edge:
         if not self._at[address]:
             del self._at[address]
         subscriber.held.clear()
-        for home in list(self.unjoined):
-            self._now_joined(home, subscriber.name)
+        self.reporting.left(subscriber.name)
         left: list[Record] = []
         for record in self._records():
             if record.locals.pop(subscriber, None) in OPEN:
@@ -74,9 +70,6 @@ class Edge:
         for stream in self.streams.values():
             yield from (record for record, _ in stream.waiting)
 
-    def contact(self, home: str) -> None:
-        self.unjoined[home] = set(self.subscribers)
-
     def joined(self, home: str, subscriber: Subscriber, gated: dict[bytes, int]) -> None:
         """`home` has joined the subscriber; of the gated publishers, from that `n` on, it waits for Admit. What home
         has not forwarded for it by now is not for it, or was answered elsewhere."""
@@ -89,10 +82,10 @@ class Edge:
             if entry is not None and entry.router == home:
                 subscriber.gate(publisher, home, first)
                 if first == UNPROVEN:
-                    self._unproven.add(publisher)
+                    self.reporting.unproven(publisher)
         named = [record for record in self._records() if record.stream.home == home]
         self._leave_out(subscriber, [r for r in named if gated.get(r.stream.publisher) != UNPROVEN])
-        self._now_joined(home, subscriber.name)
+        self.reporting.joined(home, subscriber.name)
         self.pump(subscriber)
 
     def joined_before(self, home: str, subscriber: Subscriber) -> None:
@@ -108,22 +101,6 @@ class Edge:
             record.open -= 1
         self.finished([record for record in left if not record.open])
 
-    def _now_joined(self, home: str, subscriber: bytes) -> None:
-        self.unjoined.get(home, set()).discard(subscriber)
-        self._retry(home)
-
-    def _retry(self, home: str) -> None:
-        """Report what could not be reported before."""
-        self._count_unproven()
-        if not self.unjoined.get(home):
-            for record in self._unreported.pop(home, ()):
-                if not record.open and record.state is State.IN_DOUBT and record.stream.home == home:
-                    self._report(record)
-
-    def _count_unproven(self) -> None:
-        gates = [gate for s in self.subscribers.values() for gate in s.held.items()] if self._unproven else []
-        self._unproven = {publisher for publisher, gate in gates if gate.first == UNPROVEN}
-
     def admit(self, subscriber: Subscriber, publisher: bytes, home: str) -> None:
         if publisher in subscriber.gates_of(home):
             subscriber.ready.extend(subscriber.open_gate(publisher))
@@ -134,7 +111,7 @@ class Edge:
         for subscriber in self.subscribers.values():
             if publisher in subscriber.held:
                 self.admit(subscriber, publisher, subscriber.held[publisher].home)
-        self._unproven.discard(publisher)
+        self.reporting.rehomed(publisher)
 
     def credit(self, subscriber: Subscriber, credit: int) -> None:
         """The client takes `credit` transfers from now on."""
@@ -271,28 +248,13 @@ class Edge:
         """All local subscribers of these have a final outcome: tell home (protocol 5, Edge)."""
         for stream, run in by_stream(records):
             if stream.abandoned:
-                self.close(stream, [record for record in run if record.state is not State.SETTLED])
+                self.settling.close(stream, [record for record in run if record.state is not State.SETTLED])
             elif stream.here:
                 self._evaluate(stream, run)
             else:
                 for record in run:
                     if record.state is State.IN_DOUBT:  # not reported, nor settled meanwhile
-                        self._report(record)
-
-    def _report(self, record: Record) -> None:
-        stream = record.stream
-        home = stream.home
-        if record.n < 0:  # in limbo
-            return
-        if self.unjoined.get(home) or stream.publisher in self._unproven:
-            self._unreported.setdefault(home, []).append(record)
-            return
-        record.state = State.ACCEPTED
-        moved = [name for name in record.moved if name not in self.subscribers]
-        if moved or record.refusals is not None:
-            self.context.outgoing.outcome_in_full(home, stream, record.n, record.refusals, moved)
-        else:
-            self.context.outgoing.outcome(home, stream, record.n)
+                        self.reporting.report(record)
 
     # streams of other homes
 
@@ -402,64 +364,8 @@ class Edge:
             known = in_ranges(stream, ranges)
         known = [record for record in known if record.state is not State.SETTLED]
         if known:
-            self.close(known[0].stream, known)
+            self.settling.close(known[0].stream, known)
         self.context.outgoing.settled(home, publisher, epoch, ranges)
-
-    def close(self, stream: Stream, records: list[Record]) -> None:
-        """Settle at the local subscribers, and forget what they all know (protocol 5, Settle and Forget)."""
-        if not records:
-            return
-        event = Event.ABANDONED if stream.abandoned else Event.SETTLED
-        self.context.trace_records(event, stream, records)
-        if stream.limbo:
-            for record in records:
-                stream.limbo.pop(record.key, None)
-        self.settle_locals(records)
-        self.forgetting.forget([record for record in records if not record.unknowing])
-
-    def settle_locals(self, records: list[Record]) -> None:
-        """Send the settlement to every subscriber that a record was transferred to. One that may come back with its
-        unsettled map is remembered as unknowing; to a null map, written is known."""
-        batches: dict[Subscriber, list[Record]] = {}
-        resuming = self._settle_resuming(records)
-        for record in records:
-            record.state = State.SETTLED
-            for subscriber, state in record.locals.items():
-                if subscriber in resuming and record in subscriber.resuming:
-                    continue
-                if state == QUEUED:
-                    subscriber.pass_over()
-                if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:  # released, but not settled yet
-                    batches.setdefault(subscriber, []).append(record)
-        for subscriber, settled in batches.items():
-            self._settle_at(subscriber, settled)
-        for subscriber in resuming:
-            self.pump(subscriber)
-
-    def _settle_resuming(self, records: list[Record]) -> list[Subscriber]:
-        """Those who have yet to be told of some of the deliveries that their maps named learn of the settlement by
-        that; returns them."""
-        at_address = self._at.get(records[0].stream.address, ()) if records else ()
-        resuming = [subscriber for subscriber in at_address if subscriber.resuming]
-        for subscriber in resuming:
-            for record in records:
-                if record in subscriber.resuming:
-                    record.unknowing += 1
-                    subscriber.owe(record)
-        return resuming
-
-    def _settle_at(self, subscriber: Subscriber, settled: list[Record]) -> None:
-        if subscriber.attempts:
-            for record in settled:
-                subscriber.attempts.pop(record, None)
-        if subscriber.link is not None:
-            self.context.out.append(SettleSubscriber(subscriber.link, settled))
-        if subscriber.lifetime.timeout:
-            if subscriber.marker in settled:
-                subscriber.unmark()
-            for record in settled:
-                self.forgetting.remember(subscriber, record)
-            self.forgetting.ask(subscriber)
 
     def abandon(self, stream: Stream) -> None:
         """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.6, 8)."""
@@ -474,26 +380,23 @@ class Edge:
         self.abandon_limbo(stream)
         done = [r for r in stream.records.values() if not r.open and r.state is not State.SETTLED]
         if done:
-            self.close(stream, done)
+            self.settling.close(stream, done)
 
     def abandon_limbo(self, stream: Stream) -> None:
         """What is held goes to nobody any more: its subscribers may have had it elsewhere."""
         for record in [*stream.limbo.values(), *stream.records.values()]:
             for subscriber in [subscriber for subscriber, state in record.locals.items() if state == HELD]:
-                if record not in subscriber.resuming:
-                    del record.locals[subscriber]
+                del record.locals[subscriber]
                 record.open -= 1
-        self.close(stream, [record for record in stream.limbo.values() if not record.open])
+        self.settling.close(stream, [record for record in stream.limbo.values() if not record.open])
 
     def lost(self, home: str) -> None:
         """The contact is over: its joins, gates and unreported outcomes with it. What it forwarded is held until home
         is back, or its publishers have another."""
-        self.unjoined.pop(home, None)
-        self._unreported.pop(home, None)
         for stream in self.streams.values():
             if stream.home == home:
                 self.limbo.hold(stream)
-        self._count_unproven()
+        self.reporting.lost(home)
         for subscriber in self.subscribers.values():
             subscriber.joined.discard(home)
             subscriber.unanswered.discard(home)
@@ -504,7 +407,7 @@ class Edge:
         records = [r for r in records if r.stream is stream and r.state is not State.SETTLED]
         if records:
             self.context.trace_records(Event.RESOLVED, stream, records)
-            self.close(stream, records)
+            self.settling.close(stream, records)
 
 
 def _name(record: Record, subscribers: list[Subscriber], state: int) -> list[Subscriber]:

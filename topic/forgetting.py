@@ -33,7 +33,7 @@ class Forgetting:
 
     def ask(self, subscriber: Subscriber) -> None:
         """For a sign that it has read what was settled, unless it was asked already."""
-        if subscriber.unknowing and not subscriber.asked and subscriber.link is not None:
+        if subscriber.unknowing and not subscriber.asked and subscriber.answered:
             subscriber.asked = len(subscriber.unknowing)
             self.context.out.append(Echo(subscriber.link))
 

@@ -10,13 +10,15 @@ from itertools import groupby
 
 from topic.actions import AnswerDeliveries, Credit
 from topic.context import Context, in_ranges
-from topic.directory import Audience, Entry
+from topic.directory import Audience
 from topic.edge import Edge
 from topic.evidence import Evidence
 from topic.identity import Epoch
+from topic.joining import Joining
 from topic.journal import Event
 from topic.outcomes import LOGGED, add_refusals
-from topic.record import HELD, Doubt, Gate, Outcome, Record, Refusals, State, Stream
+from topic.record import Doubt, Outcome, Record, Refusals, State, Stream
+from topic.resolving import Resolving
 
 
 class Home:
@@ -25,10 +27,11 @@ class Home:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.edge = Edge(context, self.evaluate)
-        self.edge.limbo.ask_here = self._resolve_here
-        self.evidence = Evidence(context, self._settle_doubt)
         self.streams: dict[bytes, Stream] = {}
         """By publisher name; the current epoch only."""
+        self.evidence = Evidence(context, self._settle_doubt)
+        self.joining = Joining(self.edge, self.evidence, self.streams, self.evaluate)
+        self.resolving = Resolving(self.edge, self.evidence)
 
     # publish: hot
 
@@ -59,7 +62,7 @@ class Home:
     def _publish_again(self, stream: Stream, tag: bytes, message: bytes, *, presettled: bool) -> Record:
         """A transfer while some deliveries of the publisher's map are expected: it may be one of them."""
         key = stream.keys.key(tag)
-        self._not_in_doubt(stream, key)
+        self.resolving.not_in_doubt(stream, key)
         record = self.edge.limbo.take(stream, key) if stream.expected.pop(key, None) is not None else None
         if record is None or presettled:
             (record,) = self._publish_new(stream, [key], [tag], [message], presettled=presettled)
@@ -142,7 +145,7 @@ class Home:
         record.refusals = add_refusals(record.refusals, refusals)
         record.awaited.discard(router)
         for name in moved:
-            self._await(record, name, not_at=router)
+            self.joining.seek(record, name, not_at=router)
         self.evaluate(stream, [record])
 
     def _current(self, publisher: bytes, epoch: Epoch) -> Stream | None:
@@ -219,7 +222,7 @@ class Home:
 
     def begin_afresh(self, stream: Stream) -> None:
         """A publisher attached with a null map: of its older lives nothing is in doubt any more (7.6)."""
-        self.edge.close(stream, list(stream.limbo.values()))
+        self.edge.settling.close(stream, list(stream.limbo.values()))
 
     def resume(self, stream: Stream, said: Mapping[bytes, int], *, complete: bool) -> None:
         """A publisher attached with its unsettled map, by tag. What the map lacks, or states an outcome of, it has
@@ -231,7 +234,7 @@ class Home:
         stated = {stream.keys.key(tag) for tag in said} - stream.expected.keys()
         lacking = stream.limbo.keys() - stream.expected.keys()
         settled = [record for key, record in stream.limbo.items() if key in (lacking if complete else stated)]
-        self.edge.close(stream, settled)
+        self.edge.settling.close(stream, settled)
         held = [(key, record) for key, record in stream.limbo.items() if key in stream.expected]
         stream.reply = {stream.expected[key]: 0 for key, record in held if record.message is not None}
 
@@ -244,63 +247,17 @@ class Home:
         self.edge.limbo.take(stream, key)
         if not aborted:
             return self._again(stream, tag, record)
-        self._tell_askers(stream, [record])
-        self.edge.close(stream, [record])
+        self.resolving.tell_askers(stream, [record])
+        self.edge.settling.close(stream, [record])
         return record
 
-    # what others ask about
-
-    def resolve(self, router: str, stream: Stream, keys: list[bytes]) -> None:
-        """Answer which of these are settled: all that is neither held in doubt nor in doubt by the publisher's map; by
-        absence only on evidence (6.2). Of the others the asker is told later."""
-        settled: list[bytes] = []
-        for key in keys:
-            if self._is_doubted(stream, key):
-                stream.asked.setdefault(key, set()).add(router)
-            else:
-                settled.append(key)
-        if settled and not self.evidence.doubts(stream, (router, settled)):
-            self._resolved(router, stream, settled)
-
-    def _is_doubted(self, stream: Stream, key: bytes) -> bool:
-        record = self.context.records.get(key)
-        here = record is not None and record.stream is stream and record.n >= 0 and record.state is not State.SETTLED
-        return here or key in stream.expected or stream.partial
-
-    def _resolve_here(self, stream: Stream, keys: list[bytes]) -> None:
-        self.resolve(self.context.router, stream, keys)
-
-    def _resolved(self, router: str, stream: Stream, keys: list[bytes]) -> None:
-        if router == self.context.router:
-            self.edge.resolved(stream, keys)
-        else:
-            self.context.outgoing.resolved(router, stream, keys)
-
-    def _tell_askers(self, stream: Stream, records: list[Record]) -> None:
-        for record in records:
-            for router in sorted(stream.asked.pop(record.key, ())):
-                if router != self.context.router:
-                    self.context.outgoing.resolved(router, stream, [record.key])
-
-    def _not_in_doubt(self, stream: Stream, key: bytes) -> None:
-        """The publisher uses the key for a new delivery: who asked about an older one need not wait for evidence."""
-        for place, doubt in enumerate(stream.doubts):
-            if not isinstance(doubt, bytes) and key in doubt[1] and key not in stream.expected:
-                stream.doubts[place] = doubt[0], [other for other in doubt[1] if other != key]
-                self._resolved(doubt[0], stream, [key])
+    # evidence
 
     def _settle_doubt(self, stream: Stream, doubt: Doubt) -> None:
-        if not isinstance(doubt, bytes):
-            self._resolved(doubt[0], stream, doubt[1])
-            return
-        self._give_backlog(stream, doubt)
-        gate, subscriber = stream.gates.get(doubt), self.context.directory.subscriber(doubt)
-        if gate is not None and subscriber is not None:
-            gate.unproven = False
-            if not gate.remaining:
-                self._admit(stream, gate)
-            if self.context.directory.in_contact(subscriber):
-                self._tell_joined(subscriber)
+        if isinstance(doubt, bytes):
+            self.joining.proven(stream, doubt)
+        else:
+            self.resolving.answer(doubt[0], stream, doubt[1])
 
     def all_proven(self) -> None:
         """All routers are in contact: who is still home here is no zombie."""
@@ -320,7 +277,7 @@ class Home:
 
     def _settle(self, stream: Stream, records: list[Record], event: Event) -> None:
         self.context.trace_records(event, stream, records)
-        self.edge.settle_locals(records)
+        self.edge.settling.settle_locals(records)
         known: list[Record] = []
         settle = self.context.outgoing.settle
         for record in records:
@@ -333,9 +290,9 @@ class Home:
         self.context.spent += records
         known = [record for record in known if not record.unknowing]
         if stream.asked:
-            self._tell_askers(stream, records)
+            self.resolving.tell_askers(stream, records)
         if stream.gates:
-            self._open_gates(stream, records)
+            self.joining.open_gates(stream, records)
         if known:
             self.edge.forgetting.forget(known)
 
@@ -368,133 +325,7 @@ class Home:
             assert stream.unsettled >= 0
             self.context.out.append(Credit(stream.link, count))
 
-    # gates
-
-    def join(self, subscriber: Entry, *, known: bool) -> None:
-        """From here on the subscriber is in the audience of what is published here (protocol 6.1, 6.3). One that was
-        known gets its backlog first. For one that was not, records in doubt gate too."""
-        self.context.trace(
-            Event.JOINED,
-            subscriber=subscriber.name,
-            address=subscriber.identity.address,
-            peer=self._custodian(subscriber),
-            epoch=str(subscriber.epoch),
-        )
-        for stream in self.streams.values():
-            if stream.address == subscriber.identity.address:
-                unproven = known and self._owe_backlog(stream, subscriber.name)
-                gating = (State.ACCEPTED,) if known else (State.ACCEPTED, State.IN_DOUBT)
-                self._gate(stream, subscriber, gating, unproven=unproven)
-        self._tell_joined(subscriber)
-
-    def _tell_joined(self, subscriber: Entry) -> None:
-        """Its custodian: with the gates that stand, and once more when a backlog came later than that."""
-        name = subscriber.name
-        gates = {s.publisher: s.gates[name].first for s in self.streams.values() if name in s.gates}
-        if self.context.directory.is_mine(subscriber):
-            self.edge.joined(subscriber.router, self.edge.subscribers[subscriber.name], gates)
-        else:
-            self.context.outgoing.joined(subscriber.router, subscriber.name, subscriber.epoch, gates)
-
-    def _gate(self, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool) -> None:
-        name = subscriber.name
-        remaining = {n for n, record in stream.records.items() if record.state in gating and not record.presettled}
-        older = stream.gates.get(name)
-        if older is not None:
-            remaining |= older.remaining
-            unproven |= older.unproven
-        if remaining or unproven:
-            stream.gates[name] = Gate(name, subscriber.router, remaining, unproven=unproven)
-            self.context.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
-
-    def _owe_backlog(self, stream: Stream, name: bytes) -> bool:
-        """Give the subscriber what it is awaited for, or put that off until there is evidence: whether that is so."""
-        if not any(_is_owed(record, name) for record in stream.records.values()):
-            return False
-        if name in stream.doubts or self.evidence.doubts(stream, name):
-            return True
-        self._give_backlog(stream, name)
-        return False
-
-    def _give_backlog(self, stream: Stream, name: bytes) -> None:
-        owed = [record for record in stream.records.values() if _is_owed(record, name)]
-        for record in owed:
-            self._await(record, name, not_at=None)
-        self.evaluate(stream, owed)  # its map may have told the outcome
-
-    def _custodian(self, subscriber: Entry) -> str | None:
-        return None if self.context.directory.is_mine(subscriber) else subscriber.router
-
-    def _open_gates(self, stream: Stream, records: list[Record]) -> None:
-        settled = [record.n for record in records]
-        for gate in list(stream.gates.values()):
-            gate.remaining.difference_update(settled)
-            if not gate.remaining and not gate.unproven:
-                self._admit(stream, gate)
-
-    def _admit(self, stream: Stream, gate: Gate) -> None:
-        del stream.gates[gate.subscriber]
-        self.context.trace(Event.ADMITTED, subscriber=gate.subscriber, publisher=stream.publisher)
-        if gate.router != self.context.router:
-            self.context.outgoing.admit(gate.router, gate.subscriber, stream.publisher)
-        elif gate.subscriber in self.edge.subscribers:
-            self.edge.admit(self.edge.subscribers[gate.subscriber], stream.publisher, gate.router)
-
     # subscribers that move or go
-
-    def expect(self, subscriber: Entry, former: str) -> None:
-        """A known subscriber has attached anew, it was at `former`: it is awaited by name for what that router has not
-        told the outcome of (6.2, Backlog)."""
-        local = self.edge.subscribers.get(subscriber.name) if former == self.context.router else None
-        for stream in self.streams.values():
-            if stream.address == subscriber.identity.address:
-                for record in stream.records.values():
-                    if former in record.awaited or (local is not None and record.locals.get(local) == HELD):
-                        self._expect(record, subscriber.name)
-
-    def adopt(self, subscriber: Entry) -> None:
-        """Learned of from a contact: it may be awaited for anything that its publishers have resumed here (6.3)."""
-        for stream in self.streams.values():
-            if stream.address == subscriber.identity.address:
-                for record in stream.records.values():
-                    self._expect(record, subscriber.name)
-
-    def _expect(self, record: Record, name: bytes) -> None:
-        gate = record.stream.gates.get(name)
-        is_gating = gate is not None and record.n in gate.remaining
-        if record.state is State.IN_DOUBT and not record.presettled and not is_gating:
-            record.orphans.add(name)
-
-    def _await(self, record: Record, name: bytes, *, not_at: str | None) -> None:
-        """Await the subscriber where the directory has it; as an orphan while that is nowhere, or where it left."""
-        entry = self.context.directory.subscriber(name)
-        record.orphans.discard(name)
-        if entry is None or not entry.live or entry.identity.address != record.stream.address:
-            return
-        gate = record.stream.gates.get(name)
-        if gate is not None and record.n in gate.remaining:
-            return
-        if name in record.stream.doubts or entry.router == not_at or not self.context.directory.in_contact(entry):
-            record.orphans.add(name)
-        elif entry.router == self.context.router:
-            self.edge.take_for(record.stream, record, [self.edge.subscribers[name]])
-        else:
-            self._forward_for(record, entry)
-
-    def _forward_for(self, record: Record, subscriber: Entry) -> None:
-        router = subscriber.router
-        record.awaited.add(router)
-        if router not in record.routers:
-            record.routers = (*record.routers, router)
-        self.context.trace_records(Event.FORWARDED, record.stream, [record], peer=router)
-        applied = self.context.directory.applied
-        self.context.outgoing.forward((router,), record.stream, [record], applied, [subscriber.name])
-
-    def orphan(self, subscriber: bytes, records: list[Record]) -> None:
-        """A local subscriber moved before it had these: those at home here await it."""
-        for record in records:
-            if record.stream.here and not record.stream.abandoned and record.n >= 0:
-                record.orphans.add(subscriber)
 
     def gone(self, subscriber: bytes) -> None:
         """The subscriber has closed or expired: it is out of every audience and behind no gate."""
@@ -517,16 +348,10 @@ class Home:
                 if router in record.awaited:
                     record.awaited.discard(router)
                     if record.state is State.IN_DOUBT:
-                        record.orphans.update(self._orphans_of(record, router))
+                        record.orphans.update(self.joining.orphans_of(record, router))
                     elif not record.awaited and not record.unknowing:
                         self.edge.forgetting.forget([record])
             self.evaluate(stream, list(stream.records.values()))
-
-    def _orphans_of(self, record: Record, router: str) -> list[bytes]:
-        gates = record.stream.gates
-        at_address = self.context.directory.subscribers(record.stream.address)
-        names = [entry.name for entry in at_address if entry.router == router and not record.presettled]
-        return [name for name in names if name not in gates or record.n not in gates[name].remaining]
 
     # publishers that go
 
@@ -536,7 +361,7 @@ class Home:
         stream.abandoned = True
         stream.link = None
         for gate in list(stream.gates.values()):
-            self._admit(stream, gate)
+            self.joining.admit(stream, gate)
         stream.withheld.clear()
         stream.doubts.clear()
         self.edge.abandon_limbo(stream)
@@ -549,14 +374,11 @@ class Home:
         self.edge.forgetting.forget(
             [r for r in records if r.state is State.SETTLED and not r.presettled and not r.unknowing]
         )
-        self.edge.close(stream, [r for r in stream.records.values() if r.state is not State.SETTLED and not r.open])
+        done = [r for r in stream.records.values() if r.state is not State.SETTLED and not r.open]
+        self.edge.settling.close(stream, done)
 
 
 TERMINAL = frozenset(Outcome)
-
-
-def _is_owed(record: Record, subscriber: bytes) -> bool:
-    return subscriber in record.orphans and record.state is State.IN_DOUBT
 
 
 def _is_presettled(record: Record) -> bool:

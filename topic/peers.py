@@ -37,7 +37,7 @@ class Peers:
         self._topic.changed(self.directory.apply_section(router, version, entries, told), learned=True)
         for entry in entries:
             if entry.name in joined_before:
-                self.home.join(entry, known=True)
+                self.home.joining.join(entry, known=True)
         for entry in told:
             if not entry.live and self.directory.is_mine(entry):
                 self._topic.expired_elsewhere(entry)
@@ -107,7 +107,7 @@ class Peers:
         """Only the home of that very epoch answers; who is not will be known to the asker soon."""
         stream = self.home.streams.get(publisher)
         if stream is not None and stream.epoch == Epoch(*epoch):
-            self.home.resolve(router, stream, wire.split_keys(keys))
+            self.home.resolving.resolve(router, stream, wire.split_keys(keys))
 
     def _on_resolved(self, _: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
         stream = self.edge.streams.get(publisher)

@@ -1,0 +1,178 @@
+"""Which subscribers a delivery waits for at its home, as they come, move and go (protocol 6.1 to 6.3).
+
+Home counts on routers for what their subscribers have not answered, and on subscribers by name while they are orphans
+or their backlog is not under way. Gates keep a subscriber from what it may only get after older deliveries.
+"""
+
+from collections.abc import Callable
+
+from topic.directory import Entry
+from topic.edge import Edge
+from topic.evidence import Evidence
+from topic.journal import Event
+from topic.record import HELD, Gate, Record, State, Stream
+
+
+class Joining:
+    """The subscribers of the publishers whose home this router is."""
+
+    def __init__(
+        self,
+        edge: Edge,
+        evidence: Evidence,
+        streams: dict[bytes, Stream],
+        evaluate: Callable[[Stream, list[Record]], None],
+    ) -> None:
+        """`evaluate` is told of records that fewer are awaited for."""
+        self.context = edge.context
+        self.edge = edge
+        self._evidence = evidence
+        self._streams = streams
+        self._evaluate = evaluate
+
+    def join(self, subscriber: Entry, *, known: bool) -> None:
+        """From here on the subscriber is in the audience of what is published here (protocol 6.1, 6.3). One that was
+        known gets its backlog first. For one that was not, records in doubt gate too."""
+        self.context.trace(
+            Event.JOINED,
+            subscriber=subscriber.name,
+            address=subscriber.identity.address,
+            peer=self._custodian(subscriber),
+            epoch=str(subscriber.epoch),
+        )
+        for stream in self._streams.values():
+            if stream.address == subscriber.identity.address:
+                unproven = known and self._owe_backlog(stream, subscriber.name)
+                gating = (State.ACCEPTED,) if known else (State.ACCEPTED, State.IN_DOUBT)
+                self._gate(stream, subscriber, gating, unproven=unproven)
+        self.tell_joined(subscriber)
+
+    def tell_joined(self, subscriber: Entry) -> None:
+        """Its custodian: with the gates that stand, and once more when a backlog came later than that."""
+        name = subscriber.name
+        gates = {s.publisher: s.gates[name].first for s in self._streams.values() if name in s.gates}
+        if self.context.directory.is_mine(subscriber):
+            self.edge.joined(subscriber.router, self.edge.subscribers[subscriber.name], gates)
+        else:
+            self.context.outgoing.joined(subscriber.router, subscriber.name, subscriber.epoch, gates)
+
+    def _gate(self, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool) -> None:
+        name = subscriber.name
+        remaining = {n for n, record in stream.records.items() if record.state in gating and not record.presettled}
+        older = stream.gates.get(name)
+        if older is not None:
+            remaining |= older.remaining
+            unproven |= older.unproven
+        if remaining or unproven:
+            stream.gates[name] = Gate(name, subscriber.router, remaining, unproven=unproven)
+            self.context.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
+
+    def _owe_backlog(self, stream: Stream, name: bytes) -> bool:
+        """Give the subscriber what it is awaited for, or put that off until there is evidence: whether that is so."""
+        if not any(_is_owed(record, name) for record in stream.records.values()):
+            return False
+        if name in stream.doubts or self._evidence.doubts(stream, name):
+            return True
+        self.give_backlog(stream, name)
+        return False
+
+    def give_backlog(self, stream: Stream, name: bytes) -> None:
+        owed = [record for record in stream.records.values() if _is_owed(record, name)]
+        for record in owed:
+            self.seek(record, name, not_at=None)
+        self._evaluate(stream, owed)  # its map may have told the outcome
+
+    def _custodian(self, subscriber: Entry) -> str | None:
+        return None if self.context.directory.is_mine(subscriber) else subscriber.router
+
+    def open_gates(self, stream: Stream, records: list[Record]) -> None:
+        settled = [record.n for record in records]
+        for gate in list(stream.gates.values()):
+            gate.remaining.difference_update(settled)
+            if not gate.remaining and not gate.unproven:
+                self.admit(stream, gate)
+
+    def admit(self, stream: Stream, gate: Gate) -> None:
+        del stream.gates[gate.subscriber]
+        self.context.trace(Event.ADMITTED, subscriber=gate.subscriber, publisher=stream.publisher)
+        if gate.router != self.context.router:
+            self.context.outgoing.admit(gate.router, gate.subscriber, stream.publisher)
+        elif gate.subscriber in self.edge.subscribers:
+            self.edge.admit(self.edge.subscribers[gate.subscriber], stream.publisher, gate.router)
+
+    def proven(self, stream: Stream, name: bytes) -> None:
+        """There is evidence: the backlog follows, and Joined again, which ends it."""
+        self.give_backlog(stream, name)
+        gate, subscriber = stream.gates.get(name), self.context.directory.subscriber(name)
+        if gate is not None and subscriber is not None:
+            gate.unproven = False
+            if not gate.remaining:
+                self.admit(stream, gate)
+            if self.context.directory.in_contact(subscriber):
+                self.tell_joined(subscriber)
+
+    # who is awaited by name
+
+    def expect(self, subscriber: Entry, former: str) -> None:
+        """A known subscriber has attached anew, it was at `former`: it is awaited by name for what that router has not
+        told the outcome of (6.2, Backlog)."""
+        local = self.edge.subscribers.get(subscriber.name) if former == self.context.router else None
+        for stream in self._streams.values():
+            if stream.address == subscriber.identity.address:
+                for record in stream.records.values():
+                    if former in record.awaited or (local is not None and record.locals.get(local) == HELD):
+                        self._expect(record, subscriber.name)
+
+    def adopt(self, subscriber: Entry) -> None:
+        """Learned of from a contact: it may be awaited for anything that its publishers have resumed here (6.3)."""
+        for stream in self._streams.values():
+            if stream.address == subscriber.identity.address:
+                for record in stream.records.values():
+                    self._expect(record, subscriber.name)
+
+    def _expect(self, record: Record, name: bytes) -> None:
+        gate = record.stream.gates.get(name)
+        is_gating = gate is not None and record.n in gate.remaining
+        if record.state is State.IN_DOUBT and not record.presettled and not is_gating:
+            record.orphans.add(name)
+
+    def seek(self, record: Record, name: bytes, *, not_at: str | None) -> None:
+        """Await the subscriber where the directory has it; as an orphan while that is nowhere, or where it left."""
+        entry = self.context.directory.subscriber(name)
+        record.orphans.discard(name)
+        if entry is None or not entry.live or entry.identity.address != record.stream.address:
+            return
+        gate = record.stream.gates.get(name)
+        if gate is not None and record.n in gate.remaining:
+            return
+        if name in record.stream.doubts or entry.router == not_at or not self.context.directory.in_contact(entry):
+            record.orphans.add(name)
+        elif entry.router == self.context.router:
+            self.edge.take_for(record.stream, record, [self.edge.subscribers[name]])
+        else:
+            self._forward_for(record, entry)
+
+    def _forward_for(self, record: Record, subscriber: Entry) -> None:
+        router = subscriber.router
+        record.awaited.add(router)
+        if router not in record.routers:
+            record.routers = (*record.routers, router)
+        self.context.trace_records(Event.FORWARDED, record.stream, [record], peer=router)
+        applied = self.context.directory.applied
+        self.context.outgoing.forward((router,), record.stream, [record], applied, [subscriber.name])
+
+    def orphan(self, subscriber: bytes, records: list[Record]) -> None:
+        """A local subscriber moved before it had these: those at home here await it."""
+        for record in records:
+            if record.stream.here and not record.stream.abandoned and record.n >= 0:
+                record.orphans.add(subscriber)
+
+    def orphans_of(self, record: Record, router: str) -> list[bytes]:
+        gates = record.stream.gates
+        at_address = self.context.directory.subscribers(record.stream.address)
+        names = [entry.name for entry in at_address if entry.router == router and not record.presettled]
+        return [name for name in names if name not in gates or record.n not in gates[name].remaining]
+
+
+def _is_owed(record: Record, subscriber: bytes) -> bool:
+    return subscriber in record.orphans and record.state is State.IN_DOUBT

@@ -1,0 +1,121 @@
+"""The lives of publishers: which attach of each is current, and what the earlier ones left (protocol 7).
+
+A life is a generation. An attach that resumes it takes over what older attaches have in doubt, wherever they were; one
+that begins another life, a closing detach or expiry abandons it.
+"""
+
+from collections.abc import Mapping
+
+from topic.actions import STOLEN, Detach
+from topic.attaching import Attaching
+from topic.directory import Change, Entry, Role, Status
+from topic.home import Home
+from topic.identity import new_generation
+from topic.journal import Event
+from topic.limbo import UNKNOWN, nowhere
+from topic.record import Stream
+from topic.subscriber import Subscriber
+
+
+class Lives:
+    """The publishers that one router knows of, be it by a placeholder."""
+
+    def __init__(self, home: Home, attaching: Attaching, longest: float) -> None:
+        """`longest`: seconds after which nobody comes back."""
+        self.context = home.context
+        self._home = home
+        self._edge = home.edge
+        self._attaching = attaching
+        self._longest = longest
+        self._nowhere: dict[bytes, float] = {}
+        """Publishers that only placeholders name: when their termini have expired for certain."""
+
+    def begin(
+        self, stream: Stream, generation: bytes | None, said: Mapping[bytes, int] | None, now: float, *, complete: bool
+    ) -> None:
+        """The publisher attaches here (7.1): with an unsettled map and a generation, its own or known, it resumes."""
+        known = self.context.directory.publisher(stream.publisher)
+        life = None if said is None else self._life_of(known, generation)
+        epoch = self.context.new_epoch(known)
+        stream.begin(epoch, life or new_generation(epoch))
+        name, lifetime = stream.publisher, stream.lifetime
+        self.context.tell(Entry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=lifetime))
+        self._retire(name, stream)
+        self._home.streams[name] = stream
+        stream.here = True
+        if life is None or said is None:
+            self._home.begin_afresh(stream)
+        else:
+            self._home.resume(stream, said, complete=complete)
+        self._attaching.publisher(stream, now)
+        self._home.release_freed()
+
+    @staticmethod
+    def _life_of(known: Entry | None, generation: bytes | None) -> bytes | None:
+        """The generation that a publisher with a map resumes: the one it names, or else the one we know of; None if
+        it has to begin afresh, as that one has ended, or will by our word."""
+        if known is None:
+            return generation
+        ended = known.status is not Status.ATTACHED
+        return None if ended and generation in (None, known.generation) else generation or known.generation
+
+    def changed(self, change: Change) -> None:
+        """A new attach of a publisher elsewhere, or its end."""
+        name, entry = change.entry.name, change.entry
+        if change.new is None or not change.new.live:
+            self._retire(name, None)
+            return
+        current = self._home.streams.get(name) or self._edge.streams.get(name)
+        if current is not None and current.epoch == entry.epoch:
+            return
+        stream = Stream(name, entry.identity, entry.epoch, entry.generation)
+        self._retire(name, stream)
+        if stream.limbo:
+            self._edge.streams[name] = stream
+            self._edge.limbo.ask(stream, list(stream.limbo))
+
+    def _retire(self, name: bytes, new: Stream | None) -> None:
+        """Earlier attaches of the publisher: what they have in doubt is resumed under the `new` one if that is of the
+        same life (7.4), else abandoned (7.6)."""
+        self._nowhere.pop(name, None)
+        self._attaching.withdraw_unknown(name)
+        mine, other = self._home.streams.get(name), self._edge.streams.pop(name, None)
+        if mine is not None:
+            self._end_link(mine, new)
+        for stream in (mine, other):
+            if stream is None:
+                continue
+            if new is not None and stream.generation in (UNKNOWN, new.generation):
+                (self._home.supersede if stream is mine else self._edge.limbo.hold)(stream)
+                self._edge.limbo.move(stream, new)
+            else:
+                (self._home.abandon if stream is mine else self._edge.abandon)(stream)
+        self._edge.rehomed(name)
+
+    def _end_link(self, stream: Stream, new: Stream | None) -> None:
+        self._attaching.withdraw_publisher(stream.publisher)
+        if stream.link is not None:
+            where = "elsewhere" if new is None else f"at router {new.home}"
+            self.context.trace(Event.STOLEN, publisher=stream.publisher, peer=None if new is None else new.home)
+            self.context.out.append(Detach(stream.link, STOLEN, f"the link was attached {where}"))
+            stream.link = None
+
+    def stream_named(self, subscriber: Subscriber, now: float, publisher: bytes) -> Stream | None:
+        """Where a placeholder of that publisher goes; None if the publisher is gone."""
+        stream = self._home.streams.get(publisher) or self._edge.streams.get(publisher)
+        entry = self.context.directory.publisher(publisher)
+        if stream is None and entry is None:
+            self._nowhere[publisher] = now + self._longest
+            stream = self._edge.streams[publisher] = nowhere(publisher, subscriber.identity.address)
+        elif stream is None and entry is not None and entry.live:
+            stream = self._edge.stream(entry)
+        return stream
+
+    def deadline(self) -> list[float]:
+        return list(self._nowhere.values())
+
+    def give_up_nowhere(self, now: float) -> None:
+        """No terminus lives this long: the publishers will not come back for what placeholders stand for."""
+        for name, deadline in list(self._nowhere.items()):
+            if now >= deadline:
+                self._retire(name, None)

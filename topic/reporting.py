@@ -1,0 +1,80 @@
+"""Outcomes for other homes, and when they have to wait (protocol 5, Edge).
+
+An outcome must not be under way when home adds a subscriber of ours to the delivery: it would be taken for that one's
+too. So it waits while home has not joined all of them, and while home may still forward a backlog for one (6.2).
+"""
+
+from collections.abc import Mapping
+
+from topic.context import Context
+from topic.record import UNPROVEN, Record, State
+from topic.subscriber import Subscriber
+
+
+class Reporting:
+    """The outcomes of one edge."""
+
+    def __init__(self, context: Context, subscribers: Mapping[bytes, Subscriber]) -> None:
+        self.context = context
+        self.unjoined: dict[str, set[bytes]] = {}
+        """By home in contact: local subscribers that it has not joined in this contact."""
+        self.withheld: dict[str, list[Record]] = {}
+        """By home: what cannot be reported yet."""
+        self._unproven: set[bytes] = set()
+        """Publishers whose home may still forward older deliveries for one of us."""
+        self._subscribers = subscribers
+
+    def contact(self, home: str) -> None:
+        self.unjoined[home] = set(self._subscribers)
+
+    def lost(self, home: str) -> None:
+        """The joins and outcomes of the contact go with it."""
+        self.unjoined.pop(home, None)
+        self.withheld.pop(home, None)
+        self._count_unproven()
+
+    def attaches(self, subscriber: bytes) -> None:
+        """Every home has to join it."""
+        for unjoined in self.unjoined.values():
+            unjoined.add(subscriber)
+
+    def unproven(self, publisher: bytes) -> None:
+        """Its home puts off the backlog of one of us."""
+        self._unproven.add(publisher)
+
+    def rehomed(self, publisher: bytes) -> None:
+        self._unproven.discard(publisher)
+
+    def joined(self, home: str, subscriber: bytes) -> None:
+        """`home` need not join it any more; it has, or it has none to join: what was withheld may be reported."""
+        self.unjoined.get(home, set()).discard(subscriber)
+        self._count_unproven()
+        if not self.unjoined.get(home):
+            for record in self.withheld.pop(home, ()):
+                if not record.open and record.state is State.IN_DOUBT and record.stream.home == home:
+                    self.report(record)
+
+    def left(self, subscriber: bytes) -> None:
+        """It is not here any more."""
+        for home in list(self.unjoined):
+            self.joined(home, subscriber)
+
+    def _count_unproven(self) -> None:
+        gates = [gate for s in self._subscribers.values() for gate in s.held.items()] if self._unproven else []
+        self._unproven = {publisher for publisher, gate in gates if gate.first == UNPROVEN}
+
+    def report(self, record: Record) -> None:
+        """All local subscribers have a final outcome; what is in limbo is reported when home has forwarded it again."""
+        if record.n < 0:
+            return
+        stream = record.stream
+        home = stream.home
+        if self.unjoined.get(home) or stream.publisher in self._unproven:
+            self.withheld.setdefault(home, []).append(record)
+            return
+        record.state = State.ACCEPTED
+        moved = [name for name in record.moved if name not in self._subscribers]
+        if moved or record.refusals is not None:
+            self.context.outgoing.outcome_in_full(home, stream, record.n, record.refusals, moved)
+        else:
+            self.context.outgoing.outcome(home, stream, record.n)

@@ -1,0 +1,79 @@
+"""Telling local subscribers that their publisher has settled (protocol 5, Settle and Forget)."""
+
+from collections.abc import Callable, Mapping
+
+from topic.actions import SettleSubscriber
+from topic.context import Context
+from topic.forgetting import Forgetting
+from topic.journal import Event
+from topic.record import QUEUED, WITHHELD, Record, State, Stream
+from topic.subscriber import Subscriber
+
+
+class Settling:
+    """The settlements at one router."""
+
+    def __init__(
+        self, context: Context, at: Mapping[str, list[Subscriber]], pump: Callable[[Subscriber], None]
+    ) -> None:
+        """`at` has the subscribers by address; `pump` sends them what credit lets go."""
+        self.context = context
+        self.forgetting = Forgetting(context)
+        self._at = at
+        self._pump = pump
+
+    def close(self, stream: Stream, records: list[Record]) -> None:
+        """Settle at the local subscribers, and forget what they all know (protocol 5, Settle and Forget)."""
+        if not records:
+            return
+        event = Event.ABANDONED if stream.abandoned else Event.SETTLED
+        self.context.trace_records(event, stream, records)
+        if stream.limbo:
+            for record in records:
+                stream.limbo.pop(record.key, None)
+        self.settle_locals(records)
+        self.forgetting.forget([record for record in records if not record.unknowing])
+
+    def settle_locals(self, records: list[Record]) -> None:
+        """Send the settlement to every subscriber that a record was transferred to. One that may come back with its
+        unsettled map is remembered as unknowing; to a null map, written is known."""
+        batches: dict[Subscriber, list[Record]] = {}
+        resuming = self._settle_resuming(records)
+        for record in records:
+            record.state = State.SETTLED
+            for subscriber, state in record.locals.items():
+                if subscriber in resuming and record in subscriber.resuming:
+                    continue
+                if state == QUEUED:
+                    subscriber.pass_over()
+                if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:  # released, but not settled yet
+                    batches.setdefault(subscriber, []).append(record)
+        for subscriber, settled in batches.items():
+            self._settle_at(subscriber, settled)
+        for subscriber in resuming:
+            self._pump(subscriber)
+
+    def _settle_resuming(self, records: list[Record]) -> list[Subscriber]:
+        """Those who have yet to be told of some of the deliveries that their maps named learn of the settlement by
+        that; returns them."""
+        at_address = self._at.get(records[0].stream.address, ()) if records else ()
+        resuming = [subscriber for subscriber in at_address if subscriber.resuming]
+        for subscriber in resuming:
+            for record in records:
+                if record in subscriber.resuming:
+                    record.unknowing += 1
+                    subscriber.owe(record)
+        return resuming
+
+    def _settle_at(self, subscriber: Subscriber, settled: list[Record]) -> None:
+        if subscriber.attempts:
+            for record in settled:
+                subscriber.attempts.pop(record, None)
+        if subscriber.link is not None:
+            self.context.out.append(SettleSubscriber(subscriber.link, settled))
+        if subscriber.lifetime.timeout:
+            if subscriber.marker in settled:
+                subscriber.unmark()
+            for record in settled:
+                self.forgetting.remember(subscriber, record)
+            self.forgetting.ask(subscriber)
