@@ -39,8 +39,8 @@ class Judge:
         self.termini = Termini(self)
         self.generations: dict[tuple[str, int], bytes] = {}
         """(publisher, life) -> as answered."""
-        self._keys: dict[tuple[str, int, bytes], bytes] = {}
-        """(publisher, life, tag) -> key of what was sent so."""
+        self._used: set[bytes] = set()
+        """Keys of all that was sent."""
         self.seen_count = 0
         self.accepted_count = 0
         self.promises = 0
@@ -87,12 +87,13 @@ class Judge:
         name, life = publisher.name, publisher.life
         number = int(text.rstrip(b"s").split(b".")[2])
         key = delivery_key(publisher.identity, self.generations[name, life], tag)
-        self._keys[name, life, tag] = key
+        self._used.add(key)
         self.messages[text] = Message(text, name, life, number, presettled, key, publisher.plain)
 
-    def forgotten_everywhere(self, name: str, life: int, tag: bytes) -> bool:
-        key = self._keys.get((name, life, tag))
-        if key is None:
+    def forgotten_everywhere(self, publisher: "Publisher", tag: bytes) -> bool:
+        """Another life may have used the same key: a publisher that echoes nothing may be given an older generation."""
+        key = delivery_key(publisher.identity, self.generations[publisher.name, publisher.life], tag)
+        if key not in self._used:
             return True
         routers = [router for router in self.routers.values() if router.alive]
         held = any(key in router.topic.context.records for router in routers)

@@ -163,7 +163,7 @@ class Publisher(Client):
 
     def _send_new(self, link: PublisherLink, most: int) -> list[Sent]:
         assert self.unsettled is not None
-        free = [tag for tag in self._tags if tag not in self.unsettled and (self.plain or self._forgotten(tag))]
+        free = [tag for tag in self._tags if tag not in self.unsettled and self._forgotten(tag)]
         count = min(most, self.left_to_send, len(free))
         sent: list[Sent] = []
         for tag in self.random.sample(free, count) if self.random.random() < 0.5 else free[:count]:
@@ -184,8 +184,10 @@ class Publisher(Client):
         return sent
 
     def _forgotten(self, tag: bytes) -> bool:
-        """Whether the network has forgotten what went by this tag before (protocol 1, known limits)."""
-        return self.judge.forgotten_everywhere(self.name, self.life, tag)
+        """Whether the network has forgotten what went by this tag before (protocol 1, known limits). Where nobody comes
+        back with a map, that need not be: the next one is withheld until then."""
+        nobody_resumes = self.plain and not any(reader.resumes for reader in self.judge.readers.values())
+        return nobody_resumes or self.judge.forgotten_everywhere(self, tag)
 
     def _perhaps_settle_early(self, link: PublisherLink, handle: int) -> None:
         if not self.calm and self.random.random() < self.knobs.early:
