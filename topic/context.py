@@ -110,5 +110,16 @@ def in_ranges(stream: Stream, ranges: list[int]) -> list[Record]:
     return found if len(ranges) <= 2 else list(dict.fromkeys(found))
 
 
+def ranges_without(ranges: list[int], left_out: set[int]) -> list[int]:
+    """The ranges less some numbers."""
+    left: list[int] = []
+    for low, high in zip(ranges[::2], ranges[1::2], strict=True):
+        for out in sorted(n for n in left_out if low <= n <= high):
+            left += [low, out - 1] if low < out else []
+            low = out + 1
+        left += [low, high] if low <= high else []
+    return left
+
+
 def _stream_of(record: Record) -> Stream:
     return record.stream

@@ -54,7 +54,8 @@ class Entry:
     status: Status = Status.ATTACHED
     lifetime: Lifetime = Lifetime()
     resumed: bool = False
-    """A subscriber that was attached before, by its map or by our knowledge: it may be owed what is in doubt."""
+    """It was attached before, by its map or by our knowledge: a subscriber may be owed what is in doubt, a publisher
+    may have sent it to subscribers that its home does not know."""
 
     @property
     def live(self) -> bool:
@@ -156,6 +157,10 @@ class Directory:
     def subscribers(self, address: str) -> Iterable[Entry]:
         """Live subscribers of an address, in the order in which they became known."""
         return self._subscribers.get(address, {}).values()
+
+    def orphans(self, address: str) -> list[Entry]:
+        """Subscribers of an address that no router in contact holds."""
+        return [entry for entry in self.subscribers(address) if not self.in_contact(entry)]
 
     def entry(self, index: Index) -> Entry | None:
         return self._entries.get(index)
@@ -297,8 +302,11 @@ class Directory:
             else:
                 self._remove(index)
                 changes += [Change(entry, None)] if entry.live else []
-        authoritative = [e for e in hearsay if not self.in_contact(e) or (not e.live and not self.is_mine(e))]
-        return changes + self.apply_delta(router, version, own) + self._merge(authoritative)
+        return changes + self.apply_delta(router, version, own) + self.apply_hearsay(hearsay)
+
+    def apply_hearsay(self, entries: list[Entry]) -> list[Change]:
+        """What a contact knows of others: of those in contact with us, only what they do not know themselves."""
+        return self._merge([e for e in entries if not self.in_contact(e) or (not e.live and not self.is_mine(e))])
 
     def apply_delta(self, router: str, version: int, entries: list[Entry]) -> list[Change]:
         """Entries that a contact wrote; `version` is its section's version with them."""

@@ -7,7 +7,7 @@ in `n` order per publisher; when all have a final outcome, home is told. The edg
 from collections.abc import Callable, Iterator
 
 from topic.actions import Deliver, Redeliver, Resume
-from topic.context import Context, by_stream, in_ranges
+from topic.context import Context, by_stream, in_ranges, ranges_without
 from topic.directory import Entry
 from topic.identity import Epoch
 from topic.journal import Event
@@ -289,7 +289,8 @@ class Edge:
         """A Forward for the named subscribers: the record may be here already, for others or reported (6.2)."""
         named = [self.subscribers[name] for name in only if name in self.subscribers]
         for subscriber in named:
-            if stream.home not in subscriber.joined:  # Joined says what of it is gated
+            if stream.home not in subscriber.joined and stream.publisher not in subscriber.held:
+                # Joined says what of it is gated
                 subscriber.gate(stream.publisher, stream.home, 0)
         self._forward_one(stream, n, self._moved_since(seen), record, named)
         self.release(stream)
@@ -356,16 +357,19 @@ class Edge:
         self.finished([] if record.open else [record])
 
     def settle(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
-        """Home says settled: the subscribers learn it, and home that they do (protocol 5, Settle)."""
+        """Home says settled: the subscribers learn it, and home that they know (protocol 5, Settle)."""
         stream = self.streams.get(publisher)
-        if stream is None or stream.epoch != epoch:
-            known = []
-        else:
-            known = in_ranges(stream, ranges)
-        known = [record for record in known if record.state is not State.SETTLED]
-        if known:
-            self.settling.close(known[0].stream, known)
-        self.context.outgoing.settled(home, publisher, epoch, ranges)
+        known = in_ranges(stream, ranges) if stream is not None and stream.epoch == epoch else []
+        unsettled = [record for record in known if record.state is not State.SETTLED]
+        if unsettled:
+            self.settling.close(unsettled[0].stream, unsettled)
+        unknowing = [record for record in known if record.unknowing]
+        for record in unknowing:
+            record.awaited = {home}
+        if unknowing:
+            ranges = ranges_without(ranges, {record.n for record in unknowing})
+        if ranges:
+            self.context.outgoing.settled(home, publisher, epoch, ranges)
 
     def abandon(self, stream: Stream) -> None:
         """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.6, 8)."""

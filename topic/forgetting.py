@@ -63,7 +63,7 @@ class Forgetting:
     def _knows(self, record: Record) -> None:
         record.unknowing -= 1
         assert record.unknowing >= 0
-        if not record.unknowing and not record.awaited:
+        if not record.unknowing and (not record.awaited or not record.stream.here):
             self.forget([record])
 
     def forget(self, records: list[Record]) -> None:
@@ -71,6 +71,8 @@ class Forgetting:
         for stream, run in by_stream(records):
             self.context.trace_records(Event.FORGOTTEN, stream, run)
             for record in run:
+                for home in record.awaited:
+                    self.context.outgoing.forgotten(home, stream, record.n)
                 self.context.forget(record)
             if stream.waiting or stream.withheld:
                 self.context.freed.append(stream)

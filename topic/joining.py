@@ -77,10 +77,14 @@ class Joining:
         return False
 
     def give_backlog(self, stream: Stream, name: bytes) -> None:
+        """What the subscriber is awaited for goes to where it is; its map may have told the outcome already."""
         owed = [record for record in stream.records.values() if _is_owed(record, name)]
-        for record in owed:
-            self.seek(record, name, not_at=None)
-        self._evaluate(stream, owed)  # its map may have told the outcome
+        forwarded = [record for record in owed if self._seek(record, name, not_at=None)]
+        subscriber = self.context.directory.subscriber(name)
+        if subscriber is not None:
+            for run in _runs(forwarded):
+                self._forward(run, name, subscriber.router)
+        self._evaluate(stream, owed)
 
     def _custodian(self, subscriber: Entry) -> str | None:
         return None if self.context.directory.is_mine(subscriber) else subscriber.router
@@ -136,30 +140,38 @@ class Joining:
         if record.state is State.IN_DOUBT and not record.presettled and not is_gating:
             record.orphans.add(name)
 
-    def seek(self, record: Record, name: bytes, *, not_at: str | None) -> None:
-        """Await the subscriber where the directory has it; as an orphan while that is nowhere, or where it left."""
-        entry = self.context.directory.subscriber(name)
-        record.orphans.discard(name)
-        if entry is None or not entry.live or entry.identity.address != record.stream.address:
-            return
-        gate = record.stream.gates.get(name)
-        if gate is not None and record.n in gate.remaining:
-            return
-        if name in record.stream.doubts or entry.router == not_at or not self.context.directory.in_contact(entry):
-            record.orphans.add(name)
-        elif entry.router == self.context.router:
-            self.edge.take_for(record.stream, record, [self.edge.subscribers[name]])
-        else:
-            self._forward_for(record, entry)
+    def seek(self, record: Record, name: bytes, *, not_at: str) -> None:
+        """The subscriber left the router `not_at` without the delivery: it is awaited where the directory has it."""
+        subscriber = self.context.directory.subscriber(name)
+        if self._seek(record, name, not_at=not_at) and subscriber is not None:
+            self._forward([record], name, subscriber.router)
 
-    def _forward_for(self, record: Record, subscriber: Entry) -> None:
+    def _seek(self, record: Record, name: bytes, *, not_at: str | None) -> bool:
+        """Await the subscriber at its custodian; as an orphan while that is nowhere, or where it left. Whether the
+        delivery has to be forwarded there."""
+        directory = self.context.directory
+        subscriber, gate = directory.subscriber(name), record.stream.gates.get(name)
+        record.orphans.discard(name)
+        if subscriber is None or not subscriber.live or subscriber.identity.address != record.stream.address:
+            return False
+        if gate is not None and record.n in gate.remaining:
+            return False
         router = subscriber.router
+        if name in record.stream.doubts or router == not_at or not directory.in_contact(subscriber):
+            record.orphans.add(name)
+            return False
+        if router == directory.router:
+            self.edge.take_for(record.stream, record, [self.edge.subscribers[name]])
+            return False
         record.awaited.add(router)
         if router not in record.routers:
             record.routers = (*record.routers, router)
-        self.context.trace_records(Event.FORWARDED, record.stream, [record], peer=router)
-        applied = self.context.directory.applied
-        self.context.outgoing.forward((router,), record.stream, [record], applied, [subscriber.name])
+        return True
+
+    def _forward(self, records: list[Record], name: bytes, router: str) -> None:
+        stream = records[0].stream
+        self.context.trace_records(Event.FORWARDED, stream, records, peer=router)
+        self.context.outgoing.forward((router,), stream, records, self.context.directory.applied, [name])
 
     def orphan(self, subscriber: bytes, records: list[Record]) -> None:
         """A local subscriber moved before it had these: those at home here await it."""
@@ -176,3 +188,14 @@ class Joining:
 
 def _is_owed(record: Record, subscriber: bytes) -> bool:
     return subscriber in record.orphans and record.state is State.IN_DOUBT
+
+
+def _runs(records: list[Record]) -> list[list[Record]]:
+    """Of consecutive `n`, as a Forward has them."""
+    runs: list[list[Record]] = []
+    for record in records:
+        if runs and runs[-1][-1].n == record.n - 1:
+            runs[-1].append(record)
+        else:
+            runs.append([record])
+    return runs

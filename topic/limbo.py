@@ -57,14 +57,14 @@ class Limbo:
         for key in [key for key, blocked in self.context.blocked.items() if blocked is stream]:
             del self.context.blocked[key]
 
-    def move(self, old: Stream, new: Stream) -> None:
+    def move(self, old: Stream, new: Stream, records: list[Record]) -> None:
         """The publisher has a new epoch: what is held of it waits for the word of its new home (7.4)."""
-        held, old.limbo = old.limbo, {}
-        for record in held.values():
+        for record in records:
+            del old.limbo[record.key]
             record.stream = new
-        new.limbo.update(held)
-        if held:
-            self.context.trace_records(Event.REHOMED, new, list(held.values()))
+            new.limbo[record.key] = record
+        if records:
+            self.context.trace_records(Event.REHOMED, new, records)
 
     def hold_for(self, subscriber: Subscriber, records: Iterable[Record]) -> None:
         """It attached again: what it had not answered comes when its home has named it once more."""

@@ -6,6 +6,8 @@ that begins another life, a closing detach or expiry abandons it.
 
 from collections.abc import Mapping
 
+import attrs
+
 from topic.actions import STOLEN, Detach
 from topic.attaching import Attaching
 from topic.directory import Change, Entry, Role, Status
@@ -34,12 +36,15 @@ class Lives:
         self, stream: Stream, generation: bytes | None, said: Mapping[bytes, int] | None, now: float, *, complete: bool
     ) -> None:
         """The publisher attaches here (7.1): with an unsettled map and a generation, its own or known, it resumes."""
-        known = self.context.directory.publisher(stream.publisher)
+        name, epoch = stream.publisher, stream.epoch
+        known = self.context.directory.publisher(name)
+        if known is not None and known.epoch > epoch:  # while it waited
+            self._end_link(stream, known.router)
+            return
         life = None if said is None else self._life_of(known, generation)
-        epoch = self.context.new_epoch(known)
-        stream.begin(epoch, life or new_generation(epoch))
-        name, lifetime = stream.publisher, stream.lifetime
-        self.context.tell(Entry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=lifetime))
+        stream.generation = life or new_generation(epoch)
+        entry = Entry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=stream.lifetime)
+        self.context.tell(attrs.evolve(entry, resumed=life is not None))
         self._retire(name, stream)
         self._home.streams[name] = stream
         stream.here = True
@@ -81,22 +86,25 @@ class Lives:
         self._attaching.withdraw_unknown(name)
         mine, other = self._home.streams.get(name), self._edge.streams.pop(name, None)
         if mine is not None:
-            self._end_link(mine, new)
+            self._end_link(mine, None if new is None else new.home)
         for stream in (mine, other):
             if stream is None:
                 continue
             if new is not None and stream.generation in (UNKNOWN, new.generation):
                 (self._home.supersede if stream is mine else self._edge.limbo.hold)(stream)
-                self._edge.limbo.move(stream, new)
-            else:
-                (self._home.abandon if stream is mine else self._edge.abandon)(stream)
+                self._edge.limbo.move(stream, new, list(stream.limbo.values()))
+                continue
+            if new is not None:  # a key does not tell its generation
+                placeholders = [record for record in stream.limbo.values() if record.message is None]
+                self._edge.limbo.move(stream, new, placeholders)
+            (self._home.abandon if stream is mine else self._edge.abandon)(stream)
         self._edge.rehomed(name)
 
-    def _end_link(self, stream: Stream, new: Stream | None) -> None:
+    def _end_link(self, stream: Stream, router: str | None) -> None:
         self._attaching.withdraw_publisher(stream.publisher)
         if stream.link is not None:
-            where = "elsewhere" if new is None else f"at router {new.home}"
-            self.context.trace(Event.STOLEN, publisher=stream.publisher, peer=None if new is None else new.home)
+            self.context.trace(Event.STOLEN, publisher=stream.publisher, peer=router)
+            where = "elsewhere" if router is None else f"at router {router}"
             self.context.out.append(Detach(stream.link, STOLEN, f"the link was attached {where}"))
             stream.link = None
 

@@ -50,9 +50,17 @@ class Peers:
         return self.directory.subscriber(entry.name) == entry
 
     def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
-        self._topic.changed(self.directory.apply_delta(router, version, [unpack_entry(fields) for fields in entries]))
+        changed = [unpack_entry(fields) for fields in entries]
+        self._topic.changed(self.directory.apply_delta(router, version, changed))
         self._topic.changed(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
+        for entry in changed:
+            if entry.role is Role.PUBLISHER and entry.live and entry.resumed:
+                self.context.outgoing.hearsay(router, self.directory.orphans(entry.identity.address))
         self.context.outgoing.ack(router, version)
+
+    def _on_hearsay(self, _: str, entries: list[Any]) -> None:
+        told = [unpack_entry(fields) for fields in entries]
+        self._topic.changed(self.directory.apply_hearsay(told), learned=True)
 
     def _on_expire(self, router: str, role: int, name: bytes, epoch: list[Any]) -> None:
         self._topic.expiry.proposed(router, (Role(role), name), Epoch(*epoch))
@@ -152,6 +160,7 @@ class Peers:
         Kind.SECTION: _on_section,
         Kind.DELTA: _on_delta,
         Kind.ACK: _on_ack,
+        Kind.HEARSAY: _on_hearsay,
         Kind.JOINED: _on_joined,
         Kind.ADMIT: _on_admit,
         Kind.FORWARD: _on_forward,

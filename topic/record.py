@@ -76,7 +76,8 @@ class Record:
         self.routers: tuple[str, ...] = ()
         """Home: the routers it was forwarded to; they get the settlement."""
         self.awaited: set[str] = set()
-        """Home: routers whose outcome (in doubt) or acknowledgement of the settlement (settled) is awaited."""
+        """Home: routers whose outcome (in doubt) or acknowledgement of the settlement (settled) is awaited. Edge: home,
+        if it awaits that we forget the delivery."""
         self.orphans: set[bytes] = set()
         """Home: subscribers awaited that no router in contact holds."""
 
@@ -85,14 +86,42 @@ class Stream:
     """What one publisher sends under one epoch: its records by `n`, in order."""
 
     __slots__ = (
-        "abandoned", "answered", "asked", "doubts", "epoch", "expected", "gates", "generation", "here", "home",
-        "identity", "keys", "label", "lifetime", "limbo", "link", "next_n", "partial", "proving", "publisher",
-        "received", "records", "reply", "settles_first", "unsettled", "waiting", "withheld",
+        "_generation",
+        "abandoned",
+        "answered",
+        "asked",
+        "doubts",
+        "epoch",
+        "expected",
+        "gates",
+        "here",
+        "home",
+        "identity",
+        "keys",
+        "label",
+        "lifetime",
+        "limbo",
+        "link",
+        "next_n",
+        "partial",
+        "proving",
+        "publisher",
+        "received",
+        "records",
+        "reply",
+        "settles_first",
+        "unsettled",
+        "waiting",
+        "withheld",
     )  # fmt: skip
 
     def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
         self.publisher = publisher
         self.identity = identity
+        self.epoch = epoch
+        self.home = epoch.router
+        self.label = str(epoch)
+        """The epoch as the delivery log has it."""
         self.records: dict[int, Record] = {}
         self.limbo: dict[bytes, Record] = {}
         """By key: not forwarded by the present home in the present contact (`topic.limbo`)."""
@@ -130,15 +159,15 @@ class Stream:
         """Arrived while the network still holds an older delivery of the same key, and all that came after."""
         self.gates: dict[bytes, Gate] = {}
         """By subscriber name."""
-        self.begin(epoch, generation)
-
-    def begin(self, epoch: Epoch, generation: bytes) -> None:
-        """The attach that the stream stands for is decided."""
-        self.epoch = epoch
         self.generation = generation
-        self.home = epoch.router
-        self.label = str(epoch)
-        """The epoch as the delivery log has it."""
+
+    @property
+    def generation(self) -> bytes:
+        return self._generation
+
+    @generation.setter
+    def generation(self, generation: bytes) -> None:
+        self._generation = generation
         self.keys = KeyMaker(self.publisher, generation)
 
     @property

@@ -37,6 +37,7 @@ class Kind(enum.IntEnum):
     EXPIRE = 13
     VOTE = 14
     EXPIRED = 15
+    HEARSAY = 16
 
 
 class _Batch:
@@ -90,6 +91,11 @@ class Outgoing:
     def delta(self, routers: Iterable[str], version: int, entries: list[Entry], departed: list[Entry]) -> None:
         """`departed` are no longer ours: the entries of the routers that they moved to."""
         self._say(routers, Kind.DELTA, version, [e.pack() for e in entries], [e.pack() for e in departed])
+
+    def hearsay(self, router: str, entries: list[Entry]) -> None:
+        """What we know of routers that we are not in contact with."""
+        if entries:
+            self._say((router,), Kind.HEARSAY, [entry.pack() for entry in entries])
 
     def ack(self, router: str, version: int) -> None:
         self._say((router,), Kind.ACK, version)
@@ -150,8 +156,12 @@ class Outgoing:
         self._range(routers, Kind.SETTLE, stream, n)
 
     def settled(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
-        """This edge has settled its subscribers, or knows nothing of these: home may forget."""
+        """This edge has settled its subscribers and forgotten these, or knows nothing of them: home may forget."""
         self._say((home,), Kind.SETTLED, publisher, epoch, ranges)
+
+    def forgotten(self, home: str, stream: Stream, n: int) -> None:
+        """The same, of one that some subscriber did not know of until now."""
+        self._range((home,), Kind.SETTLED, stream, n)
 
     def fenced(self, router: str, publisher: bytes, epoch: Epoch) -> None:
         """What came under this epoch was dropped: it is not the publisher's current one (7.5)."""
@@ -246,6 +256,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Kind.SECTION: (_is(int), _is_entries, _is_entries),
     Kind.DELTA: (_is(int), _is_entries, _is_entries),
     Kind.ACK: (_is(int),),
+    Kind.HEARSAY: (_is_entries,),
     Kind.JOINED: (_is_name, _is_epoch, _is_gated),
     Kind.ADMIT: (_is_name, _is_name),
     Kind.FORWARD: (
