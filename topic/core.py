@@ -70,7 +70,7 @@ class Topic:
         self._boot_deadline = now + settings.boot_wait
         self.attaching = Attaching(self.context, settings.join, settings.window, self.home.evidence.ask)
         self._peers = Peers(self)
-        self.expiry = Expiry(self.context, self._is_here, self._expired)
+        self.expiry = Expiry(self.context, settings.terminus, self._is_here, self._expired)
         self.lives = Lives(self.home, self.attaching, settings.terminus)
         self.context.trace(Event.BOOT)
         self._check_booted(now)

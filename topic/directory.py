@@ -62,6 +62,11 @@ class Entry:
         return self.status < Status.CLOSED
 
     @property
+    def expired_life(self) -> bool:
+        """A life of a publisher that did not end by its own word: it may not know, and come back with its map."""
+        return self.status is Status.EXPIRED and self.role is Role.PUBLISHER
+
+    @property
     def router(self) -> str:
         return self.epoch.router
 
@@ -209,7 +214,7 @@ class Directory:
         assert old is None or old.epoch <= entry.epoch
         self.version += 1
         self._put(entry)
-        if not entry.live:
+        if not entry.live and not entry.expired_life:
             self._tombstones[entry.role, entry.name] = self.version
             self._prune()
         return Change(old, entry)
@@ -242,8 +247,8 @@ class Directory:
         for name in [name for name, version in self.departures.items() if version <= in_contact]:
             del self.departures[name]
         if self.complete:  # nobody is left who could tell us that these are still there
-            buried = [index for index, entry in self._entries.items() if not entry.live and not self.is_mine(entry)]
-            for index in buried:
+            dead = [(index, entry) for index, entry in self._entries.items() if not entry.live]
+            for index in [index for index, entry in dead if not self.is_mine(entry) and not entry.expired_life]:
                 self._remove(index)
         everywhere = min(self.acked.values(), default=self.version)
         for index in [index for index, version in self._tombstones.items() if version <= everywhere]:
@@ -260,6 +265,11 @@ class Directory:
         if announced and marked.live:
             self._announced.add((entry.role, entry.name))
         return Change(entry, marked)
+
+    def forget(self, entry: Entry) -> None:
+        """An expired life that nobody comes back for."""
+        if self._entries.get((entry.role, entry.name)) is entry:
+            self._remove((entry.role, entry.name))
 
     # the others' sections
 
@@ -356,7 +366,7 @@ class Directory:
             confirmed = old == entry and self.is_announced(entry)
             if old is not None and (old.epoch, old.status) >= (entry.epoch, entry.status) and not confirmed:
                 continue
-            if entry.live or not self.complete:
+            if entry.live or entry.expired_life or not self.complete:
                 self._put(entry)
             elif old is not None:
                 self._remove((entry.role, entry.name))

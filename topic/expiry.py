@@ -29,13 +29,18 @@ class _Poll:
 class Expiry:
     """The links of one router's directory whose time runs out."""
 
-    def __init__(self, context: Context, is_here: Callable[[Entry], bool], is_over: Callable[[Entry], None]) -> None:
-        """`is_here`: whether a client is attached by this link at this router; `is_over`: end it."""
+    def __init__(
+        self, context: Context, longest: float, is_here: Callable[[Entry], bool], is_over: Callable[[Entry], None]
+    ) -> None:
+        """`longest`: seconds for which an expired life of a publisher is remembered; `is_here`: whether a client is
+        attached by this link at this router; `is_over`: end it."""
         self.context = context
+        self._longest = longest
         self._is_here = is_here
         self._is_over = is_over
         self._deadlines: dict[tuple[Index, Epoch], float] = {}
         self._polls: dict[Index, _Poll] = {}
+        self._ended: dict[Epoch, float] = {}
         self._looked = -math.inf
 
     # time
@@ -49,10 +54,19 @@ class Expiry:
         self._deadlines = {
             key: self._deadlines.get(key, now + entry.lifetime.timeout) for key, entry in waiting.items()
         }
+        self._forget(now)
         for key, entry in waiting.items():
             if now >= self._deadlines[key]:
                 self._deadlines[key] = now + ASK_AGAIN_S
                 self._propose(entry)
+
+    def _forget(self, now: float) -> None:
+        """Expired lives, after the time in which their publishers might come back and not know."""
+        ended = [entry for entry in self.context.directory.entries() if entry.expired_life]
+        self._ended = {entry.epoch: self._ended.get(entry.epoch, now + self._longest) for entry in ended}
+        for entry in ended:
+            if now >= self._ended[entry.epoch]:
+                self.context.directory.forget(entry)
 
     def deadline(self) -> list[float]:
         return list(self._deadlines.values())
