@@ -65,7 +65,9 @@ class Did:
     told: tuple[int, ...] = ()
     """Numbers of the messages whose acceptance a publisher has just learned."""
     forgot: tuple[Message, ...] = ()
-    """What a subscriber has just forgotten."""
+    """What a subscriber has just forgotten, processed."""
+    missed: tuple[Message, ...] = ()
+    """What it was told is settled, and has not processed."""
 
 
 @attrs.frozen
@@ -283,15 +285,17 @@ class Subscriber(Client):
         held = self._find(key)
         if held is None:
             raise Violation("resumed transfer", "a state is resumed of what the map lacks")
+        if settled:
+            return self._forget((key,))
         check(held.accepted, "resumed transfer", f"{held.message}, not processed, comes without its payload")
-        return self._forget((key,)) if settled else Did(self._with(attrs.evolve(held, arrived=True)))
+        return Did(self._with(attrs.evolve(held, arrived=True)))
 
     def _forget(self, keys: tuple[bytes, ...]) -> Did:
         gone = [h for h in self.held if h.key in keys]
-        for h in gone:
-            check(h.accepted, "1 nothing lost", f"{h.message} is settled though it was not processed")
         kept = tuple(h for h in self.held if h.key not in keys)
-        return Did(attrs.evolve(self, held=kept), forgot=tuple(h.message for h in gone))
+        forgot = tuple(h.message for h in gone if h.accepted)
+        missed = tuple(h.message for h in gone if not h.accepted)
+        return Did(attrs.evolve(self, held=kept), forgot=forgot, missed=missed)
 
 
 def _tag(number: int) -> bytes:

@@ -56,10 +56,10 @@ class Talking:
             routers.apply = self._apply
         yield from self.lines
 
-    def _run(self, number: int, event: Event) -> Any:
+    def _run(self, number: int, event: Event, rank: int = 0) -> Any:
         routers = self.model.routers
         try:
-            step = routers.run(number, event)
+            step = routers.run(number, event, rank)
         finally:
             for logged, columns in JOURNAL.rows:
                 told = {name: _short(value) for name, value in columns.items() if name not in ("time_us", "hlc")}

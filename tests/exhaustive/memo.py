@@ -43,7 +43,8 @@ class Step:
     to_clients: tuple[tuple[int, int, Frame], ...]
     to_routers: tuple[tuple[str, int], ...]
     """Router, number of the batch."""
-    promised: tuple[tuple[str, dict[str, int] | None], ...]
+    joined: tuple[str, ...]
+    contacts: dict[str, int]
 
 
 class Routers:
@@ -54,7 +55,7 @@ class Routers:
         self.facts: list[Facts | None] = []
         self._saved: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
-        self._steps: dict[tuple[int, Any], Step | Violation] = {}
+        self._steps: dict[tuple[int, Any, int], Step | Violation] = {}
 
     def __len__(self) -> int:
         return len(self._saved)
@@ -76,23 +77,24 @@ class Routers:
         router: Router = state.load(self._saved[number])
         return router
 
-    def apply(self, number: int, event: tuple[Any, ...]) -> Step:
-        step = self._steps.get((number, event))
+    def apply(self, number: int, event: tuple[Any, ...], rank: int = 0) -> Step:
+        """`rank` is what time it is, in attaches, if an attach may begin now."""
+        step = self._steps.get((number, event, rank))
         if step is None:
             try:
-                step = self.run(number, event)
+                step = self.run(number, event, rank)
             except Violation as violation:
                 step = violation
-            self._steps[number, event] = step
+            self._steps[number, event, rank] = step
         if isinstance(step, Violation):
             raise step
         return step
 
-    def run(self, number: int, event: tuple[Any, ...]) -> Step:
+    def run(self, number: int, event: tuple[Any, ...], rank: int) -> Step:
         """Without looking whether it was done before."""
         router = self.load(number)
         try:
-            output = router.handle(self._unpacked(event))
+            output = router.handle(self._unpacked(event), rank)
         except Violation:
             raise
         except Exception as error:
@@ -109,7 +111,7 @@ class Routers:
         to_routers = tuple(
             (target, self.batches.number(tuple(payloads))) for target, payloads in output.to_routers.items()
         )
-        return Step(self.add(router), tuple(output.to_clients), to_routers, tuple(output.promised))
+        return Step(self.add(router), tuple(output.to_clients), to_routers, tuple(output.joined), output.contacts)
 
 
 def _crash(error: Exception) -> Violation:

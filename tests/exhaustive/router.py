@@ -41,7 +41,7 @@ ADDRESS = "topic/x"
 
 
 class Clock:
-    """In place of the hybrid clock: what is stamped is the rank of the attach that is being handled."""
+    """In place of the hybrid clock: what is stamped is the rank of the attach that is being handled, or begun."""
 
     rank = 0
 
@@ -94,11 +94,13 @@ class Facts:
 
     subscribers: frozenset[str]
     """Container-ids of those in its directory."""
-    joining: frozenset[str]
-    """Those of them that attach here and have no answer yet: others need not know them."""
+    attaching: frozenset[str]
+    """Of those whose attach here has no answer yet."""
     applied: frozenset[str]
     """Routers whose section it has."""
     booted: bool
+    waiting: int
+    """How many attaches wait to begin, with an epoch of the time when they do."""
 
 
 class Output:
@@ -108,8 +110,10 @@ class Output:
         self.to_clients: list[tuple[int, int, Frame]] = []
         """Client, serial of its connection, frame; in order."""
         self.to_routers: dict[str, list[bytes]] = {}
-        self.promised: list[tuple[str, dict[str, int] | None]] = []
-        """Subscribers that were joined here (None), or whose attach was answered: by these incarnations too."""
+        self.joined: list[str] = []
+        """Container-ids of subscribers that were joined here."""
+        self.contacts: dict[str, int] = {}
+        """Routers, by incarnation, that have joined those whose attach was answered."""
 
 
 def container(client: int) -> str:
@@ -125,8 +129,9 @@ class Router:
         self.links: dict[tuple[int, int], Link] = {}
         self.topic: Topic | None = None
 
-    def handle(self, event: tuple[Any, ...]) -> Output:
+    def handle(self, event: tuple[Any, ...], rank: int) -> Output:
         kind, *arguments = event
+        CLOCK.rank = rank
         output = Output()
         JOURNAL.rows.clear()
         getattr(self, f"on_{kind}")(*arguments)
@@ -142,9 +147,10 @@ class Router:
         directory = self.topic.directory
         live = [entry for entry in directory.entries() if entry.live and entry.role is Role.SUBSCRIBER]
         names = frozenset(entry.identity.container for entry in live)
-        local = self.topic.edge.subscribers.values()
-        joining = frozenset(subscriber.identity.container for subscriber in local if not subscriber.answered)
-        return Facts(names, joining, frozenset(directory.applied), self.topic.booted)
+        ends = [link.end for link in self.links.values() if isinstance(link.end, Subscriber)]
+        attaching = frozenset(end.identity.container for end in ends if not end.answered)
+        waiting = len(self.topic.attaching._unknown)
+        return Facts(names, attaching, frozenset(directory.applied), self.topic.booted, waiting)
 
     # routers
 
@@ -182,28 +188,24 @@ class Router:
     # clients
 
     def on_publisher(
-        self, client: int, serial: int, rank: int, generation: bytes | None, seen: int,
+        self, client: int, serial: int, generation: bytes | None, seen: int,
         unsettled: tuple[tuple[bytes, int], ...] | None,
     ) -> None:  # fmt: skip
         link = self.links[client, serial] = Link(client, serial)
-        CLOCK.rank = rank
         link.end = self._core.attach_publisher(
             _identity(client), link, 0.0, generation=generation, seen=seen, lifetime=LIFETIME,
             unsettled=None if unsettled is None else dict(unsettled),
         )  # fmt: skip
-        CLOCK.rank = 0
 
     def on_subscriber(
-        self, client: int, serial: int, rank: int, generation: None, seen: int,
+        self, client: int, serial: int, generation: None, seen: int,
         unsettled: tuple[tuple[bytes, int], ...] | None,
     ) -> None:  # fmt: skip
         link = self.links[client, serial] = Link(client, serial)
-        CLOCK.rank = rank
         link.end = self._core.attach_subscriber(
             _identity(client), link, 0.0, seen=seen, lifetime=LIFETIME,
             unsettled=None if unsettled is None else dict(unsettled),
         )  # fmt: skip
-        CLOCK.rank = 0
 
     def on_frame(self, client: int, serial: int, frame: Frame) -> None:
         """Ignored if the link was detached: nobody listens to it any more."""
@@ -275,7 +277,7 @@ class Router:
                 for frame in _FRAMES[type(action)](self, link, action):
                     output.to_clients.append((link.client, link.serial, frame))
             if isinstance(action, AnswerSubscriber):
-                output.promised.append((container(link.client), dict(topic.directory.contacts)))
+                output.contacts = dict(topic.directory.contacts)
                 topic.credit(link.end, CREDIT)
 
     def _note_joined(self, output: Output) -> None:
@@ -283,7 +285,7 @@ class Router:
             if event is Event.JOINED and self.topic is not None:
                 entry = self.topic.directory.subscriber(columns["subscriber"])
                 if entry is not None:
-                    output.promised.append((entry.identity.container, None))
+                    output.joined.append(entry.identity.container)
 
     def _grant(self) -> None:
         """Subscribers make up at once for the credit that they have used."""

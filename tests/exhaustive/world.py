@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from tests.exhaustive.clients import Client, Did, Frame, Phase, Publisher, Stage, Subscriber, Violation, check
-from tests.exhaustive.memo import Clients, Routers, Step
+from tests.exhaustive.memo import Clients, Routers
 from tests.exhaustive.router import Facts, Router, container
 from tests.exhaustive.scope import FAULTS, Scope
 
@@ -43,6 +43,8 @@ class World(NamedTuple):
     """Of each client, oldest first; only the last one, if it has the client's serial, is more than a memory."""
     promised: tuple[int, ...]
     """For each message, the subscribers that it is promised to, as bits; -1 before it is published."""
+    missed: tuple[int, ...]
+    """For each message, those of them that it was accepted without: nobody in contact with home knew them."""
     knows: tuple[int, ...]
     """For each router, the subscribers that what is published there is promised to."""
     faults: tuple[int, ...]
@@ -64,14 +66,18 @@ class Draft:
         self.clients = list(world.clients)
         self.wires = list(world.wires)
         self.promised = list(world.promised)
+        self.missed = list(world.missed)
         self.knows = list(world.knows)
         self.faults = list(world.faults)
         self.rank = world.rank
 
     def world(self) -> World:
+        if -1 not in self.promised:  # nothing will be promised any more
+            self.knows = [0] * len(self.knows)
         return World(
             tuple(self.routers), tuple(self.lives), tuple(self.pairs), tuple(self.queues), tuple(self.clients),
-            tuple(self.wires), tuple(self.promised), tuple(self.knows), tuple(self.faults), self.rank,
+            tuple(self.wires), tuple(self.promised), tuple(self.missed), tuple(self.knows), tuple(self.faults),
+            self.rank,
         )  # fmt: skip
 
 
@@ -102,10 +108,11 @@ class Model:
             clients.append(Publisher(len(clients), (self.names.index(place),), phases=phases))
         for place in scope.subscribers:
             clients.append(Subscriber(len(clients), (self.names.index(place),)))
+        messages = self.publishers * scope.messages
         return World(
             tuple(routers), (1,) * count, (DOWN,) * len(self.pairs), ((),) * count**2,
             tuple(self.clients.states.number(client) for client in clients), ((),) * len(clients),
-            (-1,) * (self.publishers * scope.messages), (0,) * count, scope.budget, 0,
+            (-1,) * messages, (0,) * messages, (0,) * count, scope.budget, 0,
         )  # fmt: skip
 
     # what can happen
@@ -244,15 +251,19 @@ class Model:
     def _on_boot_wait(self, draft: Draft, router: int) -> None:
         self._router(draft, router, ("boot_wait",))
 
-    def _router(self, draft: Draft, router: int, event: Event) -> None:
-        step = self.routers.apply(draft.routers[router], event)
+    def _router(self, draft: Draft, router: int, event: Event, *, attaches: bool = False) -> None:
+        facts = self.routers.facts[draft.routers[router]]
+        waiting = 0 if facts is None else facts.waiting
+        step = self.routers.apply(draft.routers[router], event, draft.rank + 1 if attaches or waiting else 0)
         draft.routers[router] = step.state
+        if attaches or self._facts(step.state).waiting < waiting:
+            draft.rank += 1
         for target, batch in step.to_routers:
             self._push(draft, router, self.names.index(target), batch)
-        if step.promised:
-            self._promise(draft, router, step)
+        for name in step.joined:
+            self._promise(draft, router, self._subscriber(name))
         for index, serial, frame in step.to_clients:
-            self._hear(draft, router, index, serial, frame)
+            self._hear(draft, router, index, serial, frame, step.contacts)
 
     def _push(self, draft: Draft, source: int, target: int, batch: int) -> None:
         """What is for a router out of contact is left out, as by the mesh."""
@@ -291,11 +302,10 @@ class Model:
     def _on_attach(self, draft: Draft, index: int, router: int) -> None:
         did = self._client(draft, index, "attach")
         assert did.frame is not None
-        draft.rank += 1
         serial = did.client.serial
         draft.wires[index] += ((serial, router, ()),)
         role = "publisher" if index < self.publishers else "subscriber"
-        self._router(draft, router, (role, index, serial, draft.rank, *did.frame[1:]))
+        self._router(draft, router, (role, index, serial, *did.frame[1:]), attaches=True)
 
     def _on_cut(self, draft: Draft, index: int) -> None:
         self._client(draft, index, "lose", (draft.wires[index][-1][1],))
@@ -319,7 +329,9 @@ class Model:
             self._sent(draft, router, frame)
         self._router(draft, router, ("frame", index, serial, frame))
 
-    def _hear(self, draft: Draft, router: int, index: int, serial: int, frame: Frame) -> None:
+    def _hear(
+        self, draft: Draft, router: int, index: int, serial: int, frame: Frame, contacts: dict[str, int]
+    ) -> None:
         client = self.clients.states.values[draft.clients[index]]
         current = client.serial == serial and not client.cut
         if frame[0] == "detached":
@@ -327,22 +339,30 @@ class Model:
             draft.wires[index] = tuple(wire for wire in draft.wires[index] if wire[0] != serial)
         elif current:
             did = self._client(draft, index, "hear", frame)
+            if frame[0] == "answered" and index >= self.publishers:
+                self._promise_all(draft, router, index, contacts)
             for number in did.told:
                 self._check_told(draft, router, index, number)
             for message in did.forgot:
                 self._check_forgotten(draft, message)
+            for message in did.missed:
+                excused = draft.missed[self._message(*message)] >> index & 1
+                check(bool(excused), "1 nothing lost", f"{message} is settled though {index} has not processed it")
 
     # invariants
 
-    def _promise(self, draft: Draft, router: int, step: Step) -> None:
-        """A subscriber was joined here, or its attach was answered: then all routers in contact have joined it."""
-        for name, contacts in step.promised:
-            bit = 1 << self._subscriber(name)
-            draft.knows[router] |= bit
-            for other, incarnation in (contacts or {}).items():
-                place = self.names.index(other)
-                if draft.lives[place] == incarnation:
-                    draft.knows[place] |= bit
+    def _promise(self, draft: Draft, router: int, index: int) -> None:
+        """What is published here from now on is for this subscriber, if ever an attach of it was answered."""
+        if self.clients.states.values[draft.clients[index]].resumes:
+            draft.knows[router] |= 1 << index
+
+    def _promise_all(self, draft: Draft, router: int, index: int, contacts: dict[str, int]) -> None:
+        """Its attach is answered: all routers in contact have joined it (6.5)."""
+        self._promise(draft, router, index)
+        for other, incarnation in contacts.items():
+            place = self.names.index(other)
+            if draft.lives[place] == incarnation:
+                self._promise(draft, place, index)
 
     def _subscriber(self, name: str) -> int:
         return [container(index) for index in range(len(self.scope.publishers + self.scope.subscribers))].index(name)
@@ -358,19 +378,20 @@ class Model:
                 known = self._is_known(draft, home, index)
                 where = f"router {self.names[home]} accepts {(publisher, number)}"
                 check(not known, "2 accepted too early", f"{where}, subscriber {index} has not processed it")
-                draft.promised[place] &= ~(1 << index)
+                draft.missed[place] |= 1 << index
                 self.limits += 1
+        draft.promised[place] = 0
 
     def _is_known(self, draft: Draft, home: int, subscriber: int) -> bool:
-        """By home, or by a router in contact with it where it is not just attaching."""
+        """By home, where it may be attaching, or by a router in contact where it is not."""
         name = container(subscriber)
         facts = self._facts(draft.routers[home])
-        if name in facts.subscribers:
+        if name in facts.subscribers | facts.attaching:
             return True
         for router, life in enumerate(draft.lives):
             if life > 0 and self.names[router] in facts.applied and self._status(draft, home, router) == UP:
                 others = self._facts(draft.routers[router])
-                if name in others.subscribers - others.joining:
+                if name in others.subscribers - others.attaching:
                     return True
         return False
 
