@@ -141,3 +141,14 @@ async def test_a_port_that_is_taken_is_told_without_a_traceback(routers: Routers
         _, errors = await trio.to_thread.run_sync(process.communicate)
     assert process.returncode == 1
     assert errors == f"Error: router a cannot listen on {address}: Address already in use\n"
+
+
+async def test_a_router_whose_state_is_damaged_does_not_start_and_says_why(routers: Routers, tmp_path: Path) -> None:
+    state = tmp_path / "run" / "a" / "state.db"
+    state.parent.mkdir(parents=True)
+    state.write_bytes(b"not a database" * 100)
+    process = routers.start("a", "--run-dir", str(tmp_path / "run"))
+    _, errors = await trio.to_thread.run_sync(process.communicate)
+    assert process.returncode == 1
+    assert errors.startswith(f"Error: {state}: not to be used as a router's state: file is not a database.")
+    assert "Traceback" not in errors
