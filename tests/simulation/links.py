@@ -10,6 +10,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from failover.comparison import Step
 from topic.actions import (
     AnswerDeliveries,
     AnswerPublisher,
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from tests.simulation.router import Router
     from tests.simulation.subscriber import SubscriberClient
 
-Sent = tuple[int, bytes, bytes, bool, bool]
-"""(handle, delivery-tag, message, settled, resumed)"""
+Sent = tuple[int, bytes, bytes, Step]
+"""(handle, delivery-tag, message, as what it is sent: new, settled, resumed as a whole or aborted)"""
 
 
 class Link:
@@ -216,30 +217,32 @@ class PublisherLink(Link):
         """In runs of new ones, settled or unsettled, and one by one of those that are resumed."""
         start = 0
         while start < len(sent):
-            settled, resumed = sent[start][3:]
-            if resumed:
-                self._resume(*sent[start][:3])
-                start += 1
-                continue
-            end = next((i for i in range(start, len(sent)) if sent[i][3:] != (settled, False)), len(sent))
-            self._publish(sent[start:end], settled)
+            handle, tag, text, step = sent[start]
+            end = start + 1
+            if step in (Step.WHOLE, Step.ABORTED):
+                self._resume(handle, tag, text, aborted=step is Step.ABORTED)
+            else:
+                end = next((i for i in range(start, len(sent)) if sent[i][3] is not step), len(sent))
+                self._publish(sent[start:end], step is Step.SETTLED)
             start = end
 
     def _publish(self, sent: list[Sent], settled: bool) -> None:
-        tags, texts = [tag for _, tag, *_ in sent], [text for _, _, text, *_ in sent]
+        tags, texts = [tag for _, tag, _, _ in sent], [text for _, _, text, _ in sent]
         self.router.judge.published(self, texts)
         records = self.router.topic.publish(self.stream, tags, texts, presettled=settled)
         assert len(records) == len(sent)
         self.router.judge.withheld([record.message for record in records if record.n < 0])
         if not settled:
-            for (handle, _, text, *_), record in zip(sent, records, strict=True):
+            for (handle, _, text, _), record in zip(sent, records, strict=True):
                 self._keep(handle, text, record)
 
-    def _resume(self, handle: int, tag: bytes, text: bytes) -> None:
-        self.router.judge.republished(self, text)
-        record = self.router.topic.transferred_again(self.stream, tag, aborted=False)
+    def _resume(self, handle: int, tag: bytes, text: bytes, *, aborted: bool) -> None:
+        if not aborted:
+            self.router.judge.republished(self, text)
+        record = self.router.topic.transferred_again(self.stream, tag, aborted=aborted)
         assert record is not None, "what our map listed is known"
-        self._keep(handle, text, record)
+        if not aborted:
+            self._keep(handle, text, record)
 
     def _keep(self, handle: int, text: bytes, record: Record) -> None:
         self._records[handle] = record

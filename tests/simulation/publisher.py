@@ -25,8 +25,8 @@ class Publisher(Client):
         """The map, in the order of sending: tag -> 0, or its outcome. None is the null map of a new life."""
         self.texts: dict[bytes, bytes] = {}
         """Tag -> message, of all that is unsettled."""
-        self.again: deque[tuple[bytes, bool]] = deque()
-        """To be transferred before anything new: (tag, with resume=true)."""
+        self.again: deque[tuple[bytes, Step]] = deque()
+        """Tags to be transferred before anything new, and how."""
         self.handles: dict[int, bytes] = {}
         """Handle -> tag of what was transferred on this link and is not settled."""
         self._handle = 0
@@ -81,7 +81,7 @@ class Publisher(Client):
         self.answered = True
         self.epoch = epoch
         if not self.fresh and generation != self.judge.generations[self.name, self.life]:
-            self._in_doubt(generation)
+            self._in_doubt(generation, ours or {})
         elif not self.fresh:
             self._resume(ours or {})
         self.fresh = False
@@ -89,20 +89,31 @@ class Publisher(Client):
         self.judge.generation(self.name, self.identity, self.life, generation)
         self.credited(link, credit)
 
-    def _in_doubt(self, generation: bytes) -> None:
-        """Another life than ours: nothing is resent under the old one."""
+    def _in_doubt(self, generation: bytes, ours: dict[bytes, int]) -> None:
+        """Another life than ours: nothing is resent under the old one, and what the router knows by our tags is given
+        up. (A client that echoes nothing is given what the router takes for its latest life.)"""
         self.judge.renewed(self, generation)
         self.begin_afresh()
         self._new_life()
+        self.again.extend((tag, Step.ABORTED) for tag in ours)
 
     def _resume(self, ours: dict[bytes, int]) -> None:
         assert self.unsettled is not None
         for tag, step in list(compare(self.unsettled, ours)):
             if step in (Step.NEW, Step.WHOLE):
-                self.again.append((tag, step is Step.WHOLE))
+                self.again.append((tag, self._perhaps_abort(tag, step)))
             else:
                 assert step is Step.FORGET, f"{step} of {tag!r}: routers leave out what we have an outcome of"
                 self._forget(tag)
+
+    def _perhaps_abort(self, tag: bytes, step: Step) -> Step:
+        """The application may have given up what is in doubt."""
+        if step is Step.NEW or self.calm or self.random.random() >= self.knobs.early:
+            return step
+        self.note(self.name, f"gives up {self.texts[tag].decode()}")
+        self.judge.settled_early(self.texts[tag])
+        self._forget(tag)
+        return Step.ABORTED
 
     def _forget(self, tag: bytes) -> None:
         assert self.unsettled is not None
@@ -155,11 +166,14 @@ class Publisher(Client):
             link.to_router(link.transfers, sent)
         self.later(self.publish)
 
-    def _transfer(self, tag: bytes, resumed: bool) -> Sent:
+    def _transfer(self, tag: bytes, step: Step) -> Sent:
         self._handle += 1
+        if step is Step.ABORTED:
+            self.note(self.name, f"aborts {tag.decode()}")
+            return self._handle, tag, b"", step
         self.handles[self._handle] = tag
-        self.note(self.name, f"sends {self.texts[tag].decode()} as {tag.decode()} {'resumed' if resumed else 'again'}")
-        return self._handle, tag, self.texts[tag], False, resumed
+        self.note(self.name, f"sends {self.texts[tag].decode()} as {tag.decode()} again, {step.name}")
+        return self._handle, tag, self.texts[tag], step
 
     def _send_new(self, link: PublisherLink, most: int) -> list[Sent]:
         assert self.unsettled is not None
@@ -179,7 +193,7 @@ class Publisher(Client):
                 self._perhaps_settle_early(link, self._handle)
             self.note(self.name, f"sends {text.decode()} as {tag.decode()}")
             self.judge.sent(self, text, tag, settled)
-            sent.append((self._handle, tag, text, settled, False))
+            sent.append((self._handle, tag, text, Step.SETTLED if settled else Step.NEW))
         self.left_to_send -= count
         return sent
 
