@@ -72,11 +72,13 @@ class Expiry:
         return list(self._deadlines.values())
 
     def _lonely(self) -> Iterator[Entry]:
-        """Suspended links of ours, and orphans if nobody with a lower name is in contact."""
+        """Suspended links of ours, and orphans if nobody with a lower name is in contact. Also what we are bound for
+        while who asked may be gone: its owner, being asked again, will say whether it lives."""
         directory = self.context.directory
         speaks = all(self.context.router < router for router in directory.contacts)
         for entry in directory.entries():
             ours = directory.is_mine(entry) or (speaks and not directory.in_contact(entry))
+            ours = ours or entry.status is Status.BOUND
             if entry.live and ours and not self._is_here(entry):
                 yield entry
 

@@ -249,6 +249,8 @@ class Home:
             return self._again(stream, tag, record)
         self.resolving.tell_askers(stream, [record])
         self.edge.settling.close(stream, [record])
+        stream.unsettled += 1  # it took credit all the same
+        self._grant(stream, 1)
         return record
 
     # evidence

@@ -127,6 +127,7 @@ class Event(IntEnum):
     FENCED = 24
     PUBLISHED = 25
     PROCESSED = 26
+    KEPT = 27
 
 
 class Outcome(IntEnum):

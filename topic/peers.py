@@ -47,7 +47,8 @@ class Peers:
     def _is_same_subscriber(self, entry: Entry) -> bool:
         if entry.role is Role.PUBLISHER or not entry.live or self.directory.is_announced(entry):
             return False
-        return self.directory.subscriber(entry.name) == entry
+        known = self.directory.subscriber(entry.name)
+        return known is not None and known.live and known.epoch == entry.epoch
 
     def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
         changed = [unpack_entry(fields) for fields in entries]
