@@ -215,7 +215,7 @@ class Topic:
         self.edge.add(subscriber)
         self.edge.forgetting.attached_again(subscriber, unsettled)
         self.attaching.subscriber(subscriber, now)
-        named = self.edge.limbo.name(subscriber, unsettled or {}, partial(self.lives.stream_named, subscriber, now))
+        named = self.edge.limbo.name(subscriber, unsettled or {}, partial(self.lives.stream_named, subscriber))
         resumed = unsettled is not None or (known is not None and known.live)
         entry = Entry(Role.SUBSCRIBER, name, identity, subscriber.epoch, lifetime=lifetime, resumed=resumed)
         self._write(entry)
@@ -359,6 +359,7 @@ class Topic:
         self._check_booted(-math.inf)
         if self.directory.complete:
             self.home.all_proven()
+            self.lives.all_known()
             self.attaching.begin_unknown(-math.inf)
 
     # time

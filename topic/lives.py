@@ -4,11 +4,12 @@ A life is a generation. An attach that resumes it takes over what older attaches
 that begins another life, a closing detach or expiry abandons it.
 """
 
+import math
 from collections.abc import Mapping
 
 import attrs
 
-from topic.actions import STOLEN, Detach
+from topic.actions import STOLEN, Detach, Note
 from topic.attaching import Attaching
 from topic.directory import Change, Entry, Role, Status
 from topic.home import Home
@@ -30,7 +31,8 @@ class Lives:
         self._attaching = attaching
         self._longest = longest
         self._nowhere: dict[bytes, float] = {}
-        """Publishers that only placeholders name: when their termini have expired for certain."""
+        """Publishers that only placeholders name: when their termini have expired for certain; infinity until the time
+        is known."""
 
     def begin(
         self, stream: Stream, generation: bytes | None, said: Mapping[bytes, int] | None, now: float, *, complete: bool
@@ -42,6 +44,13 @@ class Lives:
             self._end_link(stream, known.router)
             return
         life = None if said is None else self._life_of(known, generation)
+        if life is not None and said and known is None:
+            self.context.out.append(
+                Note(
+                    f"publisher {stream.identity} resumes, but no router remembers it: subscribers that were forgotten with it"
+                    " are not awaited before they are back"
+                )
+            )
         stream.generation = life or new_generation(epoch)
         entry = Entry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=stream.lifetime)
         self.context.tell(attrs.evolve(entry, resumed=life is not None))
@@ -94,11 +103,22 @@ class Lives:
                 (self._home.supersede if stream is mine else self._edge.limbo.hold)(stream)
                 self._edge.limbo.move(stream, new, list(stream.limbo.values()))
                 continue
-            if new is not None:  # a key does not tell its generation
-                placeholders = [record for record in stream.limbo.values() if record.message is None]
-                self._edge.limbo.move(stream, new, placeholders)
+            self._keep_placeholders(stream, new)
             (self._home.abandon if stream is mine else self._edge.abandon)(stream)
         self._edge.rehomed(name)
+
+    def _keep_placeholders(self, stream: Stream, new: Stream | None) -> None:
+        """A key does not tell its generation: they may be of a life that goes on, maybe out of our sight."""
+        placeholders = [record for record in stream.limbo.values() if record.message is None]
+        if placeholders and new is None and not self.context.directory.complete:
+            new = self._nowhere_stream(stream.publisher, stream.address)
+        if new is not None:
+            self._edge.limbo.move(stream, new, placeholders)
+
+    def _nowhere_stream(self, publisher: bytes, address: str) -> Stream:
+        self._nowhere[publisher] = math.inf
+        stream = self._edge.streams[publisher] = nowhere(publisher, address)
+        return stream
 
     def _end_link(self, stream: Stream, router: str | None) -> None:
         self._attaching.withdraw_publisher(stream.publisher)
@@ -108,16 +128,17 @@ class Lives:
             self.context.out.append(Detach(stream.link, STOLEN, f"the link was attached {where}"))
             stream.link = None
 
-    def stream_named(self, subscriber: Subscriber, now: float, publisher: bytes) -> Stream | None:
+    def stream_named(self, subscriber: Subscriber, publisher: bytes) -> Stream | None:
         """Where a placeholder of that publisher goes; None if the publisher is gone."""
         stream = self._home.streams.get(publisher) or self._edge.streams.get(publisher)
+        if stream is not None:
+            return stream
         entry = self.context.directory.publisher(publisher)
-        if stream is None and entry is None:
-            self._nowhere[publisher] = now + self._longest
-            stream = self._edge.streams[publisher] = nowhere(publisher, subscriber.identity.address)
-        elif stream is None and entry is not None and entry.live:
-            stream = self._edge.stream(entry)
-        return stream
+        if entry is not None and entry.live:
+            return self._edge.stream(entry)
+        if entry is not None and self.context.directory.complete:
+            return None
+        return self._nowhere_stream(publisher, subscriber.identity.address)
 
     def deadline(self) -> list[float]:
         return list(self._nowhere.values())
@@ -125,5 +146,17 @@ class Lives:
     def give_up_nowhere(self, now: float) -> None:
         """No terminus lives this long: the publishers will not come back for what placeholders stand for."""
         for name, deadline in list(self._nowhere.items()):
-            if now >= deadline:
-                self._retire(name, None)
+            if deadline == math.inf:
+                self._nowhere[name] = now + self._longest
+            elif now >= deadline:
+                self._end(name)
+
+    def all_known(self) -> None:
+        """All routers are in contact: what has ended has no other life."""
+        for name in list(self._nowhere):
+            if self.context.directory.publisher(name) is not None:
+                self._end(name)
+
+    def _end(self, name: bytes) -> None:
+        del self._nowhere[name]
+        self._edge.abandon(self._edge.streams[name])
