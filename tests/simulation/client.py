@@ -87,7 +87,6 @@ class Client:
 
     def begin_afresh(self) -> None:
         """What it knew of its deliveries is gone, and it attaches with a null map next."""
-        self.epoch = None
 
     # what it does by itself
 
@@ -155,6 +154,7 @@ class Client:
     def _vanish(self, link: Link, what: str) -> None:
         link.client_left(self.lateness())
         if what == "crash" and not self.durable:
+            self.epoch = None
             self.begin_afresh()
         elif what == "sleep":
             longest = min(self.lifetime.timeout, 10) * 1.5

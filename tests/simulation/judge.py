@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from tests.simulation.knobs import Knobs
 from tests.simulation.parties import Message, Reader, Violation
 from tests.simulation.termini import Termini
 from topic.identity import NAME_LENGTH, LinkIdentity, delivery_key
@@ -27,11 +28,12 @@ RECENT = 10.0
 
 class Judge:
     def __init__(
-        self, schedule: "Schedule", routers: "dict[str, Router]", redeliveries: int, note: Callable[[str, str], None]
+        self, schedule: "Schedule", routers: "dict[str, Router]", knobs: Knobs, note: Callable[[str, str], None]
     ) -> None:
         self.schedule = schedule
         self.routers = routers
-        self.redeliveries = redeliveries
+        self.redeliveries = knobs.redeliveries
+        self.skewed = knobs.skew > 0
         self.note = note
         self.messages: dict[bytes, Message] = {}
         self.readers: dict[str, Reader] = {}
@@ -44,6 +46,8 @@ class Judge:
         self.seen_count = 0
         self.accepted_count = 0
         self.promises = 0
+        self.inverted: set[str] = set()
+        """Clients that got a lower epoch with a later attach."""
         self.limits = 0
         """Promises that ended as no router in contact with the home knew the subscriber."""
 
@@ -69,6 +73,16 @@ class Judge:
 
     def watch(self, router: "Router") -> None:
         self.termini.watch(router)
+
+    def epoch_given(self, link: "Link") -> None:
+        """A client that has forgotten its epoch may be given an earlier one behind a partition, by a slower clock: then
+        its older attach wins (protocol 2)."""
+        assert link.epoch is not None
+        older = [other.epoch for other in link.client.opened if other.number < link.number and other.epoch is not None]
+        if any(epoch > link.epoch for epoch in older) and link.client.name not in self.inverted:
+            self.check(self.skewed, "2 epoch: a later attach has an earlier epoch")
+            self.inverted.add(link.client.name)
+            self.note(link.router.name, f"limit: the clock gives {link.client.name} an epoch before its last one")
 
     # publishers
 
@@ -266,7 +280,7 @@ class Judge:
     def resumed(self, link: "SubscriberLink", record: Record, state: int, settled: bool) -> None:
         self.note(link.router.name, f"resumes {record.key[12:17].decode()} at {link}: {state}, {settled}")
 
-    def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int) -> None:
+    def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int, resumed: bool) -> None:
         """The application is handed a message."""
         reader, message = self.readers[name], self.messages[text]
         self.seen_count += 1
@@ -276,23 +290,28 @@ class Judge:
         self.check(reader.resumes or not old, f"3 joined: {label} is older than its first attach")
         if message.presettled:
             self.check(text not in reader.ever, f"1 at most once: {label} again, though presettled")
-        if reader.exact and not message.plain:
+        if self._is_exact(name, message):
             again = text in reader.had and text not in reader.may_repeat
             self.check(not again, f"1 exactly once: {label} again")
             reader.had.add(text)
             reader.may_repeat.discard(text)
         elif not reader.first:
-            self._check_on_link(reader, message, label, attempts)
+            self._check_on_link(reader, message, label, counted=attempts > 0 or resumed)
         reader.on_link[text] = False
         self._check_order(reader, message, router, label)
 
-    def _check_on_link(self, reader: Reader, message: Message, label: str, attempts: int) -> None:
+    def _is_exact(self, name: str, message: Message) -> bool:
+        """Both ends resume, in settle mode second, and no clock has put an attach of theirs before an earlier one."""
+        inverted = message.publisher in self.inverted or name in self.inverted
+        return self.readers[name].exact and not message.plain and not inverted
+
+    def _check_on_link(self, reader: Reader, message: Message, label: str, *, counted: bool) -> None:
         # the edge gave up what its lost home remembers, and gives to who is still known there
         known = reader.resumes or len({link.router.name for link in reader.links}) > 1
         cut_off = message.home in reader.cut_off and known
         if message.text in reader.on_link and not cut_off:
             self.check(reader.on_link[message.text], f"1 exactly once: {label} again on one link")
-            self.check(attempts > 0, f"1 delivery-count: {label} again, not counted")
+            self.check(counted, f"1 delivery-count: {label} again, not counted")
 
     def _check_order(self, reader: Reader, message: Message, router: str, label: str) -> None:
         if message.text in reader.ever:
@@ -308,15 +327,16 @@ class Judge:
     def forgotten(self, client: "SubscriberClient", text: bytes, how: str) -> None:
         """A subscriber takes a delivery for settled."""
         reader, message = self.readers[client.name], self.messages[text]
-        if reader.exact and not reader.expired and not message.plain:
+        if self._is_exact(client.name, message) and not reader.expired:
             over = message.over or self._is_of_another_life(message)
             self.check(over, f"3 forgets early: {text.decode()} at {client.name}, {how}")
 
     def _is_of_another_life(self, message: Message) -> bool:
-        """Some router has given its publisher another generation, of which that may not know yet."""
-        generation, name = self.generations[message.publisher, message.life], message.key[:NAME_LENGTH]
+        """Some router has given its publisher another, later generation, of which that may not know yet."""
+        lives = {self.generations.get((message.publisher, life)) for life in range(1, message.life + 1)}
+        name = message.key[:NAME_LENGTH]
         entries = [router.topic.directory.publisher(name) for router in self.routers.values() if router.alive]
-        return any(entry is not None and entry.generation != generation for entry in entries)
+        return any(entry is not None and entry.generation not in lives for entry in entries)
 
     def outcome(self, name: str, text: bytes, outcome: Outcome, final: bool) -> None:
         self.readers[name].finish(text, outcome, final, self.redeliveries)

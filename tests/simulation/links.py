@@ -266,6 +266,7 @@ class PublisherLink(Link):
             assert not self.answered, "an attach is answered once"
             self.answered = True
             self.epoch = action.epoch
+            self.router.judge.epoch_given(self)
             self.to_client(client.attached, action.credit, action.generation, action.epoch, action.unsettled)
         elif isinstance(action, Credit):
             assert action.count > 0
@@ -353,6 +354,7 @@ class SubscriberLink(Link):
             assert not self.answered, "an attach is answered once"
             self.answered = True
             self.epoch = action.epoch
+            self.router.judge.epoch_given(self)
             self.router.judge.attached(self)
             self.to_client(self.client.attached, action.epoch, action.unsettled)
             self.flow(self._limit)

@@ -59,7 +59,6 @@ class Publisher(Client):
             self.generation = self.generation.ljust(GENERATION_LENGTH, b".")
 
     def begin_afresh(self) -> None:
-        super().begin_afresh()
         self.judge.life_over(self.texts.values())
         self.unsettled = None
         self.texts.clear()

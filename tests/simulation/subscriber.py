@@ -39,7 +39,6 @@ class SubscriberClient(Client):
         self._grant(self.random.randint(0, self.prefetch))
 
     def begin_afresh(self) -> None:
-        super().begin_afresh()
         self.judge.amnesia(self.name, self.texts.values())
         self.texts.clear()
         self.unsettled.clear()
@@ -85,7 +84,7 @@ class SubscriberClient(Client):
         if self.unsettled.get(key) in (Outcome.ACCEPTED, Outcome.REJECTED):
             self._state(link, handle, message, Outcome(self.unsettled[key]), False)  # done since the map was made
         elif key not in self.todo:
-            self.judge.seen(self.name, link.router.name, message, key, attempts)
+            self.judge.seen(self.name, link.router.name, message, key, attempts, resumed)
             if not settled:
                 self.unsettled[key] = 0
                 self.texts[key] = message

@@ -36,7 +36,7 @@ class World:
         self.trace: list[tuple[float, str, str]] = []
         self.verbose = trace
         self.routers: dict[str, Router] = {}
-        self.judge = Judge(self.schedule, self.routers, self.knobs.redeliveries, self.note)
+        self.judge = Judge(self.schedule, self.routers, self.knobs, self.note)
         self._make_routers()
         self.wires = self._make_wires()
         self.unstarted = list(self.routers)[-1] if self.knobs.never_started else None  # the others stay connected
