@@ -19,6 +19,8 @@ from topic.limbo import UNKNOWN, nowhere
 from topic.record import Stream
 from topic.subscriber import Subscriber
 
+FORGOTTEN = "no router remembers it: subscribers that were forgotten with it are not awaited before they are back"
+
 
 class Lives:
     """The publishers that one router knows of, be it by a placeholder."""
@@ -45,12 +47,7 @@ class Lives:
             return
         life = None if said is None else self._life_of(known, generation)
         if life is not None and said and known is None:
-            self.context.out.append(
-                Note(
-                    f"publisher {stream.identity} resumes, but no router remembers it: subscribers that were forgotten with it"
-                    " are not awaited before they are back"
-                )
-            )
+            self.context.out.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
         stream.generation = life or new_generation(epoch)
         entry = Entry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=stream.lifetime)
         self.context.tell(attrs.evolve(entry, resumed=life is not None))

@@ -6,19 +6,24 @@
 """
 
 from collections import defaultdict, deque
+from collections.abc import Iterable
 from typing import Any
 
 from linkstate.clock import HybridClock
 from topic.actions import (
     Action,
     AnswerDeliveries,
+    AnswerPublisher,
     AnswerSubscriber,
     Credit,
     Deliver,
+    Echo,
     Redeliver,
+    Resume,
     SettleSubscriber,
 )
 from topic.core import Settings, Topic
+from topic.directory import Entry
 from topic.identity import LinkIdentity
 from topic.journal import Block
 from topic.record import Outcome, Record, Stream
@@ -48,11 +53,21 @@ class Bench:
                     self.meet(a, b)
             self.flow()
 
-    def boot(self, name: str, incarnation: int = 1) -> None:
+    def boot(self, name: str, incarnation: int = 1, remembered: Iterable[Entry] = ()) -> None:
         clock = HybridClock()
         block = Block(name, "router", incarnation)
-        self.cores[name] = Topic(name, incarnation, self.names, clock, block, self.settings, self.now)
+        self.cores[name] = Topic(name, incarnation, self.names, clock, block, self.settings, self.now, remembered)
         self.tick(name)
+
+    def kill(self, name: str) -> None:
+        """It is gone; the others notice."""
+        for other in self.names:
+            if other != name and name in self.cores[other].directory.contacts:
+                self._wires[other, name].clear()
+                self._wires[name, other].clear()
+                self.tick(other).lost(name)
+                self.collect(other)
+        self.flow()
 
     def meet(self, a: str, b: str) -> None:
         for here, there in ((a, b), (b, a)):
@@ -137,6 +152,25 @@ class Pen:
         self.sent.update(zip(messages, records, strict=True))
         self.bench.flow()
 
+    @property
+    def map(self) -> dict[bytes, int] | None:
+        """Our unsettled map in the answer to its attach."""
+        (answer,) = self.mine(AnswerPublisher)
+        return answer.unsettled
+
+    def send_again(self, *tags: bytes) -> None:
+        """With resume=true."""
+        for tag in tags:
+            record = self.bench.tick(self.router).transferred_again(self.stream, tag, aborted=False)
+            assert record is not None and record.message is not None
+            self.sent[record.message] = record
+            self.bench.flow()
+
+    def answer_echo(self) -> None:
+        assert self.mine(Echo), "it was asked"
+        self.bench.tick(self.router).alive(self.stream)
+        self.bench.flow()
+
     def settle(self, *messages: bytes) -> None:
         self.bench.tick(self.router).settle(self.stream, [self.sent[message] for message in messages])
         self.bench.flow()
@@ -194,6 +228,18 @@ class Reader:
 
     def mine(self, kind: type[Any]) -> list[Any]:
         return [a for a in self.bench.actions[self.router] if isinstance(a, kind) and a.link is self]
+
+    @property
+    def map(self) -> dict[bytes, int] | None:
+        """Our unsettled map in the answer to its attach."""
+        (answer,) = self.mine(AnswerSubscriber)
+        return answer.unsettled
+
+    @property
+    def resumed(self) -> list[tuple[bytes | None, int, bool]]:
+        """Transferred with resume=true: (message if it has one, state, settled)."""
+        actions = self.mine(Resume)
+        return [(None if a.state else a.record.message, a.state, a.settled) for a in actions]
 
     @property
     def answered(self) -> bool:

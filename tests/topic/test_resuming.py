@@ -1,0 +1,218 @@
+"""Publishers and subscribers that resume at another router, with their unsettled maps (protocol 6, 7 and 8)."""
+
+from typing import Any
+
+import pytest
+
+from tests.topic.bench import Bench, Pen, Reader
+from topic.actions import Detach, Echo
+from topic.core import Settings
+from topic.directory import Lifetime, Role, Status
+from topic.identity import KeyMaker
+from topic.record import Outcome
+
+LASTING = Lifetime(60, "connection-close", 1)
+
+
+def key_of(pen: Pen, tag: bytes) -> bytes:
+    return KeyMaker(pen.stream.publisher, pen.stream.generation).key(tag)
+
+
+def pen_at(bench: Bench, router: str, former: Pen | None = None, **options: Any) -> Pen:
+    generation = former.stream.generation if former is not None else None
+    return bench.publisher(router, lifetime=LASTING, generation=generation, **options)
+
+
+def reader_at(bench: Bench, router: str, name: str = "s", **options: Any) -> Reader:
+    return bench.subscriber(router, name, lifetime=LASTING, **options)
+
+
+def test_what_a_subscriber_accepted_at_a_dead_router_counts_and_is_never_sent_again() -> None:
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    pen.send(b"1", b"2")
+    bench.kill("b")  # its outcomes with it
+    assert not pen.outcomes, "it is awaited as an orphan"
+    moved = reader_at(bench, "c", unsettled={key_of(pen, b"1"): Outcome.ACCEPTED, key_of(pen, b"2"): 0})
+    assert moved.map == {key_of(pen, b"1"): Outcome.ACCEPTED, key_of(pen, b"2"): 0}
+    assert moved.resumed == [(None, Outcome.ACCEPTED, False)], "the other one waits for evidence: b is out of contact"
+    pen.answer_echo()
+    assert moved.resumed[1:] == [(b"2", 0, False)]
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert reader.delivered == [b"1", b"2"] and moved.delivered == []
+
+
+def test_a_publisher_resumes_at_another_router_and_nobody_gets_anything_twice() -> None:
+    bench = Bench("a", "b", "c")
+    near, far, pen = reader_at(bench, "b", "near"), reader_at(bench, "c", "far"), pen_at(bench, "a")
+    pen.send(b"1", b"2")
+    near.accept(b"1", b"2")
+    bench.kill("a")
+    again = pen_at(bench, "b", pen, unsettled={b"1": 0, b"2": 0})
+    assert again.stream.generation == pen.stream.generation
+    assert again.map == {b"1": 0, b"2": 0}, "b holds both"
+    again.send_again(b"1", b"2")
+    assert not again.outcomes, "far has not answered"
+    far.accept(b"1", b"2")
+    assert set(again.outcomes) == {b"1", b"2"}
+    assert near.delivered == far.delivered == [b"1", b"2"]
+    again.settle(b"1", b"2")
+    assert [record.message for record in far.settled] == [b"1", b"2"]
+
+
+def test_what_the_map_lacks_is_settled_wherever_it_is() -> None:
+    bench = Bench("a", "b", "c")
+    reader, pen = bench.subscriber("c"), pen_at(bench, "a")
+    pen.send(b"1", b"2")
+    reader.accept(b"1")
+    bench.kill("a")  # it knows of 1, and has settled it
+    again = pen_at(bench, "b", pen, unsettled={b"2": 0})
+    again.answer_echo()  # a is out of contact: b might be a zombie
+    assert [record.message for record in reader.settled] == [b"1"], "c asked about it"
+    assert again.map == {}, "b has no subscriber, so it holds nothing"
+    again.send(b"2")
+    assert reader.delivered == [b"1", b"2"]
+
+
+def test_nothing_of_a_lost_home_is_given_before_its_publisher_is_back() -> None:
+    bench = Bench("a", "b")
+    pen = pen_at(bench, "a")
+    reader = reader_at(bench, "b", credit=0)
+    pen.send(b"1", b"2")
+    bench.kill("a")
+    reader.grant(10)
+    assert reader.delivered == []
+    again = pen_at(bench, "b", pen, unsettled={b"1": 0, b"2": 0})
+    again.send_again(b"1", b"2")
+    assert reader.delivered == [b"1", b"2"]
+
+
+def test_a_null_map_begins_another_life() -> None:
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, "b"), pen_at(bench, "a")
+    pen.send(b"1")
+    fresh = bench.publisher("b", lifetime=LASTING)
+    assert fresh.stream.generation != pen.stream.generation and fresh.map is None
+    reader.accept(b"1")
+    assert [record.message for record in reader.settled] == [b"1"]
+
+
+def test_a_subscriber_that_nobody_knows_is_awaited_for_what_is_in_doubt() -> None:
+    bench = Bench("a", "b")
+    bench.subscriber("a", "other")
+    pen = pen_at(bench, "a")
+    pen.send(b"1")
+    back = reader_at(bench, "b", unsettled={b"?" * 32: 0})
+    assert back.delivered == [b"1"]
+    assert back.map == {b"?" * 32: 0}, "a publisher that nobody knows may come back"
+    new = reader_at(bench, "b", "new")
+    assert new.delivered == [], "it has never been attached before"
+
+
+def test_a_placeholder_ends_when_no_terminus_can_live_any_longer() -> None:
+    bench = Bench("a", "b", settings=Settings(terminus=300.0))
+    back = reader_at(bench, "b", unsettled={b"?" * 32: Outcome.ACCEPTED})
+    bench.time(1)
+    bench.time(299)
+    assert not back.settled
+    bench.time(2)
+    assert [record.key for record in back.settled] == [b"?" * 32]
+
+
+def test_a_zombie_home_gives_nothing_and_calls_nothing_settled_without_evidence() -> None:
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "a")
+    reader_at(bench, "c")
+    pen.send(b"1")
+    bench.part("a", "c")
+    bench.part("b", "c")
+    moved = reader_at(bench, "b", unsettled={})
+    assert moved.answered and moved.delivered == []
+    pen.send(b"2")
+    assert moved.delivered == [], "the publisher is gated until there is evidence"
+    pen.answer_echo()
+    assert moved.delivered == [b"1", b"2"]
+
+
+def test_an_orphan_expires_when_all_in_contact_agree() -> None:
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "b")
+    reader_at(bench, "c")
+    pen.send(b"1")
+    bench.kill("c")
+    bench.time(1)
+    assert not pen.outcomes
+    bench.time(61)
+    bench.flow()
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    statuses = [entry.status for entry in bench.cores["b"].directory.entries() if entry.role is Role.SUBSCRIBER]
+    assert statuses == [Status.EXPIRED]
+
+
+def test_one_that_has_seen_a_later_attach_prevents_it() -> None:
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "a")
+    reader_at(bench, "c")
+    pen.send(b"1")
+    bench.kill("c")
+    bench.time(1)
+    bench.hold("b", "a")
+    reader_at(bench, "b", unsettled={})  # a has not heard of it
+    bench.time(61)
+    bench.let_go()
+    assert not pen.outcomes
+
+
+def test_who_expired_behind_a_partition_is_told_so() -> None:
+    bench = Bench("a", "b")
+    reader = reader_at(bench, "b")
+    bench.part("a", "b")
+    bench.cores["a"].handle_timer(bench.now)
+    bench.now += 61
+    bench.cores["a"].handle_timer(bench.now)
+    bench.meet("a", "b")
+    bench.flow()
+    assert [detach.condition for detach in reader.mine(Detach)] == ["amqp:resource-deleted"]
+
+
+def test_all_routers_die_and_their_stores_know_whom_to_wait_for() -> None:
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, "b"), pen_at(bench, "a")
+    pen.send(b"1")
+    reader.accept(b"1")
+    stores = {name: list({(e.role, e.name): e for e in bench.cores[name].directory.unsaved}.values()) for name in "ab"}
+    for name in "ab":
+        bench.boot(name, 2, stores[name])
+    bench.meet("a", "b")
+    bench.flow()
+    back = pen_at(bench, "b", pen, unsettled={b"1": 0})
+    back.send(b"1")
+    assert not back.outcomes, "the subscriber is awaited"
+    again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): Outcome.ACCEPTED})
+    assert back.outcomes == {b"1": Outcome.ACCEPTED} and again.delivered == []
+
+
+@pytest.mark.parametrize("router", ["a", "b"])
+def test_after_an_incomplete_map_only_what_it_names_is_given(router: str) -> None:
+    bench = Bench("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    pen.send(b"1", b"2", b"3")
+    part = reader_at(bench, router, unsettled={key_of(pen, b"2"): 0}, complete=False)
+    assert part.resumed == [(b"2", 0, False)] and part.delivered == []
+    whole = reader_at(bench, router, unsettled={key_of(pen, b"2"): 0, key_of(pen, b"3"): Outcome.ACCEPTED})
+    assert whole.delivered == [b"1"] and (b"2", 0, False) in whole.resumed
+    assert reader.delivered == [b"1", b"2", b"3"]
+
+
+def test_home_forgets_when_the_subscribers_know() -> None:
+    bench = Bench("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    pen.send(b"1")
+    reader.accept(b"1")
+    pen.settle(b"1")
+    assert bench.records() == {"a": 1, "b": 1} and len(reader.mine(Echo)) == 1
+    pen.send(b"again", tags=[b"1"])
+    assert reader.delivered == [b"1"], "its key is still taken"
+    bench.tick("b").echoed(reader.end)
+    bench.flow()
+    assert reader.delivered == [b"1", b"again"]
