@@ -41,11 +41,13 @@ IDLE_S: Final = 1.5
 STOLEN: Final = "amqp:link:stolen"
 
 # Detaches and closes with these conditions say something about the router, not about us: the next one may do better.
+# After the last the link begins anew, and what was in doubt stays so: its terminus expired behind a partition.
 OF_ROUTER: Final = (
     "amqp:connection:forced",
     "amqp:link:detach-forced",
     "amqp:internal-error",
     "amqp:resource-limit-exceeded",
+    "amqp:resource-deleted",
 )
 
 

@@ -199,6 +199,19 @@ async def test_another_generation_leaves_deliveries_in_doubt() -> None:
         assert later.key == delivery_key(LinkIdentity("p", "out", "topic/x"), b"another!", TAGS[1])
 
 
+async def test_a_terminus_that_expired_while_its_router_was_cut_off_begins_anew() -> None:
+    async with running_peers("a", "b") as [a, b], publishing(a, b) as (p, link):
+        handle = await p.send(b"body")
+        await a.next(Transferred)
+        link.detach("amqp:resource-deleted", "it expired while this router was out of contact")
+        link.connection.wake()
+        link = await b.answer(None, generation=b"another!")
+        assert link.remote_unsettled == states({TAGS[0]: NO_STATE})
+        assert await handle.outcome() is Outcome.IN_DOUBT
+        await p.send(b"later")
+        assert (await b.next(Transferred)).tag == TAGS[1]
+
+
 @pytest.mark.parametrize("resend", [False, True])
 async def test_a_router_that_knows_no_maps(resend: bool) -> None:
     async with running_peers("a") as [a], publishing(a, resend_in_doubt=resend) as (p, _):
@@ -288,7 +301,7 @@ async def test_what_no_other_router_mends_ends_the_publisher(condition: str) -> 
 
 
 async def test_a_link_that_an_attach_of_its_own_may_have_stolen_is_attached_again() -> None:
-    """A router that we gave up may wake up and read an attach that we sent it long ago. Once: after that it is others."""
+    """A router that we gave up may wake up and read an attach that we sent it long ago. Once: then it was others."""
     async with running_peers("a", "b") as [a, b], publishing(a, b) as (p, link):
         link.connection.close("amqp:connection:forced", "bye")
         link.connection.wake()
