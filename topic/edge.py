@@ -391,6 +391,8 @@ class Edge:
         for record in [*stream.limbo.values(), *stream.records.values()]:
             for subscriber in [subscriber for subscriber, state in record.locals.items() if state == HELD]:
                 del record.locals[subscriber]
+                if record in subscriber.attempts:
+                    record.locals[subscriber] = Outcome.RELEASED  # it has that on its link, and learns of the end
                 record.open -= 1
         self.settling.close(stream, [record for record in stream.limbo.values() if not record.open])
 

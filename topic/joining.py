@@ -12,6 +12,8 @@ from topic.evidence import Evidence
 from topic.journal import Event
 from topic.record import HELD, Gate, Record, State, Stream
 
+UNSETTLED = (State.ACCEPTED, State.IN_DOUBT)
+
 
 class Joining:
     """The subscribers of the publishers whose home this router is."""
@@ -32,7 +34,8 @@ class Joining:
 
     def join(self, subscriber: Entry, *, known: bool) -> None:
         """From here on the subscriber is in the audience of what is published here (protocol 6.1, 6.3). One that was
-        known gets its backlog first. For one that was not, records in doubt gate too."""
+        known has been in that of everything since, and gets its backlog first. To one that was not, all that is not
+        settled is a gate."""
         self.context.trace(
             Event.JOINED,
             subscriber=subscriber.name,
@@ -43,8 +46,7 @@ class Joining:
         for stream in self._streams.values():
             if stream.address == subscriber.identity.address:
                 unproven = known and self._owe_backlog(stream, subscriber.name)
-                gating = (State.ACCEPTED,) if known else (State.ACCEPTED, State.IN_DOUBT)
-                self._gate(stream, subscriber, gating, unproven=unproven)
+                self._gate(stream, subscriber, () if known else UNSETTLED, unproven=unproven)
         self.tell_joined(subscriber)
 
     def tell_joined(self, subscriber: Entry) -> None:
@@ -131,6 +133,7 @@ class Joining:
         """Learned of from a contact: it may be awaited for anything that its publishers have resumed here (6.3)."""
         for stream in self._streams.values():
             if stream.address == subscriber.identity.address:
+                self._gate(stream, subscriber, (State.ACCEPTED,), unproven=False)
                 for record in stream.records.values():
                     self._expect(record, subscriber.name)
 

@@ -179,7 +179,7 @@ class Subscriber:
 
     def owe(self, record: Record) -> None:
         """What its map named was settled before home forwarded it: the settlement is resumed instead of the payload."""
-        if record.locals.get(self) in (None, HELD, WITHHELD):
+        if not self.resuming[record] and record.locals.get(self) != QUEUED:
             self.ready.append(record)
 
     def stop_resuming(self) -> None:
