@@ -71,22 +71,26 @@ def judge_pairs(found: DataFrame, judged: DataFrame, subscribers: DataFrame, log
     order = F.when(own, _order("own_order", "incarnation")).otherwise(_order("edge_order", "hlc"))
     sent_again = (F.col("last_sent_hlc") > F.col("edge_stamp.hlc")) | (F.col("edge_count") > F.col("edges"))
     joined = found.join(judged, "key").join(subscribers, "subscriber", "left")
+    edge_doubted = _overlaps(F.coalesce("custody", _spans(open_windows(logs))))
+    bridged = _overlaps(F.col("bridged"))
     stated = joined.withColumns(
         {
-            "count": F.when(own, F.col("own_count")).otherwise(by_edge),
+            "count": F.when(own, F.greatest("own_count", F.when(bridged, by_edge))).otherwise(by_edge),
             "processed": F.when(own, F.col("own_processed")).otherwise(F.col("edge_accepted")),
             "refused_it": F.when(own, F.col("own_refused")).otherwise(F.col("edge_refused")),
             "duplicated": F.when(own, F.col("own_count") > 1).otherwise(F.coalesce(sent_again, no)),
             "handed": order,
             "owed": F.col("in_audience") & F.col("is_accepted") & ~_excused(),
-            "doubted": _overlaps(F.coalesce("doubts", _spans(open_windows(logs)))),
+            "doubted": _overlaps(F.coalesce("doubts", _spans(open_windows(logs)))) | (bridged & edge_doubted),
+            "edge_doubted": edge_doubted,
         }
     )
     stated = stated.withColumn("vague", unsure() | (F.col("lives_doubted") & F.col("duplicated")))
     missing = F.col("owed") & (F.col("count") == 0)
     taken, handed = F.col("owed") & (F.col("count") > 0), F.col("handed").isNotNull()
     refused, doubted = F.col("refused_it"), F.col("doubted")
-    early = F.coalesce(_edge_later(), no) | F.coalesce(_clock_later(), no)
+    edge_later = F.coalesce(_edge_later(), no) & ~F.col("edge_doubted")  # else it may be a later router that says so
+    early = edge_later | F.coalesce(_clock_later(), no)
     proven = F.coalesce(~_edge_later(), no) | F.coalesce(_clock_earlier(), no)
     flags = {
         "duplicated": F.col("duplicated"),

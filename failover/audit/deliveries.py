@@ -50,7 +50,7 @@ def deliveries(rows: DataFrame) -> DataFrame:
         .groupBy("key")
         .agg(
             F.max("address").alias("address"),
-            _first(_by("publisher") & _is(Event.PUBLISHED), log_order).alias("published"),
+            _first(_by("publisher") & _is(Event.PUBLISHED, Event.KEPT), log_order).alias("published"),
             _first(_by("router") & _is(Event.RECEIVED) & (F.col("n") >= 0), F.struct("epoch_hlc", "n")).alias("ranked"),
             _first(_by("router") | (_by("publisher") & _is(Event.PUBLISHED)), "time").alias("begun_time"),
             _first(_by("router") & _is(Event.RECEIVED), "hlc").alias("received_hlc"),
@@ -74,7 +74,7 @@ def deliveries(rows: DataFrame) -> DataFrame:
 def pairs(rows: DataFrame, stays: DataFrame) -> DataFrame:
     """By (key, subscriber): whether it was in an audience, and what it and its routers say of the delivery."""
     joins = at_home() & _is(Event.RECEIVED)
-    telling = joins | _is(Event.AUDIENCE, Event.DELIVERED, Event.OUTCOME, Event.PROCESSED)
+    telling = joins | _is(Event.AUDIENCE, Event.DELIVERED, Event.OUTCOME, Event.PROCESSED, Event.KEPT)
     keyed = rows.filter(F.col("key").isNotNull() & telling)
     audience = F.from_json("detail", NAMES)
     joined = F.transform(F.filter("stays", _in_stay), lambda stay: stay["subscriber"])
@@ -101,14 +101,15 @@ def _in_stay(stay: Column) -> Column:
 def _pair_facts() -> list[Column]:
     instant = F.struct("time", "host")
     processed = _by("subscriber") & _is(Event.PROCESSED)
+    kept = _by("subscriber") & _is(Event.KEPT)
     answered = _by("router") & _is(Event.OUTCOME)
     handed = _by("subscriber") & _is(Event.DELIVERED, Event.PROCESSED)
     sent = _by("router") & _is(Event.DELIVERED)
     return [
         _any(_is(Event.AUDIENCE, Event.RECEIVED)).alias("in_audience"),
-        F.count_if(processed & accepted()).alias("own_count"),
+        _own_count(processed & accepted(), kept & accepted()).alias("own_count"),
         _first(processed & accepted(), instant).alias("own_processed"),
-        _any(processed & ~accepted()).alias("own_refused"),
+        _any((processed | kept) & ~accepted()).alias("own_refused"),
         _first(handed, F.struct("incarnation", "place")).alias("own_order"),
         F.count_if(answered & accepted()).alias("edge_count"),
         F.size(F.collect_set(F.when(answered & accepted(), F.struct("source", "incarnation")))).alias("edges"),
@@ -118,6 +119,15 @@ def _pair_facts() -> list[Column]:
         F.max(F.when(sent, F.col("hlc"))).alias("last_sent_hlc"),
         _first(sent, F.struct("hlc", "place")).alias("edge_order"),
     ]
+
+
+def _own_count(processed: Column, kept: Column) -> Column:
+    """How often the subscriber processed it by its own word. What it kept of an earlier life it processed then, whether
+    or not that life could still write it down: what it processed in the same life or a later one was one more."""
+    count = F.count_if(processed)
+    since, last = _first(kept, "incarnation"), F.max(F.when(processed, F.col("incarnation")))
+    least = F.when(since.isNull(), 0).when(F.coalesce(last >= since, F.lit(False)), 2).otherwise(1)
+    return F.greatest(count, least)
 
 
 def records(rows: DataFrame) -> DataFrame:

@@ -4,7 +4,8 @@ Pure Python over the control rows. Where a writer's log is open, the facts it ma
 spans of time in which an absent entry proves nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import attrs
 
@@ -48,6 +49,10 @@ class Party:
     whose home is `where`, by all if that is empty. Expiry is each router's own view, a closing detach is a fact."""
     doubts: list[Span] = attrs.field(factory=list)
     """When entries about it may be missing: from, to, in µs of wall clock."""
+    custody: list[Span] = attrs.field(factory=list)
+    """When entries of its routers may be missing, whoever judges it."""
+    bridged: list[Span] = attrs.field(factory=list)
+    """When entries of its own may be missing, but what it kept says the same."""
     present: list[Span] = attrs.field(factory=list)
     """When a subscriber may have been attached by its own log; from, to, in µs of wall clock."""
     open_logs: list[str] = attrs.field(factory=list)
@@ -67,6 +72,7 @@ class Parties:
 
 def find_parties(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Parties:
     """Everybody the control rows name."""
+    keeping = {log_name(row) for row in rows if row.event == Event.KEPT}
     ordered = sorted(rows, key=lambda row: (row.hlc, row.time, row.source, row.place))
     publishers = _parties("publisher", ordered, logs)
     subscribers = _parties("subscriber", ordered, logs)
@@ -74,12 +80,14 @@ def find_parties(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Parties:
     by_name = {log.name: log for log in logs}
     for party in publishers.values():
         if not party.logged:
-            _doubt_custody(party, by_name, left)
+            _doubt(party, _broken_custody(party, by_name, left))
     for party in subscribers.values():
+        custody = list(_broken_custody(party, by_name, left))
+        party.custody = [_span(log, end) for log, end in custody]
         if party.logs:
-            _doubt_own_logs(party)
+            _judge_broken_off(party, keeping)
         else:
-            _doubt_custody(party, by_name, left)
+            _doubt(party, custody)
     return Parties(publishers, subscribers)
 
 
@@ -146,27 +154,39 @@ def log_name(row: ControlRow) -> str:
     return f"{row.source}.{row.incarnation}"
 
 
-def _doubt_own_logs(party: Party) -> None:
-    logs = sorted(party.logs, key=lambda log: log.first_time)
-    ends = [log.first_time for log in logs[1:]] + [FOREVER]
-    for log, end in zip(logs, ends, strict=True):
-        if not log.stopped:
-            _doubt(party, log, end)
+def _judge_broken_off(party: Party, keeping: Collection[str]) -> None:
+    """A party's own logs without a clean end. What such a log lost is made up for where the next begins with what the
+    client kept: but for deliveries that its router had settled meanwhile, which that router knows."""
+    logs: list[Log | None] = [*sorted(party.logs, key=lambda log: log.first_time), None]
+    for log, following in pairwise(logs):
+        if log is None or log.stopped:
+            continue
+        if following is not None and following.name in keeping:
+            party.bridged.append(_span(log, following.first_time))
+        else:
+            _doubt(party, [(log, following.first_time if following is not None else FOREVER)])
 
 
-def _doubt(party: Party, log: Log, end: int) -> None:
-    party.doubts.append((log.last_time - SKEW_US, min(end, FOREVER - SKEW_US) + SKEW_US))
-    party.open_logs.append(log.source)
-
-
-def _doubt_custody(party: Party, logs: Mapping[str, Log], left: Mapping[tuple[str, str], int]) -> None:
-    """A party judged by its routers: in doubt where one of them ended without having seen it leave."""
+def _broken_custody(
+    party: Party, logs: Mapping[str, Log], left: Mapping[tuple[str, str], int]
+) -> Iterator[tuple[Log, int]]:
+    """The logs of its routers that ended without having seen it leave, each with the time of its next attach."""
     lives = sorted(party.lives)
     ends = [*(wall_us(opened) for _, opened, _ in lives[1:]), FOREVER]
     for (life, _, custodian), end in zip(lives, ends, strict=False):  # no lives: the logs only tell of its departure
         log = logs.get(custodian)
         if log and not log.stopped and left.get((party.name, custodian), -1) < life:
-            _doubt(party, log, end)
+            yield log, end
+
+
+def _span(log: Log, end: int) -> Span:
+    return log.last_time - SKEW_US, min(end, FOREVER - SKEW_US) + SKEW_US
+
+
+def _doubt(party: Party, broken: Iterable[tuple[Log, int]]) -> None:
+    for log, end in broken:
+        party.doubts.append(_span(log, end))
+        party.open_logs.append(log.source)
 
 
 def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:

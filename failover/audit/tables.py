@@ -81,13 +81,15 @@ def subscriber_table(spark: SparkSession, parties: Parties, terms: Mapping[str, 
             "of_address": party.address,
             "own": bool(party.logs),
             "doubts": _spans(party.doubts),
+            "custody": _spans(party.custody),
+            "bridged": _spans(party.bridged),
             "present": _spans(party.present),
             "terms": [attrs.asdict(term) for term in terms[party.name]],
         }
         for party in parties.subscribers.values()
     ]
     types = {"subscriber": TEXT, "of_address": TEXT, "own": FLAG}
-    return _table(spark, rows, **types, doubts=SPANS, present=SPANS, terms=TERMS)
+    return _table(spark, rows, **types, doubts=SPANS, custody=SPANS, bridged=SPANS, present=SPANS, terms=TERMS)
 
 
 def cut_table(spark: SparkSession, parties: Parties, terms: Mapping[str, Sequence[Term]]) -> DataFrame | None:

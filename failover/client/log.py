@@ -7,7 +7,7 @@ Nobody's behaviour depends on it: without a directory nothing is logged.
 import json
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import trio
@@ -54,6 +54,13 @@ class ClientLog:
 
     def deliveries(self, event: Event, keys: Sequence[bytes], outcome: Outcome = Outcome.NONE) -> None:
         self._append(event, keys, outcome=outcome)
+
+    def kept(self, of: Mapping[Outcome, Sequence[bytes]]) -> None:
+        """What the client's store had when it began: unsettled deliveries, by what is known of each. Makes up for what
+        an earlier life could not write any more."""
+        self._append(Event.KEPT)
+        for outcome, keys in of.items():
+            self._append(Event.KEPT, keys, outcome=outcome)
 
     def closed(self) -> None:
         self._append(Event.CLOSED)

@@ -128,6 +128,10 @@ class Publisher(Endpoint):
             if entry.state in TERMINAL:
                 delivery.decide(entry.state)
         self.resumed = tuple(self._deliveries.values())
+        if self._log is not None and self._keys is not None:
+            self._log.kept({LOGGED[Outcome.UNKNOWN]: [self._keys.key(delivery.tag) for delivery in self.resumed]})
+            for delivery in self.resumed:
+                delivery.logged = True
 
     def _name_keys(self, generation: bytes | None) -> None:
         self._keys = KeyMaker(link_name(self.identity), generation) if generation is not None else None

@@ -29,6 +29,7 @@ from router.amqp.handler import RCV_FIRST, RCV_SECOND, REJECTED, RELEASED
 from router.amqp.handler import Handle as EngineHandle
 from router.amqp.link import Link
 from topic.journal import Event
+from topic.journal import Outcome as LoggedOutcome
 
 TURN = 64  # messages after which other tasks get theirs, if so many wait
 SETTLE_S = 2.0  # how long an orderly end waits for the router to settle what we answered
@@ -88,9 +89,13 @@ class Subscriber(Endpoint):
         super()._load()
         if self._settle == "first":
             return
+        kept: dict[LoggedOutcome, list[bytes]] = {}
         for key, entry in self._commits.load().unsettled.items():
             delivery = self._unsettled[key] = Delivery(self, key, b"")
             delivery.answered, delivery.state = True, entry.state
+            kept.setdefault(LOGGED[OF_STATE[entry.state]], []).append(key)
+        if self._log is not None and self._resumes:
+            self._log.kept(kept)
 
     # -- attaching
 

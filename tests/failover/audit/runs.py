@@ -63,6 +63,8 @@ class Run:
         self.logs: dict[str, list[Row]] = {}
         self._ms = START_MS
         self.hosts: dict[str, str] = {}
+        self.again: dict[str, list[Row]] = {}
+        """The log of a writer's second life."""
         for router in ROUTERS:
             self.add(router, Event.BOOT)
         for router in ROUTERS:
@@ -208,17 +210,18 @@ class Run:
 
     def files(self, rows_per_block: int = 16) -> Iterator[tuple[str, bytes]]:
         """(path below the run directory, content)."""
-        for log, rows in self.logs.items():
+        lives = [(START_MS, self.logs), (START_MS + 1, self.again)]
+        for incarnation, log, rows in ((life, log, rows) for life, logs in lives for log, rows in logs.items()):
             source = log.rpartition("/")[2]
             roles = (json.loads(row["detail"])["role"] for row in rows if row["event"] is Event.ATTACHED)
             role = next(roles, "subscriber") if log.startswith("clients/") else "router"
-            block = Block(source, role, START_MS, host=self.hosts.get(log, "host"))
+            block = Block(source, role, incarnation, host=self.hosts.get(log, "host"))
             data = b""
             for start in range(0, len(rows), rows_per_block):
                 for row in rows[start : start + rows_per_block]:
                     block.append(**row)
                 data += block.encode()
-            yield f"{log}/log/{segment_name(START_MS, 0)}", data
+            yield f"{log}/log/{segment_name(incarnation, 0)}", data
 
     def write(self, directory: Path) -> Path:
         """The run directory."""
