@@ -1,0 +1,137 @@
+"""Breakages of who a delivery waits for at its home, and of when its publisher is answered (protocol 5 and 8)."""
+
+from typing import Any
+from unittest.mock import patch
+
+import attrs
+
+from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
+from topic.core import Topic
+from topic.directory import Audience, Directory, Entry
+from topic.edge import Edge
+from topic.home import Home
+from topic.joining import Joining
+from topic.record import Record, State, Stream
+from topic.reporting import Reporting
+
+
+@mutant(Directory, "_compute_audience", **KILLS)
+def accepted_without_orphans(audience: Method) -> Method:
+    """5 Publish, Accept: orphans are in the audience, and awaited."""
+
+    def broken(directory: Directory, address: str) -> Any:
+        return attrs.evolve(audience(directory, address), orphans=())
+
+    return broken
+
+
+@mutant(Joining, "orphans_of", **KILLS)
+def lost_subscribers_not_awaited(_: Method) -> Method:
+    """8 Lost router: what its subscribers were awaited for, they are awaited for as orphans."""
+
+    def broken(joining: Joining, record: Record, router: str) -> list[bytes]:
+        return []
+
+    return broken
+
+
+@mutant(Reporting, "report", **MOVING)
+def no_moved(report: Method) -> Method:
+    """5 Edge: an Outcome names the subscribers that left without the delivery."""
+
+    def broken(reporting: Reporting, record: Record) -> None:
+        record.moved = ()
+        report(reporting, record)
+
+    return broken
+
+
+@mutant(Edge, "_moved_since", **MOVING)
+def moved_before_it_came(_: Method) -> Method:
+    """5 Edge: so it does of those that left after what home had seen of the section."""
+
+    def broken(edge: Edge, seen: int) -> tuple[bytes, ...]:
+        return ()
+
+    return broken
+
+
+@mutant(Home, "_again", **KILLS | {"delay": 0.2})
+def resumed_without_audience(again: Method) -> Method:
+    """5 Accept: a resumed delivery is not judged before home has computed its audience in this epoch."""
+
+    def broken(home: Home, stream: Stream, tag: bytes, record: Record) -> Record:
+        with patch.object(Directory, "audience", lambda directory, address: Audience((), (), "[]")):
+            resumed: Record = again(home, stream, tag, record)
+        return resumed
+
+    return broken
+
+
+@mutant(Reporting, "report", **PARTITIONS | {"delay": 0.2})
+def outcome_while_unjoined(report: Method) -> Method:
+    """5 Edge: outcomes are withheld while home has not joined all local subscribers."""
+
+    def broken(reporting: Reporting, record: Record) -> None:
+        with patch.object(reporting, "unjoined", {}):
+            report(reporting, record)
+
+    return broken
+
+
+@mutant(Joining, "_expect", **MOVING | {"subscribers": 3})
+def audience_reopened(expect: Method) -> Method:
+    """5 Accept: once `accepted` was sent, the audience is closed."""
+
+    def broken(joining: Joining, record: Record, name: bytes) -> None:
+        if record.state is State.ACCEPTED:
+            record.state = State.IN_DOUBT
+        expect(joining, record, name)
+
+    return broken
+
+
+@mutant(Home, "_current", **MOVING)
+def outcome_of_older_epoch(_: Method) -> Method:
+    """5 Edge: an Outcome counts in the epoch that it names only."""
+
+    def broken(home: Home, publisher: bytes, epoch: object) -> Stream | None:
+        return home.streams.get(publisher)
+
+    return broken
+
+
+@mutant(Topic, "_check_booted", **KILLS | {"delay": 0.2, "durable": 1.0, "store_loss": 1.0})
+def accepted_before_booted(_: Method) -> Method:
+    """8 Boot: no acceptances before the sections of all routers are there."""
+
+    def broken(topic: Topic, now: float) -> None:
+        topic.context.booted = True
+        topic.home.evaluate_all()
+
+    return broken
+
+
+@mutant(Joining, "orphans_of", **MOVING | {"faults": ("kill", "flap", "flap", "kill"), "think": 2.0})
+def gating_and_awaited(_: Method) -> Method:
+    """6.3 Gate: who is gated by a delivery is not awaited for it."""
+
+    def broken(joining: Joining, record: Record, router: str) -> list[bytes]:
+        at_address = joining.context.directory.subscribers(record.stream.address)
+        return [entry.name for entry in at_address if entry.router == router and not record.presettled]
+
+    return broken
+
+
+@mutant(Directory, "in_contact", **KILLS)
+def incarnations_confused(_: Method) -> Method:
+    """2: the custodian is the router's incarnation, not whoever has its name now."""
+
+    def broken(directory: Directory, entry: Entry) -> bool:
+        if directory.is_announced(entry):
+            return False
+        return entry.router == directory.router or entry.router in directory.applied
+
+    return broken
+
+

@@ -1,0 +1,167 @@
+"""Breakages of what routers know of links: the directory, termini and their end, clocks, channels (protocol 2, 3, 8)."""
+
+from typing import Any
+
+from linkstate.clock import HybridClock
+from linkstate.contact import Contact
+from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
+from topic.context import Context
+from topic.directory import Change, Directory, Entry, Index, Status
+from topic.expiry import Expiry
+from topic.identity import Epoch
+
+AT_ONCE = RESUMING | {"faults": ("kill all", "kill all", "kill"), "restart": 0.9, "durable": 1.0, "restless": 0.1}
+SKEWED = {"skew": 60.0, "silent": 0.5}
+
+
+@mutant(Directory, "section", **PARTITIONS)
+def no_hearsay(section: Method) -> Method:
+    """3.3: a contact begins with hearsay, too: what the sender knows of those it is not in contact with."""
+
+    def broken(directory: Directory) -> tuple[list[Entry], list[Entry]]:
+        own, _ = section(directory)
+        return own, []
+
+    return broken
+
+
+@mutant(Directory, "lost", **KILLS)
+def orphans_expire_at_once(lost: Method) -> Method:
+    """3.3, 8: links of a lost router are orphans, and live on for their timeout."""
+
+    def broken(directory: Directory, router: str) -> list[Change]:
+        theirs = [entry for entry in directory.entries() if entry.router == router and entry.live]
+        changes: list[Change] = lost(directory, router)
+        left = [entry for entry in theirs if directory.entry((entry.role, entry.name)) is entry]
+        for entry in left:
+            directory._remove((entry.role, entry.name))
+        return changes + [Change(entry, None) for entry in left]
+
+    return broken
+
+
+@mutant(Directory, "apply_departures", **MOVING | {"delay": 0.2})
+def departures_not_told(_: Method) -> Method:
+    """3.3: the router that a subscriber left says where it went."""
+
+    def broken(directory: Directory, router: str, moved: list[Entry]) -> list[Change]:
+        return []
+
+    return broken
+
+
+@mutant(Expiry, "_propose", **EXPIRING)
+def expiry_without_consent(_: Method) -> Method:
+    """8 Expiry: only if all routers in contact agree is a terminus over."""
+
+    def broken(expiry: Expiry, entry: Entry) -> None:
+        expiry.context.outgoing.expired(expiry.context.directory.contacts, entry, committed=True)
+        expiry._is_over(entry)
+
+    return broken
+
+
+@mutant(Expiry, "_is_known_alive", **EXPIRING)
+def consent_unseen(_: Method) -> Method:
+    """8 Expiry: a router that knows better says no."""
+
+    def broken(expiry: Expiry, router: str, entry: Entry) -> bool:
+        return False
+
+    return broken
+
+
+@mutant(Expiry, "proposed", **EXPIRING)
+def yes_does_not_bind(_: Method) -> Method:
+    """8 Expiry: a yes binds: who comes back to it begins afresh."""
+
+    def broken(expiry: Expiry, router: str, index: Index, epoch: Epoch) -> None:
+        entry = expiry.context.directory.entry(index)
+        yes = entry is None or (entry.epoch <= epoch and not expiry._is_known_alive(router, entry))
+        expiry.context.outgoing.vote(router, index, epoch, yes=yes)
+
+    return broken
+
+
+@mutant(Directory, "mark", **EXPIRING)
+def expired_lives_forgotten(mark: Method) -> Method:
+    """8, as built: an expired life of a publisher is remembered, lest it come back as if nothing had been."""
+
+    def broken(directory: Directory, entry: Entry, status: Status) -> Any:
+        change = mark(directory, entry, status)
+        if change.new.expired_life:
+            directory.forget(change.new)
+        return change
+
+    return broken
+
+
+@mutant(Directory, "_merge", **PARTITIONS | {"durable": 0.0})
+def no_tombstones(merge: Method) -> Method:
+    """8 Expiry: closed links are remembered until every router knows."""
+
+    def broken(directory: Directory, entries: list[Entry]) -> Any:
+        changes = merge(directory, entries)
+        for change in changes:
+            if change.new is not None and not change.new.live and directory.entry(_index(change.new)) is change.new:
+                directory._remove(_index(change.new))
+        return changes
+
+    return broken
+
+
+@mutant(Directory, "_put", **AT_ONCE)
+def others_not_stored(put: Method) -> Method:
+    """3.3: durable links are written to the store of every router that learns of them."""
+
+    def broken(directory: Directory, entry: Entry) -> None:
+        saved = list(directory.unsaved)
+        put(directory, entry)
+        if not directory.is_mine(entry):
+            directory.unsaved[:] = saved
+
+    return broken
+
+
+@mutant(HybridClock, "__init__", **AT_ONCE | SKEWED)
+def clock_reservation_ignored(init: Method) -> Method:
+    """2: a router's clock never starts below what its store reserved."""
+
+    def broken(clock: HybridClock, floor: int = 0) -> None:
+        init(clock)
+
+    return broken
+
+
+@mutant(HybridClock, "merge", **MOVING | SKEWED)
+def clocks_not_merged(_: Method) -> Method:
+    """2: clocks are merged with every frame and echoed epoch: a later attach has the higher epoch, mesh-wide."""
+
+    def broken(clock: HybridClock, remote: int) -> None:
+        """It goes its own way."""
+
+    return broken
+
+
+@mutant(Context, "new_epoch", **MOVING | SKEWED)
+def epoch_below_the_known(_: Method) -> Method:
+    """2: and than the one known of that link."""
+
+    def broken(context: Context, known: Entry | None) -> Epoch:
+        return Epoch(context.clock.stamp(), context.router, context.directory.incarnation)
+
+    return broken
+
+
+@mutant(Contact, "receive_data", **PARTITIONS | {"delay": 0.2, "restless": 0.3})
+def data_of_an_older_contact(receive: Method) -> Method:
+    """3.2: nothing of a channel outlives its contact."""
+
+    def broken(contact: Contact, theirs: int, named: int) -> Any:
+        return (True, None) if contact.established else receive(contact, theirs, named)
+
+    return broken
+
+
+def _index(entry: Entry) -> Index:
+    return entry.role, entry.name

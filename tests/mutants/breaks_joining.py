@@ -1,0 +1,197 @@
+"""Breakages of how a subscriber joins and resumes: gates, backlog, evidence, maps (protocol 6)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
+from topic.attaching import Attaching
+from topic.directory import Entry
+from topic.edge import Edge
+from topic.evidence import Evidence
+from topic.joining import Joining
+from topic.limbo import Limbo
+from topic.peers import Peers
+from topic.record import SENT, Doubt, Record, State, Stream
+from topic.subscriber import Subscriber
+from topic.wire import Kind
+
+PUZZLED = PARTITIONS | {"routers": 3, "think": 0.05}
+
+
+@mutant(Joining, "_gate", **MOVING | {"subscribers": 3})
+def no_gate(_: Method) -> Method:
+    """6.3 Gate: nothing later comes to a subscriber while what is not its own may come after it."""
+
+    def broken(joining: Joining, stream: Stream, subscriber: Entry, gating: object, *, unproven: bool) -> None:
+        """No gate stands."""
+
+    return broken
+
+
+@mutant(Joining, "_gate", **MOVING | {"subscribers": 3})
+def newcomers_not_gated_by_doubt(gate: Method) -> Method:
+    """6.3 Gate: for a subscriber that nobody knew, also records in doubt gate."""
+
+    def broken(joining: Joining, stream: Stream, subscriber: Entry, gating: object, *, unproven: bool) -> None:
+        gate(joining, stream, subscriber, (State.ACCEPTED,), unproven=unproven)
+
+    return broken
+
+
+@mutant(Joining, "_gate", **MOVING | {"subscribers": 3})
+def not_gated_by_acceptances(gate: Method) -> Method:
+    """6.3 Gate: for every subscriber, records that are accepted and not settled gate."""
+
+    def broken(
+        joining: Joining, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool
+    ) -> None:
+        gate(joining, stream, subscriber, tuple(set(gating) - {State.ACCEPTED}), unproven=unproven)
+
+    return broken
+
+
+@mutant(Edge, "rehomed", **MOVING | {"think": 0.5})
+def gates_outlive_their_home(_: Method) -> Method:
+    """6.3 Gate: when a publisher is re-homed, its gates fall."""
+
+    def broken(edge: Edge, publisher: bytes) -> None:
+        edge.reporting.rehomed(publisher)
+
+    return broken
+
+
+@mutant(Evidence, "doubts", **PUZZLED)
+def backlog_without_evidence(doubts: Method) -> Method:
+    """6.2 Evidence: a home that may be a zombie gives no backlog before its publisher has proven alive."""
+
+    def broken(evidence: Evidence, stream: Stream, doubt: Doubt) -> Any:
+        return False if isinstance(doubt, bytes) else doubts(evidence, stream, doubt)
+
+    return broken
+
+
+@mutant(Evidence, "doubts", **PUZZLED)
+def absence_without_evidence(doubts: Method) -> Method:
+    """6.2 Evidence: nor does it call settled what it has not got."""
+
+    def broken(evidence: Evidence, stream: Stream, doubt: Doubt) -> Any:
+        return doubts(evidence, stream, doubt) if isinstance(doubt, bytes) else False
+
+    return broken
+
+
+@mutant(Evidence, "alive", **PUZZLED | {"client_delay": 0.1})
+def evidence_of_the_past(alive: Method) -> Method:
+    """6.2 Evidence: what proves is an echo that was sent after the question came up."""
+
+    def broken(evidence: Evidence, stream: Stream) -> None:
+        stream.proving = len(stream.doubts)
+        alive(evidence, stream)
+
+    return broken
+
+
+@mutant(Joining, "_owe_backlog", **MOVING)
+def no_backlog(_: Method) -> Method:
+    """6.2 Backlog: what awaits a subscriber is forwarded to where it attached."""
+
+    def broken(joining: Joining, stream: Stream, name: bytes) -> bool:
+        return False
+
+    return broken
+
+
+@mutant(Edge, "backlog", **MOVING | {"subscribers": 3, "delay": 0.2})
+def backlog_not_held_back(_: Method) -> Method:
+    """6.2 Backlog: it waits for Joined, which says what of it is gated."""
+
+    def broken(edge: Edge, stream: Stream, n: int, seen: int, record: Record, only: list[bytes]) -> None:
+        named = [edge.subscribers[name] for name in only if name in edge.subscribers]
+        edge._forward_one(stream, n, edge._moved_since(seen), record, named)
+        edge.release(stream)
+
+    return broken
+
+
+@mutant(Edge, "_joined", **MOVING | {"delay": 0.2})
+def delivered_unjoined(_: Method) -> Method:
+    """6.4: nothing is delivered to a subscriber by a home that has not joined it."""
+
+    def broken(edge: Edge, stream: Stream) -> list[Subscriber]:
+        return list(edge._at.get(stream.identity.address, ()))
+
+    return broken
+
+
+@mutant(Attaching, "subscriber", **MOVING | {"delay": 0.2})
+def answered_unjoined(attach: Method) -> Method:
+    """6.5: a subscriber's attach is answered when all routers in contact have joined it."""
+
+    def broken(attaching: Attaching, subscriber: Subscriber, now: float) -> None:
+        attach(attaching, subscriber, now)
+        subscriber.unanswered.clear()
+
+    return broken
+
+
+@mutant(Peers._HANDLERS, Kind.JOINED, **MOVING | {"delay": 0.2})
+def joined_for_an_older_attach(joined: Method) -> Method:
+    """6.5: Joined counts for the attach that it names only."""
+
+    def broken(peers: Peers, router: str, name: bytes, epoch: object, gated: dict[bytes, int]) -> None:
+        subscriber = peers.edge.subscribers.get(name)
+        if subscriber is not None:
+            joined(peers, router, name, list(subscriber.epoch), gated)
+
+    return broken
+
+
+@mutant(Edge, "_leave_out", **MOVING)
+def held_after_joined(_: Method) -> Method:
+    """6.2 Backlog: what home has not forwarded for a subscriber when it joins it, is not for it any more."""
+
+    def broken(edge: Edge, subscriber: Subscriber, records: list[Record]) -> None:
+        """All stays HELD."""
+
+    return broken
+
+
+@mutant(Limbo, "name", **KILLS)
+def no_placeholder(name: Method) -> Method:
+    """6.1: a key of the map that is not here is held as a placeholder till home has been asked."""
+
+    def broken(limbo: Limbo, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Method) -> Any:
+        here = {key: state for key, state in said.items() if key in limbo.context.records}
+        return name(limbo, subscriber, here, stream_of)
+
+    return broken
+
+
+@mutant(Limbo, "_state", **MOVING)
+def stated_outcomes_ignored(state_: Method) -> Method:
+    """6.6: what the map states an outcome of is recorded, and never delivered again."""
+
+    def broken(limbo: Limbo, subscriber: Subscriber, record: Record, state: int) -> None:
+        state_(limbo, subscriber, record, 0)
+
+    return broken
+
+
+@mutant(Limbo, "hold_for", **MOVING)
+def sent_by_the_zombie(hold: Method) -> Method:
+    """6.6: what the map lacks comes as an ordinary transfer, also if it was sent on the older link."""
+
+    def broken(limbo: Limbo, subscriber: Subscriber, records: Iterable[Record]) -> None:
+        hold(limbo, subscriber, [record for record in records if record.locals.get(subscriber) != SENT])
+
+    return broken
+
+
+@mutant(Joining, "adopt", **KILLS | {"store_loss": 1.0})
+def unknown_not_adopted(_: Method) -> Method:
+    """6.8: a subscriber that resumes, and that home does not know, is owed what is in doubt."""
+
+    def broken(joining: Joining, subscriber: Entry) -> None:
+        """It is taken for a new one."""
+
+    return broken

@@ -1,0 +1,205 @@
+"""Breakages of what happens when a publisher comes back, here or elsewhere, or does not (protocol 7 and 8)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, REUSING, Method, mutant
+from topic import limbo as limbo_module
+from topic.core import Topic
+from topic.directory import Change, Directory, Entry
+from topic.edge import Edge
+from topic.home import Home
+from topic.identity import Epoch
+from topic.limbo import Limbo
+from topic.lives import Lives
+from topic.peers import Peers
+from topic.record import HELD, QUEUED, Record, Stream
+from topic.resolving import Resolving
+from topic.wire import Outgoing
+
+
+@mutant(limbo_module, "_hold", **KILLS)
+def limbo_delivered(hold: Method) -> Method:
+    """7.3, as built: nothing is delivered but by a Forward of the current epoch and contact."""
+
+    def broken(record: Record) -> None:
+        queued = [subscriber for subscriber, state in record.locals.items() if state == QUEUED]
+        hold(record)
+        record.locals.update(dict.fromkeys(queued, QUEUED))
+
+    return broken
+
+
+@mutant(Edge, "lost", **KILLS)
+def lost_home_abandoned(lost: Method) -> Method:
+    """8 Lost router: what it was home of is held until its publishers resume."""
+
+    def broken(edge: Edge, home: str) -> None:
+        for stream in [stream for stream in edge.streams.values() if stream.home == home]:
+            edge.abandon(stream)
+        lost(edge, home)
+
+    return broken
+
+
+@mutant(Peers, "_unfenced", **PARTITIONS)
+def no_fence(unfenced: Method) -> Method:
+    """7.5 Fence: a Forward under an older epoch is dropped, and answered so."""
+
+    def broken(peers: Peers, router: str, publisher: bytes, epoch: Epoch) -> Entry | None:
+        entry = peers.directory.publisher(publisher)
+        if entry is not None and entry.live and not peers.directory.is_mine(entry):
+            return entry
+        known: Entry | None = unfenced(peers, router, publisher, epoch)
+        return known
+
+    return broken
+
+
+@mutant(Peers, "_on_fenced", **PARTITIONS)
+def fenced_home_goes_on(_: Method) -> Method:
+    """7.5 Fence: a fenced home closes its zombie link."""
+
+    def broken(peers: Peers, router: str, publisher: bytes, epoch: object) -> None:
+        """It hears nothing."""
+
+    return broken
+
+
+@mutant(Lives, "changed", **MOVING)
+def home_does_not_step_down(changed: Method) -> Method:
+    """7.5 Fence: a home that sees a higher epoch is home no more."""
+
+    def broken(lives: Lives, change: Change) -> None:
+        if change.new is None or change.entry.name not in lives._home.streams:
+            changed(lives, change)
+
+    return broken
+
+
+@mutant(Directory, "all_contacts_have", **MOVING | {"delay": 0.2})
+def publisher_answered_unannounced(_: Method) -> Method:
+    """7.1: a publisher's attach is answered when all routers in contact have acknowledged it."""
+
+    def broken(directory: Directory, version: int) -> bool:
+        return True
+
+    return broken
+
+
+@mutant(Limbo, "ask", **MOVING)
+def nothing_asked(_: Method) -> Method:
+    """7.4: who holds records of an older epoch asks the new home what became of them."""
+
+    def broken(limbo: Limbo, stream: Stream, keys: list[bytes]) -> None:
+        """No Resolve."""
+
+    return broken
+
+
+@mutant(Resolving, "_is_doubted", **KILLS)
+def doubted_called_settled(_: Method) -> Method:
+    """7.4: what the publisher's map names is in doubt, though home has it not yet."""
+
+    def broken(resolving: Resolving, stream: Stream, key: bytes) -> bool:
+        record = resolving.context.records.get(key)
+        return record is not None and record.stream is stream and record.n >= 0
+
+    return broken
+
+
+@mutant(Resolving, "tell_askers", **MOVING | {"early": 0.3})
+def askers_not_told(_: Method) -> Method:
+    """7.4: who asked about a delivery in doubt is told when it is settled."""
+
+    def broken(resolving: Resolving, stream: Stream, records: list[Record]) -> None:
+        """Nobody learns it."""
+
+    return broken
+
+
+@mutant(Home, "resume", **MOVING)
+def lacking_kept_in_doubt(resume: Method) -> Method:
+    """7.2: what a complete map lacks is settled."""
+
+    def broken(home: Home, stream: Stream, said: Mapping[bytes, int], *, complete: bool) -> None:
+        resume(home, stream, said, complete=False)
+
+    return broken
+
+
+@mutant(Lives, "_life_of", **KILLS | {"store_loss": 1.0})
+def echoed_generation_ignored(_: Method) -> Method:
+    """2: the generation that the client echoes names its life, whatever routers remember."""
+
+    def broken(known: Entry | None, generation: bytes | None) -> bytes | None:
+        return None if known is None else known.generation
+
+    return staticmethod(broken)
+
+
+@mutant(Lives, "begin", **MOVING | {"durable": 0.0, "tags": 0, "window": 3})
+def fresh_attach_keeps_generation(begin: Method) -> Method:
+    """2: a fresh attach begins a new generation."""
+
+    def broken(lives: Lives, stream: Stream, generation: bytes | None, said: Any, now: float, **options: Any) -> None:
+        if said is None and generation is None:
+            said = {}
+        begin(lives, stream, generation, said, now, **options)
+
+    return broken
+
+
+@mutant(Edge, "abandon", **MOVING | {"durable": 0.0})
+def nothing_abandoned(_: Method) -> Method:
+    """7.6: what edges hold of an abandoned life is delivered and settled without its publisher."""
+
+    def broken(edge: Edge, stream: Stream) -> None:
+        edge.streams.pop(stream.publisher, None)
+
+    return broken
+
+
+@mutant(Edge, "abandon_limbo", **KILLS | {"durable": 0.0, "timeouts": (2, 5)})
+def abandoned_limbo_delivered(_: Method) -> Method:
+    """7.6: but what is in limbo then goes to nobody: it may have been had elsewhere."""
+
+    def broken(edge: Edge, stream: Stream) -> None:
+        for record in [*stream.limbo.values(), *stream.records.values()]:
+            held = [s for s, state in record.locals.items() if state == HELD and record.message is not None]
+            for subscriber in held:
+                record.locals[subscriber] = QUEUED
+                edge._offer(subscriber, stream, [record])
+
+    return broken
+
+
+@mutant(Outgoing, "hearsay", **KILLS | {"store_loss": 1.0, "delay": 0.2})
+def resumed_without_hearsay(_: Method) -> Method:
+    """7.1, as built: a home that resumes hears of orphans before its attach is answered."""
+
+    def broken(outgoing: Outgoing, router: str, entries: list[Entry]) -> None:
+        """Not a word."""
+
+    return broken
+
+
+@mutant(Topic, "__init__", **MOVING | REUSING)
+def asked_late(init: Method) -> Method:
+    """7.4, as built: Resolve comes before the acknowledgement that lets the attach be answered."""
+
+    def broken(topic: Topic, *arguments: Any) -> None:
+        init(topic, *arguments)
+        ask, handle_timer = topic.edge.limbo.ask, topic.handle_timer
+        late: list[tuple[Stream, list[bytes]]] = []
+
+        def handle_timer_and_ask(now: float) -> None:
+            for stream, keys in late:
+                ask(stream, [key for key in keys if key in stream.limbo])
+            late.clear()
+            handle_timer(now)
+
+        vars(topic)["handle_timer"] = handle_timer_and_ask
+        vars(topic.edge.limbo)["ask"] = lambda stream, keys: late.append((stream, keys))
+
+    return broken

@@ -1,0 +1,71 @@
+"""Breakages of when deliveries are settled and forgotten (protocol 5, Settle and Forget)."""
+
+from tests.mutants.mutant import KILLS, MOVING, REUSING, Method, mutant
+from topic.context import Context
+from topic.forgetting import Forgetting
+from topic.home import Home
+from topic.journal import Event
+from topic.record import Record, Stream
+from topic.reporting import Reporting
+from topic.settling import Settling
+from topic.subscriber import Subscriber
+
+
+@mutant(Reporting, "report", **KILLS)
+def settled_on_outcome(report: Method) -> Method:
+    """5 Settle: an edge settles its subscribers when the publisher has settled, not when they are done."""
+
+    def broken(reporting: Reporting, record: Record) -> None:
+        report(reporting, record)
+        settling = Settling(reporting.context, {}, lambda subscriber: None)
+        settling.settle_locals([record])
+        reporting.context.forget(record)
+
+    return broken
+
+
+@mutant(Forgetting, "remember", **KILLS | REUSING)
+def forgotten_when_written(_: Method) -> Method:
+    """5 Forget: an edge remembers what is settled till its subscribers are known to know."""
+
+    def broken(forgetting: Forgetting, subscriber: Subscriber, record: Record) -> None:
+        """Written is known."""
+
+    return broken
+
+
+@mutant(Forgetting, "attached_again", **MOVING | REUSING)
+def forgotten_on_attach(attached_again: Method) -> Method:
+    """5 Forget: what the map of an attach still names, its subscriber does not know to be settled."""
+
+    def broken(forgetting: Forgetting, subscriber: Subscriber, said: object) -> None:
+        attached_again(forgetting, subscriber, None)
+
+    return broken
+
+
+@mutant(Home, "_settle", **KILLS | REUSING)
+def home_forgets_early(settle: Method) -> Method:
+    """5 Forget: home remembers what is settled till every router that it was forwarded to has said so."""
+
+    def broken(home: Home, stream: Stream, records: list[Record], event: Event) -> None:
+        settle(home, stream, records, event)
+        forgotten = [record for record in records if record.awaited and not record.unknowing]
+        for record in forgotten:
+            record.awaited.clear()
+        home.edge.forgetting.forget(forgotten)
+
+    return broken
+
+
+@mutant(Context, "enter", **MOVING | REUSING | {"plain": 1.0, "faults": ("kill", "flap", "partition")})
+def key_used_again_at_once(_: Method) -> Method:
+    """1, 5 Reused tags: a key that the network still holds is withheld."""
+
+    def broken(context: Context, records: list[Record]) -> bool:
+        context.records.update((record.key, record) for record in records)
+        return True
+
+    return broken
+
+

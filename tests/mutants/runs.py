@@ -1,0 +1,45 @@
+"""One simulated run, of a mutant or of the code as it is, and what became of it."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import attrs
+
+from tests.mutants.mutant import Mutant
+from tests.simulation import world
+from tests.simulation.knobs import Knobs, draw
+from tests.simulation.parties import Violation
+from tests.simulation.report import attempt
+
+CALM = 120.0
+"""Virtual seconds in which a sound run comes to rest: less than the simulation grants, as mutants often do not."""
+
+
+@attrs.frozen
+class Verdict:
+    """All None if the run was sound."""
+
+    invariant: str | None = None
+    """Name of the one that was violated."""
+    crash: str | None = None
+    """What else went wrong: that catches nothing."""
+    detail: str = ""
+
+
+def play(seed: int, knobs: Mapping[str, Any], mutant: Mutant | None = None) -> Verdict:
+    """One seed of the simulation, with some of the knobs that it draws set otherwise."""
+
+    def drawn(random: Random) -> Knobs:
+        return attrs.evolve(draw(random), **knobs)
+
+    broken = nullcontext() if mutant is None else mutant.applied()
+    with patch.object(world, "draw", drawn), patch.object(world, "CALM", CALM), broken:
+        _, failure = attempt(seed)
+    if failure is None:
+        return Verdict()
+    if isinstance(failure.error, Violation):
+        return Verdict(invariant=str(failure.error).partition(":")[0], detail=str(failure.error))
+    return Verdict(crash=f"{type(failure.error).__name__} {failure.error!s:.100}")
