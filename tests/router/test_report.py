@@ -1,0 +1,70 @@
+"""What a router says of links and deliveries that wait for somebody."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from router.node import Node
+from router.report import Reporter
+from tests.router.test_node import DURABLE, CountingStore, Ends, S
+from topic.core import Settings
+from topic.journal import Block
+
+KEY = b"0123456789AB" + b"k" * 20
+
+
+def boot(store: CountingStore, routers: Collection[str] = "a") -> Node:
+    ends = Ends()
+    ends.store = store
+    links = {router: 1 for router in routers if router != "a"}
+    block = Block("a", "router", 1)
+    node = Node("a", store.begin(1), routers, links, block, Settings(), store, hello=0.2, dead=1.0)
+    node.clients = node.neighbours = ends
+    return node
+
+
+def status(node: Node) -> dict[str, Any]:
+    node.pump()
+    return Reporter(node, "mesh", []).status()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+async def test_links_that_only_the_store_remembers_are_orphans(path: Path) -> None:
+    with CountingStore(path) as store:
+        node = boot(store)
+        node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE)
+        assert status(node)["orphans"] == []
+    with CountingStore(path) as store:
+        orphan = {"container": "s", "link": "link", "address": "topic/x", "router": "a", "timeout_s": 60}
+        assert status(boot(store))["orphans"] == [{"role": "subscriber", **orphan}]
+
+
+async def test_a_suspended_link_is_shown(path: Path) -> None:
+    with CountingStore(path) as store:
+        node, link = boot(store), object()
+        subscriber = node.topic.attach_subscriber(S, link, node.now(), lifetime=DURABLE)
+        assert [one["status"] for one in status(node)["subscribers"]] == ["attached"]
+        node.topic.suspend_subscriber(subscriber, link, node.now())
+        assert [one["status"] for one in status(node)["subscribers"]] == ["suspended"]
+
+
+async def test_a_delivery_that_only_a_map_names_waits_for_its_publisher(path: Path) -> None:
+    with CountingStore(path) as store:
+        node = boot(store)
+        node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE, unsettled={KEY: 0})
+        found = status(node)
+        assert found["records"] == {"placeholder": 1, "limbo": 0, "in_doubt": 0, "accepted": 0, "settled": 0}
+        assert [wait["for"] for wait in found["waits"]] == ["publisher that nobody knows"]
+
+
+async def test_an_attach_that_waits_for_other_routers_says_for_whom(path: Path) -> None:
+    with CountingStore(path) as store:
+        node = boot(store, "abc")
+        node.topic.attach_publisher(S, object(), node.now(), lifetime=DURABLE, unsettled={b"tag": 0})
+        assert status(node)["attaches"] == {"waiting": 1, "for": ["b", "c"]}
