@@ -5,6 +5,7 @@ router's socket, and there back up. All of it synchronous and in batches; `pump`
 Nothing here awaits; what connections have to write is written by their own tasks after `pump`.
 """
 
+import json
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -19,7 +20,7 @@ from router.store import StateStore
 from topic.actions import DropContact, LinkAction, Note
 from topic.core import Settings, Topic
 from topic.errors import PeerError as BrokenBatch
-from topic.journal import Block
+from topic.journal import Block, Event
 
 log = logging.getLogger("oncemesh")
 
@@ -70,6 +71,7 @@ class Node:
         self.mesh = Mesh(name, incarnation, routers, links, self.clock, hello=hello, dead=dead)
         now = trio.current_time()
         self.topic = Topic(name, incarnation, routers, self.clock, block, settings, now, store.remembered)
+        self.topic.context.trace(Event.KEPT, detail=json.dumps({"found": store.found}))
         self._store = store
         self._look = now + LOOK_S
         self.on_deadline: Callable[[float], None] | None = None

@@ -49,6 +49,7 @@ class StateStore:
         self._incarnation = 0
         self._path = path
         self.remembered: list[Entry] = []
+        self.found = True  # the file was there
         with self._explained():
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None)
         try:
@@ -65,7 +66,8 @@ class StateStore:
         [damage] = execute("PRAGMA quick_check(1)").fetchone()
         if damage != "ok":
             raise self._refusal(f"damaged: {damage}")
-        if not execute("SELECT 1 FROM sqlite_master").fetchone():
+        self.found = execute("SELECT 1 FROM sqlite_master").fetchone() is not None
+        if not self.found:
             self._create(mesh, router)
         if execute("PRAGMA application_id").fetchone() != (APPLICATION,):
             raise self._refusal("a database, but not a router's")

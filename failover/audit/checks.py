@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from failover.audit.amnesia import Forgetting
 from failover.audit.inventory import Log
 from failover.audit.lives import reused, unsure
 from failover.audit.parties import SKEW_US, Span, open_windows
@@ -61,7 +62,9 @@ def _position(logged: Column) -> Column:
     return F.when(logged & F.col("published").isNotNull(), by_log).when(~logged & F.col("ranked").isNotNull(), by_home)
 
 
-def judge_pairs(found: DataFrame, judged: DataFrame, subscribers: DataFrame, logs: Sequence[Log]) -> DataFrame:
+def judge_pairs(
+    found: DataFrame, judged: DataFrame, subscribers: DataFrame, logs: Sequence[Log], forgettings: Sequence[Forgetting]
+) -> DataFrame:
     """A flag for every kind of violation per (delivery, subscriber), and for what can not be known.
 
     A subscriber with logs of its own is judged by them, any other by its routers.
@@ -80,7 +83,7 @@ def judge_pairs(found: DataFrame, judged: DataFrame, subscribers: DataFrame, log
             "refused_it": F.when(own, F.col("own_refused")).otherwise(F.col("edge_refused")),
             "duplicated": F.when(own, F.col("own_count") > 1).otherwise(F.coalesce(sent_again, no)),
             "handed": order,
-            "owed": F.col("in_audience") & F.col("is_accepted") & ~_excused(),
+            "owed": F.col("in_audience") & F.col("is_accepted") & ~_excused() & ~_forgotten(forgettings),
             "doubted": _overlaps(F.coalesce("doubts", _spans(open_windows(logs)))) | (bridged & edge_doubted),
             "edge_doubted": edge_doubted,
         }
@@ -168,6 +171,14 @@ def _excused() -> Column:
     here = term(lambda home: home.isin(F.col("first_home"), F.col("last_home")))
     applying = F.when(F.size(here) > 0, here).otherwise(term(lambda home: home == ""))
     return F.coalesce(F.exists(applying, lambda term: term["ended"] <= F.col("accepted_hlc")), F.lit(False))
+
+
+def _forgotten(forgettings: Sequence[Forgetting]) -> Column:
+    """Whether the mesh forgot the subscriber after it had last been meant to get this, and before it was accepted."""
+    forgotten = F.lit(False)
+    for forgetting in forgettings:
+        forgotten = forgotten | ((F.col("meant_hlc") < forgetting.at) & (F.col("accepted_hlc") >= forgetting.at))
+    return F.coalesce(forgotten, F.lit(False))
 
 
 def _may_have_been_there() -> Column:

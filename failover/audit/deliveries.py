@@ -107,6 +107,7 @@ def _pair_facts() -> list[Column]:
     sent = _by("router") & _is(Event.DELIVERED)
     return [
         _any(_is(Event.AUDIENCE, Event.RECEIVED)).alias("in_audience"),
+        F.max(F.when(_is(Event.AUDIENCE, Event.RECEIVED), F.col("hlc"))).alias("meant_hlc"),
         _own_count(processed & accepted(), kept & accepted()).alias("own_count"),
         _first(processed & accepted(), instant).alias("own_processed"),
         _any((processed | kept) & ~accepted()).alias("own_refused"),

@@ -6,6 +6,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from failover.audit import checks, deliveries, tables
+from failover.audit.amnesia import forgettings
 from failover.audit.audiences import memberships, terms
 from failover.audit.evidence import Evidence, count, doubts, findings, pair_rows, publisher_rows
 from failover.audit.inventory import ControlRow, Inventory, take_inventory
@@ -69,11 +70,12 @@ def _gather(
     publishers = tables.publisher_table(spark, parties)
     found_terms = terms(control, parties.subscribers)
     subscribers = tables.subscriber_table(spark, parties, found_terms)
-    cuts = tables.cut_table(spark, parties, found_terms)
+    forgotten = forgettings(control, logs)
+    cuts = tables.cut_table(spark, parties, found_terms, forgotten)
     judged = checks.judge_deliveries(deliveries.deliveries(rows), publishers, logs)
     pairs = deliveries.pairs(rows, stays)
     records = checks.judge_records(deliveries.records(rows), judged, tables.log_table(spark, logs, control))
-    judged_pairs = checks.judge_pairs(pairs, judged, subscribers, logs)
+    judged_pairs = checks.judge_pairs(pairs, judged, subscribers, logs, forgotten)
     return Evidence(
         inventory,
         parties,

@@ -81,7 +81,8 @@ class PairRow:
     violations: dict[str, int]
     unknown: int
     cut_off: int = 0
-    """Accepted while the subscriber lived on, but had expired in the view of the publisher's router: not owed."""
+    """Accepted while the subscriber lived on, but had expired in the view of the publisher's router, or the whole mesh
+    had lost its memory: not owed."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -152,7 +153,7 @@ class Report:
             console.print(f"… and {len(self.pairs) - ROWS_SHOWN} more pairs, all in audit.json")
         for row in self.pairs:
             if row.cut_off:
-                cut_off = f"{row.cut_off} accepted while this subscriber was cut off from the publisher's router"
+                cut_off = f"{row.cut_off} accepted while the publisher's router did not know this subscriber any more"
                 console.print(f"{row.publisher} to {row.subscriber}: {cut_off}", markup=False, soft_wrap=True)
         if self.findings:
             console.print(_finding_table(self.findings, self.violations))

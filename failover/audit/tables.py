@@ -1,6 +1,6 @@
 """The small facts (logs, parties, stays) as Spark tables to broadcast beside the deliveries."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -8,9 +8,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from failover.audit.audiences import Membership, Term
+from failover.audit.amnesia import Forgetting
+from failover.audit.audiences import Membership, Term, closed_at
 from failover.audit.inventory import ControlRow, Log
-from failover.audit.parties import CLOSING, Parties, Span
+from failover.audit.parties import CLOSING, FOREVER, Parties, Span
 from topic.journal import Event
 
 TEXT, LONG, FLAG = pa.string(), pa.int64(), pa.bool_()
@@ -92,22 +93,43 @@ def subscriber_table(spark: SparkSession, parties: Parties, terms: Mapping[str, 
     return _table(spark, rows, **types, doubts=SPANS, custody=SPANS, bridged=SPANS, present=SPANS, terms=TERMS)
 
 
-def cut_table(spark: SparkSession, parties: Parties, terms: Mapping[str, Sequence[Term]]) -> DataFrame | None:
-    """By subscriber and home: from when to when it had expired there though its attach lived. None if nobody had."""
+def cut_table(
+    spark: SparkSession,
+    parties: Parties,
+    terms: Mapping[str, Sequence[Term]],
+    forgettings: Sequence[Forgetting],
+) -> DataFrame | None:
+    """By subscriber and home: from when to when it had expired there though its attach lived, or was forgotten. None if
+    nobody was."""
+    expired = [
+        (name, term.home, term.ended, term.till) for name, listed in terms.items() for term in listed if term.rejoined
+    ]
     rows = [
         {
             "subscriber": name,
             "of_address": parties.subscribers[name].address,
-            "cut_home": term.home,
-            "since": term.ended,
-            "till": term.till,
+            "cut_home": home,
+            "since": since,
+            "till": till,
         }
-        for name, listed in terms.items()
-        for term in listed
-        if term.rejoined
+        for name, home, since, till in (*expired, *_forgotten(parties, terms, forgettings))
     ]
     types = {"subscriber": TEXT, "of_address": TEXT, "cut_home": TEXT, "since": LONG, "till": LONG}
     return _table(spark, rows, **types) if rows else None
+
+
+def _forgotten(
+    parties: Parties, terms: Mapping[str, Sequence[Term]], forgettings: Sequence[Forgetting]
+) -> Iterator[tuple[str, str, int, int]]:
+    """Subscribers that had been attached, at the homes that did not know it, until these joined them."""
+    for forgetting in forgettings:
+        for name, party in parties.subscribers.items():
+            lives = [life for life, opened, _ in party.lives if opened < forgetting.at]
+            if not lives or closed_at(party, max(lives)) < forgetting.at:
+                continue
+            for home in forgetting.homes:
+                joined = [term.since for term in terms[name] if term.home == home]
+                yield name, home, forgetting.at, min(joined, default=FOREVER)
 
 
 def stay_table(spark: SparkSession, stays: Sequence[Membership]) -> DataFrame:

@@ -175,7 +175,7 @@ def test_what_was_accepted_while_a_subscriber_was_cut_off_is_shown(audited: Audi
     assert sum(row["cut_off"] for row in report.as_json()["pairs"]) == 2
     shown = StringIO()
     report.render(Console(file=shown, width=140))
-    told = "2 accepted while this subscriber was cut off from the publisher's router"
+    told = "2 accepted while the publisher's router did not know this subscriber any more"
     assert f"{ONE.identity} to {FAR.identity}: {told}" in shown.getvalue()
 
 
