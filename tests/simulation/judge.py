@@ -133,6 +133,8 @@ class Judge:
     def republished(self, link: "PublisherLink", text: bytes) -> None:
         message = self.messages[text]
         message.home = link.router.name
+        if link.first and message.over:
+            self._sent_anew(text)
         message.published = max(message.published, self.schedule.now)
 
     def _is_promised(self, link: "PublisherLink", name: str, reader: Reader) -> bool:
@@ -174,6 +176,7 @@ class Judge:
     def answered(self, link: "PublisherLink", texts: list[bytes], outcome: Outcome) -> None:
         """A home answers its publisher."""
         home = link.router
+        self.watch(home)  # with what it answers, it may have let subscribers expire
         for text in texts:
             message = self.messages[text]
             self.note(home.name, f"answers {text.decode()} {outcome.name}")

@@ -27,12 +27,18 @@ class View:
     """None if it knows nothing, or that the terminus is over."""
     supported: float = 0.0
     """When the client was last seen attached from here."""
+    untold: bool = False
+    """It has learned of the client, and not yet sent what follows from that."""
+    told: dict[str, tuple[int, int]] = attrs.Factory(dict)
+    """When that was sent, by router: the contact, and how many frames had been sent in it."""
 
 
 class Termini:
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
         self._clients: list[tuple[Client, bytes, bool]] = []
+        self._over: dict[str, Epoch] = {}
+        """The latest epoch of a client that some router has rightly let expire: the others take its word."""
         self._views: dict[tuple[str, int], dict[str, View]] = {}
 
     def add(self, client: "Client", *, publisher: bool) -> None:
@@ -47,8 +53,18 @@ class Termini:
         return view.epoch is not None and reader.since is not None and view.epoch >= reader.since
 
     def known_around(self, home: "Router", name: str, reader: Reader) -> bool:
-        """Whether home knows it, or any router in contact with it."""
-        return any(self.knows(router, name, reader) for router in self.around(home))
+        """Whether home knows it, or any router in contact with it that can have told it."""
+        return any(self.knows(router, name, reader) and self._told(router, home, name) for router in self.around(home))
+
+    def _told(self, router: "Router", home: "Router", name: str) -> bool:
+        """Whether what the router sent when it learned of the client is no longer under way to home."""
+        view = self._views_of(router)[name]
+        if router is home or view.untold:
+            return router is home
+        contact, frames = view.told.get(home.name, (0, 0))
+        if contact != router.contact_numbers[home.name]:
+            return True  # told of it, if not by then, as the contact began
+        return home.mesh._contacts._channels[router.name]._received >= frames
 
     def around(self, home: "Router") -> "list[Router]":
         others = [home.name, *home.topic.directory.contacts]
@@ -68,7 +84,7 @@ class Termini:
 
     def was_over(self, link: "Link") -> bool:
         """Whether the client had been away for its timeout, as some router in contact saw it, when it attached."""
-        return link.away >= link.client.lifetime.timeout - self._grain(link.router)
+        return link.client.name in self._over or link.away >= link.client.lifetime.timeout - self._grain(link.router)
 
     def away(self, link: "Link") -> float:
         """For how long the client has not been seen, by who has seen it least."""
@@ -85,12 +101,23 @@ class Termini:
             entry = directory.publisher(name) if publisher else directory.subscriber(name)
             view = views[client.name]
             if entry is not None and entry.live:
+                if view.epoch is None:
+                    view.untold = True
                 view.epoch = entry.epoch
+                if view.untold and not router.topic.context.outgoing:
+                    self._tell(router, view)
+                if self._is_attached_around(router, client, entry.epoch):
+                    view.supported = self._judge.schedule.now
             elif view.epoch is not None:
                 self._forgotten(router, client, view, view.epoch)
                 view.epoch = None
-            if self._is_attached_around(router, client):
-                view.supported = self._judge.schedule.now
+
+    @staticmethod
+    def _tell(router: "Router", view: View) -> None:
+        channels = router.mesh._contacts._channels
+        view.untold = False
+        numbers = router.contact_numbers
+        view.told = {name: (numbers.get(name, 0), channel.sent) for name, channel in channels.items()}
 
     def _views_of(self, router: "Router") -> dict[str, View]:
         incarnation = router.name, router.incarnation
@@ -100,12 +127,14 @@ class Termini:
             views = self._views[incarnation] = {name: View(None, router.booted_at) for name in names}
         return views
 
-    def _is_attached_around(self, router: "Router", client: "Client") -> bool:
-        link = next((link for link in reversed(client.opened) if link.attached and not link.ended), None)
-        if link is None:
+    def _is_attached_around(self, router: "Router", client: "Client", epoch: Epoch) -> bool:
+        """By that attach: here, or at a router in contact."""
+        there = self._judge.routers[epoch.router]
+        if there.incarnation != epoch.incarnation or not there.alive:
             return False
-        there = link.router
-        return there is router or router.topic.directory.contacts.get(there.name) == there.incarnation
+        if there is not router and router.topic.directory.contacts.get(there.name) != there.incarnation:
+            return False
+        return any(link.router is there and link.attached and not link.ended for link in client.opened)
 
     def _forgotten(self, router: "Router", client: "Client", view: View, epoch: Epoch) -> None:
         judge = self._judge
@@ -113,7 +142,9 @@ class Termini:
             return
         away = judge.schedule.now - view.supported
         long = client.lifetime.timeout - self._grain(router)
-        judge.check(away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
+        told = client.name in self._over and self._over[client.name] >= epoch
+        judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
+        self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
         self._expired(router, client)
 
     def _expired(self, router: "Router", client: "Client") -> None:
