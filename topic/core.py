@@ -358,7 +358,6 @@ class Topic:
         self._unheard.discard(router)
         self._check_booted(-math.inf)
         if self.directory.complete:
-            self.home.all_proven()
             self.lives.all_known()
             self.attaching.begin_unknown(-math.inf)
 

@@ -300,11 +300,9 @@ class Edge:
     ) -> None:
         """The same delivery may be here, forwarded before or in limbo: what is in doubt has its key to itself."""
         known = stream.records.get(n) or self.limbo.take(stream, record.key)
-        if known is None:
-            known = record
-        elif known.message is None:
-            known.message = record.message
+        known = known or record
         if known.n != n:
+            known.message = record.message  # a zombie home's may be that of an older delivery with the same tag
             known.n = n
             stream.records[n] = known
             self.context.trace_records(Event.RECEIVED, stream, [known], n=n)

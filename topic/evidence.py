@@ -1,9 +1,9 @@
 """Proof that a publisher is alive and attached here (protocol 6.2, Evidence).
 
-While some router of the topology is out of contact, a home may be a zombie: its publisher went on elsewhere, behind a
-partition, and settled there what is in doubt here. So before such a home gives anything old to a subscriber that comes
-anew, or calls settled what it has not got, the publisher must answer an echo that was sent after the question came up.
-Once all routers are in contact the highest epoch is known, and no proof is needed.
+A home may be a zombie: its publisher went on elsewhere, behind a partition, and settled there what is in doubt here.
+So before a home gives anything old to a subscriber that comes anew, or calls settled what it has not got, the publisher
+must answer an echo that was sent after the question came up. That all routers seem to be in contact proves nothing: one
+may be cut off and not be missed yet. What waits for a publisher that is suspended, waits for its next attach.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,10 @@ class Evidence:
         self.context = context
         self._settle = settle
 
-    def doubts(self, stream: Stream, doubt: Doubt) -> bool:
-        """Whether `doubt` has to wait; then `settle` is called with it when it need not any longer."""
-        if self.context.directory.complete:
-            return False
+    def doubt(self, stream: Stream, doubt: Doubt) -> None:
+        """`settle` is called with it when the publisher has shown that it is here."""
         stream.doubts.append(doubt)
         self.ask(stream)
-        return True
 
     def ask(self, stream: Stream) -> None:
         """The publisher, if it can answer and has not been asked."""
@@ -36,12 +33,8 @@ class Evidence:
 
     def alive(self, stream: Stream) -> None:
         """It has answered what it was asked last."""
-        self.settle(stream, stream.proving)
-        self.ask(stream)
-
-    def settle(self, stream: Stream, count: int) -> None:
-        """The `count` oldest doubts are none."""
-        proven, stream.doubts = stream.doubts[:count], stream.doubts[count:]
-        stream.proving = max(0, stream.proving - count)
+        proven, stream.doubts = stream.doubts[: stream.proving], stream.doubts[stream.proving :]
+        stream.proving = 0
         for doubt in proven:
             self._settle(stream, doubt)
+        self.ask(stream)

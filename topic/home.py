@@ -261,11 +261,6 @@ class Home:
         else:
             self.resolving.answer(doubt[0], stream, doubt[1])
 
-    def all_proven(self) -> None:
-        """All routers are in contact: who is still home here is no zombie."""
-        for stream in list(self.streams.values()):
-            self.evidence.settle(stream, len(stream.doubts))
-
     # settlement: hot
 
     def settle(self, stream: Stream, records: list[Record]) -> None:

@@ -45,7 +45,7 @@ class Joining:
         )
         for stream in self._streams.values():
             if stream.address == subscriber.identity.address:
-                unproven = known and self._owe_backlog(stream, subscriber.name)
+                unproven = known and self._owes_backlog(stream, subscriber.name)
                 self._gate(stream, subscriber, () if known else UNSETTLED, unproven=unproven)
         self.tell_joined(subscriber)
 
@@ -69,16 +69,14 @@ class Joining:
             stream.gates[name] = Gate(name, subscriber.router, remaining, unproven=unproven)
             self.context.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
 
-    def _owe_backlog(self, stream: Stream, name: bytes) -> bool:
-        """Give the subscriber what it is awaited for, or put that off until there is evidence: whether that is so."""
-        if not any(_is_owed(record, name) for record in stream.records.values()):
-            return False
-        if name in stream.doubts or self._evidence.doubts(stream, name):
-            return True
-        self.give_backlog(stream, name)
-        return False
+    def _owes_backlog(self, stream: Stream, name: bytes) -> bool:
+        """Whether the subscriber is awaited for something: that is given on evidence."""
+        owes = any(_is_owed(record, name) for record in stream.records.values())
+        if owes and name not in stream.doubts:
+            self._evidence.doubt(stream, name)
+        return owes
 
-    def give_backlog(self, stream: Stream, name: bytes) -> None:
+    def _give_backlog(self, stream: Stream, name: bytes) -> None:
         """What the subscriber is awaited for goes to where it is; its map may have told the outcome already."""
         owed = [record for record in stream.records.values() if _is_owed(record, name)]
         forwarded = [record for record in owed if self._seek(record, name, not_at=None)]
@@ -108,7 +106,7 @@ class Joining:
 
     def proven(self, stream: Stream, name: bytes) -> None:
         """There is evidence: the backlog follows, and Joined again, which ends it."""
-        self.give_backlog(stream, name)
+        self._give_backlog(stream, name)
         gate, subscriber = stream.gates.get(name), self.context.directory.subscriber(name)
         if gate is not None and subscriber is not None:
             gate.unproven = False

@@ -43,7 +43,12 @@ class Reporting:
         self._unproven.add(publisher)
 
     def rehomed(self, publisher: bytes) -> None:
+        """Its former home needs no outcomes any more."""
         self._unproven.discard(publisher)
+        for home, records in list(self.withheld.items()):
+            self.withheld[home] = [record for record in records if record.stream.publisher != publisher]
+            if not self.withheld[home]:
+                del self.withheld[home]
 
     def joined(self, home: str, subscriber: bytes) -> None:
         """`home` need not join it any more; it has, or it has none to join: what was withheld may be reported."""

@@ -27,8 +27,8 @@ class Resolving:
                 stream.asked.setdefault(key, set()).add(router)
             else:
                 settled.append(key)
-        if settled and not self._evidence.doubts(stream, (router, settled)):
-            self.answer(router, stream, settled)
+        if settled:
+            self._evidence.doubt(stream, (router, settled))
 
     def _is_doubted(self, stream: Stream, key: bytes) -> bool:
         record = self.context.records.get(key)

@@ -44,6 +44,7 @@ class Bench:
         self.said: list[tuple[str, str, Kind]] = []
         self._wires: dict[tuple[str, str], deque[bytes]] = defaultdict(deque)
         self._held: set[tuple[str, str]] = set()
+        self._lively: list[Pen] = []
         self._wall = 1_700_000_000_000_000
         for name in names:
             self.boot(name)
@@ -97,6 +98,8 @@ class Bench:
             core.context.clock.merge(self.cores[here].context.clock.read())
             core.receive(here, self._wires[wire].popleft())
             self.collect(there)
+        while self._lively:
+            self._lively.pop().answer_echo()
 
     def tick(self, name: str) -> Topic:
         self._wall += 1000
@@ -107,6 +110,8 @@ class Bench:
         core = self.cores[name]
         for action in core.out:
             self.actions[name].append(action)
+            if isinstance(action, Echo) and isinstance(action.link, Pen) and action.link.lively:
+                self._lively.append(action.link)
             if isinstance(action, Deliver):
                 action.link.handed += [(record, record.message) for record in action.records]
         core.out.clear()
@@ -138,8 +143,11 @@ class Pen:
 
     stream: Stream
 
-    def __init__(self, bench: Bench, router: str, name: str, *, address: str = NEWS, **options: Any) -> None:
-        self.bench, self.router = bench, router
+    def __init__(
+        self, bench: Bench, router: str, name: str, *, address: str = NEWS, lively: bool = True, **options: Any
+    ) -> None:
+        """A `lively` one answers echoes by itself."""
+        self.bench, self.router, self.lively = bench, router, lively
         self.sent: dict[bytes, Record] = {}
         identity = LinkIdentity(name, "out", address)
         self.stream = bench.tick(router).attach_publisher(identity, self, bench.now, **options)
