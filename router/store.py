@@ -109,7 +109,7 @@ class StateStore:
         later life's clock starts behind this reading. All or nothing; to be called before anybody can learn of it."""
         with self._explained(), self._transaction():
             for entry in changed:
-                if entry.live and entry.lifetime.durable and entry.lifetime.timeout:
+                if entry.lifetime.durable and entry.lifetime.timeout and (entry.live or entry.expired_life):
                     self._connection.execute(_PUT, (entry.role, entry.name, msgpack.packb(entry.pack())))
                 else:
                     self._connection.execute(_DELETE, (entry.role, entry.name))

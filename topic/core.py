@@ -71,7 +71,7 @@ class Topic:
         self.attaching = Attaching(self.context, settings.join, settings.window, self.home.evidence.ask)
         self._peers = Peers(self)
         self.expiry = Expiry(self.context, settings.terminus, self._is_here, self._expired)
-        self.lives = Lives(self.home, self.attaching, settings.terminus)
+        self.lives = Lives(self.home, self.attaching, settings.terminus + settings.boot_wait)
         self.context.trace(Event.BOOT)
         self._check_booted(now)
 
@@ -389,6 +389,8 @@ class Topic:
 
     def _expired(self, entry: Entry) -> None:
         """All routers in contact agree: as if its link had closed (AMQP 1.0 3.5.3)."""
+        if self._is_here(entry):
+            self._detach_expired(entry)
         self.context.trace(Event.EXPIRED, **{entry.role.name.lower(): entry.name}, epoch=str(entry.epoch))
         if self.directory.is_mine(entry):
             self._write(attrs.evolve(entry, status=Status.EXPIRED))
@@ -400,15 +402,16 @@ class Topic:
         current = self.directory.entry((entry.role, entry.name))
         if current is None or current.epoch != entry.epoch or not current.live:
             return
+        self._expired(current)
+
+    def _detach_expired(self, entry: Entry) -> None:
         if entry.role is Role.PUBLISHER:
             link = self.home.streams[entry.name].link
             self.home.suspend(self.home.streams[entry.name])
         else:
             link = self.edge.subscribers[entry.name].link
             self.edge.subscribers[entry.name].suspend()
-        if link is not None:
-            self.out.append(Detach(link, EXPIRED, "it expired while this router was out of contact"))
-        self._expired(current)
+        self.out.append(Detach(link, EXPIRED, "it expired while this router was out of contact"))
 
     def _check_booted(self, now: float) -> None:
         """Acceptances may be sent once the sections of all routers are here, or one was waited for long enough."""

@@ -392,8 +392,8 @@ class Directory:
 
     def _remove(self, index: Index) -> None:
         entry = self._entries.pop(index)
-        if entry.lifetime.durable and entry.live:
-            self.unsaved.append(attrs.evolve(entry, status=Status.EXPIRED))
+        if entry.lifetime.durable and (entry.live or entry.expired_life):
+            self.unsaved.append(attrs.evolve(entry, status=Status.CLOSED))
         self._tombstones.pop(index, None)
         self._announced.discard(index)
         if entry.role is Role.SUBSCRIBER:

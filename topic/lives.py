@@ -73,7 +73,7 @@ class Lives:
     def changed(self, change: Change) -> None:
         """A new attach of a publisher elsewhere, or its end."""
         name, entry = change.entry.name, change.entry
-        if change.new is None or not change.new.live:
+        if change.new is None or not change.new.live or self._has_ended(change):
             self._retire(name, None)
             return
         current = self._home.streams.get(name) or self._edge.streams.get(name)
@@ -84,6 +84,15 @@ class Lives:
         if stream.limbo:
             self._edge.streams[name] = stream
             self._edge.limbo.ask(stream, list(stream.limbo))
+
+    def _has_ended(self, change: Change) -> bool:
+        """Whether we know that the life expired which was resumed elsewhere, out of our sight: its home is told."""
+        old, entry = change.old, change.entry
+        if old is None or not old.expired_life or old.generation != entry.generation:
+            return False
+        self.context.directory.mark(entry, Status.EXPIRED)
+        self.context.outgoing.expired([entry.router], entry, committed=True)
+        return True
 
     def _retire(self, name: bytes, new: Stream | None) -> None:
         """Earlier attaches of the publisher: what they have in doubt is resumed under the `new` one if that is of the

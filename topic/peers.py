@@ -126,7 +126,7 @@ class Peers:
     def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> Entry | None:
         """The publisher's entry if `epoch` is its current one; else the sender is told of the higher one (7.5)."""
         entry = self.directory.publisher(publisher)
-        if entry is not None and entry.epoch == epoch:
+        if entry is not None and entry.live and entry.epoch == epoch:
             return entry
         self.context.trace(Event.FENCED, publisher=publisher, peer=router, epoch=str(epoch))
         self.context.outgoing.fenced(router, publisher, epoch)
