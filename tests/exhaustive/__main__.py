@@ -5,7 +5,13 @@ import sys
 
 from tests.exhaustive.explain import explain
 from tests.exhaustive.scope import SCOPES
-from tests.exhaustive.search import Search
+from tests.exhaustive.search import Result, Search
+
+
+def _progress(result: Result) -> None:
+    """One line that is overwritten, where somebody looks on."""
+    if sys.stderr.isatty():
+        print(f"\r{result.scope.name}: depth {result.depth}, {result.states} states", end="", file=sys.stderr)
 
 
 def main() -> int:
@@ -17,7 +23,7 @@ def main() -> int:
     sound = True
     for name in names:
         search = Search(SCOPES[name])
-        result = search.run(max_seconds=arguments.max_seconds)
+        result = search.run(arguments.max_seconds, _progress)
         print(result, flush=True)
         for finding in result.findings.values():
             print("\n".join(explain(search.model, finding)), flush=True)

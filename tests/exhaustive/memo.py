@@ -78,7 +78,7 @@ class Routers:
         return router
 
     def apply(self, number: int, event: tuple[Any, ...], rank: int = 0) -> Step:
-        """`rank` is what time it is, in attaches, if an attach may begin now."""
+        """`rank` is the number of the attach, if it is one."""
         step = self._steps.get((number, event, rank))
         if step is None:
             try:
@@ -126,7 +126,15 @@ class Clients:
 
     def __init__(self) -> None:
         self.states: Numbers[Client] = Numbers()
+        self._acts: dict[int, list[str]] = {}
         self._steps: dict[tuple[Any, ...], tuple[int, Did] | Violation] = {}
+
+    def acts(self, number: int) -> list[str]:
+        """What the client may do in this state."""
+        acts = self._acts.get(number)
+        if acts is None:
+            acts = self._acts[number] = self.states.values[number].acts()
+        return acts
 
     def apply(self, number: int, method: str, *arguments: Any) -> tuple[int, Did]:
         """The number of the state after a method of `Client`, and what it did."""

@@ -46,7 +46,7 @@ def leftovers(topic: Topic) -> Iterator[tuple[str, object]]:
         yield "ready", list(subscriber.ready)
         yield "unjoined", set(directory.contacts) - subscriber.joined
         yield "unknowing", list(subscriber.unknowing)
-    yield "unjoined", [home for home, names in getattr(edge, "reporting", edge).unjoined.items() if names]
+    yield "unjoined", [home for home, names in edge.reporting.unjoined.items() if names]
     yield "departures", list(directory.departures)
     yield "announced", list(directory._announced)
     yield "tombstones", list(directory._tombstones)

@@ -41,7 +41,7 @@ ADDRESS = "topic/x"
 
 
 class Clock:
-    """In place of the hybrid clock: what is stamped is the rank of the attach that is being handled, or begun."""
+    """In place of the hybrid clock: what is stamped is the rank of the attach that is being handled."""
 
     rank = 0
 
@@ -99,8 +99,6 @@ class Facts:
     applied: frozenset[str]
     """Routers whose section it has."""
     booted: bool
-    waiting: int
-    """How many attaches wait to begin, with an epoch of the time when they do."""
 
 
 class Output:
@@ -149,8 +147,7 @@ class Router:
         names = frozenset(entry.identity.container for entry in live)
         ends = [link.end for link in self.links.values() if isinstance(link.end, Subscriber)]
         attaching = frozenset(end.identity.container for end in ends if not end.answered)
-        waiting = len(self.topic.attaching._unknown)
-        return Facts(names, attaching, frozenset(directory.applied), self.topic.booted, waiting)
+        return Facts(names, attaching, frozenset(directory.applied), self.topic.booted)
 
     # routers
 

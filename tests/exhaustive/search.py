@@ -4,6 +4,7 @@ import marshal
 import time
 from array import array
 from collections import deque
+from collections.abc import Callable
 from hashlib import blake2b
 
 import attrs
@@ -63,7 +64,10 @@ class Search:
         self._events = array("H")
         self._frontier: deque[tuple[int, bytes]] = deque()
 
-    def run(self, max_states: float = float("inf"), max_seconds: float = float("inf")) -> Result:
+    def run(
+        self, max_seconds: float = float("inf"), progress: Callable[[Result], None] = lambda result: None
+    ) -> Result:
+        """Until everything was visited, or for so much processor time; `progress` is called for every layer."""
         begin = time.process_time()
         result = self.result
         self._add(self.prepared(), 0, 0)
@@ -74,7 +78,8 @@ class Search:
                 result.depth += 1
                 layer_end = len(self._parents)
                 result.seconds = time.process_time() - begin
-                if len(self._seen) > max_states or result.seconds > max_seconds:
+                progress(self._counted())
+                if result.seconds > max_seconds:
                     self._frontier.append((number, packed))
                     break
             self._expand(number, World(*marshal.loads(packed)))

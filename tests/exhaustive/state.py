@@ -12,7 +12,7 @@ import copyreg
 import marshal
 import pickle
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
 from hashlib import blake2b
@@ -44,27 +44,30 @@ class _Walk:
     def __init__(self) -> None:
         self.met: dict[int, int] = {}
 
-    def freeze(self, value: Any) -> Any:
-        kind = type(value)
-        if kind in ATOMS:
-            return value
-        rule = _RULES.get(kind)
-        if rule is None:
-            rule = _RULES[kind] = _rule(kind)
-        return rule(self, value)
+    def freeze(self, values: Iterable[Any]) -> tuple[Any, ...]:
+        """Each of these. Atoms, by far the most, are not even looked at: this is where the time of a digest goes."""
+        return tuple([value if type(value) in ATOMS else _RULES[type(value)](self, value) for value in values])
+
+
+class _Rules(dict[type, Rule]):
+    """By type, each made when it is met first."""
+
+    def __missing__(self, kind: type) -> Rule:
+        rule = self[kind] = _rule(kind)
+        return rule
 
 
 def _sequence(walk: _Walk, value: Any) -> Any:
-    return tuple([walk.freeze(item) for item in value])
+    return walk.freeze(value)
 
 
 def _mapping(walk: _Walk, value: Any) -> Any:
     """In its order: that is behaviour."""
-    return tuple([(walk.freeze(key), walk.freeze(item)) for key, item in value.items()])
+    return walk.freeze(value), walk.freeze(value.values())
 
 
 def _set(walk: _Walk, value: Any) -> Any:
-    return tuple(sorted(walk.freeze(item) for item in value))
+    return tuple(sorted(walk.freeze(value)))
 
 
 def _number(walk: _Walk, value: Any) -> Any:
@@ -72,11 +75,11 @@ def _number(walk: _Walk, value: Any) -> Any:
 
 
 def _method(walk: _Walk, value: Any) -> Any:
-    return value.__name__, walk.freeze(value.__self__)
+    return value.__name__, walk.freeze((value.__self__,))
 
 
 def _partial(walk: _Walk, value: Any) -> Any:
-    return walk.freeze(value.func), walk.freeze(value.args), walk.freeze(value.keywords)
+    return walk.freeze((value.func, value.args, value.keywords))
 
 
 def _fields(kind: type) -> list[str]:
@@ -87,20 +90,19 @@ def _fields(kind: type) -> list[str]:
 
 def _object(kind: type) -> Rule:
     """By its fields; one that compares by identity is named by its number when it is met again."""
-    fields = _fields(kind)
     ignored = IGNORED.get(kind, frozenset())
+    fields = _fields(kind)
     unique = "__eq__" not in vars(kind)
 
     def rule(walk: _Walk, value: Any) -> Any:
         if unique:
             number = walk.met.get(id(value))
             if number is not None:
-                return number
+                return (number,)
             walk.met[id(value)] = len(walk.met)
-        more = sorted(getattr(value, "__dict__", {}).items())
-        frozen = [walk.freeze(getattr(value, name)) for name in fields]
-        frozen += [(name, walk.freeze(item)) for name, item in more if name not in ignored]
-        return kind.__name__, *frozen
+        more = getattr(value, "__dict__", None)
+        named = [pair for pair in sorted(more.items()) if pair[0] not in ignored] if more else ()
+        return kind.__name__, *walk.freeze([getattr(value, name) for name in fields]), *walk.freeze(named)
 
     return rule
 
@@ -121,12 +123,12 @@ def _rule(kind: type) -> Rule:
     return _object(kind)
 
 
-_RULES: dict[type, Rule] = {}
+_RULES = _Rules()
 
 
 def digest(value: Any) -> bytes:
     """128 bits that tell this state of a router from any other."""
-    return blake2b(marshal.dumps(_Walk().freeze(value), 2), digest_size=DIGEST).digest()
+    return blake2b(marshal.dumps(_Walk().freeze((value,)), 2), digest_size=DIGEST).digest()
 
 
 _key_makers: dict[tuple[bytes, bytes], KeyMaker] = {}

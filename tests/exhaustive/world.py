@@ -94,6 +94,7 @@ class Model:
         self.subscribers = len(scope.subscribers)
         self.pairs = list(combinations(range(self.count), 2))
         self.pair = {pair: number for number, pair in enumerate(self.pairs)}
+        self._containers = [container(index) for index in range(self.publishers + self.subscribers)]
         self.limits = 0
         """Acceptances that a subscriber was missed in because no router in contact with home knew it."""
 
@@ -121,7 +122,7 @@ class Model:
         """All but faults."""
         events = [*self._contacts(world), *self._batches(world)]
         for index, number in enumerate(world.clients):
-            events += self._of_client(world, index, self.clients.states.values[number])
+            events += self._of_client(world, index, number)
         for router, life in enumerate(world.lives):
             if life < 0:
                 events += [("restart", router, True), ("restart", router, False)]
@@ -146,8 +147,9 @@ class Model:
                 if IN_CONTACT[self._status(world, source, target)][target > source]:
                     yield "receive", source, target
 
-    def _of_client(self, world: World, index: int, client: Client) -> Iterator[Event]:
-        for act in client.acts():
+    def _of_client(self, world: World, index: int, number: int) -> Iterator[Event]:
+        client = self.clients.states.values[number]
+        for act in self.clients.acts(number):
             yield "act", index, act
         if client.attaches:
             alive = [router for router, life in enumerate(world.lives) if life > 0]
@@ -251,17 +253,13 @@ class Model:
     def _on_boot_wait(self, draft: Draft, router: int) -> None:
         self._router(draft, router, ("boot_wait",))
 
-    def _router(self, draft: Draft, router: int, event: Event, *, attaches: bool = False) -> None:
-        facts = self.routers.facts[draft.routers[router]]
-        waiting = 0 if facts is None else facts.waiting
-        step = self.routers.apply(draft.routers[router], event, draft.rank + 1 if attaches or waiting else 0)
+    def _router(self, draft: Draft, router: int, event: Event, rank: int = 0) -> None:
+        step = self.routers.apply(draft.routers[router], event, rank)
         draft.routers[router] = step.state
-        if attaches or self._facts(step.state).waiting < waiting:
-            draft.rank += 1
         for target, batch in step.to_routers:
             self._push(draft, router, self.names.index(target), batch)
         for name in step.joined:
-            self._promise(draft, router, self._subscriber(name))
+            self._promise(draft, router, self._containers.index(name))
         for index, serial, frame in step.to_clients:
             self._hear(draft, router, index, serial, frame, step.contacts)
 
@@ -302,10 +300,11 @@ class Model:
     def _on_attach(self, draft: Draft, index: int, router: int) -> None:
         did = self._client(draft, index, "attach")
         assert did.frame is not None
+        draft.rank += 1
         serial = did.client.serial
         draft.wires[index] += ((serial, router, ()),)
         role = "publisher" if index < self.publishers else "subscriber"
-        self._router(draft, router, (role, index, serial, *did.frame[1:]), attaches=True)
+        self._router(draft, router, (role, index, serial, *did.frame[1:]), draft.rank)
 
     def _on_cut(self, draft: Draft, index: int) -> None:
         self._client(draft, index, "lose", (draft.wires[index][-1][1],))
@@ -364,9 +363,6 @@ class Model:
             if draft.lives[place] == incarnation:
                 self._promise(draft, place, index)
 
-    def _subscriber(self, name: str) -> int:
-        return [container(index) for index in range(len(self.scope.publishers + self.scope.subscribers))].index(name)
-
     def _check_told(self, draft: Draft, home: int, publisher: int, number: int) -> None:
         """2: at the instant the publisher sees `accepted`, everyone it was promised to has processed the message; but
         for subscribers that no router in contact with home knows (protocol 1, known limits)."""
@@ -384,7 +380,7 @@ class Model:
 
     def _is_known(self, draft: Draft, home: int, subscriber: int) -> bool:
         """By home, where it may be attaching, or by a router in contact where it is not."""
-        name = container(subscriber)
+        name = self._containers[subscriber]
         facts = self._facts(draft.routers[home])
         if name in facts.subscribers | facts.attaching:
             return True
