@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import attrs
 
-from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
+from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
 from topic.core import Topic
 from topic.directory import Audience, Directory, Entry
 from topic.edge import Edge
@@ -13,6 +13,9 @@ from topic.home import Home
 from topic.joining import Joining
 from topic.record import Record, State, Stream
 from topic.reporting import Reporting
+
+CROWDED = {"routers": 3, "addresses": 1, "faults": ("flap",) * 8}
+RETURNING = {"store_loss": 1.0, "boot_wait": 0.5, "client_delay": 0.5, "faults": ("kill", "partition") * 3}
 
 
 @mutant(Directory, "_compute_audience", **KILLS)
@@ -79,7 +82,7 @@ def outcome_while_unjoined(report: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "_expect", **MOVING | {"subscribers": 3})
+@mutant(Joining, "_expect", **KILLS | RETURNING)
 def audience_reopened(expect: Method) -> Method:
     """5 Accept: once `accepted` was sent, the audience is closed."""
 
@@ -112,15 +115,19 @@ def accepted_before_booted(_: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "orphans_of", **MOVING | {"faults": ("kill", "flap", "flap", "kill"), "think": 2.0})
-def gating_and_awaited(_: Method) -> Method:
+@mutant(Joining, "orphans_of", (Joining, "_seek"), **NEWCOMERS | CROWDED | {"plain": 0.0, "restless": 2.0})
+def gating_and_awaited(_: Method, seek: Method) -> tuple[Method, Method]:
     """6.3 Gate: who is gated by a delivery is not awaited for it."""
 
-    def broken(joining: Joining, record: Record, router: str) -> list[bytes]:
+    def orphans_of(joining: Joining, record: Record, router: str) -> list[bytes]:
         at_address = joining.context.directory.subscribers(record.stream.address)
         return [entry.name for entry in at_address if entry.router == router and not record.presettled]
 
-    return broken
+    def broken(joining: Joining, record: Record, name: bytes, *, not_at: str | None) -> Any:
+        with patch.dict(record.stream.gates, clear=True):
+            return seek(joining, record, name, not_at=not_at)
+
+    return orphans_of, broken
 
 
 @mutant(Directory, "in_contact", **KILLS)

@@ -1,28 +1,31 @@
-"""Breakages of what routers know of links: the directory, termini and their end, clocks, channels (protocol 2, 3, 8)."""
+"""Breakages of what routers know of links: directory, termini, clocks, channels (protocol 2, 3, 8)."""
 
 from typing import Any
 
 from linkstate.clock import HybridClock
 from linkstate.contact import Contact
 from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
-from topic.context import Context
 from topic.directory import Change, Directory, Entry, Index, Status
 from topic.expiry import Expiry
 from topic.identity import Epoch
+from topic.wire import Outgoing
 
 AT_ONCE = RESUMING | {"faults": ("kill all", "kill all", "kill"), "restart": 0.9, "durable": 1.0, "restless": 0.1}
 SKEWED = {"skew": 60.0, "silent": 0.5}
 
 
-@mutant(Directory, "section", **PARTITIONS)
-def no_hearsay(section: Method) -> Method:
-    """3.3: a contact begins with hearsay, too: what the sender knows of those it is not in contact with."""
+@mutant(Directory, "section", (Outgoing, "hearsay"), **MOVING | {"store_loss": 1.0, "faults": ("kill",) * 10})
+def no_hearsay(section: Method, _: Method) -> tuple[Method, Method]:
+    """3.3: routers tell each other what they know of those that they are not in contact with."""
 
     def broken(directory: Directory) -> tuple[list[Entry], list[Entry]]:
         own, _ = section(directory)
         return own, []
 
-    return broken
+    def silent(outgoing: Outgoing, router: str, entries: list[Entry]) -> None:
+        """Nor when a publisher resumes."""
+
+    return broken, silent
 
 
 @mutant(Directory, "lost", **KILLS)
@@ -103,8 +106,9 @@ def no_tombstones(merge: Method) -> Method:
     def broken(directory: Directory, entries: list[Entry]) -> Any:
         changes = merge(directory, entries)
         for change in changes:
-            if change.new is not None and not change.new.live and directory.entry(_index(change.new)) is change.new:
-                directory._remove(_index(change.new))
+            ended = change.new
+            if ended is not None and not ended.live and directory.entry((ended.role, ended.name)) is ended:
+                directory._remove((ended.role, ended.name))
         return changes
 
     return broken
@@ -143,25 +147,15 @@ def clocks_not_merged(_: Method) -> Method:
     return broken
 
 
-@mutant(Context, "new_epoch", **MOVING | SKEWED)
-def epoch_below_the_known(_: Method) -> Method:
-    """2: and than the one known of that link."""
+@mutant(Contact, "_end", **PARTITIONS)
+def contact_outlived(end: Method) -> Method:
+    """3.2: a contact that one side has lost is over for the other side, too."""
 
-    def broken(context: Context, known: Entry | None) -> Epoch:
-        return Epoch(context.clock.stamp(), context.router, context.directory.incarnation)
-
-    return broken
-
-
-@mutant(Contact, "receive_data", **PARTITIONS | {"delay": 0.2, "restless": 0.3})
-def data_of_an_older_contact(receive: Method) -> Method:
-    """3.2: nothing of a channel outlives its contact."""
-
-    def broken(contact: Contact, theirs: int, named: int) -> Any:
-        return (True, None) if contact.established else receive(contact, theirs, named)
+    def broken(contact: Contact) -> Any:
+        number = contact.ours
+        change = end(contact)
+        contact.ours = number
+        return change
 
     return broken
 
-
-def _index(entry: Entry) -> Index:
-    return entry.role, entry.name

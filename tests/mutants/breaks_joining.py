@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
+from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
 from topic.attaching import Attaching
 from topic.directory import Entry
 from topic.edge import Edge
@@ -11,7 +11,7 @@ from topic.evidence import Evidence
 from topic.joining import Joining
 from topic.limbo import Limbo
 from topic.peers import Peers
-from topic.record import SENT, Doubt, Record, State, Stream
+from topic.record import OPEN, QUEUED, SENT, Doubt, Record, State, Stream
 from topic.subscriber import Subscriber
 from topic.wire import Kind
 
@@ -28,19 +28,21 @@ def no_gate(_: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "_gate", **MOVING | {"subscribers": 3})
-def newcomers_not_gated_by_doubt(gate: Method) -> Method:
+@mutant(Joining, "_gate", **NEWCOMERS)
+def not_gated_by_doubt(gate: Method) -> Method:
     """6.3 Gate: for a subscriber that nobody knew, also records in doubt gate."""
 
-    def broken(joining: Joining, stream: Stream, subscriber: Entry, gating: object, *, unproven: bool) -> None:
-        gate(joining, stream, subscriber, (State.ACCEPTED,), unproven=unproven)
+    def broken(
+        joining: Joining, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool
+    ) -> None:
+        gate(joining, stream, subscriber, tuple(set(gating) - {State.IN_DOUBT}), unproven=unproven)
 
     return broken
 
 
-@mutant(Joining, "_gate", **MOVING | {"subscribers": 3})
+@mutant(Joining, "_gate", **NEWCOMERS | {"client_delay": 0.5, "think": 0.05, "faults": ("kill", "kill", "kill")})
 def not_gated_by_acceptances(gate: Method) -> Method:
-    """6.3 Gate: for every subscriber, records that are accepted and not settled gate."""
+    """6.3 Gate: and those that are accepted and not settled."""
 
     def broken(
         joining: Joining, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool
@@ -60,27 +62,31 @@ def gates_outlive_their_home(_: Method) -> Method:
     return broken
 
 
-@mutant(Evidence, "doubts", **PUZZLED)
-def backlog_without_evidence(doubts: Method) -> Method:
+@mutant(Joining, "_owes_backlog", **PUZZLED)
+def backlog_without_evidence(owes: Method) -> Method:
     """6.2 Evidence: a home that may be a zombie gives no backlog before its publisher has proven alive."""
 
-    def broken(evidence: Evidence, stream: Stream, doubt: Doubt) -> Any:
-        return False if isinstance(doubt, bytes) else doubts(evidence, stream, doubt)
+    def broken(joining: Joining, stream: Stream, name: bytes) -> bool:
+        joining._give_backlog(stream, name)
+        return False
 
     return broken
 
 
-@mutant(Evidence, "doubts", **PUZZLED)
-def absence_without_evidence(doubts: Method) -> Method:
+@mutant(Evidence, "doubt", **PUZZLED)
+def absence_without_evidence(doubt_: Method) -> Method:
     """6.2 Evidence: nor does it call settled what it has not got."""
 
-    def broken(evidence: Evidence, stream: Stream, doubt: Doubt) -> Any:
-        return doubts(evidence, stream, doubt) if isinstance(doubt, bytes) else False
+    def broken(evidence: Evidence, stream: Stream, doubt: Doubt) -> None:
+        if isinstance(doubt, bytes):
+            doubt_(evidence, stream, doubt)
+        else:
+            evidence._settle(stream, doubt)
 
     return broken
 
 
-@mutant(Evidence, "alive", **PUZZLED | {"client_delay": 0.1})
+@mutant(Evidence, "alive", **PUZZLED | {"client_delay": 0.5})
 def evidence_of_the_past(alive: Method) -> Method:
     """6.2 Evidence: what proves is an echo that was sent after the question came up."""
 
@@ -91,7 +97,7 @@ def evidence_of_the_past(alive: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "_owe_backlog", **MOVING)
+@mutant(Joining, "_owes_backlog", **MOVING)
 def no_backlog(_: Method) -> Method:
     """6.2 Backlog: what awaits a subscriber is forwarded to where it attached."""
 
@@ -101,7 +107,7 @@ def no_backlog(_: Method) -> Method:
     return broken
 
 
-@mutant(Edge, "backlog", **MOVING | {"subscribers": 3, "delay": 0.2})
+@mutant(Edge, "backlog", **NEWCOMERS | {"delay": 0.2})
 def backlog_not_held_back(_: Method) -> Method:
     """6.2 Backlog: it waits for Joined, which says what of it is gated."""
 
@@ -113,7 +119,7 @@ def backlog_not_held_back(_: Method) -> Method:
     return broken
 
 
-@mutant(Edge, "_joined", **MOVING | {"delay": 0.2})
+@mutant(Edge, "_joined", **MOVING | {"plain": 1.0, "delay": 0.2})
 def delivered_unjoined(_: Method) -> Method:
     """6.4: nothing is delivered to a subscriber by a home that has not joined it."""
 
@@ -173,6 +179,20 @@ def stated_outcomes_ignored(state_: Method) -> Method:
 
     def broken(limbo: Limbo, subscriber: Subscriber, record: Record, state: int) -> None:
         state_(limbo, subscriber, record, 0)
+
+    return broken
+
+
+@mutant(Limbo, "hold_for", **PARTITIONS | {"think": 0.05})
+def held_delivered(hold: Method) -> Method:
+    """7.3, as built: nothing is delivered but by a Forward of the current epoch and contact."""
+
+    def broken(limbo: Limbo, subscriber: Subscriber, records: Iterable[Record]) -> None:
+        held = [record for record in records if record.locals.get(subscriber) in OPEN and record.message is not None]
+        hold(limbo, subscriber, records)
+        for record in held:
+            record.locals[subscriber] = QUEUED
+            subscriber.ready.append(record)
 
     return broken
 

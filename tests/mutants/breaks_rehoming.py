@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, REUSING, Method, mutant
-from topic import limbo as limbo_module
+from tests.mutants.mutant import KILLS, MOVING, REUSING, Method, mutant
 from topic.core import Topic
 from topic.directory import Change, Directory, Entry
 from topic.edge import Edge
@@ -16,18 +15,6 @@ from topic.peers import Peers
 from topic.record import HELD, QUEUED, Record, Stream
 from topic.resolving import Resolving
 from topic.wire import Outgoing
-
-
-@mutant(limbo_module, "_hold", **KILLS)
-def limbo_delivered(hold: Method) -> Method:
-    """7.3, as built: nothing is delivered but by a Forward of the current epoch and contact."""
-
-    def broken(record: Record) -> None:
-        queued = [subscriber for subscriber, state in record.locals.items() if state == QUEUED]
-        hold(record)
-        record.locals.update(dict.fromkeys(queued, QUEUED))
-
-    return broken
 
 
 @mutant(Edge, "lost", **KILLS)
@@ -42,7 +29,7 @@ def lost_home_abandoned(lost: Method) -> Method:
     return broken
 
 
-@mutant(Peers, "_unfenced", **PARTITIONS)
+@mutant(Peers, "_unfenced", **MOVING | {"client_delay": 0.5, "delay": 0.05, "faults": ("flap",) * 6})
 def no_fence(unfenced: Method) -> Method:
     """7.5 Fence: a Forward under an older epoch is dropped, and answered so."""
 
@@ -52,16 +39,6 @@ def no_fence(unfenced: Method) -> Method:
             return entry
         known: Entry | None = unfenced(peers, router, publisher, epoch)
         return known
-
-    return broken
-
-
-@mutant(Peers, "_on_fenced", **PARTITIONS)
-def fenced_home_goes_on(_: Method) -> Method:
-    """7.5 Fence: a fenced home closes its zombie link."""
-
-    def broken(peers: Peers, router: str, publisher: bytes, epoch: object) -> None:
-        """It hears nothing."""
 
     return broken
 
@@ -77,7 +54,7 @@ def home_does_not_step_down(changed: Method) -> Method:
     return broken
 
 
-@mutant(Directory, "all_contacts_have", **MOVING | {"delay": 0.2})
+@mutant(Directory, "all_contacts_have", **KILLS | {"boot_wait": 0.5, "delay": 0.2})
 def publisher_answered_unannounced(_: Method) -> Method:
     """7.1: a publisher's attach is answered when all routers in contact have acknowledged it."""
 
@@ -174,7 +151,7 @@ def abandoned_limbo_delivered(_: Method) -> Method:
     return broken
 
 
-@mutant(Outgoing, "hearsay", **KILLS | {"store_loss": 1.0, "delay": 0.2})
+@mutant(Outgoing, "hearsay", **KILLS | {"store_loss": 1.0, "boot_wait": 0.5, "dead": 2.0})
 def resumed_without_hearsay(_: Method) -> Method:
     """7.1, as built: a home that resumes hears of orphans before its attach is answered."""
 

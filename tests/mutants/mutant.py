@@ -6,48 +6,53 @@ does is caught by an invariant (protocol 9), not by an assertion that a core mak
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import attrs
 
 Method = Callable[..., Any]
-Break = Callable[[Method], Method]
+Break = Callable[..., Method | tuple[Method, ...]]
+Target = tuple[Any, Any]
+"""A class, its method's name; or a table of methods, the key."""
 
 
 @attrs.frozen
 class Mutant:
     name: str
     rule: str
-    owner: Any
-    """A class or module, or a table of methods."""
-    attribute: Any
-    """Of the owner, or its key in the table."""
+    targets: tuple[Target, ...]
     breaks: Break
+    """Is given the methods of the targets, and returns what takes their places."""
     knobs: dict[str, Any]
     """Of the simulation, set so that what the rule is for happens often."""
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        if isinstance(self.owner, dict):
-            with patch.dict(self.owner, {self.attribute: self.breaks(self.owner[self.attribute])}):
-                yield
-        else:
-            with patch.object(self.owner, self.attribute, self.breaks(getattr(self.owner, self.attribute))):
-                yield
+        broken = self.breaks(*self.methods())
+        methods = broken if isinstance(broken, tuple) else (broken,)
+        with ExitStack() as stack:
+            for (owner, name), method in zip(self.targets, methods, strict=True):
+                table = isinstance(owner, dict)
+                stack.enter_context(patch.dict(owner, {name: method}) if table else patch.object(owner, name, method))
+            yield
+
+    def methods(self) -> list[Method]:
+        """What the targets are now."""
+        return [owner[name] if isinstance(owner, dict) else getattr(owner, name) for owner, name in self.targets]
 
 
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(owner: Any, attribute: Any, **knobs: Any) -> Callable[[Break], Break]:
-    """Makes a breakage of `owner.attribute` a mutant of the breakage's name."""
+def mutant(owner: Any, name: Any, *others: Target, **knobs: Any) -> Callable[[Break], Break]:
+    """Makes a breakage of a method, or of several, a mutant of the breakage's name."""
 
     def register(breaks: Break) -> Break:
-        name = breaks.__name__
-        assert name not in MUTANTS and breaks.__doc__, name
-        MUTANTS[name] = Mutant(name, breaks.__doc__.splitlines()[0].removesuffix("."), owner, attribute, breaks, knobs)
+        assert breaks.__name__ not in MUTANTS and breaks.__doc__, breaks
+        rule = breaks.__doc__.splitlines()[0].removesuffix(".")
+        MUTANTS[breaks.__name__] = Mutant(breaks.__name__, rule, ((owner, name), *others), breaks, knobs)
         return breaks
 
     return register
@@ -61,3 +66,5 @@ KILLS = RESUMING | {"restless": 0.3, "restart": 0.9, "faults": ("kill", "kill", 
 PARTITIONS = RESUMING | {"restless": 1.0, "faults": ("partition", "partition", "flap", "one-sided", "pause")}
 EXPIRING = RESUMING | {"restless": 0.3, "timeouts": (2, 5), "faults": ("partition", "pause", "kill", "kill")}
 REUSING = {"tags": 0, "window": 2, "messages": 25}
+NEWCOMERS = MOVING | {"plain": 0.5, "durable": 0.0, "subscribers": 3, "think": 2.0, "window": 10, "timeouts": (20,)}
+"""Subscribers that nobody knows come while much is in doubt."""

@@ -20,13 +20,15 @@ CALM = 120.0
 
 @attrs.frozen
 class Verdict:
-    """All None if the run was sound."""
-
     invariant: str | None = None
     """Name of the one that was violated."""
     crash: str | None = None
     """What else went wrong: that catches nothing."""
     detail: str = ""
+
+    @property
+    def sound(self) -> bool:
+        return self.invariant is None and self.crash is None
 
 
 def play(seed: int, knobs: Mapping[str, Any], mutant: Mutant | None = None) -> Verdict:
