@@ -14,7 +14,7 @@ from topic.joining import Joining
 from topic.record import Record, State, Stream
 from topic.reporting import Reporting
 
-CROWDED = {"routers": 3, "addresses": 1, "faults": ("flap",) * 8}
+CROWDED = {"plain": 0.0, "restless": 0.0, "routers": 3, "addresses": 1, "turmoil": 3.0, "faults": ("flap",) * 8}
 RETURNING = {"store_loss": 1.0, "boot_wait": 0.5, "client_delay": 0.5, "faults": ("kill", "partition") * 3}
 
 
@@ -115,7 +115,7 @@ def accepted_before_booted(_: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "orphans_of", (Joining, "_seek"), **NEWCOMERS | CROWDED | {"plain": 0.0, "restless": 2.0})
+@mutant(Joining, "orphans_of", (Joining, "_seek"), **NEWCOMERS | CROWDED)
 def gating_and_awaited(_: Method, seek: Method) -> tuple[Method, Method]:
     """6.3 Gate: who is gated by a delivery is not awaited for it."""
 

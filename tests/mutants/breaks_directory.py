@@ -105,10 +105,9 @@ def no_tombstones(merge: Method) -> Method:
 
     def broken(directory: Directory, entries: list[Entry]) -> Any:
         changes = merge(directory, entries)
-        for change in changes:
-            ended = change.new
-            if ended is not None and not ended.live and directory.entry((ended.role, ended.name)) is ended:
-                directory._remove((ended.role, ended.name))
+        for index in [(change.entry.role, change.entry.name) for change in changes if not change.entry.live]:
+            if directory.entry(index) is not None:
+                directory._remove(index)
         return changes
 
     return broken
