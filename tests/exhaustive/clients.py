@@ -1,11 +1,11 @@
 """The model clients: a publisher and a subscriber that resume, as values with pure functions.
 
 A client hears at once what its router sends, until its connection is cut; what it does is an act of its own, at any
-time, and arrives at once too. That loses no behaviour: a frame that takes long to reach a client might as well be
-sent late, one that takes long to reach its router might as well be an act that comes late; what is still under way when
-the connection is cut are acts after the cut. The publisher transfers in order and settles what it knows the outcome of;
-the subscriber accepts in order and keeps in its map what is not settled. Both bring their maps when they attach again
-(protocol 6.6 and 7.2). Frames are plain tuples.
+time, and arrives at once too. That loses no behaviour: a frame that takes long to reach a client might as well be sent
+late, one that takes long to reach its router might as well be an act that comes late; what is still under way when the
+connection is cut are acts after the cut, and what a router says just before it dies is said to deaf ears. The publisher
+transfers in order and settles what it knows the outcome of; the subscriber accepts in order and keeps in its map what
+is not settled. Both bring their maps when they attach again (protocol 6.6 and 7.2). Frames are plain tuples.
 """
 
 from collections.abc import Callable
@@ -107,6 +107,8 @@ class Client:
 class Publisher(Client):
     phases: tuple[Phase, ...] = ()
     generation: bytes | None = None
+    echoes: bool = True
+    """It names its generation when it attaches."""
     again: tuple[tuple[int, bool], ...] = ()
     """What it transfers again on this attach, before anything new: number, and whether with resume=true."""
 
@@ -114,7 +116,7 @@ class Publisher(Client):
         phases = tuple(Phase.STATED if phase is Phase.KNOWN else phase for phase in self.phases)
         states = {Phase.IN_DOUBT: 0, Phase.STATED: ACCEPTED}
         unsettled = tuple((_tag(n), states[phase]) for n, phase in enumerate(phases) if phase in states)
-        frame = ("attach", self.generation, self.epoch, unsettled if self.resumes else None)
+        frame = ("attach", self.generation if self.echoes else None, self.epoch, unsettled if self.resumes else None)
         begun = attrs.evolve(self, phases=phases, again=(), stage=Stage.ATTACHING, cut=False, echo=False)
         return Did(attrs.evolve(begun, serial=self.serial + 1), frame)
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.exhaustive.clients import Violation
+from tests.exhaustive.model import Model
 from tests.exhaustive.router import JOURNAL
 from tests.exhaustive.search import Finding, prepare
-from tests.exhaustive.world import Event, Model, World
+from tests.exhaustive.world import Event, World
 from topic.wire import Kind, decode
 
 
@@ -28,10 +29,14 @@ def explain(model: Model, finding: Finding) -> list[str]:
 def _said(model: Model, event: Event) -> str:
     kind, *rest = event
     names = model.names
-    if kind in ("contact", "lost", "lose", "receive", "kill"):
+    if kind in ("contact", "lost", "lose", "receive", "kill", "die"):
         return " ".join([kind, *(names[index] for index in rest)])
-    if kind in ("restart", "attach"):
-        return f"{kind} {rest}" if kind == "restart" else f"attach client {rest[0]} at {names[rest[1]]}"
+    if kind == "restart":
+        return f"{kind} {names[rest[0]]} {'with' if rest[1] else 'without'} its store"
+    if kind == "attach":
+        return f"attach client {rest[0]} at {names[rest[1]]}"
+    if kind == "doom":
+        return f"doom {names[rest[0]]}, not heard by client {rest[1]}"
     return f"{kind} client {' '.join(map(str, rest))}"
 
 

@@ -73,6 +73,11 @@ class Routers:
             self.facts.append(router.facts())
         return number
 
+    def live_facts(self, number: int) -> Facts:
+        facts = self.facts[number]
+        assert facts is not None, "a dead router"
+        return facts
+
     def load(self, number: int) -> Router:
         router: Router = state.load(self._saved[number])
         return router

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from tests.exhaustive.clients import Client, Phase, Publisher, Stage, Subscriber, check
+from tests.exhaustive.model import Model
 from tests.exhaustive.router import Router
-from tests.exhaustive.world import UP, Model, World
+from tests.exhaustive.world import UP, World
 from topic.core import Topic
 
 

@@ -3,9 +3,9 @@
 import attrs
 
 FAULTS = ("kill", "lose", "cut", "move")
-"""A router dies, to start again with its store or without; a contact is lost, noticed by one side first; a client's
-connection breaks and it comes back to the same router; it breaks and the client moves to another one. In both cases the
-router notices later, or never."""
+"""A router dies, with what it said under way, to start again with its store or without; a contact is lost, noticed by
+one side first; a client's connection breaks and it comes back to the same router; it breaks and the client moves to
+another one. In both cases the router notices later, or never."""
 
 
 @attrs.frozen
@@ -22,7 +22,9 @@ class Scope:
     kinds: tuple[tuple[str, int], ...] = tuple((kind, 9) for kind in FAULTS)
     """How often each may happen."""
     early: str = ""
-    """Who is attached before anything is explored: p for the publishers, s for the subscribers."""
+    """Who is attached before anything is explored: p for the publishers, s for the subscribers, in this order."""
+    echoes: bool = True
+    """Publishers echo their generation; else the mesh has to know it."""
     boot_wait: bool = False
     """Whether booting may end without the sections of all routers."""
 
@@ -32,14 +34,32 @@ class Scope:
         return self.faults, *(min(limits.get(kind, 0), self.faults) for kind in FAULTS)
 
 
-def _limits(**kinds: int) -> tuple[tuple[str, int], ...]:
+def _at_most(**kinds: int) -> tuple[tuple[str, int], ...]:
     return tuple(kinds.items())
 
+
+MOVE_AND_KILL = _at_most(move=1, kill=1)
 
 SCOPES = {
     scope.name: scope
     for scope in (
-        Scope("calm", "a", "b", faults=0, messages=2),
-        Scope("1-2-1-2", "a", "b", messages=2),
+        # 1 publisher, 2 routers, 1 subscriber, 2 messages, 1 fault; nobody is attached yet
+        Scope("apart", "a", "b", messages=2),
+        Scope("together", "a", "a", messages=2),
+        Scope("forgetful", "a", "b", messages=2, echoes=False),
+        # 1 publisher, 2 routers, 1 or 2 subscribers, 1 message, 2 faults
+        Scope("apart-twice", "a", "b", faults=2, early="sp"),
+        Scope("together-twice", "a", "a", faults=2, early="sp"),
+        Scope("both-twice", "a", "ab", faults=2, early="sp"),
+        Scope("away-twice", "a", "bb", faults=2, early="sp"),
+        # 1 publisher, 3 routers, 1 subscriber, 1 message, a move and a kill
+        Scope("three-apart", "a", "b", "abc", faults=2, kinds=MOVE_AND_KILL, early="sp"),
+        Scope("three-together", "a", "a", "abc", faults=2, kinds=MOVE_AND_KILL, early="sp"),
+        # 2 publishers, 2 routers, 1 subscriber, 1 message each, 1 fault
+        Scope("two-publishers", "ab", "a", early="sp"),
     )
 }
+"""What `make exhaustive` explores."""
+
+QUICK = ("apart", "apart-twice")
+"""What every run of the tests does."""

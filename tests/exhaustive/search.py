@@ -10,10 +10,11 @@ from hashlib import blake2b
 import attrs
 
 from tests.exhaustive.clients import Violation
+from tests.exhaustive.model import Model
 from tests.exhaustive.rest import check_rest
 from tests.exhaustive.scope import Scope
 from tests.exhaustive.state import DIGEST
-from tests.exhaustive.world import Event, Model, World
+from tests.exhaustive.world import Event, World
 
 FOUND_ENOUGH = 20
 
@@ -91,7 +92,7 @@ class Search:
         result, model = self.result, self.model
         result.states = len(self._seen)
         result.local_states, result.local_steps = len(model.routers), model.routers.steps
-        result.limits = model.limits
+        result.limits = model.promises.limits
         return result
 
     def prepared(self) -> World:
@@ -99,14 +100,14 @@ class Search:
 
     def _expand(self, number: int, world: World) -> None:
         model, result = self.model, self.result
-        events = model.events(world)
+        events = model.possible.events(world)
         if not events:
             result.rests += 1
             try:
                 check_rest(model, world)
             except Violation as violation:
                 self._found(violation, number, None)
-        for place, event in enumerate([*events, *model.faults(world)]):
+        for place, event in enumerate([*events, *model.possible.faults(world)]):
             result.transitions += 1
             try:
                 after = model.step(world, event)
@@ -136,7 +137,7 @@ class Search:
             number = self._parents[number]
         world, path = self.prepared(), []
         for place in reversed(places):
-            event = [*self.model.events(world), *self.model.faults(world)][place]
+            event = [*self.model.possible.events(world), *self.model.possible.faults(world)][place]
             world = self.model.step(world, event)
             path.append(event)
         return path
@@ -145,17 +146,15 @@ class Search:
 def prepare(model: Model) -> World:
     """The routers are in contact, and those attach that the scope wants to be there early."""
     world = settle(model, model.first(), ("contact", "receive"))
-    publishers = range(model.publishers)
-    subscribers = range(model.publishers, model.publishers + model.subscribers)
     for early in model.scope.early:
-        for index in publishers if early == "p" else subscribers:
-            (attach,) = [event for event in model.events(world) if event[:2] == ("attach", index)]
+        for index in model.publishers if early == "p" else model.subscribers:
+            (attach,) = [event for event in model.possible.events(world) if event[:2] == ("attach", index)]
             world = settle(model, model.step(world, attach), ("receive",))
     return world
 
 
 def settle(model: Model, world: World, kinds: tuple[str, ...]) -> World:
     """Events of these kinds, one by one, until there are none."""
-    while events := [event for event in model.events(world) if event[0] in kinds]:
+    while events := [event for event in model.possible.events(world) if event[0] in kinds]:
         world = model.step(world, events[0])
     return world

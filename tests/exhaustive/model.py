@@ -1,0 +1,190 @@
+"""One step of a mesh: the world after an event."""
+
+from typing import Any
+
+from tests.exhaustive.clients import Client, Did, Frame, Phase, Publisher, Subscriber, check
+from tests.exhaustive.memo import Clients, Routers, Step
+from tests.exhaustive.possible import Possible, listens
+from tests.exhaustive.promises import Promises
+from tests.exhaustive.router import Router
+from tests.exhaustive.scope import FAULTS, Scope
+from tests.exhaustive.world import BEGUN, DOWN, IN_CONTACT, LOST, UP, Draft, Event, World
+
+
+class Model:
+    """The mesh of one scope."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.names = tuple(scope.routers)
+        self.count = len(self.names)
+        self.publishers = range(len(scope.publishers))
+        self.subscribers = range(len(scope.publishers), len(scope.publishers + scope.subscribers))
+        self.routers = Routers()
+        self.clients = Clients()
+        self.promises = Promises(scope, self.routers, self.clients)
+        self.possible = Possible(scope, self.routers, self.clients)
+
+    def first(self) -> World:
+        """All routers just started, nobody in contact, clients still away."""
+        count, scope = self.count, self.scope
+        routers = [self.routers.add(Router(name, self.names)) for name in self.names]
+        routers = [self.routers.apply(router, ("start", False)).state for router in routers]
+        clients = [*map(self._publisher, self.publishers), *map(self._subscriber, self.subscribers)]
+        messages = len(self.publishers) * scope.messages
+        return World(
+            tuple(routers), (1,) * count, (DOWN,) * (count * (count - 1) // 2), ((),) * count**2,
+            tuple(self.clients.states.number(client) for client in clients), ((),) * len(clients),
+            (-1,) * messages, (0,) * messages, (0,) * count, scope.budget, (), 0,
+        )  # fmt: skip
+
+    def _publisher(self, index: int) -> Client:
+        here = self.names.index(self.scope.publishers[index])
+        phases = (Phase.UNSENT,) * self.scope.messages
+        return Publisher(index, (here,), phases=phases, echoes=self.scope.echoes)
+
+    def _subscriber(self, index: int) -> Client:
+        here = self.names.index(self.scope.subscribers[index - len(self.publishers)])
+        return Subscriber(index, (here,))
+
+    def step(self, world: World, event: Event) -> World:
+        """Raises `Violation`."""
+        draft = Draft(world)
+        kind, *arguments = event
+        fault = "kill" if kind == "doom" else kind
+        if fault in FAULTS:
+            draft.faults[0] -= 1
+            draft.faults[1 + FAULTS.index(fault)] -= 1
+        getattr(self, f"_on_{kind}")(draft, *arguments)
+        return draft.world()
+
+    # contacts
+
+    def _on_contact(self, draft: Draft, one: int, other: int) -> None:
+        draft.set_status(one, other, BEGUN if draft.status(one, other) == DOWN else UP)
+        self._router(draft, one, ("contact", self.names[other], draft.lives[other]))
+
+    def _on_lose(self, draft: Draft, one: int, other: int) -> None:
+        draft.set_status(one, other, LOST)
+        draft.clear(other, one)
+        self._router(draft, one, ("lost", self.names[other]))
+
+    def _on_lost(self, draft: Draft, one: int, other: int) -> None:
+        draft.set_status(one, other, DOWN)
+        draft.clear(other, one)
+        self._router(draft, one, ("lost", self.names[other]))
+
+    def _on_receive(self, draft: Draft, source: int, target: int) -> None:
+        self._router(draft, target, ("receive", self.names[source], draft.pop(source, target)))
+
+    # routers
+
+    def _on_doom(self, draft: Draft, router: int, index: int) -> None:
+        """It will die before what it says to this client from now on gets there; others may still hear it."""
+        self._on_deaf(draft, router, index)
+
+    def _on_deaf(self, draft: Draft, router: int, index: int) -> None:
+        draft.doomed = tuple(sorted((*draft.doomed, (router, index))))
+        self._client(draft, index, "lose", tuple(range(self.count)))
+
+    def _on_die(self, draft: Draft, router: int) -> None:
+        draft.doomed = tuple(doom for doom in draft.doomed if doom[0] != router)
+        self._on_kill(draft, router)
+
+    def _on_kill(self, draft: Draft, router: int) -> None:
+        draft.routers[router] = self.routers.apply(draft.routers[router], ("kill",)).state
+        draft.lives[router] *= -1
+        draft.knows[router] = 0
+        for other in range(self.count):
+            if other != router:
+                self._part(draft, router, other)
+        for index, wires in enumerate(draft.wires):
+            if listens(self.clients.states.values[draft.clients[index]], wires, router):
+                self._client(draft, index, "lose", tuple(range(self.count)))
+            draft.wires[index] = tuple(wire for wire in wires if wire[1] != router)
+
+    def _part(self, draft: Draft, dead: int, other: int) -> None:
+        """What the dead one said last may still arrive, if the other is in contact, until that notices."""
+        draft.clear(other, dead)
+        if IN_CONTACT[draft.status(dead, other)][other > dead]:
+            draft.set_status(dead, other, LOST)
+        else:
+            draft.set_status(dead, other, DOWN)
+            draft.clear(dead, other)
+
+    def _on_restart(self, draft: Draft, router: int, with_store: bool) -> None:
+        draft.lives[router] = 1 - draft.lives[router]
+        self._router(draft, router, ("start", with_store))
+
+    def _on_boot_wait(self, draft: Draft, router: int) -> None:
+        self._router(draft, router, ("boot_wait",))
+
+    def _router(self, draft: Draft, router: int, event: Event, rank: int = 0) -> None:
+        step = self.routers.apply(draft.routers[router], event, rank)
+        draft.routers[router] = step.state
+        for target, batch in step.to_routers:
+            draft.push(router, self.names.index(target), batch)
+        for name in step.joined:
+            self.promises.joined(draft, router, name)
+        for index, serial, frame in step.to_clients:
+            self._hear(draft, router, index, serial, frame, step)
+
+    # clients
+
+    def _client(self, draft: Draft, index: int, method: str, *arguments: Any) -> Did:
+        draft.clients[index], did = self.clients.apply(draft.clients[index], method, *arguments)
+        return did
+
+    def _on_act(self, draft: Draft, index: int, act: str) -> None:
+        did = self._client(draft, index, "act", act)
+        wires, client = draft.wires[index], did.client
+        if did.frame is None or not wires or wires[-1][0] != client.serial:
+            return
+        serial, router, frames = wires[-1]
+        if client.cut:
+            draft.wires[index] = (*wires[:-1], (serial, router, (*frames, did.frame)))
+        else:
+            self.promises.sent(draft, router, did.frame)
+            self._router(draft, router, ("frame", index, serial, did.frame))
+
+    def _on_attach(self, draft: Draft, index: int, router: int) -> None:
+        did = self._client(draft, index, "attach")
+        assert did.frame is not None
+        draft.rank += 1
+        serial = did.client.serial
+        draft.wires[index] += ((serial, router, ()),)
+        role = "publisher" if index in self.publishers else "subscriber"
+        self._router(draft, router, (role, index, serial, *did.frame[1:]), draft.rank)
+
+    def _on_cut(self, draft: Draft, index: int) -> None:
+        self._client(draft, index, "lose", (draft.wires[index][-1][1],))
+
+    def _on_move(self, draft: Draft, index: int) -> None:
+        here = draft.wires[index][-1][1]
+        self._client(draft, index, "lose", tuple(router for router in range(self.count) if router != here))
+
+    def _on_notice(self, draft: Draft, index: int, serial: int) -> None:
+        self._router(draft, draft.unplug(index, serial), ("gone", index, serial))
+
+    def _on_arrive(self, draft: Draft, index: int, serial: int) -> None:
+        """Something that was sent on a connection that is cut."""
+        wires = list(draft.wires[index])
+        place = [wire[0] for wire in wires].index(serial)
+        _, router, (frame, *later) = wires[place]
+        wires[place] = (serial, router, tuple(later))
+        draft.wires[index] = tuple(wires)
+        if serial == self.clients.states.values[draft.clients[index]].serial:
+            self.promises.sent(draft, router, frame)
+        self._router(draft, router, ("frame", index, serial, frame))
+
+    def _hear(self, draft: Draft, router: int, index: int, serial: int, frame: Frame, step: Step) -> None:
+        client = self.clients.states.values[draft.clients[index]]
+        current = client.serial == serial and not client.cut
+        if frame[0] == "detached":
+            check(not current, "stolen", f"the latest link of client {index} is detached: {frame[1]}")
+            draft.unplug(index, serial)
+        elif current:
+            did = self._client(draft, index, "hear", frame)
+            if frame[0] == "answered":
+                self.promises.answered(draft, router, index, step.contacts)
+            self.promises.check(draft, router, index, did)

@@ -1,0 +1,101 @@
+"""What can happen next: everything that is enabled in a world. Timers do not fire, but for `boot_wait` if asked for."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from tests.exhaustive.clients import Client, Stage
+from tests.exhaustive.memo import Clients, Routers
+from tests.exhaustive.scope import Scope
+from tests.exhaustive.world import DOWN, HIGH_LOST, HIGH_UP, IN_CONTACT, LOW_LOST, LOW_UP, UP, Event, World
+
+
+class Possible:
+    """In one scope."""
+
+    def __init__(self, scope: Scope, routers: Routers, clients: Clients) -> None:
+        self._count = len(scope.routers)
+        self._boot_wait = scope.boot_wait
+        self._routers = routers
+        self._clients = clients
+        self._pairs = list(combinations(range(self._count), 2))
+
+    def events(self, world: World) -> list[Event]:
+        """All but faults."""
+        events = [*self._contacts(world), *self._batches(world), *self._of_routers(world)]
+        for index, number in enumerate(world.clients):
+            events += self._of_client(world, index, self._clients.states.values[number])
+        return events
+
+    def _contacts(self, world: World) -> Iterator[Event]:
+        for (low, high), status in zip(self._pairs, world.pairs, strict=True):
+            if status == DOWN and world.lives[low] > 0 < world.lives[high]:
+                yield "contact", low, high
+                yield "contact", high, low
+            elif status in (LOW_LOST, HIGH_UP):
+                yield ("lost", high, low) if status == LOW_LOST else ("contact", low, high)
+            elif status in (HIGH_LOST, LOW_UP):
+                yield ("lost", low, high) if status == HIGH_LOST else ("contact", high, low)
+
+    def _batches(self, world: World) -> Iterator[Event]:
+        for place, queue in enumerate(world.queues):
+            if queue:
+                source, target = divmod(place, self._count)
+                if IN_CONTACT[world.status(source, target)][target > source]:
+                    yield "receive", source, target
+
+    def _of_routers(self, world: World) -> Iterator[Event]:
+        for router in sorted({router for router, _ in world.doomed}):
+            yield "die", router
+        for router, life in enumerate(world.lives):
+            if life < 0:
+                yield "restart", router, True
+                yield "restart", router, False
+            elif self._boot_wait and not self._routers.live_facts(world.routers[router]).booted:
+                yield "boot_wait", router
+
+    def _of_client(self, world: World, index: int, client: Client) -> Iterator[Event]:
+        for act in self._clients.acts(world.clients[index]):
+            yield "act", index, act
+        doomed = {router: deaf for router, deaf in world.doomed if deaf == index}
+        if client.attaches and not doomed:
+            alive = [router for router, life in enumerate(world.lives) if life > 0]
+            for router in [router for router in client.choices if router in alive] or alive:
+                yield "attach", index, router
+        for router in {router for router, _ in world.doomed}:
+            if listens(client, world.wires[index], router):
+                yield "deaf", router, index
+        for serial, _, frames in world.wires[index]:
+            if serial < client.serial or client.cut:
+                if frames:
+                    yield "arrive", index, serial
+                if serial < client.serial or not doomed:
+                    yield "notice", index, serial
+
+    def faults(self, world: World) -> Iterator[Event]:
+        total, *left = world.faults
+        if total:
+            kill, lose, cut, move = left
+            yield from self._kills(world) if kill else ()
+            for (low, high), status in zip(self._pairs, world.pairs, strict=True):
+                if lose and status == UP:
+                    yield "lose", low, high
+                    yield "lose", high, low
+            for index, number in enumerate(world.clients):
+                client = self._clients.states.values[number]
+                if client.stage is not Stage.AWAY and not client.cut:
+                    yield from [("cut", index)] * bool(cut)
+                    yield from [("move", index)] * bool(move and self._count > 1)
+
+    def _kills(self, world: World) -> Iterator[Event]:
+        doomed = {router for router, _ in world.doomed}
+        for router, life in enumerate(world.lives):
+            if life > 0 and router not in doomed:
+                yield "kill", router
+                for index, number in enumerate(world.clients):
+                    if listens(self._clients.states.values[number], world.wires[index], router):
+                        yield "doom", router, index
+
+
+def listens(client: Client, wires: tuple[tuple[int, int, object], ...], router: int) -> bool:
+    """Whether it hears what this router says."""
+    return client.stage is not Stage.AWAY and not client.cut and wires[-1][1] == router
