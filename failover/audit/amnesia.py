@@ -4,13 +4,14 @@ Nobody is owed then what was accepted before it was back: no router knew of it (
 router that remembers is enough for this to be no excuse.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import attrs
 
 from failover.audit.inventory import ControlRow, Log
-from failover.audit.parties import log_name
+from failover.audit.parties import log_name, wall_hlc
 from topic.journal import Event
 
 
@@ -22,23 +23,36 @@ class Forgetting:
     """The incarnations that began with it or after it."""
 
 
-def forgettings(rows: Iterable[ControlRow], logs: Sequence[Log]) -> list[Forgetting]:
-    began = {
-        log_name(row): row.hlc
-        for row in rows
-        if row.event == Event.KEPT and row.role == "router" and not row.details.get("found", True)
-    }
-    routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.first_time))
-    lives = [list(group) for _, group in groupby(routers, lambda log: log.source)]
+class Life(NamedTuple):
+    """Of a router; hybrid clocks."""
+
+    name: str
+    began: int
+    ended: int
+
+
+def forgettings(rows: Sequence[ControlRow], logs: Iterable[Log]) -> list[Forgetting]:
+    began = _stamps(row for row in rows if row.event == Event.BOOT)
+    empty = _stamps(row for row in rows if row.event == Event.KEPT and not row.details.get("found", True))
+    routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
+    lives = [[_life(log, began) for log in group] for _, group in groupby(routers, lambda log: log.source)]
     return [
-        Forgetting(began[log.name], tuple(other.name for other in routers if other.first_time >= log.first_time))
-        for log in routers
-        if log.name in began and all(_forgot(router, log.first_time, began) for router in lives)
+        Forgetting(began[name], tuple(log.name for log in routers if began.get(log.name, 0) >= began[name]))
+        for name in empty
+        if name in began and all(_forgot(router, began[name], empty) for router in lives)
     ]
 
 
-def _forgot(lives: Sequence[Log], at: int, began: Collection[str]) -> bool:
+def _stamps(rows: Iterable[ControlRow]) -> dict[str, int]:
+    return {log_name(row): row.hlc for row in rows if row.role == "router"}
+
+
+def _life(log: Log, began: Mapping[str, int]) -> Life:
+    return Life(log.name, began.get(log.name, 0), wall_hlc(log.last_time))
+
+
+def _forgot(lives: Sequence[Life], at: int, empty: Collection[str]) -> bool:
     """Whether this router had ended at that time, and began anew without a memory."""
-    before = [log for log in lives if log.first_time < at]
-    after = [log for log in lives if log.first_time >= at]
-    return bool(before and after) and before[-1].last_time < at and after[0].name in began
+    before = [life for life in lives if life.began < at]
+    after = [life for life in lives if life.began >= at]
+    return bool(before and after) and before[-1].ended < at and after[0].name in empty

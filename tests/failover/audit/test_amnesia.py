@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -21,18 +22,20 @@ def lives(*, gap: bool = True, found: tuple[str, ...] = ()) -> tuple[Rows, list[
     """Two of each router; a router in `found` found its state store. Without the gap c lived on for a while."""
     rows, logs = Rows(), []
     for number, router in enumerate("abc"):
-        end = 100 if gap or router != "c" else 206
-        logs.append(Log(router, "router", 1, "host", number, end, stopped=False))
-        logs.append(Log(router, "router", 2, "host", 205 + number + (end - 100), 400, stopped=True))
-        detail = json.dumps({"found": router in found})
-        rows.say(router, Event.KEPT, at=205 + number, epoch=0, incarnation=2, subscriber=None, detail=detail)
+        late = 0 if gap or router != "c" else 50
+        for life, at in ((1, number), (2, 205 + number + late)):
+            stamp: dict[str, Any] = {"at": at << 16, "epoch": 0, "incarnation": life, "subscriber": None}
+            rows.say(router, Event.BOOT, **stamp)
+            rows.say(router, Event.KEPT, detail=json.dumps({"found": life == 2 and router in found}), **stamp)
+        logs.append(Log(router, "router", 1, "host", 0, (200 + late) * 1000, stopped=False))
+        logs.append(Log(router, "router", 2, "host", 0, 400_000, stopped=True))
     return rows, logs
 
 
 def test_a_mesh_forgets_when_all_its_routers_do() -> None:
     rows, logs = lives()
     [forgetting] = forgettings(rows.rows, logs)
-    assert forgetting.at == 205
+    assert forgetting.at == 205 << 16
     assert forgetting.homes == ("a.2", "b.2", "c.2")
 
 
@@ -49,7 +52,7 @@ def test_one_router_that_lived_on_is_enough() -> None:
 
 def test_the_first_start_of_a_mesh_forgets_nothing() -> None:
     rows, logs = lives()
-    assert forgettings(rows.rows, [log for log in logs if log.incarnation == 2]) == []
+    assert forgettings(rows.rows, [log for log in logs if log.incarnation == 1]) == []
 
 
 def killed_and_resumed(found: bool) -> Run:
