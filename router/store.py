@@ -21,6 +21,7 @@ import msgpack
 from linkstate.clock import COUNTER_BITS
 from router.rundir import RunError
 from topic.directory import Entry, unpack_entry
+from topic.wire import is_entry
 
 APPLICATION: Final = 0x6F6E6365  # "once": tells our files from other people's
 FORMAT: Final = 1
@@ -90,9 +91,12 @@ class StateStore:
     def _unpack(self, row: tuple[int, bytes, bytes]) -> Entry:
         role, name, packed = row
         try:
-            entry = unpack_entry(msgpack.unpackb(packed))
-        except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as error:
-            raise self._refusal(f"damaged: an entry cannot be read ({error})") from None
+            fields = msgpack.unpackb(packed)
+        except (ValueError, msgpack.UnpackException):
+            fields = None
+        if not is_entry(fields):
+            raise self._refusal("damaged: an entry cannot be read")
+        entry = unpack_entry(fields)
         if (entry.role, entry.name) != (role, name):
             raise self._refusal("damaged: an entry is not the one that it is kept as")
         return entry

@@ -165,7 +165,7 @@ def test_a_file_that_was_cut_off_is_refused(path: Path) -> None:
     refused(path, "malformed")
 
 
-@pytest.mark.parametrize("packed", [b"\xc1", b"\x91\x00", b"\x90", b"\x80", b"\x01"])
+@pytest.mark.parametrize("packed", [b"\xc1", b"\x91\x00", b"\x90", b"\x80", b"\x01", b"", b"\x91"])
 def test_an_entry_that_makes_no_sense_is_refused(path: Path, packed: bytes) -> None:
     with store(path) as first:
         first.save([entry("s")], 1)
