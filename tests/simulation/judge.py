@@ -239,6 +239,17 @@ class Judge:
             for message in self.messages.values():
                 message.promised.discard(link.client.name)
 
+    def comes(self, link: "SubscriberLink", unsettled: object) -> None:
+        """An attach reaches its router. Without memory, and where nobody around knows it, it is a new subscriber."""
+        name = link.client.name
+        reader = self.readers[name]
+        lost = reader.resumes and reader.since is not None and unsettled is None
+        if lost and not self.termini.known_around(link.router, name, reader):
+            self.note(link.router.name, f"limit: nobody in contact knows {name}, which has forgotten")
+            self.limits += 1
+            reader.since = None
+            self._void(name, lambda home: True)
+
     def amnesia(self, name: str, unsettled: Iterable[bytes]) -> None:
         """Its application has forgotten these, and may be given them again."""
         self.readers[name].may_repeat.update(unsettled)

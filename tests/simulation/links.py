@@ -48,6 +48,7 @@ class Link:
         self.first = first
         self.attached = False
         """The attach has reached the router."""
+        self.attached_at = 0.0
         self.answered = False
         """By the router."""
         self.closed = False
@@ -153,6 +154,7 @@ class Link:
     def _arrived(self) -> None:
         self.away = self.router.judge.termini.away(self)
         self.attached = True
+        self.attached_at = self.router.schedule.now
         self.router.note(self.router.name, f"attaches {self}")
 
     def present_epoch(self) -> Epoch:
@@ -308,6 +310,7 @@ class SubscriberLink(Link):
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
         self._arrived()
         judge, here = self.router.judge, self.router
+        judge.comes(self, unsettled)
         self.contacts = {name: judge.contact(here, name) for name in here.names}
         self.subscriber = topic.attach_subscriber(
             client.identity, self, now, seen=seen, first=self.first, sends_settled=self.sends_settled,

@@ -1,6 +1,7 @@
 """A publisher: it sends in order, keeps what is unsettled, and resumes with that if it is not a plain one."""
 
 from collections import deque
+from itertools import islice
 from typing import Any
 
 from failover.comparison import Step, compare
@@ -176,10 +177,8 @@ class Publisher(Client):
 
     def _send_new(self, link: PublisherLink, most: int) -> list[Sent]:
         assert self.unsettled is not None
-        free = [tag for tag in self._tags if tag not in self.unsettled and self._forgotten(tag)]
-        count = min(most, self.left_to_send, len(free))
         sent: list[Sent] = []
-        for tag in self.random.sample(free, count) if self.random.random() < 0.5 else free[:count]:
+        for tag in self._free_tags(min(most, self.left_to_send)):
             settled = self.random.random() < self.knobs.presettled
             self._number += 1
             tag = b"s%d" % self._number if settled else tag  # these are not withheld while the network knows a tag
@@ -193,8 +192,15 @@ class Publisher(Client):
             self.note(self.name, f"sends {text.decode()} as {tag.decode()}")
             self.judge.sent(self, text, tag, settled)
             sent.append((self._handle, tag, text, Step.SETTLED if settled else Step.NEW))
-        self.left_to_send -= count
+        self.left_to_send -= len(sent)
         return sent
+
+    def _free_tags(self, count: int) -> list[bytes]:
+        """So many, or as many as there are; the first ones half of the time, so that they are used again soon."""
+        unsettled = self.unsettled or {}
+        start = self.random.randrange(len(self._tags)) if self.random.random() < 0.5 else 0
+        order = self._tags[start:] + self._tags[:start]
+        return list(islice((tag for tag in order if tag not in unsettled and self._forgotten(tag)), count))
 
     def _forgotten(self, tag: bytes) -> bool:
         """Whether the network has forgotten what went by this tag before (protocol 1, known limits). Where nobody comes

@@ -83,7 +83,9 @@ class Router:
         self.store = Store()
         self.booted_at = 0.0
         self.contact_numbers: dict[str, int] = {}
-        """By router in contact: how many contacts with it this incarnation has had."""
+        """By router in contact: how many contacts with it this one has had."""
+        self.lost_at: dict[str, float] = {}
+        """When the last contact with a router ended in which its section had come, in this incarnation."""
         self._inbox: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._skew_us = int(random.uniform(-knobs.skew, knobs.skew) * 1e6)
         self._timer = inf
@@ -100,6 +102,7 @@ class Router:
         self.clock = HybridClock(self.store.reserved)
         self.clock.advance(self._wall_us() // 1000)
         self.booted_at = now = self.schedule.now
+        self.lost_at.clear()
         remembered = list(self.store.entries.values())
         self.note(self.name, f"boots as {self.incarnation}, knowing {len(remembered)}")
         knobs = self.knobs
@@ -234,6 +237,8 @@ class Router:
             else:
                 assert isinstance(action, ContactLost)
                 self.note(self.name, f"loses {action.router}")
+                if action.router in self.topic.directory.applied:
+                    self.lost_at[action.router] = self.schedule.now
                 self.judge.lost(self, action.router)
                 self.topic.lost(action.router)
 

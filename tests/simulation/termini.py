@@ -25,8 +25,6 @@ class View:
 
     epoch: Epoch | None = None
     """None if it knows nothing, or that the terminus is over."""
-    supported: float = 0.0
-    """When the client was last seen attached from here."""
     untold: bool = False
     """It has learned of the client, and not yet sent what follows from that."""
     told: dict[str, tuple[int, int]] = attrs.Factory(dict)
@@ -88,9 +86,11 @@ class Termini:
 
     def away(self, link: "Link") -> float:
         """For how long the client has not been seen, by who has seen it least."""
-        now, name = self._judge.schedule.now, link.client.name
-        views = [self._views_of(router).get(name) for router in self.around(link.router)]
-        return max((now - view.supported for view in views if view is not None), default=0.0)
+        client = link.client
+        if client.plain:
+            return 0.0
+        known = [(router, self._views_of(router)[client.name].epoch) for router in self.around(link.router)]
+        return max((self._unseen(router, client, epoch) for router, epoch in known if epoch is not None), default=0.0)
 
     # after every step
 
@@ -106,10 +106,8 @@ class Termini:
                 view.epoch = entry.epoch
                 if view.untold and not router.topic.context.outgoing:
                     self._tell(router, view)
-                if self._is_attached_around(router, client, entry.epoch):
-                    view.supported = self._judge.schedule.now
             elif view.epoch is not None:
-                self._forgotten(router, client, view, view.epoch)
+                self._forgotten(router, client, view.epoch)
                 view.epoch = None
 
     @staticmethod
@@ -124,23 +122,25 @@ class Termini:
         views = self._views.get(incarnation)
         if views is None:
             names = [client.name for client, _, _ in self._clients]
-            views = self._views[incarnation] = {name: View(None, router.booted_at) for name in names}
+            views = self._views[incarnation] = {name: View() for name in names}
         return views
 
-    def _is_attached_around(self, router: "Router", client: "Client", epoch: Epoch) -> bool:
-        """By that attach: here, or at a router in contact."""
-        there = self._judge.routers[epoch.router]
-        if there.incarnation != epoch.incarnation or not there.alive:
-            return False
-        if there is not router and router.topic.directory.contacts.get(there.name) != there.incarnation:
-            return False
-        return any(link.router is there and link.attached and not link.ended for link in client.opened)
+    def _unseen(self, router: "Router", client: "Client", epoch: Epoch) -> float:
+        """For how long it has not been attached, by that epoch or a later one there, as this router can have seen."""
+        now, there = self._judge.schedule.now, self._judge.routers[epoch.router]
+        if there is router or self._judge.contact(router, there.name) is not None:
+            until = now
+        else:
+            until = router.lost_at.get(there.name, router.booted_at)
+        links = [link for link in client.opened if link.router is there and link.attached and link.attached_at <= until]
+        ends = [min(until, link.ended_at) if link.ended else until for link in links]
+        return now - max([router.booted_at, *ends])
 
-    def _forgotten(self, router: "Router", client: "Client", view: View, epoch: Epoch) -> None:
+    def _forgotten(self, router: "Router", client: "Client", epoch: Epoch) -> None:
         judge = self._judge
         if any(link.closed and (link.epoch is None or link.epoch >= epoch) for link in client.opened):
             return
-        away = judge.schedule.now - view.supported
+        away = self._unseen(router, client, epoch)
         long = client.lifetime.timeout - self._grain(router)
         told = client.name in self._over and self._over[client.name] >= epoch
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
