@@ -1,0 +1,281 @@
+"""A publisher and a subscriber on rhea that bring their unsettled maps, as docs/clients.md tells clients to.
+
+Each life of a link is a process of its own (`rhea_resuming.js`), which does what it is told and tells what it sees.
+What has to outlive it is kept here: the unsettled map, the generation, the epoch. What went over the wire is kept as
+well, one list for each life.
+"""
+
+import json
+import shutil
+import subprocess
+from collections import deque
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+import pytest
+import trio
+
+from router.quantities import Address
+
+HERE = Path(__file__).parent
+NODE = shutil.which("node")
+PATIENCE_S = 30.0
+CREDIT = 10
+IN_FLIGHT = 20
+TIMEOUT_S = 60
+
+
+def require_rhea() -> None:
+    if NODE is None or not (HERE / "node_modules").exists():
+        pytest.skip("rhea needs node and tests/interop/node_modules (make setup)")
+
+
+@attrs.frozen
+class Transfer:
+    """One that came, with what rhea does not tell its users."""
+
+    tag: str
+    body: str
+    state: str | None = None
+    resume: bool = False
+    settled: bool = attrs.field(default=False, eq=False)
+    aborted: bool = False
+
+
+class Life:
+    """One attach of a link, from its process's start to its end."""
+
+    def __init__(self) -> None:
+        self.process: trio.Process
+        self.theirs: dict[str, str | None] | None = None  # the router's map
+        self.attached = False
+        self.closed = False
+        self.changed = trio.Event()
+
+    async def tell(self, command: str, **what: object) -> None:
+        assert self.process.stdin is not None
+        await self.process.stdin.send_all(json.dumps({"do": command, **what}).encode() + b"\n")
+
+
+class ResumingLink:
+    """`unsettled` is the map, by tag: the outcome, or None."""
+
+    role: ClassVar[str]
+
+    def __init__(self, nursery: trio.Nursery, container: str, address: str) -> None:
+        self._nursery = nursery
+        self._own = {"container": container, "link": "link", "address": address, "credit": CREDIT}
+        self.life: Life
+        self.unsettled: dict[str, str | None] = {}
+        self.generation: str | None = None
+        self.epoch: str | None = None
+        self._resumes = False
+
+    async def attach(self, router: Address, *, credit: int = CREDIT) -> dict[str, str | None] | None:
+        """At this router, with a null map the first time; returns the router's map."""
+        life = self.life = self._begin()
+        told = {"generation": self.generation, "epoch": self.epoch, "credit": credit}
+        told["unsettled"] = self.unsettled if self._resumes else None
+        command = [str(NODE), str(HERE / "rhea_resuming.js"), self.role, str(router), json.dumps(self._own | told)]
+        life.process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._nursery.start_soon(self._listen, life)
+        await self.until(lambda: life.attached)
+        return life.theirs
+
+    def _begin(self) -> Life:
+        raise NotImplementedError
+
+    async def vanish(self) -> None:
+        """The client's process is killed; what it kept in its store stays."""
+        self.life.process.kill()
+        await self.life.process.wait()
+
+    async def end(self) -> None:
+        """With a closing detach: its terminus ends."""
+        await self.life.tell("detach")
+        await self.until(lambda: self.life.closed)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        with trio.fail_after(PATIENCE_S):
+            while not condition():
+                await self.life.changed.wait()
+
+    async def _listen(self, life: Life) -> None:
+        assert life.process.stdout is not None
+        unread = b""
+        try:
+            async for data in life.process.stdout:
+                *lines, unread = (unread + data).split(b"\n")
+                for line in lines:
+                    self._hear(life, **json.loads(line))
+                life.changed.set()
+                life.changed = trio.Event()
+        finally:
+            life.process.kill()
+            with trio.CancelScope(shield=True):
+                await life.process.wait()
+
+    def _hear(self, life: Life, event: str, **what: Any) -> None:
+        if event in ("closed", "disconnected"):
+            life.closed = True
+        else:
+            getattr(self, f"_on_{event}")(life, **what)
+
+    def _on_attached(
+        self,
+        life: Life,
+        unsettled: dict[str, str | None] | None,
+        incomplete: bool,
+        generation: str | None,
+        epoch: str,
+        timeout: int,
+    ) -> None:
+        assert timeout == TIMEOUT_S
+        assert not incomplete
+        life.attached, life.theirs = True, unsettled
+        self.generation, self.epoch, self._resumes = generation, epoch, True
+
+
+class PublishingLife(Life):
+    def __init__(self) -> None:
+        super().__init__()
+        self.outcomes: dict[str, str] = {}
+        self.sendable = False
+
+
+class RheaPublisher(ResumingLink):
+    role = "publish"
+    life: PublishingLife
+
+    def _begin(self) -> Life:
+        return PublishingLife()
+
+    async def send(self, *tags: str) -> None:
+        """The tags are the bodies too."""
+        for tag in tags:
+            self.unsettled[tag] = None
+            await self.life.tell("transfer", tag=tag, body=tag, resume=False)
+
+    async def resume(self) -> None:
+        """By the two maps: what has an outcome the router has settled, by having read it; of the rest, what it lists is
+        transferred again, resumed, and what it does not is sent as new."""
+        assert self.life.theirs is not None
+        for tag, outcome in list(self.unsettled.items()):
+            if outcome is not None:
+                del self.unsettled[tag]
+            else:
+                await self.life.tell("transfer", tag=tag, body=tag, resume=tag in self.life.theirs)
+
+    async def accepted(self, *tags: str) -> None:
+        """Wait until these are; they are not settled yet."""
+        await self.until(lambda: all(self.life.outcomes.get(tag) == "accepted" for tag in tags))
+
+    async def settle(self, *tags: str) -> None:
+        for tag in tags:
+            await self.life.tell("settle", tag=tag)
+            del self.unsettled[tag]
+
+    async def publish(self, count: int, elsewhere: Address) -> None:
+        """So many in a row, until all are accepted and settled; at that router once the first has gone."""
+        tags = deque(str(number) for number in range(count))
+        while tags or self.unsettled:
+            await self.until(lambda: self.life.closed or bool(self._told()) or self._has_room(tags))
+            if self.life.closed:
+                await self.attach(elsewhere)
+                await self.resume()
+                continue
+            await self.settle(*self._told())
+            while self._has_room(tags):
+                await self.send(tags.popleft())
+
+    def _has_room(self, tags: Collection[str]) -> bool:
+        return bool(tags) and len(self.unsettled) < IN_FLIGHT
+
+    def _told(self) -> list[str]:
+        return [tag for tag, outcome in self.unsettled.items() if outcome is not None]
+
+    def _on_sendable(self, life: PublishingLife) -> None:
+        life.sendable = True
+
+    def _on_outcome(self, life: PublishingLife, tag: str, outcome: str) -> None:
+        assert tag not in life.outcomes
+        life.outcomes[tag] = self.unsettled[tag] = outcome
+
+
+class SubscribingLife(Life):
+    def __init__(self) -> None:
+        super().__init__()
+        self.transfers: list[Transfer] = []
+        self.settled: list[str] = []
+
+
+class RheaSubscriber(ResumingLink):
+    """`handed_out` are the bodies that its user has got, in order; `keys` their delivery-tags."""
+
+    role = "subscribe"
+    life: SubscribingLife
+
+    def __init__(self, nursery: trio.Nursery, container: str, address: str) -> None:
+        super().__init__(nursery, container, address)
+        self.handed_out: list[str] = []
+        self.keys: dict[str, str] = {}
+
+    def _begin(self) -> Life:
+        return SubscribingLife()
+
+    async def received(self, *bodies: str) -> None:
+        """Wait until this is what was handed out in all."""
+        await self.until(lambda: len(self.handed_out) >= len(bodies))
+        assert self.handed_out == list(bodies)
+
+    def undecided(self) -> list[str]:
+        return [body for body, key in self.keys.items() if self.unsettled.get(key, "settled") is None]
+
+    async def accept(self, *bodies: str) -> None:
+        for body in bodies:
+            self.decide(body)
+            await self.life.tell("accept", tag=self.keys[body])
+
+    def decide(self, *bodies: str) -> None:
+        """Accept, without a link to state it on."""
+        for body in bodies:
+            self.unsettled[self.keys[body]] = "accepted"
+
+    async def consume(self, count: int, elsewhere: Address) -> None:
+        """Accept what comes, until so many are settled; at that router once the first has gone."""
+        while not self._has_had(count):
+            await self.until(lambda: self.life.closed or self._has_had(count) or bool(self.undecided()))
+            if self.life.closed:
+                await self.attach(elsewhere)
+            else:
+                await self.accept(*self.undecided())
+
+    def _has_had(self, count: int) -> bool:
+        return len(self.handed_out) >= count and not self.unsettled
+
+    async def settled(self, *bodies: str) -> None:
+        """Wait until the router has settled these in this life."""
+        await self.until(lambda: all(self.keys[body] in self.life.settled for body in bodies))
+
+    def _on_attached(self, life: Life, **what: Any) -> None:
+        """What the router leaves out of its map is settled."""
+        super()._on_attached(life, **what)
+        self.unsettled = {key: state for key, state in self.unsettled.items() if key in (life.theirs or ())}
+
+    def _on_transfer(self, life: SubscribingLife, **what: Any) -> None:
+        """One that our map names is not handed out again; it may be settled by its very transfer."""
+        transfer = Transfer(**what)
+        life.transfers.append(transfer)
+        if transfer.settled:
+            self._on_settled(life, transfer.tag)
+        elif transfer.tag not in self.unsettled:
+            assert not transfer.resume, "only what our map names is resumed"
+            self.handed_out.append(transfer.body)
+            self.keys[transfer.body] = transfer.tag
+            self.unsettled[transfer.tag] = None
+
+    def _on_settled(self, life: SubscribingLife, tag: str) -> None:
+        life.settled.append(tag)
+        self.unsettled.pop(tag, None)

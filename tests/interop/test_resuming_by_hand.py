@@ -1,0 +1,188 @@
+"""rhea with unsettled maps made by hand resumes: where it was, elsewhere, and elsewhere after its router was killed.
+
+    a - publisher
+   / \\
+  b---c - subscriber
+"""
+
+from signal import SIGKILL
+
+import pytest
+import trio
+
+from tests.interop.resuming import RheaPublisher, RheaSubscriber, Transfer, require_rhea
+from tests.processes.mesh import RunningMesh
+
+COUNT = 300
+
+
+@pytest.fixture
+def mesh(killed: str, request: pytest.FixtureRequest) -> RunningMesh:
+    """Where a router is killed, one for that test alone."""
+    mesh: RunningMesh = request.getfixturevalue("own_triangle" if killed else "triangle")
+    return mesh
+
+
+@pytest.fixture
+async def publisher(nursery: trio.Nursery, request: pytest.FixtureRequest) -> RheaPublisher:
+    require_rhea()
+    return RheaPublisher(nursery, "publisher", f"topic/{request.node.name}")
+
+
+@pytest.fixture
+async def subscriber(nursery: trio.Nursery, request: pytest.FixtureRequest) -> RheaSubscriber:
+    require_rhea()
+    return RheaSubscriber(nursery, "subscriber", f"topic/{request.node.name}")
+
+
+async def kill(mesh: RunningMesh, *routers: str) -> None:
+    for router in routers:
+        mesh.signal(router, SIGKILL)
+    for router in routers:
+        assert await mesh.ending(router) == "ended by SIGKILL"
+
+
+async def come_to_doubt(publisher: RheaPublisher, subscriber: RheaSubscriber) -> dict[str, str | None]:
+    """Messages that come to be what their names say, with a credit of 2. Returns the subscriber's map before it knew of
+    the settlement, which is given back to it as if it had not read that."""
+    await publisher.send("settled", "accepted", "decided", "doubtful", "unseen")
+    await subscriber.received("settled", "accepted")
+    await subscriber.accept("settled", "accepted")
+    await subscriber.received("settled", "accepted", "decided", "doubtful")
+    await publisher.accepted("settled", "accepted")
+    before = dict(subscriber.unsettled)
+    await publisher.settle("settled")
+    await subscriber.settled("settled")
+    return before
+
+
+async def finish(mesh: RunningMesh, publisher: RheaPublisher, subscriber: RheaSubscriber) -> None:
+    """All that is under way is accepted and settled at both ends, and so is what comes now; then both end, all routers
+    run again, and the fixture sees that nothing is left in them."""
+    await publisher.send("later")
+    await subscriber.until(lambda: subscriber.handed_out[-1] == "later")
+    await subscriber.accept(*subscriber.undecided())
+    await publisher.until(lambda: None not in publisher.unsettled.values())
+    await publisher.settle(*publisher.unsettled)
+    await subscriber.until(lambda: not subscriber.unsettled)
+    assert set(publisher.life.outcomes.values()) <= {"accepted"}
+    assert len(set(subscriber.handed_out)) == len(subscriber.handed_out)
+    await publisher.end()
+    await subscriber.end()
+    for router in mesh.routers:
+        if router not in mesh.directory.running():
+            await mesh.start(router)
+
+
+@pytest.mark.parametrize(("router", "killed"), [("c", ""), ("b", ""), ("b", "c")], ids=["same", "move", "kill"])
+async def test_a_subscriber_resumes(
+    router: str, killed: str, mesh: RunningMesh, publisher: RheaPublisher, subscriber: RheaSubscriber
+) -> None:
+    assert await subscriber.attach(mesh.address("c"), credit=2) is None
+    assert await publisher.attach(mesh.address("a")) is None
+    before = await come_to_doubt(publisher, subscriber)
+
+    await (kill(mesh, killed) if killed else subscriber.vanish())
+    subscriber.unsettled = before
+    subscriber.decide("decided")
+    theirs = await subscriber.attach(mesh.address(router))
+
+    key = subscriber.keys
+    stated = ["accepted", "decided"]
+    assert theirs is not None
+    if router != "c" and key["settled"] in theirs:  # not known yet: home asks its publisher for a sign of life first
+        stated.insert(0, "settled")
+    assert theirs == {**{key[body]: "accepted" for body in stated}, key["doubtful"]: None}
+    await publisher.accepted("decided")
+    assert publisher.life.outcomes.keys() == {"settled", "accepted", "decided"}
+    await subscriber.received("settled", "accepted", "decided", "doubtful", "unseen")
+    assert subscriber.life.transfers == [
+        *(Transfer(key[body], "", "accepted", resume=True) for body in stated),
+        Transfer(key["doubtful"], "doubtful", resume=True),
+        Transfer(key["unseen"], "unseen"),
+    ]
+    await finish(mesh, publisher, subscriber)
+
+
+@pytest.mark.parametrize(
+    ("router", "killed"),
+    [("a", ""), ("b", ""), ("c", ""), ("b", "a"), ("c", "a")],
+    ids=["same", "move", "move-to-holder", "kill", "kill-to-holder"],
+)
+async def test_a_publisher_resumes(
+    router: str, killed: str, mesh: RunningMesh, publisher: RheaPublisher, subscriber: RheaSubscriber
+) -> None:
+    assert await subscriber.attach(mesh.address("c")) is None
+    assert await publisher.attach(mesh.address("a")) is None
+    generation = publisher.generation
+    await publisher.send("settled", "accepted", "untold", "doubtful")
+    await subscriber.received("settled", "accepted", "untold", "doubtful")
+    await subscriber.accept("settled", "accepted", "untold")
+    await publisher.accepted("settled", "accepted", "untold")
+    await publisher.settle("settled")
+    await subscriber.settled("settled")
+
+    await (kill(mesh, killed) if killed else publisher.vanish())
+    publisher.unsettled |= {"untold": None, "lost": None}  # an outcome that was not read, a transfer that did not come
+    theirs = await publisher.attach(mesh.address(router))
+
+    assert theirs == ({} if router == "b" else {"untold": None, "doubtful": None})  # b holds no message of it
+    assert publisher.generation == generation
+    await publisher.resume()
+    await publisher.accepted("untold")
+    await subscriber.settled("accepted")  # its outcome is in the map: that settles it
+    await subscriber.received("settled", "accepted", "untold", "doubtful", "lost")
+    assert publisher.life.outcomes == {"untold": "accepted"}
+    await finish(mesh, publisher, subscriber)
+    assert [transfer.body for transfer in subscriber.life.transfers] == subscriber.handed_out
+    assert not any(transfer.resume for transfer in subscriber.life.transfers)
+
+
+@pytest.mark.parametrize("first", ["publisher", "subscriber"])
+@pytest.mark.parametrize("killed", ["a", "abc"], ids=["their-router", "all-routers"])
+async def test_both_resume_at_once(
+    killed: str, first: str, mesh: RunningMesh, publisher: RheaPublisher, subscriber: RheaSubscriber
+) -> None:
+    await subscriber.attach(mesh.address("a"), credit=2)
+    await publisher.attach(mesh.address("a"))
+    before = await come_to_doubt(publisher, subscriber)
+
+    await kill(mesh, *killed)
+    if killed == "abc":
+        for router in killed:
+            await mesh.start(router)
+    subscriber.unsettled = before
+    subscriber.decide("decided")
+    if first == "publisher":
+        await publisher.attach(mesh.address("b"))
+        await publisher.resume()
+        await subscriber.attach(mesh.address("c"))
+    else:
+        await subscriber.attach(mesh.address("c"))
+        await publisher.attach(mesh.address("b"))
+        await publisher.resume()
+
+    await subscriber.received("settled", "accepted", "decided", "doubtful", "unseen")
+    await publisher.accepted("decided")
+    await subscriber.until(
+        lambda: subscriber.keys["accepted"] not in subscriber.unsettled
+    )  # the publisher's map said so
+    await subscriber.until(lambda: subscriber.keys["settled"] not in subscriber.unsettled)
+    payloads = [(transfer.body, transfer.resume) for transfer in subscriber.life.transfers if transfer.body]
+    assert payloads == [("doubtful", True), ("unseen", False)]
+    await finish(mesh, publisher, subscriber)
+
+
+@pytest.mark.parametrize(("home", "custodian", "killed"), [("a", "c", "a"), ("a", "c", "c"), ("a", "a", "a")])
+async def test_a_stream_goes_on_without_the_killed_router(
+    home: str, custodian: str, killed: str, mesh: RunningMesh, publisher: RheaPublisher, subscriber: RheaSubscriber
+) -> None:
+    await subscriber.attach(mesh.address(custodian))
+    await publisher.attach(mesh.address(home))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(publisher.publish, COUNT, mesh.address("b"))
+        nursery.start_soon(subscriber.consume, COUNT, mesh.address("b"))
+        await subscriber.until(lambda: len(subscriber.handed_out) > COUNT // 3)
+        await kill(mesh, killed)
+    assert subscriber.handed_out == [str(number) for number in range(COUNT)]
+    await finish(mesh, publisher, subscriber)
