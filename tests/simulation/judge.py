@@ -57,7 +57,8 @@ class Judge:
 
     def add_reader(self, client: "SubscriberClient") -> None:
         exact = not (client.plain or client.first or client.sends_settled)
-        self.readers[client.name] = Reader(client.identity.address, exact, not client.plain, client.first, client.sends_settled)
+        address, resumes = client.identity.address, not client.plain
+        self.readers[client.name] = Reader(address, exact, resumes, client.first, client.sends_settled)
         self.subscribers.append(client)
 
     def contact(self, here: "Router", there: str) -> object:

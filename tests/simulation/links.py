@@ -67,6 +67,9 @@ class Link:
     def __repr__(self) -> str:
         return f"{self.client.name}#{self.number}@{self.router.name}"
 
+    def check(self, holds: bool, what: str) -> None:
+        self.router.judge.check(holds, what)
+
     # transport
 
     def to_router(self, action: Callable[..., None], *arguments: Any) -> None:
@@ -242,7 +245,8 @@ class PublisherLink(Link):
         if not aborted:
             self.router.judge.republished(self, text)
         record = self.router.topic.transferred_again(self.stream, tag, aborted=aborted)
-        assert record is not None, "what our map listed is known"
+        self.check(record is not None, f"7 resume: {text.decode()}, which the router listed, it ignores")
+        assert record is not None
         if not aborted:
             self._keep(handle, text, record)
 
@@ -265,7 +269,7 @@ class PublisherLink(Link):
         client = self.client
         if isinstance(action, AnswerPublisher):
             self.router.note(self.router.name, f"answers {self}: {action.unsettled}")
-            assert not self.answered, "an attach is answered once"
+            self.check(not self.answered, "5 one answer: an attach is answered once")
             self.answered = True
             self.epoch = action.epoch
             self.router.judge.epoch_given(self)
@@ -281,6 +285,8 @@ class PublisherLink(Link):
 
     def _answer(self, action: AnswerDeliveries) -> None:
         assert action.settle == self.first
+        known = all(record in self._handles for record in action.records)
+        self.check(known, f"5 one outcome: {self} is told of what it has not transferred, or was told before")
         handles = [self._handles[record] for record in action.records]
         self.router.judge.answered(self, [self._texts[handle] for handle in handles], action.outcome)
         self.to_client(self.client.outcome, handles, action.outcome)
@@ -354,7 +360,7 @@ class SubscriberLink(Link):
     def carry_out(self, action: LinkAction) -> None:
         if isinstance(action, AnswerSubscriber):
             self.router.note(self.router.name, f"answers {self}: {action.unsettled}")
-            assert not self.answered, "an attach is answered once"
+            self.check(not self.answered, "5 one answer: an attach is answered once")
             self.answered = True
             self.epoch = action.epoch
             self.router.judge.epoch_given(self)
@@ -377,17 +383,18 @@ class SubscriberLink(Link):
             self._settle(action.records)
 
     def _next(self, record: Record, settled: bool) -> int:
-        assert self._sent < self._limit, "no more is sent than the subscriber takes"
+        self.check(self._sent < self._limit, f"6 credit: {self} is sent more than it takes")
         handle = self._sent
         self._sent += 1
         if not settled:
-            assert record not in self._handles, "not twice on one link while unsettled"
+            self.check(record not in self._handles, f"1 exactly once: {record.message!r} twice on {self}")
             self._records[handle] = record
             self._handles[record] = handle
         return handle
 
     def _transfer(self, record: Record, attempts: int) -> None:
-        assert record.message is not None, "there is a message as long as somebody may need it"
+        self.check(record.message is not None, f"4 message: gone before {self} has it")
+        assert record.message is not None
         settled = self.sends_settled or record.presettled
         handle = self._next(record, settled)
         self.router.judge.transferred(self, record, attempts)
@@ -401,7 +408,7 @@ class SubscriberLink(Link):
         if action.state or action.settled:
             self.to_client(client.restated, handle, record.key, action.state, action.settled)
         else:
-            assert record.message is not None, "there is a message as long as somebody may need it"
+            self.check(record.message is not None, f"4 message: gone before {self} has it")
             self.to_client(client.delivered, handle, record.key, record.message, False, 0, True)
 
     def _settle(self, records: list[Record], *, again: bool = False) -> None:

@@ -76,7 +76,8 @@ class Publisher(Client):
     ) -> None:
         if link is not self.link:
             return
-        assert not self.answered and self.unsettled is not None, "an attach is answered once"
+        self.judge.check(not self.answered, "5 one answer: an attach is answered once")
+        assert self.unsettled is not None
         assert len(generation) == GENERATION_LENGTH
         self.answered = True
         self.epoch = epoch
@@ -103,7 +104,8 @@ class Publisher(Client):
             if step in (Step.NEW, Step.WHOLE):
                 self.again.append((tag, self._perhaps_abort(tag, step)))
             else:
-                assert step is Step.FORGET, f"{step} of {tag!r}: routers leave out what we have an outcome of"
+                known = step is Step.FORGET
+                self.judge.check(known, f"7 resume: {self.name} has an outcome of {tag!r}, which the router lists")
                 self._forget(tag)
 
     def _perhaps_abort(self, tag: bytes, step: Step) -> Step:
@@ -122,7 +124,7 @@ class Publisher(Client):
 
     def credited(self, link: Link, count: int) -> None:
         if link is self.link:
-            assert self.answered, "no credit before the attach is answered"
+            self.judge.check(self.answered, "6 credit: none before the attach is answered")
             self.credit += count
             under_way = self.credit + len(self.handles)
             self.judge.check(under_way <= self.knobs.window, "6 credit: no more than the window is unsettled")

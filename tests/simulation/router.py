@@ -37,11 +37,11 @@ class Silence(Block):
     """A delivery log that nobody reads; entries are only looked at while a trace is printed."""
 
     __slots__ = ("listener",)
+    listener: Callable[..., None]
 
     def append(self, event: Event, **columns: Any) -> None:
-        listener: Callable[..., None] | None = getattr(self, "listener", None)
-        if listener is not None:
-            listener(event, **columns)
+        if hasattr(self, "listener"):
+            self.listener(event, **columns)
 
 
 class Store:

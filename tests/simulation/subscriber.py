@@ -59,7 +59,7 @@ class SubscriberClient(Client):
     def attached(self, link: Link, epoch: Epoch, ours: dict[bytes, int] | None) -> None:
         if link is not self.link:
             return
-        assert not self.answered, "an attach is answered once"
+        self.judge.check(not self.answered, "5 one answer: an attach is answered once")
         self.answered = True
         self.epoch = epoch
         self._afresh = False
@@ -73,7 +73,7 @@ class SubscriberClient(Client):
     ) -> None:
         if link is not self.link:
             return
-        assert self.answered, "nothing is delivered before the attach is answered"
+        self.judge.check(self.answered, "6 joined: nothing is delivered before the attach is answered")
         self.judge.check(
             resumed == (key in self.unsettled), f"1 resume: {message.decode()} comes to {self.name}, resume {resumed}"
         )
@@ -95,13 +95,13 @@ class SubscriberClient(Client):
         """A resumed transfer without payload: both ends know the outcome, or the publisher settled meanwhile."""
         if link is not self.link:
             return
-        assert self.answered and key in self.unsettled, "only what our map named is resumed"
+        self.judge.check(key in self.unsettled, "1 resume: only what our map named is resumed")
         if self.tops_up != "on settlement" or settled:
             self._grant(1)
         if settled:
             self._forget(key, "resumed as settled")
         else:
-            assert self.unsettled[key] == state, "the state is what our map said"
+            self.judge.check(self.unsettled[key] == state, "1 resume: the state is what our map said")
             self.handles[handle] = key
 
     def settled(self, link: Link, handles: list[int], again: bool) -> None:
