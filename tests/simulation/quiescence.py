@@ -15,6 +15,8 @@ def check_quiescence(world: "World") -> None:
     for client in world.clients:
         attached = client.link is not None and client.answered
         judge.check(attached or client.gone, f"5 liveness: {client.name} is not attached")
+    for subscriber in world.subscribers:
+        judge.check(not subscriber.unsettled, f"4 unsettled: {subscriber.name} keeps {subscriber.texts}")
     for publisher in [publisher for publisher in world.publishers if not publisher.gone]:
         waiting = [text.decode() for text in publisher.waiting]
         judge.check(not waiting, f"5 liveness: {publisher.name} has no outcome of {waiting[:5]}")
@@ -22,8 +24,6 @@ def check_quiescence(world: "World") -> None:
         judge.check(not left, f"5 liveness: {publisher.name} has {left} messages left to send")
         judge.check(not publisher.unsettled, f"4 unsettled: {publisher.name} keeps {publisher.unsettled}")
         judge.check(publisher.credit == world.knobs.window, f"4 credit: {publisher.name} has {publisher.credit}")
-    for subscriber in world.subscribers:
-        judge.check(not subscriber.unsettled, f"4 unsettled: {subscriber.name} keeps {subscriber.texts}")
     alive = [router for router in world.routers.values() if router.alive]
     for router in alive:
         _check_empty(judge, router, everybody=len(alive) == len(world.routers))

@@ -25,6 +25,7 @@ class View:
 
     epoch: Epoch | None = None
     """None if it knows nothing, or that the terminus is over."""
+    generation: bytes = b""
     untold: bool = False
     """It has learned of the client, and not yet sent what follows from that."""
     told: dict[str, tuple[int, int]] = attrs.Factory(dict)
@@ -37,6 +38,8 @@ class Termini:
         self._clients: list[tuple[Client, bytes, bool]] = []
         self._over: dict[str, Epoch] = {}
         """The latest epoch of a client that some router has rightly let expire: the others take its word."""
+        self._lives_over: set[bytes] = set()
+        """Generations of publishers that some router has rightly let expire, under whatever epoch."""
         self._views: dict[tuple[str, int], dict[str, View]] = {}
 
     def add(self, client: "Client", *, publisher: bool) -> None:
@@ -103,11 +106,11 @@ class Termini:
             if entry is not None and entry.live:
                 if view.epoch is None:
                     view.untold = True
-                view.epoch = entry.epoch
+                view.epoch, view.generation = entry.epoch, entry.generation
                 if view.untold and not router.topic.context.outgoing:
                     self._tell(router, view)
             elif view.epoch is not None:
-                self._forgotten(router, client, view.epoch)
+                self._forgotten(router, client, view, view.epoch)
                 view.epoch = None
 
     @staticmethod
@@ -136,15 +139,17 @@ class Termini:
         ends = [min(until, link.ended_at) if link.ended else until for link in links]
         return now - max([router.booted_at, *ends])
 
-    def _forgotten(self, router: "Router", client: "Client", epoch: Epoch) -> None:
+    def _forgotten(self, router: "Router", client: "Client", view: View, epoch: Epoch) -> None:
         judge = self._judge
         if any(link.closed and (link.epoch is None or link.epoch >= epoch) for link in client.opened):
             return
         away = self._unseen(router, client, epoch)
         long = client.lifetime.timeout - self._grain(router)
-        told = client.name in self._over and self._over[client.name] >= epoch
+        told = view.generation in self._lives_over or (client.name in self._over and self._over[client.name] >= epoch)
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
+        if view.generation:
+            self._lives_over.add(view.generation)
         self._expired(router, client)
 
     def _expired(self, router: "Router", client: "Client") -> None:
