@@ -97,8 +97,7 @@ class Edge:
     def _leave_out(self, subscriber: Subscriber, records: list[Record]) -> None:
         left = [record for record in records if record.locals.get(subscriber) == HELD]
         for record in dict.fromkeys(left):
-            del record.locals[subscriber]
-            record.open -= 1
+            _let_go(record, subscriber)
         self.finished([record for record in left if not record.open])
 
     def admit(self, subscriber: Subscriber, publisher: bytes, home: str) -> None:
@@ -388,10 +387,7 @@ class Edge:
         """What is held goes to nobody any more: its subscribers may have had it elsewhere."""
         for record in [*stream.limbo.values(), *stream.records.values()]:
             for subscriber in [subscriber for subscriber, state in record.locals.items() if state == HELD]:
-                del record.locals[subscriber]
-                if record in subscriber.attempts:
-                    record.locals[subscriber] = Outcome.RELEASED  # it has that on its link, and learns of the end
-                record.open -= 1
+                _let_go(record, subscriber)
         self.settling.close(stream, [record for record in stream.limbo.values() if not record.open])
 
     def lost(self, home: str) -> None:
@@ -412,6 +408,15 @@ class Edge:
         if records:
             self.context.trace_records(Event.RESOLVED, stream, records)
             self.settling.close(stream, records)
+
+
+def _let_go(record: Record, subscriber: Subscriber) -> None:
+    """It is not awaited any more. What it released it still has on its link, and learns there when it is settled."""
+    if record in subscriber.attempts:
+        record.locals[subscriber] = Outcome.RELEASED
+    else:
+        del record.locals[subscriber]
+    record.open -= 1
 
 
 def _name(record: Record, subscribers: list[Subscriber], state: int) -> list[Subscriber]:
