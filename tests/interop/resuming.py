@@ -24,7 +24,6 @@ NODE = shutil.which("node")
 PATIENCE_S = 30.0
 CREDIT = 10
 IN_FLIGHT = 20
-TIMEOUT_S = 60
 
 
 def require_rhea() -> None:
@@ -49,8 +48,10 @@ class Life:
 
     def __init__(self) -> None:
         self.process: trio.Process
-        self.theirs: dict[str, str | None] | None = None  # the router's map
+        self.said: dict[str, str | None] = {}  # our map
+        self.theirs: dict[str, str | None] | None = None  # the router's
         self.attached = False
+        self.timeout = 0  # granted
         self.closed = False
         self.changed = trio.Event()
 
@@ -73,11 +74,15 @@ class ResumingLink:
         self.epoch: str | None = None
         self._resumes = False
 
-    async def attach(self, router: Address, *, credit: int = CREDIT) -> dict[str, str | None] | None:
-        """At this router, with a null map the first time; returns the router's map."""
+    async def attach(
+        self, router: Address, *, credit: int = CREDIT, naming: Collection[str] | None = None
+    ) -> dict[str, str | None] | None:
+        """At this router, with a null map the first time; returns the router's map. `naming` some tags only, ours is
+        incomplete."""
         life = self.life = self._begin()
-        told = {"generation": self.generation, "epoch": self.epoch, "credit": credit}
-        told["unsettled"] = self.unsettled if self._resumes else None
+        life.said = {tag: state for tag, state in self.unsettled.items() if naming is None or tag in naming}
+        told: dict[str, object] = {"generation": self.generation, "epoch": self.epoch, "credit": credit}
+        told |= {"unsettled": life.said if self._resumes else None, "incomplete": naming is not None}
         command = [str(NODE), str(HERE / "rhea_resuming.js"), self.role, str(router), json.dumps(self._own | told)]
         life.process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._nursery.start_soon(self._listen, life)
@@ -123,19 +128,10 @@ class ResumingLink:
         else:
             getattr(self, f"_on_{event}")(life, **what)
 
-    def _on_attached(
-        self,
-        life: Life,
-        unsettled: dict[str, str | None] | None,
-        incomplete: bool,
-        generation: str | None,
-        epoch: str,
-        timeout: int,
-    ) -> None:
-        assert timeout == TIMEOUT_S
-        assert not incomplete
-        life.attached, life.theirs = True, unsettled
-        self.generation, self.epoch, self._resumes = generation, epoch, True
+    def _on_attached(self, life: Life, **what: Any) -> None:
+        assert not what["incomplete"]
+        life.attached, life.theirs, life.timeout = True, what["unsettled"], what["timeout"]
+        self.generation, self.epoch, self._resumes = what["generation"], what["epoch"], True
 
 
 class PublishingLife(Life):
@@ -162,7 +158,7 @@ class RheaPublisher(ResumingLink):
         """By the two maps: what has an outcome the router has settled, by having read it; of the rest, what it lists is
         transferred again, resumed, and what it does not is sent as new."""
         assert self.life.theirs is not None
-        for tag, outcome in list(self.unsettled.items()):
+        for tag, outcome in self.life.said.items():
             if outcome is not None:
                 del self.unsettled[tag]
             else:
@@ -262,7 +258,8 @@ class RheaSubscriber(ResumingLink):
     def _on_attached(self, life: Life, **what: Any) -> None:
         """What the router leaves out of its map is settled."""
         super()._on_attached(life, **what)
-        self.unsettled = {key: state for key, state in self.unsettled.items() if key in (life.theirs or ())}
+        for key in life.said.keys() - (life.theirs or {}).keys():
+            del self.unsettled[key]
 
     def _on_transfer(self, life: SubscribingLife, **what: Any) -> None:
         """One that our map names is not handed out again; it may be settled by its very transfer."""

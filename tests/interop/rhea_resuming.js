@@ -43,6 +43,7 @@ const options = { name: own.link, rcv_settle_mode: 1, properties, autosettle: tr
 connection.once('connection_open', () => {
     const link = role === 'publish' ? sender() : receiver();
     if (own.unsettled) link.local.attach.value[UNSETTLED] = encoded(own.unsettled);
+    link.local.attach.incomplete_unsettled = own.incomplete;
 });
 connection.on('settled', (context) => tell('settled', { tag: String(context.delivery.tag) }));
 

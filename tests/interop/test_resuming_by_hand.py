@@ -5,15 +5,19 @@
   b---c - subscriber
 """
 
+from collections.abc import Iterator
+from pathlib import Path
 from signal import SIGKILL
 
 import pytest
 import trio
 
 from tests.interop.resuming import RheaPublisher, RheaSubscriber, Transfer, require_rhea
-from tests.processes.mesh import RunningMesh
+from tests.processes.mesh import RunningMesh, eventually, running
 
 COUNT = 300
+ASKED_S = 60
+TERMINUS_S = 4
 
 
 @pytest.fixture
@@ -21,6 +25,13 @@ def mesh(killed: str, request: pytest.FixtureRequest) -> RunningMesh:
     """Where a router is killed, one for that test alone."""
     mesh: RunningMesh = request.getfixturevalue("own_triangle" if killed else "triangle")
     return mesh
+
+
+@pytest.fixture
+def hasty_triangle(tmp_path: Path) -> Iterator[RunningMesh]:
+    """That does not wait as long as clients ask it to."""
+    with running("triangle", tmp_path, terminus=f"{TERMINUS_S}s") as mesh:
+        yield mesh
 
 
 @pytest.fixture
@@ -114,6 +125,7 @@ async def test_a_publisher_resumes(
 ) -> None:
     assert await subscriber.attach(mesh.address("c")) is None
     assert await publisher.attach(mesh.address("a")) is None
+    assert publisher.life.timeout == ASKED_S
     generation = publisher.generation
     await publisher.send("settled", "accepted", "untold", "doubtful")
     await subscriber.received("settled", "accepted", "untold", "doubtful")
@@ -136,6 +148,54 @@ async def test_a_publisher_resumes(
     await finish(mesh, publisher, subscriber)
     assert [transfer.body for transfer in subscriber.life.transfers] == subscriber.handed_out
     assert not any(transfer.resume for transfer in subscriber.life.transfers)
+
+
+@pytest.mark.parametrize("killed", [""], ids=["move"])
+async def test_what_a_subscribers_incomplete_map_leaves_out_waits_for_the_next_attach(
+    mesh: RunningMesh, publisher: RheaPublisher, subscriber: RheaSubscriber
+) -> None:
+    await subscriber.attach(mesh.address("c"), credit=2)
+    await publisher.attach(mesh.address("a"))
+    await come_to_doubt(publisher, subscriber)
+    await subscriber.vanish()
+    subscriber.decide("decided")
+    key = subscriber.keys
+    assert await subscriber.attach(mesh.address("b"), naming=[key["doubtful"]]) == {key["doubtful"]: None}
+    await subscriber.until(lambda: bool(subscriber.life.transfers))
+    await subscriber.accept("doubtful")
+    await publisher.accepted("doubtful")
+    assert subscriber.life.transfers == [Transfer(key["doubtful"], "doubtful", resume=True)]
+
+    await subscriber.vanish()
+    stated = {key[body]: "accepted" for body in ("accepted", "decided", "doubtful")}
+    assert await subscriber.attach(mesh.address("b")) == stated
+    await publisher.accepted("decided")
+    await subscriber.received("settled", "accepted", "decided", "doubtful", "unseen")
+    await finish(mesh, publisher, subscriber)
+
+
+@pytest.mark.parametrize("killed", [""], ids=["move"])
+async def test_what_a_publishers_incomplete_map_leaves_out_stays_in_doubt(
+    mesh: RunningMesh, publisher: RheaPublisher, subscriber: RheaSubscriber
+) -> None:
+    await subscriber.attach(mesh.address("c"))
+    await publisher.attach(mesh.address("a"))
+    await publisher.send("first", "second")
+    await subscriber.received("first", "second")
+    await publisher.vanish()
+    assert await publisher.attach(mesh.address("c"), naming=["first"]) == {"first": None}
+    await publisher.resume()
+    await subscriber.accept("first", "second")
+    await publisher.accepted("first")
+    assert publisher.life.outcomes.keys() == {"first"}
+
+    await publisher.settle("first")
+    await publisher.vanish()
+    assert await publisher.attach(mesh.address("c")) == {"second": None}
+    await publisher.resume()
+    await publisher.accepted("second")
+    await finish(mesh, publisher, subscriber)
+    assert subscriber.handed_out == ["first", "second", "later"]
 
 
 @pytest.mark.parametrize("first", ["publisher", "subscriber"])
@@ -186,3 +246,26 @@ async def test_a_stream_goes_on_without_the_killed_router(
         await kill(mesh, killed)
     assert subscriber.handed_out == [str(number) for number in range(COUNT)]
     await finish(mesh, publisher, subscriber)
+
+
+async def test_a_publisher_whose_life_is_over_is_told_by_its_generation(
+    hasty_triangle: RunningMesh, publisher: RheaPublisher, subscriber: RheaSubscriber
+) -> None:
+    await subscriber.attach(hasty_triangle.address("c"))
+    await publisher.attach(hasty_triangle.address("a"))
+    assert publisher.life.timeout == TERMINUS_S < ASKED_S
+    generation = publisher.generation
+    await publisher.send("doubtful")
+    await subscriber.received("doubtful")
+    await publisher.vanish()
+
+    async def is_over() -> bool:
+        return not (await hasty_triangle.status("a"))["publishers"]
+
+    await eventually(is_over)
+    assert await publisher.attach(hasty_triangle.address("b")) is None
+    assert publisher.generation != generation
+    await subscriber.accept("doubtful")  # it counts, but nobody can tell the publisher any more
+    await subscriber.settled("doubtful")
+    publisher.unsettled.clear()
+    await finish(hasty_triangle, publisher, subscriber)
