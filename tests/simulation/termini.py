@@ -65,7 +65,8 @@ class Termini:
         contact, frames = view.told.get(home.name, (0, 0))
         if contact != router.contact_numbers[home.name]:
             return True  # told of it, if not by then, as the contact began
-        return home.mesh._contacts._channels[router.name]._received >= frames
+        channel = home.mesh._contacts._channels.get(router.name)  # none if the contact has just ended
+        return channel is not None and channel._received >= frames
 
     def around(self, home: "Router") -> "list[Router]":
         others = [home.name, *home.topic.directory.contacts]
