@@ -154,15 +154,16 @@ class RheaPublisher(ResumingLink):
             self.unsettled[tag] = None
             await self.life.tell("transfer", tag=tag, body=tag, resume=False)
 
-    async def resume(self) -> None:
+    async def resume(self, *, flagged: bool = True) -> None:
         """By the two maps: what has an outcome the router has settled, by having read it; of the rest, what it lists is
-        transferred again, resumed, and what it does not is sent as new."""
+        transferred again, resumed, and what it does not is sent as new. If not `flagged`, as by a library that knows no
+        `resume`, all are ordinary transfers."""
         assert self.life.theirs is not None
         for tag, outcome in self.life.said.items():
             if outcome is not None:
                 del self.unsettled[tag]
             else:
-                await self.life.tell("transfer", tag=tag, body=tag, resume=tag in self.life.theirs)
+                await self.life.tell("transfer", tag=tag, body=tag, resume=flagged and tag in self.life.theirs)
 
     async def accepted(self, *tags: str) -> None:
         """Wait until these are; they are not settled yet."""

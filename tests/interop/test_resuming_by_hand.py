@@ -6,7 +6,6 @@
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from signal import SIGKILL
 
 import pytest
@@ -27,10 +26,10 @@ def mesh(killed: str, request: pytest.FixtureRequest) -> RunningMesh:
     return mesh
 
 
-@pytest.fixture
-def hasty_triangle(tmp_path: Path) -> Iterator[RunningMesh]:
+@pytest.fixture(scope="module")
+def hasty_triangle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMesh]:
     """That does not wait as long as clients ask it to."""
-    with running("triangle", tmp_path, terminus=f"{TERMINUS_S}s") as mesh:
+    with running("triangle", tmp_path_factory.mktemp("hasty"), terminus=f"{TERMINUS_S}s") as mesh:
         yield mesh
 
 
@@ -116,12 +115,17 @@ async def test_a_subscriber_resumes(
 
 
 @pytest.mark.parametrize(
-    ("router", "killed"),
-    [("a", ""), ("b", ""), ("c", ""), ("b", "a"), ("c", "a")],
-    ids=["same", "move", "move-to-holder", "kill", "kill-to-holder"],
+    ("router", "killed", "flagged"),
+    [("a", "", True), ("b", "", True), ("c", "", True), ("b", "a", True), ("c", "a", True), ("c", "a", False)],
+    ids=["same", "move", "move-to-holder", "kill", "kill-to-holder", "kill-without-the-flag"],
 )
 async def test_a_publisher_resumes(
-    router: str, killed: str, mesh: RunningMesh, publisher: RheaPublisher, subscriber: RheaSubscriber
+    router: str,
+    killed: str,
+    flagged: bool,
+    mesh: RunningMesh,
+    publisher: RheaPublisher,
+    subscriber: RheaSubscriber,
 ) -> None:
     assert await subscriber.attach(mesh.address("c")) is None
     assert await publisher.attach(mesh.address("a")) is None
@@ -140,7 +144,7 @@ async def test_a_publisher_resumes(
 
     assert theirs == ({} if router == "b" else {"untold": None, "doubtful": None})  # b holds no message of it
     assert publisher.generation == generation
-    await publisher.resume()
+    await publisher.resume(flagged=flagged)
     await publisher.accepted("untold")
     await subscriber.settled("accepted")  # its outcome is in the map: that settles it
     await subscriber.received("settled", "accepted", "untold", "doubtful", "lost")
@@ -248,6 +252,24 @@ async def test_a_stream_goes_on_without_the_killed_router(
     await finish(mesh, publisher, subscriber)
 
 
+@pytest.mark.parametrize("killed", ["a"])
+async def test_what_its_publisher_has_given_up_is_aborted(
+    killed: str, mesh: RunningMesh, publisher: RheaPublisher, subscriber: RheaSubscriber
+) -> None:
+    await subscriber.attach(mesh.address("a"))
+    await publisher.attach(mesh.address("a"))
+    await publisher.send("doubtful")
+    await subscriber.received("doubtful")
+    await kill(mesh, killed)
+    key = subscriber.keys["doubtful"]
+    assert await subscriber.attach(mesh.address("c")) == {key: None}  # for all that is known without its publisher
+    publisher.unsettled.clear()
+    assert await publisher.attach(mesh.address("b")) == {}
+    await subscriber.settled("doubtful")
+    assert subscriber.life.transfers == [Transfer(key, "", resume=True, aborted=True)]
+    await finish(mesh, publisher, subscriber)
+
+
 async def test_a_publisher_whose_life_is_over_is_told_by_its_generation(
     hasty_triangle: RunningMesh, publisher: RheaPublisher, subscriber: RheaSubscriber
 ) -> None:
@@ -258,14 +280,32 @@ async def test_a_publisher_whose_life_is_over_is_told_by_its_generation(
     await publisher.send("doubtful")
     await subscriber.received("doubtful")
     await publisher.vanish()
-
-    async def is_over() -> bool:
-        return not (await hasty_triangle.status("a"))["publishers"]
-
-    await eventually(is_over)
+    await expired(hasty_triangle, "a", "publishers")
     assert await publisher.attach(hasty_triangle.address("b")) is None
     assert publisher.generation != generation
     await subscriber.accept("doubtful")  # it counts, but nobody can tell the publisher any more
     await subscriber.settled("doubtful")
     publisher.unsettled.clear()
     await finish(hasty_triangle, publisher, subscriber)
+
+
+async def test_a_subscriber_that_was_waited_for_no_longer_brings_its_map_and_has_nothing_twice(
+    hasty_triangle: RunningMesh, publisher: RheaPublisher, subscriber: RheaSubscriber
+) -> None:
+    await subscriber.attach(hasty_triangle.address("c"))
+    await publisher.attach(hasty_triangle.address("a"))
+    await publisher.send("doubtful")
+    await subscriber.received("doubtful")
+    await subscriber.vanish()
+    await publisher.accepted("doubtful")  # by all that are still waited for: nobody
+    await publisher.settle("doubtful")
+    await subscriber.attach(hasty_triangle.address("b"))
+    await finish(hasty_triangle, publisher, subscriber)
+    assert [transfer.body for transfer in subscriber.life.transfers if transfer.body] == ["later"]
+
+
+async def expired(mesh: RunningMesh, router: str, role: str) -> None:
+    async def is_so() -> bool:
+        return not (await mesh.status(router))[role]
+
+    await eventually(is_so)
