@@ -7,15 +7,15 @@ import attrs
 
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
 from topic.core import Topic
-from topic.directory import Audience, Directory, Entry
-from topic.edge import Edge
+from topic.directory import Audience, Change, Directory, Entry
 from topic.home import Home
 from topic.joining import Joining
 from topic.record import Record, State, Stream
 from topic.reporting import Reporting
 
 CROWDED = {"plain": 0.0, "restless": 0.0, "routers": 3, "addresses": 1, "turmoil": 3.0, "faults": ("flap",) * 8}
-RETURNING = {"store_loss": 1.0, "boot_wait": 0.5, "client_delay": 0.5, "faults": ("kill", "partition") * 3}
+LATE = MOVING | {"timeouts": (2,), "client_delay": 0.3, "delay": 0.001, "think": 0.001, "subscribers": 5}
+"""Subscribers come back after they expired, and publishers take long to hear of acceptances."""
 
 
 @mutant(Directory, "_compute_audience", **KILLS)
@@ -38,25 +38,18 @@ def lost_subscribers_not_awaited(_: Method) -> Method:
     return broken
 
 
-@mutant(Reporting, "report", **MOVING)
-def no_moved(report: Method) -> Method:
-    """5 Edge: an Outcome names the subscribers that left without the delivery."""
+@mutant(Reporting, "report", (Directory, "apply_departures"), **MOVING)
+def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
+    """5 Edge: home is told who left without the delivery, in the Outcome or ahead of it."""
 
     def broken(reporting: Reporting, record: Record) -> None:
         record.moved = ()
         report(reporting, record)
 
-    return broken
+    def unheard(directory: Directory, router: str, moved: list[Entry]) -> list[Change]:
+        return []
 
-
-@mutant(Edge, "_moved_since", **MOVING)
-def moved_before_it_came(_: Method) -> Method:
-    """5 Edge: so it does of those that left after what home had seen of the section."""
-
-    def broken(edge: Edge, seen: int) -> tuple[bytes, ...]:
-        return ()
-
-    return broken
+    return broken, unheard
 
 
 @mutant(Home, "_again", **KILLS | {"delay": 0.2})
@@ -67,6 +60,18 @@ def resumed_without_audience(again: Method) -> Method:
         with patch.object(Directory, "audience", lambda directory, address: Audience((), (), "[]")):
             resumed: Record = again(home, stream, tag, record)
         return resumed
+
+    return broken
+
+
+@mutant(Home, "evaluate", **MOVING)
+def accepted_in_limbo(evaluate: Method) -> Method:
+    """5 Accept: nor before the publisher has transferred it on this attach."""
+
+    def broken(home: Home, stream: Stream, records: list[Record]) -> None:
+        evaluate(home, stream, records)
+        limbo = [record for record in records if record.key in stream.limbo and record.message is not None]
+        home._accept(stream, [r for r in limbo if not r.open and r.state is State.IN_DOUBT])
 
     return broken
 
@@ -82,7 +87,7 @@ def outcome_while_unjoined(report: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "_expect", **KILLS | RETURNING)
+@mutant(Joining, "_expect", **LATE)
 def audience_reopened(expect: Method) -> Method:
     """5 Accept: once `accepted` was sent, the audience is closed."""
 
@@ -90,16 +95,6 @@ def audience_reopened(expect: Method) -> Method:
         if record.state is State.ACCEPTED:
             record.state = State.IN_DOUBT
         expect(joining, record, name)
-
-    return broken
-
-
-@mutant(Home, "_current", **MOVING)
-def outcome_of_older_epoch(_: Method) -> Method:
-    """5 Edge: an Outcome counts in the epoch that it names only."""
-
-    def broken(home: Home, publisher: bytes, epoch: object) -> Stream | None:
-        return home.streams.get(publisher)
 
     return broken
 

@@ -17,6 +17,12 @@ from topic.wire import Kind
 
 PUZZLED = PARTITIONS | {"routers": 3, "think": 0.05}
 
+OVERTAKEN = {
+    "window": 50, "messages": 50, "subscribers": 6, "addresses": 1, "turmoil": 4.0, "think": 0.001, "patience": 0.05,
+    "client_delay": 0.3, "delay": 0.001, "faults": ("kill",) * 4,
+}  # fmt: skip
+"""Publishers keep sending while they take long to hear of acceptances."""
+
 
 @mutant(Joining, "_gate", **MOVING | {"subscribers": 3})
 def no_gate(_: Method) -> Method:
@@ -40,7 +46,7 @@ def not_gated_by_doubt(gate: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "_gate", **NEWCOMERS | {"client_delay": 0.5, "think": 0.05, "faults": ("kill", "kill", "kill")})
+@mutant(Joining, "_gate", **NEWCOMERS | OVERTAKEN)
 def not_gated_by_acceptances(gate: Method) -> Method:
     """6.3 Gate: and those that are accepted and not settled."""
 

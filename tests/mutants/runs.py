@@ -14,7 +14,7 @@ from tests.simulation.knobs import Knobs, draw
 from tests.simulation.parties import Violation
 from tests.simulation.report import attempt
 
-CALM = 120.0
+CALM = 200.0
 """Virtual seconds in which a sound run comes to rest: less than the simulation grants, as mutants often do not."""
 
 
