@@ -356,6 +356,7 @@ class Topic:
     def heard(self, router: str) -> None:
         """Its section has come."""
         self._unheard.discard(router)
+        self.expiry.heard(router)
         self._check_booted(-math.inf)
         if self.directory.complete:
             self.lives.all_known()

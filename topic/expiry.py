@@ -1,9 +1,9 @@
 """Termini that nobody came back for expire by consent (protocol 8, Expiry).
 
 A suspended link is ended by its custodian, an orphan by the router in contact with the lowest name. It asks every
-router in contact; one that knows of a later attach, or has the link here, says no. A yes binds: the link is `BOUND`
-there, also on disk, until the matter is decided. Only if all say yes is it over; if the contacts change meanwhile, it
-is asked again.
+router in contact; one that knows of a later attach, or for which the link has not been without a client for all its
+timeout, says no. A yes binds: the link is `BOUND` there, also on disk, until the matter is decided. Only if all say yes
+is it over; if the contacts change meanwhile, it is asked again.
 """
 
 import math
@@ -38,7 +38,10 @@ class Expiry:
         self._longest = longest
         self._is_here = is_here
         self._is_over = is_over
-        self._deadlines: dict[tuple[Index, Epoch], float] = {}
+        self._ends: dict[tuple[Index, Epoch], float] = {}
+        """When the time of links without a client is up."""
+        self._asks: dict[tuple[Index, Epoch], float] = {}
+        """When we next propose what is ours to propose."""
         self._polls: dict[Index, _Poll] = {}
         self._ended: dict[Epoch, float] = {}
         self._looked = -math.inf
@@ -47,18 +50,22 @@ class Expiry:
 
     def handle_timer(self, now: float) -> None:
         """A link's time runs from when it is first seen here without a client; so we look every now and then."""
-        if now < min(self._deadlines.values(), default=math.inf) and now < self._looked + LOOK_S:
+        if now < min(self.deadline(), default=math.inf) and now < self._looked + LOOK_S:
             return
         self._looked = now
-        waiting = {((entry.role, entry.name), entry.epoch): entry for entry in self._lonely()}
-        self._deadlines = {
-            key: self._deadlines.get(key, now + entry.lifetime.timeout) for key, entry in waiting.items()
-        }
+        lonely = {((entry.role, entry.name), entry.epoch): entry for entry in self._lonely()}
+        self._ends = {key: self._ends.get(key, now + entry.lifetime.timeout) for key, entry in lonely.items()}
+        ours = [key for key, entry in lonely.items() if self._speaks_for(entry)]
+        self._asks = {key: max(self._ends[key], self._asks.get(key, now)) for key in ours}
         self._forget(now)
-        for key, entry in waiting.items():
-            if now >= self._deadlines[key]:
-                self._deadlines[key] = now + ASK_AGAIN_S
-                self._propose(entry)
+        for key in ours:
+            if now >= self._asks[key]:
+                self._asks[key] = now + ASK_AGAIN_S
+                self._propose(lonely[key])
+
+    def heard(self, router: str) -> None:
+        """It is in contact again: the time of its links begins anew when it is lost."""
+        self._ends = {key: end for key, end in self._ends.items() if key[1].router != router}
 
     def _forget(self, now: float) -> None:
         """Expired lives, after the time in which their publishers might come back and not know."""
@@ -69,18 +76,22 @@ class Expiry:
                 self.context.directory.forget(entry)
 
     def deadline(self) -> list[float]:
-        return list(self._deadlines.values())
+        return list(self._asks.values())
 
     def _lonely(self) -> Iterator[Entry]:
-        """Suspended links of ours, and orphans if nobody with a lower name is in contact. Also what we are bound for
-        while who asked may be gone: its owner, being asked again, will say whether it lives."""
+        """Suspended links of ours, and orphans. Also what we are bound for while who asked may be gone: its owner,
+        being asked again, will say whether it lives."""
         directory = self.context.directory
-        speaks = all(self.context.router < router for router in directory.contacts)
         for entry in directory.entries():
-            ours = directory.is_mine(entry) or (speaks and not directory.in_contact(entry))
-            ours = ours or entry.status is Status.BOUND
-            if entry.live and ours and not self._is_here(entry):
+            lonely = directory.is_mine(entry) or not directory.in_contact(entry) or entry.status is Status.BOUND
+            if entry.live and lonely and not self._is_here(entry):
                 yield entry
+
+    def _speaks_for(self, entry: Entry) -> bool:
+        directory = self.context.directory
+        if directory.is_mine(entry) or entry.status is Status.BOUND:
+            return True
+        return all(self.context.router < router for router in directory.contacts)
 
     # asking
 
@@ -126,19 +137,15 @@ class Expiry:
         """Another router proposes to let a link expire."""
         directory = self.context.directory
         entry = directory.entry(index)
-        yes = entry is None or (entry.epoch <= epoch and not self._is_known_alive(router, entry))
+        yes = entry is None or not entry.live or (entry.epoch <= epoch and self._is_over_here(router, entry))
         if yes and entry is not None and entry.live:
             directory.mark(entry, Status.BOUND)
         self.context.outgoing.vote(router, index, epoch, yes=yes)
 
-    def _is_known_alive(self, router: str, entry: Entry) -> bool:
-        directory = self.context.directory
-        return (
-            entry.live
-            and entry.router != router
-            and directory.in_contact(entry)
-            and (not directory.is_mine(entry) or self._is_here(entry))
-        )
+    def _is_over_here(self, router: str, entry: Entry) -> bool:
+        """Its owner must know; anybody else may have lost sight of it earlier than we."""
+        end = self._ends.get(((entry.role, entry.name), entry.epoch), math.inf)
+        return entry.router == router or self._looked >= end
 
     def decided(self, index: Index, epoch: Epoch, *, committed: bool) -> None:
         """What became of another router's proposal."""

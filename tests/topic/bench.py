@@ -164,7 +164,8 @@ class Pen:
     def map(self) -> dict[bytes, int] | None:
         """Our unsettled map in the answer to its attach."""
         (answer,) = self.mine(AnswerPublisher)
-        return answer.unsettled
+        unsettled: dict[bytes, int] | None = answer.unsettled
+        return unsettled
 
     def send_again(self, *tags: bytes) -> None:
         """With resume=true."""
@@ -241,7 +242,8 @@ class Reader:
     def map(self) -> dict[bytes, int] | None:
         """Our unsettled map in the answer to its attach."""
         (answer,) = self.mine(AnswerSubscriber)
-        return answer.unsettled
+        unsettled: dict[bytes, int] | None = answer.unsettled
+        return unsettled
 
     @property
     def resumed(self) -> list[tuple[bytes | None, int, bool]]:
