@@ -1,9 +1,14 @@
 """What a router keeps that is killed and started again, and what it does not."""
 
-from signal import SIGKILL
+from signal import SIGKILL, SIGTERM
 
+import trio
+
+from failover.client import MemoryStore, Subscriber
+from router.quantities import Address
+from router.stopping import DRAIN
 from tests.processes.clients import Clients
-from tests.processes.mesh import RunningMesh
+from tests.processes.mesh import RunningMesh, eventually
 
 
 async def test_a_killed_router_comes_back_where_it_was_in_a_new_incarnation(
@@ -21,3 +26,40 @@ async def test_a_killed_router_comes_back_where_it_was_in_a_new_incarnation(
     logs = (own_triangle.directory.log_path("b").parent / "log").iterdir()
     assert {int(log.name.split("-")[0]) for log in logs} == {before["incarnation"], after["incarnation"]}
     assert own_triangle.log("b").count("serves") == 2
+
+
+async def test_a_drained_router_takes_nobody_and_waits_for_who_may_come_back_elsewhere(
+    own_triangle: RunningMesh,
+) -> None:
+    address = own_triangle.address("b")
+    async with Subscriber([f"amqp://{address}"], "topic/x", container="s", link="l", store=MemoryStore()):
+        pass  # it has a store, so its link stays
+
+    own_triangle.signal("b", DRAIN)
+    await eventually(lambda: refuses(address))
+    assert "draining" in own_triangle.log("b") and "stopping" not in own_triangle.log("b")
+    async with Subscriber([f"amqp://{own_triangle.address('a')}"], "topic/x", container="s", link="l"):
+        assert await own_triangle.ending("b") == "exit status 0"
+    await own_triangle.start("b")
+
+
+async def test_a_draining_router_that_is_told_to_stop_does(own_triangle: RunningMesh) -> None:
+    address = own_triangle.address("b")
+    async with Subscriber([f"amqp://{address}"], "topic/x", container="s", link="l", store=MemoryStore()):
+        pass
+    own_triangle.signal("b", DRAIN)
+    await eventually(lambda: refuses(address))
+    own_triangle.signal("b", SIGTERM)
+    assert await own_triangle.ending("b") == "exit status 0"
+    assert "not all clients" not in own_triangle.log("b")
+    async with Subscriber([f"amqp://{own_triangle.address('a')}"], "topic/x", container="s", link="l"):
+        pass  # nobody need be waited for when the mesh is looked at
+    await own_triangle.start("b")
+
+
+async def refuses(address: Address) -> bool:
+    try:
+        await (await trio.open_tcp_stream(address.host, address.port)).aclose()
+    except OSError:
+        return True
+    return False
