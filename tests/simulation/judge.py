@@ -6,7 +6,7 @@ that ends a promise is recognised by its cause: when home answered, no router in
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation.knobs import Knobs
@@ -33,7 +33,6 @@ class Judge:
         self.schedule = schedule
         self.routers = routers
         self.redeliveries = knobs.redeliveries
-        self.skewed = knobs.skew > 0
         self.note = note
         self.messages: dict[bytes, Message] = {}
         self.readers: dict[str, Reader] = {}
@@ -41,8 +40,8 @@ class Judge:
         self.termini = Termini(self)
         self.generations: dict[tuple[str, int], bytes] = {}
         """(publisher, life) -> as answered."""
-        self._used: set[bytes] = set()
-        """Keys of all that was sent."""
+        self._by_key: dict[bytes, Message] = {}
+        """The last message sent under each key."""
         self.seen_count = 0
         self.accepted_count = 0
         self.promises = 0
@@ -76,12 +75,12 @@ class Judge:
         self.termini.watch(router)
 
     def epoch_given(self, link: "Link") -> None:
-        """A client that has forgotten its epoch may be given an earlier one behind a partition, by a slower clock: then
-        its older attach wins (protocol 2)."""
+        """A client that echoes no epoch, or has forgotten it, may be given an earlier one, by a slower clock, or as the
+        clock before went on from what a store had reserved: then its older attach wins (protocol 2)."""
         assert link.epoch is not None
+        self.check(link.epoch.hlc > link.echoed_hlc, f"2 epoch: {link} echoes a later one than it is given")
         older = [other.epoch for other in link.client.opened if other.number < link.number and other.epoch is not None]
         if any(epoch > link.epoch for epoch in older) and link.client.name not in self.inverted:
-            self.check(self.skewed, "2 epoch: a later attach has an earlier epoch")
             self.inverted.add(link.client.name)
             self.note(link.router.name, f"limit: the clock gives {link.client.name} an epoch before its last one")
 
@@ -102,14 +101,16 @@ class Judge:
         name, life = publisher.name, publisher.life
         number = int(text.rstrip(b"s").split(b".")[2])
         key = delivery_key(publisher.identity, self.generations[name, life], tag)
-        self._used.add(key)
-        self.messages[text] = Message(text, name, life, number, presettled, key, publisher.plain)
+        assert publisher.link is not None
+        message = Message(text, name, life, number, presettled, key, publisher.plain, publisher.link)
+        self.messages[text] = self._by_key[key] = message
 
     def forgotten_everywhere(self, publisher: "Publisher", tag: bytes) -> bool:
         """Another life may have used the same key: a publisher that echoes nothing may be given an older generation."""
         key = delivery_key(publisher.identity, self.generations[publisher.name, publisher.life], tag)
-        if key not in self._used:
-            return True
+        last = self._by_key.get(key)
+        if last is None or (last.published < 0 and last.sent_on is publisher.link):  # or it is on its way still
+            return last is None
         routers = [router for router in self.routers.values() if router.alive]
         held = any(key in router.topic.context.records for router in routers)
         return not held and not any(key in client.unsettled for client in self.subscribers)
@@ -176,20 +177,23 @@ class Judge:
 
     def answered(self, link: "PublisherLink", texts: list[bytes], outcome: Outcome) -> None:
         """A home answers its publisher."""
-        home = link.router
-        self.watch(home)  # with what it answers, it may have let subscribers expire
         for text in texts:
-            message = self.messages[text]
-            self.note(home.name, f"answers {text.decode()} {outcome.name}")
+            self.note(link.router.name, f"answers {text.decode()} {outcome.name}")
             self.accepted_count += outcome is Outcome.ACCEPTED
             if link.first:
-                message.over = True  # it is settled with that
-            for name in sorted(message.promised):
-                self._check_promise(link, message, name, outcome)
+                self.messages[text].over = True  # it is settled with that
 
-    def _check_promise(self, link: "PublisherLink", message: Message, name: str, outcome: Outcome) -> None:
-        reader, home = self.readers[name], link.router
-        done = reader.accepted if outcome is Outcome.ACCEPTED else reader.final
+    def decided(self, home: "Router", keys: Sequence[bytes], outcome: str) -> None:
+        """A home has decided to answer so, by what it knows now: it may know more when the answer goes out."""
+        self.watch(home)  # in the same event, it may have let subscribers expire
+        for key in keys:
+            message = self._by_key[key]
+            for name in sorted(message.promised):
+                self._check_promise(home, message, name, outcome)
+
+    def _check_promise(self, home: "Router", message: Message, name: str, outcome: str) -> None:
+        reader = self.readers[name]
+        done = reader.accepted if outcome == "ACCEPTED" else reader.final
         if message.text in done:
             return
         if not reader.resumes:
@@ -200,8 +204,8 @@ class Judge:
             self.note(home.name, f"limit: nobody in contact knows {name}, which was promised {message.text.decode()}")
             message.promised.discard(name)
             return
-        what = "accepted" if outcome is Outcome.ACCEPTED else "rejected"
-        raise Violation(f"2 {what} too early: {home.name} answers {message.text.decode()}, {name} is not done with it")
+        label = message.text.decode()
+        raise Violation(f"2 {outcome.lower()} too early: {home.name} answers {label}, {name} is not done with it")
 
     def _moved_out_of_reach(self, reader: Reader, home: "Router") -> bool:
         """It is attached at a router that home was not in contact with then, or has lost since."""
@@ -294,6 +298,11 @@ class Judge:
 
     def resumed(self, link: "SubscriberLink", record: Record, state: int, settled: bool) -> None:
         self.note(link.router.name, f"resumes {record.key[12:17].decode()} at {link}: {state}, {settled}")
+
+    def restated(self, name: str, text: bytes, said: int, state: int) -> None:
+        """A router resumes a delivery with a state instead of the payload: one that the subscriber gave it once."""
+        done = said == state or (not said and text in self.readers[name].final)
+        self.check(done, f"1 resume: {name} said {said} of {text.decode()}, and is told {state}")
 
     def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int, resumed: bool) -> None:
         """The application is handed a message."""

@@ -57,6 +57,7 @@ class Link:
         """The router's end is gone; the client may not know."""
         self.ended_at = 0.0
         self.epoch: Epoch | None = None
+        self.echoed_hlc = client.seen
         self.away = 0.0
         """For how long the routers around had not seen the client when its attach came."""
         self._arrival = [0.0, 0.0]

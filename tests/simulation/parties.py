@@ -8,7 +8,7 @@ from topic.identity import Epoch
 from topic.record import Outcome
 
 if TYPE_CHECKING:
-    from tests.simulation.links import SubscriberLink
+    from tests.simulation.links import PublisherLink, SubscriberLink
 
 
 class Violation(AssertionError):
@@ -25,6 +25,7 @@ class Message:
     key: bytes
     plain: bool
     """Of a plain publisher, whose routers give up its deliveries with every link or contact that ends."""
+    sent_on: "PublisherLink"
     home: str = ""
     """Where its publisher has transferred it last."""
     published: float = -1.0

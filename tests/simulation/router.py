@@ -6,7 +6,8 @@
 A paused router handles nothing; what reaches it meanwhile waits, as bytes do in its sockets. Its store outlives it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -34,12 +35,15 @@ RESERVED_MS = 1000
 
 
 class Silence(Block):
-    """A delivery log that nobody reads; entries are only looked at while a trace is printed."""
+    """A delivery log that nobody reads, but for the decisions to answer publishers, and for a trace."""
 
-    __slots__ = ("listener",)
+    __slots__ = ("decided", "listener")
+    decided: Callable[[Sequence[bytes], str], None]
     listener: Callable[..., None]
 
     def append(self, event: Event, **columns: Any) -> None:
+        if event is Event.ACCEPTED:
+            self.decided(columns["keys"], columns["outcome"].name)
         if hasattr(self, "listener"):
             self.listener(event, **columns)
 
@@ -84,6 +88,8 @@ class Router:
         self.booted_at = 0.0
         self.contact_numbers: dict[str, int] = {}
         """By router in contact: how many contacts with it this one has had."""
+        self.heard: dict[str, int] = {}
+        """How many payloads of the present contact with a router the topic core has dealt with."""
         self.lost_at: dict[str, float] = {}
         """When the last contact with a router ended in which its section had come, in this incarnation."""
         self._inbox: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -111,6 +117,7 @@ class Router:
             self.name, self.incarnation, self.names, costs, self.clock, hello=knobs.dead / 4, dead=knobs.dead
         )
         block = Silence(self.name, "router", self.incarnation)
+        block.decided = partial(self.judge.decided, self)
         settings = Settings(knobs.window, knobs.redeliveries, 2.0, knobs.boot_wait, float(max(knobs.timeouts)))
         self.topic = Topic(
             self.name, self.incarnation, self.names, self.clock, block, settings, now, remembered
@@ -233,6 +240,7 @@ class Router:
             elif isinstance(action, ContactMade):
                 self.note(self.name, f"in contact with {action.router}")
                 self.contact_numbers[action.router] = self.contact_numbers.get(action.router, 0) + 1
+                self.heard[action.router] = 0
                 self.topic.contact(action.router, action.incarnation, self.schedule.now)
             else:
                 assert isinstance(action, ContactLost)
@@ -252,6 +260,7 @@ class Router:
             self.topic.receive(received.router, received.payload)
         except PeerError as error:
             raise AssertionError(f"{received.router} broke the protocol at {self.name}") from error
+        self.heard[received.router] += 1
 
     def _perform(self) -> None:
         topic = self.topic

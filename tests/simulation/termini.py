@@ -62,11 +62,14 @@ class Termini:
         view = self._views_of(router)[name]
         if router is home or view.untold:
             return router is home
+        assert view.epoch is not None
+        owner = self._judge.routers[view.epoch.router]
+        if owner is not router and owner in self.around(home):
+            return False  # that one tells home itself
         contact, frames = view.told.get(home.name, (0, 0))
         if contact != router.contact_numbers[home.name]:
             return True  # told of it, if not by then, as the contact began
-        channel = home.mesh._contacts._channels.get(router.name)  # none if the contact has just ended
-        return channel is not None and channel._received >= frames
+        return home.heard.get(router.name, 0) >= frames
 
     def around(self, home: "Router") -> "list[Router]":
         others = [home.name, *home.topic.directory.contacts]
