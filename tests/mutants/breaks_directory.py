@@ -64,12 +64,12 @@ def expiry_without_consent(_: Method) -> Method:
     return broken
 
 
-@mutant(Expiry, "_is_known_alive", **EXPIRING)
+@mutant(Expiry, "_is_over_here", **EXPIRING)
 def consent_unseen(_: Method) -> Method:
     """8 Expiry: a router that knows better says no."""
 
     def broken(expiry: Expiry, router: str, entry: Entry) -> bool:
-        return False
+        return True
 
     return broken
 
@@ -80,7 +80,7 @@ def yes_does_not_bind(_: Method) -> Method:
 
     def broken(expiry: Expiry, router: str, index: Index, epoch: Epoch) -> None:
         entry = expiry.context.directory.entry(index)
-        yes = entry is None or (entry.epoch <= epoch and not expiry._is_known_alive(router, entry))
+        yes = entry is None or not entry.live or (entry.epoch <= epoch and expiry._is_over_here(router, entry))
         expiry.context.outgoing.vote(router, index, epoch, yes=yes)
 
     return broken
