@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from topic import wire
 from topic.actions import STOLEN, Detach, Note
-from topic.directory import Entry, Role, unpack_entry
+from topic.directory import Change, Entry, Role, unpack_entry
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.record import Record
@@ -34,7 +34,9 @@ class Peers:
         entries = [unpack_entry(fields) for fields in own]
         told = [unpack_entry(fields) for fields in hearsay]
         joined_before = {entry.name for entry in entries if self._is_same_subscriber(entry)}
-        self._topic.changed(self.directory.apply_section(router, version, entries, told), learned=True)
+        changes = self.directory.apply_section(router, version, entries, told)
+        self._pass_on(router, changes)
+        self._topic.changed(changes, learned=True)
         for entry in entries:
             if entry.name in joined_before:
                 self.home.joining.join(entry, known=True)
@@ -59,9 +61,18 @@ class Peers:
                 self.context.outgoing.hearsay(router, self.directory.orphans(entry.identity.address))
         self.context.outgoing.ack(router, version)
 
-    def _on_hearsay(self, _: str, entries: list[Any]) -> None:
-        told = [unpack_entry(fields) for fields in entries]
-        self._topic.changed(self.directory.apply_hearsay(told), learned=True)
+    def _on_hearsay(self, router: str, entries: list[Any]) -> None:
+        changes = self.directory.apply_hearsay([unpack_entry(fields) for fields in entries])
+        self._pass_on(router, changes)
+        self._topic.changed(changes, learned=True)
+
+    def _pass_on(self, router: str, changes: list[Change]) -> None:
+        """Other contacts may be home of what these subscribers are owed, and not in contact with who holds them."""
+        news = [change.new for change in changes if change.new is not None and change.new.live]
+        lasting = [entry for entry in news if entry.role is Role.SUBSCRIBER and entry.lifetime.timeout]
+        for contact in self.directory.contacts:
+            if contact != router:
+                self.context.outgoing.hearsay(contact, lasting)
 
     def _on_expire(self, router: str, role: int, name: bytes, epoch: list[Any]) -> None:
         self._topic.expiry.proposed(router, (Role(role), name), Epoch(*epoch))
