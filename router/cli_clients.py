@@ -67,8 +67,8 @@ def target_options(command: Command) -> Command:
         ),
         click.option("--id", "name", help="The client's container-id. Default: a new one."),
         run_dir_option,
-        click.option("--router", help="The router to attach to. Default: the first that runs."),
-        click.option("--url", "urls", multiple=True, help="A router, amqp://host:port; may be repeated."),
+        click.option("--router", help="The router to attach to first. Default: the first that runs."),
+        click.option("--url", "urls", multiple=True, help="A router to try, amqp://host:port; may be repeated."),
     ):
         command = option(command)
     return command
@@ -137,6 +137,7 @@ def publish(
 ) -> None:
     """Publish messages; the exit status is 0 only if all were accepted.
 
+    When its router is lost it goes on at another, and looks for one for up to a minute: nothing is lost or comes twice.
     With --state, what an earlier run left without an outcome comes first; --count 0 does only that.
 
     \b
@@ -223,7 +224,9 @@ def subscribe(
 ) -> None:
     """Print the bodies of messages as they come, and accept each.
 
-    With --state, the subscription stays when the command ends, for a minute, and the next run takes it up.
+    When its router is lost it goes on at another, and looks for one for up to a minute: nothing is lost or comes twice.
+    With --state, the subscription stays when the command ends, for a minute, and the next run takes it up. Publishers
+    wait for it that long, and also for a command that was killed without --state.
 
     \b
     Example: oncemesh subscribe topic/news --count 1000 --router c
