@@ -14,7 +14,7 @@ import attrs
 
 from topic.actions import STOLEN, AnswerPublisher, AnswerSubscriber, Detach
 from topic.context import Context
-from topic.directory import Lifetime
+from topic.directory import Entry, Lifetime
 from topic.identity import LinkIdentity
 from topic.journal import Event
 from topic.record import Stream
@@ -65,6 +65,15 @@ class Attaching:
             if complete or now >= waiting.deadline:
                 del self._unknown[name]
                 waiting.begin()
+
+    def known(self, entry: Entry) -> None:
+        """A publisher has become known: one that waited for that goes on, unless it is a later attach."""
+        waiting = self._unknown.get(entry.name)
+        if waiting is not None and entry.epoch > waiting.stream.epoch:
+            self.withdraw_unknown(entry.name)
+        elif waiting is not None:
+            del self._unknown[entry.name]
+            waiting.begin()
 
     def withdraw_unknown(self, name: bytes) -> None:
         """Another attach of the same link has begun."""

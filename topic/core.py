@@ -130,9 +130,9 @@ class Topic:
         stream.lifetime = lifetime
         is_known = (known is not None and known.live) or self.directory.complete  # or nobody will ever know it
         if unsettled is None or generation is not None or is_known:
-            self.lives.begin(stream, generation, unsettled, now, complete=complete)
+            self.lives.begin(stream, generation, unsettled, now, complete=complete, seen=seen)
         else:
-            begin = partial(self.lives.begin, stream, None, unsettled, now, complete=complete)
+            begin = partial(self.lives.begin, stream, None, unsettled, now, complete=complete, seen=seen)
             self.attaching.unknown(stream, begin, now + self.settings.boot_wait)
         return stream
 

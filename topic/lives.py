@@ -37,7 +37,14 @@ class Lives:
         is known."""
 
     def begin(
-        self, stream: Stream, generation: bytes | None, said: Mapping[bytes, int] | None, now: float, *, complete: bool
+        self,
+        stream: Stream,
+        generation: bytes | None,
+        said: Mapping[bytes, int] | None,
+        now: float,
+        *,
+        complete: bool,
+        seen: int,
     ) -> None:
         """The publisher attaches here (7.1): with an unsettled map and a generation, its own or known, it resumes."""
         name, epoch = stream.publisher, stream.epoch
@@ -45,12 +52,13 @@ class Lives:
         if known is not None and known.epoch > epoch:  # while it waited
             self._end_link(stream, known.router)
             return
-        life = None if said is None else self._life_of(known, generation)
+        life = None if said is None else self._life_of(known, generation, seen)
         if life is not None and said and known is None:
             self.context.out.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
         stream.generation = life or new_generation(epoch)
         entry = Entry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=stream.lifetime)
         self.context.tell(attrs.evolve(entry, resumed=life is not None))
+        self._attaching.withdraw_unknown(name)
         self._retire(name, stream)
         self._home.streams[name] = stream
         stream.here = True
@@ -62,13 +70,14 @@ class Lives:
         self._home.release_freed()
 
     @staticmethod
-    def _life_of(known: Entry | None, generation: bytes | None) -> bytes | None:
+    def _life_of(known: Entry | None, generation: bytes | None, seen: int) -> bytes | None:
         """The generation that a publisher with a map resumes: the one it names, or else the one we know of; None if
-        it has to begin afresh, as that one has ended, or will by our word."""
+        it has to begin afresh: that one has ended, or will by our word, or another followed that it has not seen."""
         if known is None:
             return generation
-        ended = known.status is not Status.ATTACHED
-        return None if ended and generation in (None, known.generation) else generation or known.generation
+        if generation in (None, known.generation):
+            return known.generation if known.status is Status.ATTACHED else None
+        return None if known.live and seen < known.epoch.hlc else generation
 
     def changed(self, change: Change) -> None:
         """A new attach of a publisher elsewhere, or its end."""
@@ -77,13 +86,13 @@ class Lives:
             self._retire(name, None)
             return
         current = self._home.streams.get(name) or self._edge.streams.get(name)
-        if current is not None and current.epoch == entry.epoch:
-            return
-        stream = Stream(name, entry.identity, entry.epoch, entry.generation)
-        self._retire(name, stream)
-        if stream.limbo:
-            self._edge.streams[name] = stream
-            self._edge.limbo.ask(stream, list(stream.limbo))
+        if current is None or current.epoch != entry.epoch:
+            stream = Stream(name, entry.identity, entry.epoch, entry.generation)
+            self._retire(name, stream)
+            if stream.limbo:
+                self._edge.streams[name] = stream
+                self._edge.limbo.ask(stream, list(stream.limbo))
+        self._attaching.known(entry)
 
     def _has_ended(self, change: Change) -> bool:
         """Whether we know that the life expired which was resumed elsewhere, out of our sight: its home is told."""
@@ -98,7 +107,6 @@ class Lives:
         """Earlier attaches of the publisher: what they have in doubt is resumed under the `new` one if that is of the
         same life (7.4), else abandoned (7.6)."""
         self._nowhere.pop(name, None)
-        self._attaching.withdraw_unknown(name)
         mine, other = self._home.streams.get(name), self._edge.streams.pop(name, None)
         if mine is not None:
             self._end_link(mine, None if new is None else new.home)

@@ -54,7 +54,9 @@ class Peers:
 
     def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
         changed = [unpack_entry(fields) for fields in entries]
-        self._topic.changed(self.directory.apply_delta(router, version, changed))
+        changes = self.directory.apply_delta(router, version, changed)
+        self._pass_on(router, [change for change in changes if change.entry.resumed])
+        self._topic.changed(changes)
         self._topic.changed(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
         for entry in changed:
             if entry.role is Role.PUBLISHER and entry.live and entry.resumed:
@@ -70,7 +72,7 @@ class Peers:
         """Other contacts may be home of what these subscribers are owed, and not in contact with who holds them."""
         news = [change.new for change in changes if change.new is not None and change.new.live]
         lasting = [entry for entry in news if entry.role is Role.SUBSCRIBER and entry.lifetime.timeout]
-        for contact in self.directory.contacts:
+        for contact in self.directory.contacts if lasting else ():
             if contact != router:
                 self.context.outgoing.hearsay(contact, lasting)
 
