@@ -45,8 +45,8 @@ class Judge:
         self.seen_count = 0
         self.accepted_count = 0
         self.promises = 0
-        self.inverted: set[str] = set()
-        """Clients that got a lower epoch with a later attach."""
+        self.inexact: set[str] = set()
+        """Clients that some limit has left without the promise of exactly once, for good."""
         self.limits = 0
         """Promises that ended as no router in contact with the home knew the subscriber."""
 
@@ -80,8 +80,8 @@ class Judge:
         assert link.epoch is not None
         self.check(link.epoch.hlc > link.echoed_hlc, f"2 epoch: {link} echoes a later one than it is given")
         older = [other.epoch for other in link.client.opened if other.number < link.number and other.epoch is not None]
-        if any(epoch > link.epoch for epoch in older) and link.client.name not in self.inverted:
-            self.inverted.add(link.client.name)
+        if any(epoch > link.epoch for epoch in older) and link.client.name not in self.inexact:
+            self.inexact.add(link.client.name)
             self.note(link.router.name, f"limit: the clock gives {link.client.name} an epoch before its last one")
 
     # publishers
@@ -89,6 +89,13 @@ class Judge:
     def generation(self, name: str, identity: LinkIdentity, life: int, generation: bytes) -> None:
         """A router has answered a publisher's attach."""
         self.generations[name, life] = generation
+
+    def goes_on(self, publisher: "Publisher") -> None:
+        """A publisher resumes its life. That may have expired, longer ago than routers remember."""
+        assert publisher.link is not None and publisher.generation is not None
+        if self.termini.is_forgotten(publisher.link, publisher.generation):
+            self.note(publisher.name, "limit: routers have forgotten that this life expired")
+            self.inexact.add(publisher.name)
 
     def renewed(self, publisher: "Publisher", generation: bytes) -> None:
         """A publisher that resumed was given another generation: only if its terminus was over, or nobody knew."""
@@ -119,13 +126,19 @@ class Judge:
         promised = [name for name, reader in self.readers.items() if self._is_promised(link, name, reader)]
         for text in texts:
             message = self.messages[text]
-            message.home = link.router.name
+            self._move(message, link.router.name)
             if link.first and message.over:  # settled by an answer that was lost: at least once
                 self._sent_anew(text)
             if message.published < 0 and not message.presettled:
                 message.promised = set(promised)
                 self.promises += len(promised)
             message.published = self.schedule.now
+
+    def _move(self, message: Message, home: str) -> None:
+        """The message has another home now, for which plain subscribers are those of its own contacts."""
+        if message.home not in ("", home):
+            message.promised -= {name for name, reader in self.readers.items() if not reader.resumes}
+        message.home = home
 
     def _sent_anew(self, text: bytes) -> None:
         for reader in self.readers.values():
@@ -134,7 +147,7 @@ class Judge:
 
     def republished(self, link: "PublisherLink", text: bytes) -> None:
         message = self.messages[text]
-        message.home = link.router.name
+        self._move(message, link.router.name)
         if link.first and message.over:
             self._sent_anew(text)
         message.published = max(message.published, self.schedule.now)
@@ -319,15 +332,17 @@ class Judge:
             self.check(not again, f"1 exactly once: {label} again")
             reader.had.add(text)
             reader.may_repeat.discard(text)
-        elif not reader.first:
+        elif not reader.first and not self._is_limited(name, message):
             self._check_on_link(reader, message, label, counted=attempts > 0 or resumed)
         reader.on_link[text] = False
         self._check_order(reader, message, router, label)
 
     def _is_exact(self, name: str, message: Message) -> bool:
-        """Both ends resume, in settle mode second, and no clock has put an attach of theirs before an earlier one."""
-        inverted = message.publisher in self.inverted or name in self.inverted
-        return self.readers[name].exact and not message.plain and not inverted
+        """Both ends resume, in settle mode second, and neither has met a limit."""
+        return self.readers[name].exact and not message.plain and not self._is_limited(name, message)
+
+    def _is_limited(self, name: str, message: Message) -> bool:
+        return message.publisher in self.inexact or name in self.inexact
 
     def _check_on_link(self, reader: Reader, message: Message, label: str, *, counted: bool) -> None:
         # the edge gave up what its lost home remembers, and gives to who is still known there

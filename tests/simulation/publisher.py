@@ -84,6 +84,7 @@ class Publisher(Client):
         if not self.fresh and generation != self.judge.generations[self.name, self.life]:
             self._in_doubt(generation, ours or {})
         elif not self.fresh:
+            self.judge.goes_on(self)
             self._resume(ours or {})
         self.fresh = False
         self.generation = generation

@@ -15,7 +15,7 @@ from topic.identity import Epoch, link_name
 if TYPE_CHECKING:
     from tests.simulation.client import Client
     from tests.simulation.judge import Judge
-    from tests.simulation.links import Link, SubscriberLink
+    from tests.simulation.links import Link, PublisherLink, SubscriberLink
     from tests.simulation.router import Router
 
 
@@ -38,8 +38,8 @@ class Termini:
         self._clients: list[tuple[Client, bytes, bool]] = []
         self._over: dict[str, Epoch] = {}
         """The latest epoch of a client that some router has rightly let expire: the others take its word."""
-        self._lives_over: set[bytes] = set()
-        """Generations of publishers that some router has rightly let expire, under whatever epoch."""
+        self._lives_over: dict[bytes, float] = {}
+        """Generations of publishers that some router has rightly let expire, under whatever epoch, and when last."""
         self._views: dict[tuple[str, int], dict[str, View]] = {}
 
     def add(self, client: "Client", *, publisher: bool) -> None:
@@ -99,6 +99,11 @@ class Termini:
         known = [(router, self._views_of(router)[client.name].epoch) for router in self.around(link.router)]
         return max((self._unseen(router, client, epoch) for router, epoch in known if epoch is not None), default=0.0)
 
+    def is_forgotten(self, link: "PublisherLink", generation: bytes) -> bool:
+        """Whether the life had expired so long before the attach that no router remembers that."""
+        over = self._lives_over.get(generation)
+        return over is not None and link.attached_at > over + link.router.topic.settings.terminus
+
     # after every step
 
     def watch(self, router: "Router") -> None:
@@ -153,7 +158,7 @@ class Termini:
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
         if view.generation:
-            self._lives_over.add(view.generation)
+            self._lives_over[view.generation] = judge.schedule.now
         self._expired(router, client)
 
     def _expired(self, router: "Router", client: "Client") -> None:
