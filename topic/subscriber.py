@@ -127,8 +127,9 @@ class Subscriber:
         return sorted(self.held.pop(publisher).records, key=attrgetter("n"))
 
     def hold_back(self, publishers: Iterable[bytes]) -> None:
-        """What is HELD no longer waits for credit, nor behind the gates of these publishers, which fall."""
-        self.ready = deque(record for record in self.ready if record.locals.get(self) != HELD)
+        """What is HELD no longer waits for credit, nor behind the gates of these publishers, which fall. Settlements
+        that it is owed do."""
+        self.ready = deque(r for r in self.ready if r.locals.get(self) != HELD or r.state is State.SETTLED)
         for publisher in publishers:
             self.held.pop(publisher, None)
 
