@@ -43,16 +43,6 @@ def orphans_expire_at_once(lost: Method) -> Method:
     return broken
 
 
-@mutant(Directory, "apply_departures", **MOVING | {"delay": 0.2})
-def departures_not_told(_: Method) -> Method:
-    """3.3: the router that a subscriber left says where it went."""
-
-    def broken(directory: Directory, router: str, moved: list[Entry]) -> list[Change]:
-        return []
-
-    return broken
-
-
 @mutant(Expiry, "_propose", **EXPIRING)
 def expiry_without_consent(_: Method) -> Method:
     """8 Expiry: only if all routers in contact agree is a terminus over."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.mutants.mutant import KILLS, MOVING, REUSING, Method, mutant
-from topic.core import Topic
 from topic.directory import Change, Directory, Entry
 from topic.edge import Edge
 from topic.home import Home
@@ -109,7 +108,7 @@ def lacking_kept_in_doubt(resume: Method) -> Method:
 def echoed_generation_ignored(_: Method) -> Method:
     """2: the generation that the client echoes names its life, whatever routers remember."""
 
-    def broken(known: Entry | None, generation: bytes | None) -> bytes | None:
+    def broken(known: Entry | None, *echoed: object) -> bytes | None:
         return None if known is None else known.generation
 
     return staticmethod(broken)
@@ -157,26 +156,5 @@ def resumed_without_hearsay(_: Method) -> Method:
 
     def broken(outgoing: Outgoing, router: str, entries: list[Entry]) -> None:
         """Not a word."""
-
-    return broken
-
-
-@mutant(Topic, "__init__", **MOVING | REUSING)
-def asked_late(init: Method) -> Method:
-    """7.4, as built: Resolve comes before the acknowledgement that lets the attach be answered."""
-
-    def broken(topic: Topic, *arguments: Any) -> None:
-        init(topic, *arguments)
-        ask, handle_timer = topic.edge.limbo.ask, topic.handle_timer
-        late: list[tuple[Stream, list[bytes]]] = []
-
-        def handle_timer_and_ask(now: float) -> None:
-            for stream, keys in late:
-                ask(stream, [key for key in keys if key in stream.limbo])
-            late.clear()
-            handle_timer(now)
-
-        vars(topic)["handle_timer"] = handle_timer_and_ask
-        vars(topic.edge.limbo)["ask"] = lambda stream, keys: late.append((stream, keys))
 
     return broken
