@@ -421,8 +421,13 @@ def _let_go(record: Record, subscriber: Subscriber) -> None:
 
 def _name(record: Record, subscribers: list[Subscriber], state: int) -> list[Subscriber]:
     """Those for whom the record is new, or held until home named them; they are in it with this state now."""
-    fresh = [subscriber for subscriber in subscribers if record.locals.get(subscriber, HELD) == HELD]
+    fresh = [subscriber for subscriber in subscribers if _may_have(record, subscriber)]
     for subscriber in fresh:
-        record.open += subscriber not in record.locals
+        record.open += record.locals.get(subscriber) not in OPEN
         record.locals[subscriber] = state
     return fresh
+
+
+def _may_have(record: Record, subscriber: Subscriber) -> bool:
+    known = record.locals.get(subscriber, HELD)
+    return known == HELD or (known == Outcome.RELEASED and record in subscriber.attempts)
