@@ -14,6 +14,7 @@ class Possible:
 
     def __init__(self, scope: Scope, routers: Routers, clients: Clients) -> None:
         self._count = len(scope.routers)
+        self._restarts = scope.restarts
         self._boot_wait = scope.boot_wait
         self._routers = routers
         self._clients = clients
@@ -48,8 +49,7 @@ class Possible:
             yield "die", router
         for router, life in enumerate(world.lives):
             if life < 0:
-                yield "restart", router, True
-                yield "restart", router, False
+                yield from [("restart", router, True), ("restart", router, False)] * self._restarts
             elif self._boot_wait and not self._routers.live_facts(world.routers[router]).booted:
                 yield "boot_wait", router
 
