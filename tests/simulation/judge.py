@@ -100,7 +100,8 @@ class Judge:
     def renewed(self, publisher: "Publisher", generation: bytes) -> None:
         """A publisher that resumed was given another generation: only if its terminus was over, or nobody knew."""
         assert publisher.link is not None
-        legit = publisher.silent or self.termini.was_over(publisher.link)
+        legit = publisher.silent or publisher.name in self.inexact
+        legit = legit or self.termini.was_over(publisher.link) or _was_overtaken(publisher)
         self.check(legit, f"3 generation: {publisher.name} resumes and is given another one")
         self.life_over(publisher.texts.values())
 
@@ -381,3 +382,10 @@ class Judge:
     def outcome(self, name: str, text: bytes, outcome: Outcome, final: bool) -> None:
         self.readers[name].finish(text, outcome, final, self.redeliveries)
 
+
+def _was_overtaken(publisher: "Publisher") -> bool:
+    """An attach that began a life reached its router, a paused one perhaps, after a later one had reached another:
+    there the later one is the zombie."""
+    links = [link for link in publisher.opened if link.attached]
+    fresh = [link for link in links if link.begins_afresh]
+    return any(old.number < new.number and old.attached_at > new.attached_at for old in fresh for new in links)
