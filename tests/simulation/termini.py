@@ -99,6 +99,10 @@ class Termini:
         known = [(router, self._views_of(router)[client.name].epoch) for router in self.around(link.router)]
         return max((self._unseen(router, client, epoch) for router, epoch in known if epoch is not None), default=0.0)
 
+    def is_over(self, generation: bytes) -> bool:
+        """Whether some router has rightly let that life of a publisher expire; behind a partition it may go on."""
+        return generation in self._lives_over
+
     def is_forgotten(self, link: "PublisherLink", generation: bytes) -> bool:
         """Whether the life had expired so long before the attach that no router remembers that."""
         over = self._lives_over.get(generation)
