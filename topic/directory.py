@@ -54,8 +54,7 @@ class Entry:
     status: Status = Status.ATTACHED
     lifetime: Lifetime = Lifetime()
     resumed: bool = False
-    """It was attached before, by its map or by our knowledge: a subscriber may be owed what is in doubt, a publisher
-    may have sent it to subscribers that its home does not know."""
+    """A subscriber that was attached before, by its map or by our knowledge: it may be owed what is in doubt."""
 
     @property
     def live(self) -> bool:
@@ -163,10 +162,6 @@ class Directory:
         """Live subscribers of an address, in the order in which they became known."""
         return self._subscribers.get(address, {}).values()
 
-    def orphans(self, address: str) -> list[Entry]:
-        """Subscribers of an address that no router in contact holds."""
-        return [entry for entry in self.subscribers(address) if not self.in_contact(entry)]
-
     def entry(self, index: Index) -> Entry | None:
         return self._entries.get(index)
 
@@ -220,11 +215,11 @@ class Directory:
         return Change(old, entry)
 
     def section(self) -> tuple[list[Entry], list[Entry]]:
-        """Our whole section, and hearsay: what we know of routers that we are not in contact with."""
+        """Our whole section, and hearsay: what has ended, what we know of routers that we are not in contact with, and
+        links that last, as the other may not be in contact with who holds them."""
         own = [entry for entry in self._entries.values() if self.is_mine(entry)]
-        others = [entry for entry in self._entries.values() if not self.is_announced(entry)]
-        hearsay = [entry for entry in others if not entry.live or not self.in_contact(entry)]
-        return own, [entry for entry in hearsay if not self.is_mine(entry)]
+        others = [entry for entry in self._entries.values() if not self.is_announced(entry) and not self.is_mine(entry)]
+        return own, [e for e in others if not e.live or e.lifetime.timeout or not self.in_contact(e)]
 
     def depart(self, name: bytes) -> None:
         """A subscriber of ours has moved to another router: logged until every contact knows (protocol 3.3); the

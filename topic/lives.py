@@ -7,8 +7,6 @@ that begins another life, a closing detach or expiry abandons it.
 import math
 from collections.abc import Mapping
 
-import attrs
-
 from topic.actions import STOLEN, Detach, Note
 from topic.attaching import Attaching
 from topic.directory import Change, Entry, Role, Status
@@ -56,8 +54,8 @@ class Lives:
         if life is not None and said and known is None:
             self.context.out.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
         stream.generation = life or new_generation(epoch)
-        entry = Entry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=stream.lifetime)
-        self.context.tell(attrs.evolve(entry, resumed=life is not None))
+        lifetime = stream.lifetime
+        self.context.tell(Entry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=lifetime))
         self._attaching.withdraw_unknown(name)
         self._retire(name, stream)
         self._home.streams[name] = stream

@@ -53,14 +53,10 @@ class Peers:
         return known is not None and known.live and known.epoch == entry.epoch
 
     def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
-        changed = [unpack_entry(fields) for fields in entries]
-        changes = self.directory.apply_delta(router, version, changed)
+        changes = self.directory.apply_delta(router, version, [unpack_entry(fields) for fields in entries])
         self._pass_on(router, [change for change in changes if change.entry.resumed])
         self._topic.changed(changes)
         self._topic.changed(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
-        for entry in changed:
-            if entry.role is Role.PUBLISHER and entry.live and entry.resumed:
-                self.context.outgoing.hearsay(router, self.directory.orphans(entry.identity.address))
         self.context.outgoing.ack(router, version)
 
     def _on_hearsay(self, router: str, entries: list[Any]) -> None:

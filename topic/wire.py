@@ -93,7 +93,7 @@ class Outgoing:
         self._say(routers, Kind.DELTA, version, [e.pack() for e in entries], [e.pack() for e in departed])
 
     def hearsay(self, router: str, entries: list[Entry]) -> None:
-        """What we know of routers that we are not in contact with."""
+        """What we have learned of others."""
         if entries:
             self._say((router,), Kind.HEARSAY, [entry.pack() for entry in entries])
 
