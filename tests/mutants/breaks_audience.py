@@ -18,7 +18,7 @@ LATE = MOVING | {"timeouts": (2,), "client_delay": 0.3, "delay": 0.001, "think":
 """Subscribers come back after they expired, and publishers take long to hear of acceptances."""
 
 
-@mutant(Directory, "_compute_audience", **KILLS)
+@mutant(Directory, "_compute_audience", by="2", **KILLS)
 def accepted_without_orphans(audience: Method) -> Method:
     """5 Publish, Accept: orphans are in the audience, and awaited."""
 
@@ -28,7 +28,7 @@ def accepted_without_orphans(audience: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "orphans_of", **KILLS)
+@mutant(Joining, "orphans_of", by="2", **KILLS)
 def lost_subscribers_not_awaited(_: Method) -> Method:
     """8 Lost router: what its subscribers were awaited for, they are awaited for as orphans."""
 
@@ -38,7 +38,7 @@ def lost_subscribers_not_awaited(_: Method) -> Method:
     return broken
 
 
-@mutant(Reporting, "report", (Directory, "apply_departures"), **MOVING)
+@mutant(Reporting, "report", (Directory, "apply_departures"), by="2", **MOVING)
 def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
     """5 Edge: home is told who left without the delivery, in the Outcome or ahead of it."""
 
@@ -52,7 +52,7 @@ def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
     return broken, unheard
 
 
-@mutant(Home, "_again", **KILLS | {"delay": 0.2})
+@mutant(Home, "_again", by="2", **KILLS | {"delay": 0.2})
 def resumed_without_audience(again: Method) -> Method:
     """5 Accept: a resumed delivery is not judged before home has computed its audience in this epoch."""
 
@@ -64,7 +64,7 @@ def resumed_without_audience(again: Method) -> Method:
     return broken
 
 
-@mutant(Home, "evaluate", **MOVING)
+@mutant(Home, "evaluate", by="5", **MOVING)
 def accepted_in_limbo(evaluate: Method) -> Method:
     """5 Accept: nor before the publisher has transferred it on this attach."""
 
@@ -76,7 +76,7 @@ def accepted_in_limbo(evaluate: Method) -> Method:
     return broken
 
 
-@mutant(Reporting, "report", **PARTITIONS | {"delay": 0.2})
+@mutant(Reporting, "report", by="2", **PARTITIONS | {"delay": 0.2})
 def outcome_while_unjoined(report: Method) -> Method:
     """5 Edge: outcomes are withheld while home has not joined all local subscribers."""
 
@@ -87,7 +87,7 @@ def outcome_while_unjoined(report: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "_expect", **LATE)
+@mutant(Joining, "_expect", by="5", **LATE)
 def audience_reopened(expect: Method) -> Method:
     """5 Accept: once `accepted` was sent, the audience is closed."""
 
@@ -99,7 +99,7 @@ def audience_reopened(expect: Method) -> Method:
     return broken
 
 
-@mutant(Topic, "_check_booted", **KILLS | {"delay": 0.2, "durable": 1.0, "store_loss": 1.0})
+@mutant(Topic, "_check_booted", by="2", **KILLS | {"delay": 0.2, "durable": 1.0, "store_loss": 1.0})
 def accepted_before_booted(_: Method) -> Method:
     """8 Boot: no acceptances before the sections of all routers are there."""
 
@@ -110,7 +110,7 @@ def accepted_before_booted(_: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "orphans_of", (Joining, "_seek"), **NEWCOMERS | CROWDED)
+@mutant(Joining, "orphans_of", (Joining, "_seek"), by="45", **NEWCOMERS | CROWDED)
 def gating_and_awaited(_: Method, seek: Method) -> tuple[Method, Method]:
     """6.3 Gate: who is gated by a delivery is not awaited for it."""
 
@@ -125,7 +125,7 @@ def gating_and_awaited(_: Method, seek: Method) -> tuple[Method, Method]:
     return orphans_of, broken
 
 
-@mutant(Directory, "in_contact", **KILLS)
+@mutant(Directory, "in_contact", by="2", **KILLS)
 def incarnations_confused(_: Method) -> Method:
     """2: the custodian is the router's incarnation, not whoever has its name now."""
 

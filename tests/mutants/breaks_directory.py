@@ -14,7 +14,7 @@ AT_ONCE = RESUMING | {"faults": ("kill all", "kill all", "kill"), "restart": 0.9
 SKEWED = {"skew": 60.0, "silent": 0.5}
 
 
-@mutant(Directory, "section", (Outgoing, "hearsay"), **MOVING | {"store_loss": 1.0, "faults": ("kill",) * 10})
+@mutant(Directory, "section", (Outgoing, "hearsay"), by="2", **MOVING | {"store_loss": 1.0, "faults": ("kill",) * 10})
 def no_hearsay(section: Method, _: Method) -> tuple[Method, Method]:
     """3.3: routers tell each other what they know of those that they are not in contact with."""
 
@@ -28,7 +28,7 @@ def no_hearsay(section: Method, _: Method) -> tuple[Method, Method]:
     return broken, silent
 
 
-@mutant(Directory, "lost", **KILLS)
+@mutant(Directory, "lost", by="8", **KILLS)
 def orphans_expire_at_once(lost: Method) -> Method:
     """3.3, 8: links of a lost router are orphans, and live on for their timeout."""
 
@@ -43,7 +43,7 @@ def orphans_expire_at_once(lost: Method) -> Method:
     return broken
 
 
-@mutant(Expiry, "_propose", **EXPIRING)
+@mutant(Expiry, "_propose", by="8", **EXPIRING)
 def expiry_without_consent(_: Method) -> Method:
     """8 Expiry: only if all routers in contact agree is a terminus over."""
 
@@ -54,7 +54,7 @@ def expiry_without_consent(_: Method) -> Method:
     return broken
 
 
-@mutant(Expiry, "_is_over_here", **EXPIRING)
+@mutant(Expiry, "_is_over_here", by="8", **EXPIRING)
 def consent_unseen(_: Method) -> Method:
     """8 Expiry: a router that knows better says no."""
 
@@ -64,7 +64,7 @@ def consent_unseen(_: Method) -> Method:
     return broken
 
 
-@mutant(Expiry, "proposed", **EXPIRING)
+@mutant(Expiry, "proposed", by="138", **EXPIRING)
 def yes_does_not_bind(_: Method) -> Method:
     """8 Expiry: a yes binds: who comes back to it begins afresh."""
 
@@ -76,7 +76,7 @@ def yes_does_not_bind(_: Method) -> Method:
     return broken
 
 
-@mutant(Directory, "mark", **EXPIRING)
+@mutant(Directory, "mark", by="13", **EXPIRING)
 def expired_lives_forgotten(mark: Method) -> Method:
     """8, as built: an expired life of a publisher is remembered, lest it come back as if nothing had been."""
 
@@ -89,7 +89,7 @@ def expired_lives_forgotten(mark: Method) -> Method:
     return broken
 
 
-@mutant(Directory, "_merge", **PARTITIONS | {"durable": 0.0})
+@mutant(Directory, "_merge", by="145", **PARTITIONS | {"durable": 0.0})
 def no_tombstones(merge: Method) -> Method:
     """8 Expiry: closed links are remembered until every router knows."""
 
@@ -103,7 +103,7 @@ def no_tombstones(merge: Method) -> Method:
     return broken
 
 
-@mutant(Directory, "_put", **AT_ONCE)
+@mutant(Directory, "_put", by="23", **AT_ONCE)
 def others_not_stored(put: Method) -> Method:
     """3.3: durable links are written to the store of every router that learns of them."""
 
@@ -116,7 +116,7 @@ def others_not_stored(put: Method) -> Method:
     return broken
 
 
-@mutant(HybridClock, "__init__", **AT_ONCE | SKEWED)
+@mutant(HybridClock, "__init__", by="123", **AT_ONCE | SKEWED)
 def clock_reservation_ignored(init: Method) -> Method:
     """2: a router's clock never starts below what its store reserved."""
 
@@ -126,7 +126,7 @@ def clock_reservation_ignored(init: Method) -> Method:
     return broken
 
 
-@mutant(HybridClock, "merge", **MOVING | SKEWED)
+@mutant(HybridClock, "merge", by="128", **MOVING | SKEWED)
 def clocks_not_merged(_: Method) -> Method:
     """2: clocks are merged with every frame and echoed epoch: a later attach has the higher epoch, mesh-wide."""
 
@@ -136,7 +136,7 @@ def clocks_not_merged(_: Method) -> Method:
     return broken
 
 
-@mutant(Contact, "_end", **PARTITIONS)
+@mutant(Contact, "_end", by="45", **PARTITIONS)
 def contact_outlived(end: Method) -> Method:
     """3.2: a contact that one side has lost is over for the other side, too."""
 

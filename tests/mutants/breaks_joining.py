@@ -24,7 +24,7 @@ OVERTAKEN = {
 """Publishers keep sending while they take long to hear of acceptances."""
 
 
-@mutant(Joining, "_gate", **MOVING | {"subscribers": 3})
+@mutant(Joining, "_gate", by="1", **MOVING | {"subscribers": 3})
 def no_gate(_: Method) -> Method:
     """6.3 Gate: nothing later comes to a subscriber while what is not its own may come after it."""
 
@@ -34,7 +34,7 @@ def no_gate(_: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "_gate", **NEWCOMERS)
+@mutant(Joining, "_gate", by="1", **NEWCOMERS)
 def not_gated_by_doubt(gate: Method) -> Method:
     """6.3 Gate: for a subscriber that nobody knew, also records in doubt gate."""
 
@@ -46,7 +46,7 @@ def not_gated_by_doubt(gate: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "_gate", **NEWCOMERS | OVERTAKEN)
+@mutant(Joining, "_gate", by="1", **NEWCOMERS | OVERTAKEN)
 def not_gated_by_acceptances(gate: Method) -> Method:
     """6.3 Gate: and those that are accepted and not settled."""
 
@@ -58,7 +58,7 @@ def not_gated_by_acceptances(gate: Method) -> Method:
     return broken
 
 
-@mutant(Edge, "rehomed", **MOVING | {"think": 0.5})
+@mutant(Edge, "rehomed", by="45", **MOVING | {"think": 0.5})
 def gates_outlive_their_home(_: Method) -> Method:
     """6.3 Gate: when a publisher is re-homed, its gates fall."""
 
@@ -68,7 +68,7 @@ def gates_outlive_their_home(_: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "_owes_backlog", **PUZZLED)
+@mutant(Joining, "_owes_backlog", by="1", **PUZZLED)
 def backlog_without_evidence(owes: Method) -> Method:
     """6.2 Evidence: a home that may be a zombie gives no backlog before its publisher has proven alive."""
 
@@ -79,7 +79,7 @@ def backlog_without_evidence(owes: Method) -> Method:
     return broken
 
 
-@mutant(Evidence, "doubt", **PUZZLED)
+@mutant(Evidence, "doubt", by="3", **PUZZLED)
 def absence_without_evidence(doubt_: Method) -> Method:
     """6.2 Evidence: nor does it call settled what it has not got."""
 
@@ -92,7 +92,7 @@ def absence_without_evidence(doubt_: Method) -> Method:
     return broken
 
 
-@mutant(Evidence, "alive", **PUZZLED | {"client_delay": 0.5})
+@mutant(Evidence, "alive", by="13", **PUZZLED | {"client_delay": 0.5})
 def evidence_of_the_past(alive: Method) -> Method:
     """6.2 Evidence: what proves is an echo that was sent after the question came up."""
 
@@ -103,7 +103,7 @@ def evidence_of_the_past(alive: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "_owes_backlog", **MOVING)
+@mutant(Joining, "_owes_backlog", by="45", **MOVING)
 def no_backlog(_: Method) -> Method:
     """6.2 Backlog: what awaits a subscriber is forwarded to where it attached."""
 
@@ -113,7 +113,7 @@ def no_backlog(_: Method) -> Method:
     return broken
 
 
-@mutant(Edge, "backlog", **NEWCOMERS | {"delay": 0.2})
+@mutant(Edge, "backlog", by="15", **NEWCOMERS | {"delay": 0.2})
 def backlog_not_held_back(_: Method) -> Method:
     """6.2 Backlog: it waits for Joined, which says what of it is gated."""
 
@@ -125,7 +125,7 @@ def backlog_not_held_back(_: Method) -> Method:
     return broken
 
 
-@mutant(Edge, "_joined", **MOVING | {"plain": 1.0, "delay": 0.2})
+@mutant(Edge, "_joined", by="135", **MOVING | {"plain": 1.0, "delay": 0.2})
 def delivered_unjoined(_: Method) -> Method:
     """6.4: nothing is delivered to a subscriber by a home that has not joined it."""
 
@@ -135,7 +135,7 @@ def delivered_unjoined(_: Method) -> Method:
     return broken
 
 
-@mutant(Attaching, "subscriber", **MOVING | {"delay": 0.2})
+@mutant(Attaching, "subscriber", by="6", **MOVING | {"delay": 0.2})
 def answered_unjoined(attach: Method) -> Method:
     """6.5: a subscriber's attach is answered when all routers in contact have joined it."""
 
@@ -146,7 +146,7 @@ def answered_unjoined(attach: Method) -> Method:
     return broken
 
 
-@mutant(Peers._HANDLERS, Kind.JOINED, **MOVING | {"delay": 0.2})
+@mutant(Peers._HANDLERS, Kind.JOINED, by="6", **MOVING | {"delay": 0.2})
 def joined_for_an_older_attach(joined: Method) -> Method:
     """6.5: Joined counts for the attach that it names only."""
 
@@ -158,7 +158,7 @@ def joined_for_an_older_attach(joined: Method) -> Method:
     return broken
 
 
-@mutant(Edge, "_leave_out", **MOVING)
+@mutant(Edge, "_leave_out", by="45", **MOVING)
 def held_after_joined(_: Method) -> Method:
     """6.2 Backlog: what home has not forwarded for a subscriber when it joins it, is not for it any more."""
 
@@ -168,7 +168,7 @@ def held_after_joined(_: Method) -> Method:
     return broken
 
 
-@mutant(Limbo, "name", **KILLS)
+@mutant(Limbo, "name", by="3", **KILLS)
 def no_placeholder(name: Method) -> Method:
     """6.1: a key of the map that is not here is held as a placeholder till home has been asked."""
 
@@ -179,7 +179,7 @@ def no_placeholder(name: Method) -> Method:
     return broken
 
 
-@mutant(Limbo, "_state", **MOVING)
+@mutant(Limbo, "_state", by="1", **MOVING)
 def stated_outcomes_ignored(state_: Method) -> Method:
     """6.6: what the map states an outcome of is recorded, and never delivered again."""
 
@@ -189,7 +189,7 @@ def stated_outcomes_ignored(state_: Method) -> Method:
     return broken
 
 
-@mutant(Limbo, "hold_for", **PARTITIONS | {"think": 0.05})
+@mutant(Limbo, "hold_for", by="1", **PARTITIONS | {"think": 0.05})
 def held_delivered(hold: Method) -> Method:
     """7.3, as built: nothing is delivered but by a Forward of the current epoch and contact."""
 
@@ -203,7 +203,7 @@ def held_delivered(hold: Method) -> Method:
     return broken
 
 
-@mutant(Limbo, "hold_for", **MOVING)
+@mutant(Limbo, "hold_for", by="5", **MOVING)
 def sent_by_the_zombie(hold: Method) -> Method:
     """6.6: what the map lacks comes as an ordinary transfer, also if it was sent on the older link."""
 
@@ -213,7 +213,7 @@ def sent_by_the_zombie(hold: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "adopt", **KILLS | {"store_loss": 1.0})
+@mutant(Joining, "adopt", by="12", **KILLS | {"store_loss": 1.0})
 def unknown_not_adopted(_: Method) -> Method:
     """6.8: a subscriber that resumes, and that home does not know, is owed what is in doubt."""
 

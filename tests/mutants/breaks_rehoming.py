@@ -1,9 +1,9 @@
 """Breakages of what happens when a publisher comes back, here or elsewhere, or does not (protocol 7 and 8)."""
 
 from collections.abc import Mapping
-from typing import Any
 
-from tests.mutants.mutant import KILLS, MOVING, REUSING, Method, mutant
+from tests.mutants.mutant import KILLS, MOVING, Method, mutant
+from topic import lives
 from topic.directory import Change, Directory, Entry
 from topic.edge import Edge
 from topic.home import Home
@@ -16,7 +16,7 @@ from topic.resolving import Resolving
 from topic.wire import Outgoing
 
 
-@mutant(Edge, "lost", **KILLS)
+@mutant(Edge, "lost", by="3", **KILLS)
 def lost_home_abandoned(lost: Method) -> Method:
     """8 Lost router: what it was home of is held until its publishers resume."""
 
@@ -28,7 +28,7 @@ def lost_home_abandoned(lost: Method) -> Method:
     return broken
 
 
-@mutant(Peers, "_unfenced", **MOVING | {"client_delay": 0.5, "delay": 0.05, "faults": ("flap",) * 6})
+@mutant(Peers, "_unfenced", by="12", **MOVING | {"client_delay": 0.5, "delay": 0.05, "faults": ("flap",) * 6})
 def no_fence(unfenced: Method) -> Method:
     """7.5 Fence: a Forward under an older epoch is dropped, and answered so."""
 
@@ -42,7 +42,7 @@ def no_fence(unfenced: Method) -> Method:
     return broken
 
 
-@mutant(Lives, "changed", **MOVING)
+@mutant(Lives, "changed", by="45", **MOVING)
 def home_does_not_step_down(changed: Method) -> Method:
     """7.5 Fence: a home that sees a higher epoch is home no more."""
 
@@ -53,7 +53,7 @@ def home_does_not_step_down(changed: Method) -> Method:
     return broken
 
 
-@mutant(Directory, "all_contacts_have", **KILLS | {"boot_wait": 0.5, "delay": 0.2})
+@mutant(Directory, "all_contacts_have", by="2", **KILLS | {"boot_wait": 0.5, "delay": 0.2})
 def publisher_answered_unannounced(_: Method) -> Method:
     """7.1: a publisher's attach is answered when all routers in contact have acknowledged it."""
 
@@ -63,7 +63,7 @@ def publisher_answered_unannounced(_: Method) -> Method:
     return broken
 
 
-@mutant(Limbo, "ask", **MOVING)
+@mutant(Limbo, "ask", by="45", **MOVING)
 def nothing_asked(_: Method) -> Method:
     """7.4: who holds records of an older epoch asks the new home what became of them."""
 
@@ -73,7 +73,7 @@ def nothing_asked(_: Method) -> Method:
     return broken
 
 
-@mutant(Resolving, "_is_doubted", **KILLS)
+@mutant(Resolving, "_is_doubted", by="3", **KILLS)
 def doubted_called_settled(_: Method) -> Method:
     """7.4: what the publisher's map names is in doubt, though home has it not yet."""
 
@@ -84,7 +84,7 @@ def doubted_called_settled(_: Method) -> Method:
     return broken
 
 
-@mutant(Resolving, "tell_askers", **MOVING | {"early": 0.3})
+@mutant(Resolving, "tell_askers", by="45", **MOVING | {"early": 0.3})
 def askers_not_told(_: Method) -> Method:
     """7.4: who asked about a delivery in doubt is told when it is settled."""
 
@@ -94,7 +94,7 @@ def askers_not_told(_: Method) -> Method:
     return broken
 
 
-@mutant(Home, "resume", **MOVING)
+@mutant(Home, "resume", by="45", **MOVING)
 def lacking_kept_in_doubt(resume: Method) -> Method:
     """7.2: what a complete map lacks is settled."""
 
@@ -104,7 +104,7 @@ def lacking_kept_in_doubt(resume: Method) -> Method:
     return broken
 
 
-@mutant(Lives, "_life_of", **KILLS | {"store_loss": 1.0})
+@mutant(Lives, "_life_of", by="3", **KILLS | {"store_loss": 1.0})
 def echoed_generation_ignored(_: Method) -> Method:
     """2: the generation that the client echoes names its life, whatever routers remember."""
 
@@ -114,19 +114,17 @@ def echoed_generation_ignored(_: Method) -> Method:
     return staticmethod(broken)
 
 
-@mutant(Lives, "begin", **MOVING | {"durable": 0.0, "tags": 0, "window": 3})
-def fresh_attach_keeps_generation(begin: Method) -> Method:
-    """2: a fresh attach begins a new generation."""
+@mutant(lives, "new_generation", by="23", **MOVING | {"durable": 0.0, "tags": 0, "window": 3})
+def generations_repeated(_: Method) -> Method:
+    """2: the generation tells one life of a publisher from the next."""
 
-    def broken(lives: Lives, stream: Stream, generation: bytes | None, said: Any, now: float, **options: Any) -> None:
-        if said is None and generation is None:
-            said = {}
-        begin(lives, stream, generation, said, now, **options)
+    def broken(epoch: Epoch) -> bytes:
+        return b"the same"
 
     return broken
 
 
-@mutant(Edge, "abandon", **MOVING | {"durable": 0.0})
+@mutant(Edge, "abandon", by="45", **MOVING | {"durable": 0.0})
 def nothing_abandoned(_: Method) -> Method:
     """7.6: what edges hold of an abandoned life is delivered and settled without its publisher."""
 
@@ -136,7 +134,7 @@ def nothing_abandoned(_: Method) -> Method:
     return broken
 
 
-@mutant(Edge, "abandon_limbo", **KILLS | {"durable": 0.0, "timeouts": (2, 5)})
+@mutant(Edge, "abandon_limbo", by="14", **KILLS | {"durable": 0.0, "timeouts": (2, 5)})
 def abandoned_limbo_delivered(_: Method) -> Method:
     """7.6: but what is in limbo then goes to nobody: it may have been had elsewhere."""
 
@@ -150,7 +148,7 @@ def abandoned_limbo_delivered(_: Method) -> Method:
     return broken
 
 
-@mutant(Outgoing, "hearsay", **KILLS | {"store_loss": 1.0, "boot_wait": 0.5, "dead": 2.0})
+@mutant(Outgoing, "hearsay", by="2", **KILLS | {"store_loss": 1.0, "boot_wait": 0.5, "dead": 2.0})
 def resumed_without_hearsay(_: Method) -> Method:
     """7.1, as built: a home that resumes hears of orphans before its attach is answered."""
 

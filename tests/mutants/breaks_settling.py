@@ -11,7 +11,7 @@ from topic.settling import Settling
 from topic.subscriber import Subscriber
 
 
-@mutant(Reporting, "report", **KILLS)
+@mutant(Reporting, "report", by="3", **KILLS)
 def settled_on_outcome(report: Method) -> Method:
     """5 Settle: an edge settles its subscribers when the publisher has settled, not when they are done."""
 
@@ -24,7 +24,7 @@ def settled_on_outcome(report: Method) -> Method:
     return broken
 
 
-@mutant(Forgetting, "remember", **KILLS | REUSING)
+@mutant(Forgetting, "remember", by="5", **KILLS | REUSING)
 def forgotten_when_written(_: Method) -> Method:
     """5 Forget: an edge remembers what is settled till its subscribers are known to know."""
 
@@ -34,7 +34,7 @@ def forgotten_when_written(_: Method) -> Method:
     return broken
 
 
-@mutant(Forgetting, "attached_again", **MOVING | REUSING)
+@mutant(Forgetting, "attached_again", by="5", **MOVING | REUSING)
 def forgotten_on_attach(attached_again: Method) -> Method:
     """5 Forget: what the map of an attach still names, its subscriber does not know to be settled."""
 
@@ -44,7 +44,7 @@ def forgotten_on_attach(attached_again: Method) -> Method:
     return broken
 
 
-@mutant(Home, "_settle", **KILLS | REUSING)
+@mutant(Home, "_settle", by="5", **KILLS | REUSING)
 def home_forgets_early(settle: Method) -> Method:
     """5 Forget: home remembers what is settled till every router that it was forwarded to has said so."""
 
@@ -58,7 +58,7 @@ def home_forgets_early(settle: Method) -> Method:
     return broken
 
 
-@mutant(Context, "enter", **MOVING | REUSING | {"plain": 1.0, "faults": ("kill", "flap", "partition")})
+@mutant(Context, "enter", by="1", **MOVING | REUSING | {"plain": 1.0, "faults": ("kill", "flap", "partition")})
 def key_used_again_at_once(_: Method) -> Method:
     """1, 5 Reused tags: a key that the network still holds is withheld."""
 

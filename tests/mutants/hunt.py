@@ -35,7 +35,7 @@ def hunt(mutant: Mutant, seeds: int) -> Catch:
     for seed in range(seeds):
         verdict = play(seed, mutant.knobs, mutant)
         crashes += verdict.crash is not None
-        if verdict.invariant is not None:
+        if verdict.invariant is not None and verdict.invariant[0] in mutant.by:
             if play(seed, mutant.knobs).sound:
                 return Catch(mutant, seed, verdict.invariant, seed + 1, crashes, unsound)
             unsound += 1

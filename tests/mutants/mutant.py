@@ -25,6 +25,8 @@ class Mutant:
     targets: tuple[Target, ...]
     breaks: Break
     """Is given the methods of the targets, and returns what takes their places."""
+    by: str
+    """Numbers of the invariants that catch it."""
     knobs: dict[str, Any]
     """Of the simulation, set so that what the rule is for happens often."""
 
@@ -46,13 +48,15 @@ class Mutant:
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(owner: Any, name: Any, *others: Target, **knobs: Any) -> Callable[[Break], Break]:
-    """Makes a breakage of a method, or of several, a mutant of the breakage's name."""
+def mutant(owner: Any, name: Any, *others: Target, by: str, **knobs: Any) -> Callable[[Break], Break]:
+    """Makes a breakage of a method, or of several, a mutant of the breakage's name; `by`, first digits: the invariants
+    that may miss the rule."""
 
     def register(breaks: Break) -> Break:
         assert breaks.__name__ not in MUTANTS and breaks.__doc__, breaks
+        targets = (owner, name), *others
         rule = breaks.__doc__.splitlines()[0].removesuffix(".")
-        MUTANTS[breaks.__name__] = Mutant(breaks.__name__, rule, ((owner, name), *others), breaks, knobs)
+        MUTANTS[breaks.__name__] = Mutant(breaks.__name__, rule, targets, breaks, by, knobs)
         return breaks
 
     return register
@@ -60,7 +64,9 @@ def mutant(owner: Any, name: Any, *others: Target, **knobs: Any) -> Callable[[Br
 
 # Situations, as knobs of the simulation: everybody resumes and asks for a long timeout unless that is the point
 
-RESUMING: dict[str, Any] = {"plain": 0.0, "timeouts": (60,), "quitting": 0.0, "turmoil": 8.0}
+RESUMING: dict[str, Any] = {
+    "plain": 0.0, "silent": 0.0, "timeouts": (60,), "quitting": 0.0, "skew": 0.0, "boot_wait": 10.0, "turmoil": 8.0
+}  # fmt: skip
 MOVING = RESUMING | {"restless": 1.0}
 KILLS = RESUMING | {"restless": 0.3, "restart": 0.9, "faults": ("kill", "kill", "kill", "kill all")}
 PARTITIONS = RESUMING | {"restless": 1.0, "faults": ("partition", "partition", "flap", "one-sided", "pause")}
