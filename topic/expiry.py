@@ -68,8 +68,10 @@ class Expiry:
         self._ends = {key: end for key, end in self._ends.items() if key[1].router != router}
 
     def _forget(self, now: float) -> None:
-        """Expired lives, after the time in which their publishers might come back and not know."""
-        ended = [entry for entry in self.context.directory.entries() if entry.expired_life]
+        """Expired lives, after the time in which their publishers might come back and not know; it runs while nobody is
+        out of contact who might hold them still."""
+        complete = self.context.directory.complete
+        ended = [entry for entry in self.context.directory.entries() if entry.expired_life and complete]
         self._ended = {entry.epoch: self._ended.get(entry.epoch, now + self._longest) for entry in ended}
         for entry in ended:
             if now >= self._ended[entry.epoch]:
