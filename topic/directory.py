@@ -297,7 +297,7 @@ class Directory:
         gone = [
             (index, entry)
             for index, entry in self._entries.items()
-            if entry.epoch[1:] == (router, incarnation) and index not in listed
+            if entry.epoch[1:] == (router, incarnation) and index not in listed and not entry.expired_life
         ]
         changes: list[Change] = []
         for index, entry in gone:
