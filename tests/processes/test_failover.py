@@ -52,13 +52,3 @@ def test_nothing_is_lost_doubled_or_overtaken(
 def test_the_audit_of_all_of_it_agrees(folder: Path, outcomes: dict[str, Outcome]) -> None:
     found = run([str(folder / name / "run") for name in outcomes if name != FORGETFUL])
     assert found.verdict is Verdict.HOLDS, found.as_json()
-
-
-def test_the_audit_shows_what_was_accepted_while_nobody_knew_the_subscribers(
-    folder: Path, outcomes: dict[str, Outcome]
-) -> None:
-    """Routers without their state stores do not. What the audit cannot tell then is for whom the last deliveries were
-    that all of them were killed with."""
-    found = run([str(folder / FORGETFUL / "run")])
-    assert found.violations == {} and not found.problems, found.as_json()
-    assert sum(row.cut_off for row in found.pairs) == outcomes[FORGETFUL].tally.excused > 0
