@@ -6,6 +6,7 @@ is lost. A contact counts as long as neither of the two is known to have lost it
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 from failover.audit.inventory import ControlRow, Log
 from failover.audit.parties import FOREVER, Span, log_name
@@ -35,7 +36,7 @@ def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
     unseen and outlived its router is in one of these, and so in the next log."""
     found = {log_name(row) for row in rows if row.event == Event.KEPT and row.details.get("found")}
     routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
-    pairs = zip(routers, [*routers[1:], None], strict=True)
+    pairs = zip_longest(routers, routers[1:])
     return all(
         log.stopped or (following is not None and following.source == log.source and following.name in found)
         for log, following in pairs
