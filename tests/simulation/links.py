@@ -49,8 +49,6 @@ class Link:
         self.attached = False
         """The attach has reached the router."""
         self.attached_at = 0.0
-        self.begins_afresh = False
-        """It came with a null map."""
         self.answered = False
         """By the router."""
         self.closed = False
@@ -206,7 +204,6 @@ class PublisherLink(Link):
 
     def attach(self, generation: bytes | None, seen: int, unsettled: dict[bytes, int] | None) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
-        self.begins_afresh = unsettled is None
         self._arrived()
         self.stream = topic.attach_publisher(
             client.identity, self, now, generation=generation, seen=seen, first=self.first,
@@ -318,7 +315,6 @@ class SubscriberLink(Link):
 
     def attach(self, seen: int, unsettled: dict[bytes, int] | None) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
-        self.begins_afresh = unsettled is None
         self._arrived()
         judge, here = self.router.judge, self.router
         judge.comes(self, unsettled)

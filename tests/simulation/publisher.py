@@ -20,6 +20,8 @@ class Publisher(Client):
         self.generation: bytes | None = None
         """None before the first answer of a life, unless the client brings its own."""
         self.life = 0
+        self.confirmed = 0
+        """The number of the last link on which a router has named its generation."""
         self.left_to_send = self.knobs.messages
         self.credit = 0
         self.unsettled: dict[bytes, int] | None = None
@@ -87,6 +89,7 @@ class Publisher(Client):
             self.judge.goes_on(self)
             self._resume(ours or {})
         self.fresh = False
+        self.confirmed = link.number
         self.generation = generation
         self.judge.generation(self.name, self.identity, self.life, generation)
         self.credited(link, credit)
