@@ -374,8 +374,8 @@ class Judge:
         if self._is_exact(client.name, message) and not reader.expired:
             over = message.over or self._is_of_another_life(message)
             self.check(over, f"3 forgets early: {text.decode()} at {client.name}, {how}")
-            if self.termini.is_over(self.generations[message.publisher, message.life]):
-                reader.may_repeat.add(text)  # by the word of a router that has let it expire; others have not
+        if self.termini.is_over(self.generations[message.publisher, message.life]):
+            reader.may_repeat.add(text)  # by the word of a router that has let it expire; others have not
 
     def _is_of_another_life(self, message: Message) -> bool:
         """Some router has given its publisher another, later generation, of which that may not know yet."""
