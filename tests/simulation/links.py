@@ -161,6 +161,10 @@ class Link:
         self.attached_at = self.router.schedule.now
         self.router.note(self.router.name, f"attaches {self}")
 
+    def _given(self, epoch: Epoch) -> None:
+        self.epoch = epoch
+        self.router.judge.epoch_given(self)
+
     def present_epoch(self) -> Epoch:
         """An attach that had to wait has another one than it began with."""
         raise NotImplementedError
@@ -209,6 +213,7 @@ class PublisherLink(Link):
             client.identity, self, now, generation=generation, seen=seen, first=self.first,
             lifetime=client.lifetime, unsettled=unsettled,
         )  # fmt: skip
+        self._given(self.present_epoch())
 
     def present_epoch(self) -> Epoch:
         return self.stream.epoch
@@ -272,8 +277,7 @@ class PublisherLink(Link):
             self.router.note(self.router.name, f"answers {self}: {action.unsettled}")
             self.check(not self.answered, "5 one answer: an attach is answered once")
             self.answered = True
-            self.epoch = action.epoch
-            self.router.judge.epoch_given(self)
+            self._given(action.epoch)
             self.to_client(client.attached, action.credit, action.generation, action.epoch, action.unsettled)
         elif isinstance(action, Credit):
             assert action.count > 0
@@ -323,6 +327,7 @@ class SubscriberLink(Link):
             client.identity, self, now, seen=seen, first=self.first, sends_settled=self.sends_settled,
             lifetime=client.lifetime, unsettled=unsettled,
         )  # fmt: skip
+        self._given(self.present_epoch())
 
     def present_epoch(self) -> Epoch:
         return self.subscriber.epoch
@@ -363,8 +368,7 @@ class SubscriberLink(Link):
             self.router.note(self.router.name, f"answers {self}: {action.unsettled}")
             self.check(not self.answered, "5 one answer: an attach is answered once")
             self.answered = True
-            self.epoch = action.epoch
-            self.router.judge.epoch_given(self)
+            self._given(action.epoch)
             self.router.judge.attached(self)
             self.to_client(self.client.attached, action.epoch, action.unsettled)
             self.flow(self._limit)
