@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.knobs import Knobs
-from tests.simulation.links import Link
+from tests.simulation.link import Link
 from tests.simulation.schedule import Schedule
 from topic.directory import Lifetime
 from topic.identity import Epoch, LinkIdentity

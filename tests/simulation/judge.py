@@ -16,11 +16,13 @@ from topic.identity import NAME_LENGTH, LinkIdentity, delivery_key
 from topic.record import Outcome, Record
 
 if TYPE_CHECKING:
-    from tests.simulation.links import Link, PublisherLink, SubscriberLink
+    from tests.simulation.link import Link
     from tests.simulation.publisher import Publisher
+    from tests.simulation.publisher_link import PublisherLink
     from tests.simulation.router import Router
     from tests.simulation.schedule import Schedule
     from tests.simulation.subscriber import SubscriberClient
+    from tests.simulation.subscriber_link import SubscriberLink
 
 RECENT = 10.0
 """Seconds after which every router in contact knows that a plain subscriber has moved."""

@@ -6,7 +6,8 @@ from typing import Any
 
 from failover.comparison import Step, compare
 from tests.simulation.client import Client
-from tests.simulation.links import Link, PublisherLink, Sent
+from tests.simulation.link import Link
+from tests.simulation.publisher_link import PublisherLink, Sent
 from topic.identity import GENERATION_LENGTH, Epoch
 from topic.record import Outcome
 
@@ -73,9 +74,7 @@ class Publisher(Client):
 
     # what the router says
 
-    def attached(
-        self, link: Link, credit: int, generation: bytes, epoch: Epoch, ours: dict[bytes, int] | None
-    ) -> None:
+    def attached(self, link: Link, credit: int, generation: bytes, epoch: Epoch, ours: dict[bytes, int] | None) -> None:
         if link is not self.link:
             return
         self.judge.check(not self.answered, "5 one answer: an attach is answered once")

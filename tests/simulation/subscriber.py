@@ -3,7 +3,8 @@
 from typing import Any
 
 from tests.simulation.client import Client
-from tests.simulation.links import Link, SubscriberLink
+from tests.simulation.link import Link
+from tests.simulation.subscriber_link import SubscriberLink
 from topic.identity import Epoch
 from topic.record import Outcome
 

@@ -15,8 +15,10 @@ from topic.identity import Epoch, link_name
 if TYPE_CHECKING:
     from tests.simulation.client import Client
     from tests.simulation.judge import Judge
-    from tests.simulation.links import Link, PublisherLink, SubscriberLink
+    from tests.simulation.link import Link
+    from tests.simulation.publisher_link import PublisherLink
     from tests.simulation.router import Router
+    from tests.simulation.subscriber_link import SubscriberLink
 
 
 @attrs.define(eq=False)
