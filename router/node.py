@@ -19,6 +19,7 @@ from linkstate.mesh import Mesh
 from router.store import StateStore
 from topic.actions import DropContact, LinkAction, Note
 from topic.core import Settings, Topic
+from topic.directory import Role
 from topic.errors import PeerError as BrokenBatch
 from topic.journal import Block, Event
 
@@ -71,11 +72,19 @@ class Node:
         self.mesh = Mesh(name, incarnation, routers, links, self.clock, hello=hello, dead=dead)
         now = trio.current_time()
         self.topic = Topic(name, incarnation, routers, self.clock, block, settings, now, store.remembered)
-        self.topic.context.trace(Event.KEPT, detail=json.dumps({"found": store.found}))
         self._store = store
+        self._tell_what_was_kept()
         self._look = now + LOOK_S
         self.on_deadline: Callable[[float], None] | None = None
         """Told after every pump when `handle_timer` is next due."""
+
+    def _tell_what_was_kept(self) -> None:
+        """In the delivery log: whether the state store was there, and which subscribers it had."""
+        trace = self.topic.context.trace
+        trace(Event.KEPT, detail=json.dumps({"found": self._store.found}))
+        for entry in self._store.remembered:
+            if entry.role is Role.SUBSCRIBER:
+                trace(Event.KEPT, subscriber=entry.name, address=entry.identity.address, epoch=str(entry.epoch))
 
     def now(self) -> float:
         """The time for an event that is about to be handled; tells the cores the wall clock as well."""

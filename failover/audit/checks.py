@@ -114,11 +114,20 @@ def judge_pairs(
 
 
 def unaddressed(
-    pairs: DataFrame, judged: DataFrame, subscribers: DataFrame, watched: Mapping[str, Sequence[Span]]
+    pairs: DataFrame,
+    judged: DataFrame,
+    subscribers: DataFrame,
+    watched: Mapping[str, Sequence[Span]],
+    forgettings: Sequence[Forgetting],
 ) -> DataFrame:
     """Accepted deliveries whose audience got lost with their home's log, if it matters: a subscriber may have belonged
-    to it in vain, or somebody may have whom no whole log knows. One row per delivery and such a subscriber, or none."""
+    to it in vain, or somebody may have whom no whole log knows. One row per delivery and such a subscriber, or none.
+    Not if everybody was forgotten before, by routers whose logs are whole. `watched`: the routers at which somebody may
+    have been unseen, and when not."""
     astray = judged.filter(F.col("is_accepted") & ~F.col("has_audience"))
+    for forgetting in forgettings:
+        if not any(name in watched for name in forgetting.homes):
+            astray = astray.filter(F.coalesce(F.col("accepted_hlc") < forgetting.at, F.lit(True)))
     possible = astray.join(subscribers, F.col("address") == F.col("of_address")).filter(_may_have_been_there())
     served = pairs.filter(F.col("in_audience") | (F.col("own_count") + F.col("edge_count") > 0))
     in_vain = possible.join(served, ["key", "subscriber"], "left_anti")

@@ -15,7 +15,7 @@ from failover.audit.parties import Parties, find_parties
 from failover.audit.reading import control_rows, read_rows
 from failover.audit.report import Report
 from failover.audit.session import spark_session
-from failover.audit.witnesses import watched_spans
+from failover.audit.witnesses import all_remembered, watched_spans
 
 
 class AuditError(Exception):
@@ -75,6 +75,7 @@ def _gather(
     judged = checks.judge_deliveries(deliveries.deliveries(rows), publishers, logs)
     pairs = deliveries.pairs(rows, stays)
     records = checks.judge_records(deliveries.records(rows), judged, tables.log_table(spark, logs, control))
+    watched = {} if all_remembered(control, logs) else watched_spans(control, logs)
     judged_pairs = checks.judge_pairs(pairs, judged, subscribers, logs, forgotten)
     return Evidence(
         inventory,
@@ -82,7 +83,7 @@ def _gather(
         judged,
         judged_pairs,
         records,
-        checks.unaddressed(pairs, judged, subscribers, watched_spans(control, logs)),
+        checks.unaddressed(pairs, judged, subscribers, watched, forgotten),
         None if cuts is None else checks.cut_off(judged_pairs, judged, cuts),
     )
 

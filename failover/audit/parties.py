@@ -110,7 +110,7 @@ def _parties(role: str, rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict
     parties: dict[str, Party] = {}
     for row in rows:
         name = _named(role, row)
-        if name is None or row.event not in (*OPENING, *CLOSING):
+        if name is None or row.event not in (*OPENING, *CLOSING, Event.KEPT):
             continue
         party = parties.setdefault(name, Party(name, identity=name))
         party.address = party.address or row.address
@@ -127,6 +127,8 @@ def _parties(role: str, rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict
 def _note_life(party: Party, row: ControlRow) -> None:
     """Rows of routers open and close lives; a client's own closing is one too, as far as its wall clock tells."""
     if row.role != "router":
+        if row.event == Event.KEPT:
+            return
         if row.event in CLOSING:
             party.closings.append((wall_hlc(row.time - SKEW_US), wall_hlc(row.time + SKEW_US), ""))
             party.present = [(since, min(till, row.time + SKEW_US)) for since, till in party.present]
@@ -137,7 +139,8 @@ def _note_life(party: Party, row: ControlRow) -> None:
     if row.event in CLOSING:
         party.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else log_name(row)))
     elif all(known != life for known, _, _ in party.lives):
-        party.lives.append((life, row.hlc, _custodian(row)))
+        opened = life if row.event == Event.KEPT else row.hlc  # who is remembered was there before
+        party.lives.append((life, opened, _custodian(row)))
 
 
 def life_of(row: ControlRow) -> int:

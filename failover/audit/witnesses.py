@@ -30,6 +30,18 @@ def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, 
     }
 
 
+def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
+    """Whether every router whose log breaks off found its state store when it was started again: whoever attached
+    unseen and outlived its router is in one of these, and so in the next log."""
+    found = {log_name(row) for row in rows if row.event == Event.KEPT and row.details.get("found")}
+    routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
+    pairs = zip(routers, [*routers[1:], None], strict=True)
+    return all(
+        log.stopped or (following is not None and following.source == log.source and following.name in found)
+        for log, following in pairs
+    )
+
+
 def _contacts(rows: Iterable[ControlRow], logs: Mapping[str, Log]) -> dict[Ends, list[Span]]:
     """Each router's own view of its contacts; one that its log does not see end goes on."""
     since: dict[Ends, tuple[str, int]] = {}

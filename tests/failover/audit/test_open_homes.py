@@ -6,7 +6,7 @@ from collections.abc import Callable
 from failover.audit import Report, Verdict
 from failover.audit.inventory import Log
 from failover.audit.witnesses import watched_spans
-from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, TWO, Client, Run
+from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, ROUTERS, TWO, Client, Run
 from tests.failover.audit.test_audiences import Log as Rows
 from topic.journal import Event
 
@@ -97,6 +97,45 @@ def test_a_subscriber_that_only_its_own_log_knows_may_have_been_owed_it(audited:
     report = audited(run)
     assert report.verdict is Verdict.UNDECIDED
     assert len(doubts(report)) == 1 and any("3 accepted deliveries lack" in doubt for doubt in report.doubts)
+
+
+def all_killed(run: Run, *, found: bool = True) -> None:
+    """At the same time, with the last entries of each lost, and started again."""
+    cut(run, run.key(ONE, 3))
+    for router in "bc":
+        rows = run.logs[router]
+        del rows[rows.index(run.find(router, Event.RECEIVED, run.key(ONE, 5))) :]
+    last = max(rows[-1]["time_us"] for rows in run.logs.values())
+    clock = {"time_us": last, "hlc": last // 1000 << 16}
+    for router in ROUTERS:
+        kept = {"event": Event.KEPT, "detail": json.dumps({"found": found})}
+        run.again[router] = [row | clock for row in ({"event": Event.BOOT}, kept, {"event": Event.STOPPED})]
+
+
+def test_what_routers_find_in_their_stores_tells_who_may_have_been_owed_it(audited: Audited) -> None:
+    run = logged_ends()
+    all_killed(run)
+    report = audited(run)
+    assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
+
+
+def test_without_their_stores_nobody_can_tell(audited: Audited) -> None:
+    run = logged_ends()
+    all_killed(run, found=False)
+    report = audited(run)
+    assert report.verdict is Verdict.UNDECIDED
+    assert len(doubts(report)) == 1
+
+
+def test_a_subscriber_that_only_a_store_knows_may_have_been_owed_it(audited: Audited) -> None:
+    late = Client("late", "a", "subscriber")
+    run = logged_ends()
+    all_killed(run)
+    row = run.again["b"][1] | {"subscriber": late.name, "address": ADDRESS, "epoch": run.epoch(late)}
+    run.again["b"].insert(2, row)
+    report = audited(run)
+    assert report.verdict is Verdict.UNDECIDED
+    assert any("accepted deliveries lack" in doubt for doubt in report.doubts), report.doubts
 
 
 def test_a_contact_lasts_as_long_as_both_see_it() -> None:
