@@ -21,6 +21,8 @@ class Forgetting:
     """The hybrid clock from which on no router knows of what was before."""
     homes: tuple[str, ...]
     """The incarnations that began with it or after it."""
+    whole: bool
+    """Whether the logs of all these are."""
 
 
 class Life(NamedTuple):
@@ -36,11 +38,16 @@ def forgettings(rows: Sequence[ControlRow], logs: Iterable[Log]) -> list[Forgett
     empty = _stamps(row for row in rows if row.event == Event.KEPT and not row.details.get("found", True))
     routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
     lives = [[_life(log, began) for log in group] for _, group in groupby(routers, lambda log: log.source)]
+    instants = [began[name] for name in empty if name in began]
     return [
-        Forgetting(began[name], tuple(log.name for log in routers if began.get(log.name, 0) >= began[name]))
-        for name in empty
-        if name in began and all(_forgot(router, began[name], empty) for router in lives)
+        _forgetting(at, [log for log in routers if began.get(log.name, 0) >= at])
+        for at in instants
+        if all(_forgot(router, at, empty) for router in lives)
     ]
+
+
+def _forgetting(at: int, since: Sequence[Log]) -> Forgetting:
+    return Forgetting(at, tuple(log.name for log in since), all(log.stopped for log in since))
 
 
 def _stamps(rows: Iterable[ControlRow]) -> dict[str, int]:

@@ -126,7 +126,7 @@ def unaddressed(
     have been unseen, and when not."""
     astray = judged.filter(F.col("is_accepted") & ~F.col("has_audience"))
     for forgetting in forgettings:
-        if not any(name in watched for name in forgetting.homes):
+        if forgetting.whole:
             astray = astray.filter(F.coalesce(F.col("accepted_hlc") < forgetting.at, F.lit(True)))
     possible = astray.join(subscribers, F.col("address") == F.col("of_address")).filter(_may_have_been_there())
     served = pairs.filter(F.col("in_audience") | (F.col("own_count") + F.col("edge_count") > 0))

@@ -21,6 +21,7 @@ from tests.soak.stage import Lengths, Outcome
 
 LENGTHS = Lengths(before=(0.2, 0.8), away=(0.0, 0.5), hung=2.5, after=0.5, rate=1000.0)
 """A router that hangs for so long, or a link that is cut, is given up by all."""
+FORGETFUL = "kill-all-no-store"
 PAUSE_S = 1.0
 """Of a publisher, while all routers are restarted one after the other."""
 
@@ -35,17 +36,13 @@ def outcomes() -> dict[str, Outcome]:
     return {}
 
 
-def the_run(name: str) -> Run:
-    return Run("triangle", name, 0, seed=1)
-
-
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_nothing_is_lost_doubled_or_overtaken(
     name: str, folder: Path, outcomes: dict[str, Outcome], report: Callable[[str], None]
 ) -> None:
     place = folder / name
     place.mkdir()
-    outcome = outcomes[name] = trio.run(play, the_run(name), place, LENGTHS)
+    outcome = outcomes[name] = trio.run(play, Run("triangle", name, 0, seed=1), place, LENGTHS)
     report(f"{name}: {outcome}")
     assert outcome.clean
     if name == "rolling-restart":
@@ -53,12 +50,15 @@ def test_nothing_is_lost_doubled_or_overtaken(
 
 
 def test_the_audit_of_all_of_it_agrees(folder: Path, outcomes: dict[str, Outcome]) -> None:
-    """It shows also what was accepted while nobody knew of a subscriber: without their state stores routers do not."""
-    found = run([str(folder / name / "run") for name in outcomes])
+    found = run([str(folder / name / "run") for name in outcomes if name != FORGETFUL])
     assert found.verdict is Verdict.HOLDS, found.as_json()
-    not_owed = {
-        name: sum(row.cut_off for row in found.pairs if row.subscriber.startswith(f"{the_run(name).name}-"))
-        for name in outcomes
-    }
-    assert not_owed == {name: outcome.tally.excused for name, outcome in outcomes.items()}
-    assert not_owed.get("kill-all-no-store", 1) > 0
+
+
+def test_the_audit_shows_what_was_accepted_while_nobody_knew_the_subscribers(
+    folder: Path, outcomes: dict[str, Outcome]
+) -> None:
+    """Routers without their state stores do not. What the audit cannot tell then is for whom the last deliveries were
+    that all of them were killed with."""
+    found = run([str(folder / FORGETFUL / "run")])
+    assert found.violations == {} and not found.problems, found.as_json()
+    assert sum(row.cut_off for row in found.pairs) == outcomes[FORGETFUL].tally.excused > 0
