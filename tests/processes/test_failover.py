@@ -19,7 +19,7 @@ from tests.soak.results import Run
 from tests.soak.scenarios import SCENARIOS
 from tests.soak.stage import Lengths, Outcome
 
-LENGTHS = Lengths(before=(0.2, 0.8), away=(0.0, 0.5), hung=2.5, after=0.5, rate=1000.0)
+LENGTHS = Lengths(before=(0.2, 0.8), away=(0.0, 0.5), hung=2.5, after=0.5, rate=500.0)
 """A router that hangs for so long, or a link that is cut, is given up by all."""
 FORGETFUL = "kill-all-no-store"
 PAUSE_S = 1.0
