@@ -1,8 +1,12 @@
 """What protocol 9 promises, checked after every step by somebody who sees the whole mesh.
 
 It trusts no core with a promise: what a subscriber was promised is what its publisher's router knew of it when it got
-the message, and `tests.simulation.termini` watches that no router forgets a subscriber without cause. The one limit
-that ends a promise is recognised by its cause: when home answered, no router in contact with it knew the subscriber.
+the message, and `tests.simulation.termini` watches that no router forgets a subscriber without cause. A limit is
+recognised by its cause, noted in the trace as "limit: ...":
+
+- when home decided, no router that can have told it knew the subscriber; or that came back without memory, to such
+- a slower clock, or a paused router, gave an older attach of the client a later epoch
+- a life expired on one side of a partition and went on elsewhere; or longer ago than routers remember
 """
 
 import math

@@ -27,6 +27,8 @@ class Publisher(Client):
         self.credit = 0
         self.unsettled: dict[bytes, int] | None = None
         """The map, in the order of sending: tag -> 0, or its outcome. None is the null map of a new life."""
+        self.said: dict[bytes, int] | None = None
+        """The map of the attach that is under way, or was answered last."""
         self.texts: dict[bytes, bytes] = {}
         """Tag -> message, of all that is unsettled."""
         self.again: deque[tuple[bytes, Step]] = deque()
@@ -46,12 +48,13 @@ class Publisher(Client):
         if self.unsettled is None:
             self._new_life()
         link = self.link = PublisherLink(router, self, len(self.opened) + 1, self.first)
-        unsettled = None if self.fresh else dict(self.unsettled or {})
-        self.note(self.name, f"attaches at {router.name} with {unsettled}")
+        self.said = unsettled = None if self.fresh else self.map_to_send(self.unsettled or {})
+        self.partial = self.partial and not self.fresh
+        self.note(self.name, f"attaches at {router.name} with {unsettled}{', incomplete' if self.partial else ''}")
         for tag in [tag for tag, state in (unsettled or {}).items() if state]:
             self.judge.settled(self.texts[tag])  # with that map it says so
         generation = None if self.silent else self.generation
-        link.to_router(link.attach, generation, self.seen, unsettled)
+        link.to_router(link.attach, generation, self.seen, unsettled, not self.partial)
 
     def _new_life(self) -> None:
         self.life += 1
@@ -103,7 +106,7 @@ class Publisher(Client):
 
     def _resume(self, ours: dict[bytes, int]) -> None:
         assert self.unsettled is not None
-        for tag, step in list(compare(self.unsettled, ours)):
+        for tag, step in list(compare(self.said or {}, ours)):
             if step in (Step.NEW, Step.WHOLE):
                 self.again.append((tag, self._perhaps_abort(tag, step)))
             else:
@@ -159,7 +162,12 @@ class Publisher(Client):
     def publish(self) -> None:
         """Some of what credit allows: first what is resumed, then something new."""
         link = self.link
-        if link is None or not self.answered or not self.credit or not (self.again or self.left_to_send):
+        if link is None or not self.answered:
+            return
+        if self.partial and not self.again:
+            self.attach_again(link)
+            return
+        if not self.credit or not (self.again or self.left_to_send):
             return
         most = min(self.credit, self.random.choice((1, 1, 2, 5)))
         if self.again:

@@ -26,12 +26,12 @@ class PublisherLink(Link):
         self._handles: dict[Record, int] = {}
         self._texts: dict[int, bytes] = {}
 
-    def attach(self, generation: bytes | None, seen: int, unsettled: dict[bytes, int] | None) -> None:
+    def attach(self, generation: bytes | None, seen: int, unsettled: dict[bytes, int] | None, complete: bool) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
         self._arrived()
         self.stream = topic.attach_publisher(
             client.identity, self, now, generation=generation, seen=seen, first=self.first,
-            lifetime=client.lifetime, unsettled=unsettled,
+            lifetime=client.lifetime, unsettled=unsettled, complete=complete,
         )  # fmt: skip
         self._given(self.present_epoch())
 

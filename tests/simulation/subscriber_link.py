@@ -30,7 +30,7 @@ class SubscriberLink(Link):
         self._records: dict[int, Record] = {}
         self._handles: dict[Record, int] = {}
 
-    def attach(self, seen: int, unsettled: dict[bytes, int] | None) -> None:
+    def attach(self, seen: int, unsettled: dict[bytes, int] | None, complete: bool) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
         self._arrived()
         judge, here = self.router.judge, self.router
@@ -38,7 +38,7 @@ class SubscriberLink(Link):
         self.contacts = {name: judge.contact(here, name) for name in here.names}
         self.subscriber = topic.attach_subscriber(
             client.identity, self, now, seen=seen, first=self.first, sends_settled=self.sends_settled,
-            lifetime=client.lifetime, unsettled=unsettled,
+            lifetime=client.lifetime, unsettled=unsettled, complete=complete,
         )  # fmt: skip
         self._given(self.present_epoch())
 
