@@ -10,6 +10,9 @@ from tests.exhaustive.router import Router
 from tests.exhaustive.scope import FAULTS, Scope
 from tests.exhaustive.world import BEGUN, DOWN, IN_CONTACT, LOST, UP, Draft, Event, World
 
+PROMPT = ("echo", "settle")
+"""What a client does without taking its time, in a scope that says so."""
+
 
 class Model:
     """The mesh of one scope."""
@@ -56,7 +59,20 @@ class Model:
             draft.faults[0] -= 1
             draft.faults[1 + FAULTS.index(fault)] -= 1
         getattr(self, f"_on_{kind}")(draft, *arguments)
+        if self.scope.prompt:
+            self._react(draft)
         return draft.world()
+
+    def _react(self, draft: Draft) -> None:
+        """What prompt clients do at once."""
+        busy = True
+        while busy:
+            busy = False
+            for index, number in enumerate(draft.clients):
+                acts = () if self.clients.states.values[number].cut else self.clients.acts(number)
+                if act := next((act for act in acts if act in PROMPT), None):
+                    busy = True
+                    self._on_act(draft, index, act)
 
     # contacts
 

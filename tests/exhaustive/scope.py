@@ -25,6 +25,8 @@ class Scope:
     """Who is attached before anything is explored: p for the publishers, s for the subscribers, in this order."""
     echoes: bool = True
     """Publishers echo their generation; else the mesh has to know it."""
+    prompt: bool = False
+    """Clients settle and answer echoes at once, unless cut off; else at any time."""
     restarts: bool = True
     """Routers that died come back, with or without their stores; else never."""
     boot_wait: bool = False
@@ -52,8 +54,8 @@ SCOPES = {
         # 1 publisher, 2 routers, 1 or 2 subscribers, 1 message, 2 faults
         Scope("apart-twice", "a", "b", faults=2, early="sp"),
         Scope("together-twice", "a", "a", faults=2, early="sp"),
-        Scope("both-twice", "a", "ab", faults=2, early="sp"),
-        Scope("away-twice", "a", "bb", faults=2, early="sp"),
+        Scope("both-twice", "a", "ab", faults=2, early="sp", prompt=True),
+        Scope("away-twice", "a", "bb", faults=2, early="sp", prompt=True),
         # 1 publisher, 3 routers, 1 subscriber, 1 message, a move and a kill
         Scope("three-apart", "a", "b", "abc", faults=2, kinds=MOVE_AND_KILL, early="sp", restarts=False),
         Scope("three-together", "a", "a", "abc", faults=2, kinds=MOVE_AND_KILL, early="sp", restarts=False),

@@ -13,6 +13,7 @@ from tests.exhaustive.clients import Violation
 from tests.exhaustive.model import Model
 from tests.exhaustive.rest import check_rest
 from tests.exhaustive.scope import Scope
+from tests.exhaustive.seen import Seen
 from tests.exhaustive.state import DIGEST
 from tests.exhaustive.world import Event, World
 
@@ -60,10 +61,11 @@ class Search:
     def __init__(self, scope: Scope) -> None:
         self.model = Model(scope)
         self.result = Result(scope)
-        self._seen: set[bytes] = set()
+        self._seen = Seen()
         self._parents = array("I")
         self._events = array("H")
-        self._frontier: deque[tuple[int, bytes]] = deque()
+        self._frontier: deque[bytes] = deque()
+        """Of consecutive numbers: the last of them has the highest."""
 
     def run(
         self, max_seconds: float = float("inf"), progress: Callable[[Result], None] = lambda result: None
@@ -72,18 +74,13 @@ class Search:
         begin = time.process_time()
         result = self.result
         self._add(self.prepared(), 0, 0)
-        layer_end = 1
-        while self._frontier and len(result.findings) < FOUND_ENOUGH:
-            number, packed = self._frontier.popleft()
-            if number == layer_end:
-                result.depth += 1
-                layer_end = len(self._parents)
-                result.seconds = time.process_time() - begin
-                progress(self._counted())
-                if result.seconds > max_seconds:
-                    self._frontier.append((number, packed))
-                    break
-            self._expand(number, World(*marshal.loads(packed)))
+        while self._frontier and len(result.findings) < FOUND_ENOUGH and result.seconds < max_seconds:
+            for _ in range(len(self._frontier)):
+                number = len(self._parents) - len(self._frontier)
+                self._expand(number, World(*marshal.loads(self._frontier.popleft())))
+            result.depth += bool(self._frontier)
+            result.seconds = time.process_time() - begin
+            progress(self._counted())
         result.complete = not self._frontier
         result.seconds = time.process_time() - begin
         return self._counted()
@@ -119,9 +116,8 @@ class Search:
     def _add(self, world: World, parent: int, place: int) -> None:
         packed = marshal.dumps(tuple(world), 2)
         digest = blake2b(packed, digest_size=DIGEST).digest()
-        if digest not in self._seen:
-            self._seen.add(digest)
-            self._frontier.append((len(self._parents), packed))
+        if self._seen.add(digest):
+            self._frontier.append(packed)
             self._parents.append(parent)
             self._events.append(place)
 

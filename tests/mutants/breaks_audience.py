@@ -13,6 +13,7 @@ from topic.joining import Joining
 from topic.record import Record, State, Stream
 from topic.reporting import Reporting
 
+HASTY = {"store_loss": 1.0, "delay": 0.5, "client_delay": 0.001, "patience": 0.05}
 CROWDED = {"plain": 0.0, "restless": 0.0, "routers": 3, "addresses": 1, "turmoil": 3.0, "faults": ("flap",) * 8}
 LATE = MOVING | {"timeouts": (2,), "client_delay": 0.3, "delay": 0.001, "think": 0.001, "subscribers": 5}
 """Subscribers come back after they expired, and publishers take long to hear of acceptances."""
@@ -99,7 +100,7 @@ def audience_reopened(expect: Method) -> Method:
     return broken
 
 
-@mutant(Topic, "_check_booted", by="2", **KILLS | {"delay": 0.2, "durable": 1.0, "store_loss": 1.0})
+@mutant(Topic, "_check_booted", by="2", **KILLS | HASTY)
 def accepted_before_booted(_: Method) -> Method:
     """8 Boot: no acceptances before the sections of all routers are there."""
 

@@ -5,12 +5,14 @@ from typing import Any
 from linkstate.clock import HybridClock
 from linkstate.contact import Contact
 from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
-from topic.directory import Change, Directory, Entry, Index, Status
+from topic.directory import Change, Directory, Entry, Index
 from topic.expiry import Expiry
 from topic.identity import Epoch
 from topic.wire import Outgoing
 
 AT_ONCE = RESUMING | {"faults": ("kill all", "kill all", "kill"), "restart": 0.9, "durable": 1.0, "restless": 0.1}
+RETURNING = {"timeouts": (1, 60), "restless": 2.0, "messages": 50, "think": 0.001, "faults": ()}
+SLOW = EXPIRING | {"timeouts": (1,), "delay": 1.0, "dead": 2.0, "faults": ("flap",) * 8}
 SKEWED = {"skew": 60.0, "silent": 0.5}
 
 
@@ -43,7 +45,7 @@ def orphans_expire_at_once(lost: Method) -> Method:
     return broken
 
 
-@mutant(Expiry, "_propose", by="8", **EXPIRING)
+@mutant(Expiry, "_propose", by="468", **SLOW)
 def expiry_without_consent(_: Method) -> Method:
     """8 Expiry: only if all routers in contact agree is a terminus over."""
 
@@ -54,7 +56,7 @@ def expiry_without_consent(_: Method) -> Method:
     return broken
 
 
-@mutant(Expiry, "_is_over_here", by="8", **EXPIRING)
+@mutant(Expiry, "_is_over_here", by="8", **SLOW)
 def consent_unseen(_: Method) -> Method:
     """8 Expiry: a router that knows better says no."""
 
@@ -64,7 +66,7 @@ def consent_unseen(_: Method) -> Method:
     return broken
 
 
-@mutant(Expiry, "proposed", by="138", **EXPIRING)
+@mutant(Expiry, "proposed", by="13", **SLOW | {"restless": 1.0})
 def yes_does_not_bind(_: Method) -> Method:
     """8 Expiry: a yes binds: who comes back to it begins afresh."""
 
@@ -76,31 +78,10 @@ def yes_does_not_bind(_: Method) -> Method:
     return broken
 
 
-@mutant(Directory, "mark", by="13", **EXPIRING)
-def expired_lives_forgotten(mark: Method) -> Method:
+@mutant(Entry, "expired_life", by="13", **EXPIRING | RETURNING)
+def expired_lives_forgotten(_: Method) -> Any:
     """8, as built: an expired life of a publisher is remembered, lest it come back as if nothing had been."""
-
-    def broken(directory: Directory, entry: Entry, status: Status) -> Any:
-        change = mark(directory, entry, status)
-        if change.new.expired_life:
-            directory.forget(change.new)
-        return change
-
-    return broken
-
-
-@mutant(Directory, "_merge", by="145", **PARTITIONS | {"durable": 0.0})
-def no_tombstones(merge: Method) -> Method:
-    """8 Expiry: closed links are remembered until every router knows."""
-
-    def broken(directory: Directory, entries: list[Entry]) -> Any:
-        changes = merge(directory, entries)
-        for index in [(change.entry.role, change.entry.name) for change in changes if not change.entry.live]:
-            if directory.entry(index) is not None:
-                directory._remove(index)
-        return changes
-
-    return broken
+    return property(lambda entry: False)
 
 
 @mutant(Directory, "_put", by="23", **AT_ONCE)

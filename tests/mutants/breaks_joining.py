@@ -17,12 +17,6 @@ from topic.wire import Kind
 
 PUZZLED = PARTITIONS | {"routers": 3, "think": 0.05}
 
-OVERTAKEN = {
-    "window": 50, "messages": 50, "subscribers": 6, "addresses": 1, "turmoil": 4.0, "think": 0.001, "patience": 0.05,
-    "client_delay": 0.3, "delay": 0.001, "faults": ("kill",) * 4,
-}  # fmt: skip
-"""Publishers keep sending while they take long to hear of acceptances."""
-
 
 @mutant(Joining, "_gate", by="1", **MOVING | {"subscribers": 3})
 def no_gate(_: Method) -> Method:
@@ -46,7 +40,7 @@ def not_gated_by_doubt(gate: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "_gate", by="1", **NEWCOMERS | OVERTAKEN)
+@mutant(Joining, "_gate", by="1", scope="apart")
 def not_gated_by_acceptances(gate: Method) -> Method:
     """6.3 Gate: and those that are accepted and not settled."""
 
@@ -113,14 +107,13 @@ def no_backlog(_: Method) -> Method:
     return broken
 
 
-@mutant(Edge, "backlog", by="15", **NEWCOMERS | {"delay": 0.2})
-def backlog_not_held_back(_: Method) -> Method:
-    """6.2 Backlog: it waits for Joined, which says what of it is gated."""
+@mutant(Joining, "_owes_backlog", by="1", **MOVING)
+def backlog_not_waited_for(owes: Method) -> Method:
+    """6.2 Evidence: while a backlog waits for it, nothing later of that publisher comes."""
 
-    def broken(edge: Edge, stream: Stream, n: int, seen: int, record: Record, only: list[bytes]) -> None:
-        named = [edge.subscribers[name] for name in only if name in edge.subscribers]
-        edge._forward_one(stream, n, edge._moved_since(seen), record, named)
-        edge.release(stream)
+    def broken(joining: Joining, stream: Stream, name: bytes) -> bool:
+        owes(joining, stream, name)
+        return False
 
     return broken
 

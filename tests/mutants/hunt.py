@@ -1,14 +1,19 @@
-"""The search for seeds that catch mutants: each plays runs until one violates an invariant that holds without it."""
+"""The search for runs that catch mutants: of the simulation, seed by seed, or a path of the exhaustive search.
+
+A run catches a mutant if it violates an invariant that counts, and is sound without the breakage.
+"""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 from tests.mutants import breaks_audience, breaks_directory, breaks_joining, breaks_rehoming, breaks_settling
+from tests.mutants.explore import explore, walk
 from tests.mutants.mutant import MUTANTS, Mutant
-from tests.mutants.runs import play
+from tests.mutants.runs import Verdict, play
 
 PINS = Path(__file__).with_name("pins.json")
 BREAKAGES = (breaks_audience, breaks_directory, breaks_joining, breaks_rehoming, breaks_settling)
@@ -16,61 +21,68 @@ BREAKAGES = (breaks_audience, breaks_directory, breaks_joining, breaks_rehoming,
 
 
 @attrs.frozen
+class Pin:
+    """How a mutant is caught."""
+
+    invariant: str
+    seed: int | None = None
+    path: tuple[tuple[Any, ...], ...] = ()
+
+    def again(self, mutant: Mutant, *, broken: bool) -> Verdict:
+        """The same run, with the breakage or without."""
+        breakage = mutant if broken else None
+        if self.seed is None:
+            return walk(mutant.scope, self.path, breakage)
+        return play(self.seed, mutant.knobs, breakage)
+
+    def catches(self, mutant: Mutant) -> bool:
+        return self.again(mutant, broken=True).invariant == self.invariant and self.again(mutant, broken=False).sound
+
+
+@attrs.frozen
 class Catch:
     """What became of the search for one mutant."""
 
     mutant: Mutant
-    seed: int | None
-    """The one that caught it; None if none did."""
-    invariant: str
+    pin: Pin | None
+    """None if nothing caught it."""
     runs: int
-    crashes: int
-    """Runs before that ended by an assertion, not an invariant."""
-    unsound: int
-    """Seeds that caught it, and fail without it too: those do not count."""
+    """Or states."""
+    crashes: int = 0
+    """Runs that ended by an assertion, not an invariant."""
 
 
 def hunt(mutant: Mutant, seeds: int) -> Catch:
-    crashes = unsound = 0
+    if mutant.scope:
+        states, caught = explore(mutant)
+        return Catch(mutant, None if caught is None else Pin(caught[0], path=caught[1]), states)
+    crashes = 0
     for seed in range(seeds):
         verdict = play(seed, mutant.knobs, mutant)
         crashes += verdict.crash is not None
-        if verdict.invariant is not None and verdict.invariant[0] in mutant.by:
-            if play(seed, mutant.knobs).sound:
-                return Catch(mutant, seed, verdict.invariant, seed + 1, crashes, unsound)
-            unsound += 1
-    return Catch(mutant, None, "", seeds, crashes, unsound)
+        counts = verdict.invariant is not None and verdict.invariant[0] in mutant.by
+        if verdict.invariant is not None and counts and play(seed, mutant.knobs).sound:
+            return Catch(mutant, Pin(verdict.invariant, seed), seed + 1, crashes)
+    return Catch(mutant, None, seeds, crashes)
 
 
 def table(catches: Iterator[Catch]) -> Iterator[str]:
     """Line by line, as they are caught."""
-    yield f"{'mutant':34} {'runs':>5}  {'caught by':22} rule that it breaks"
+    yield f"{'mutant':32} {'runs':>7}         {'caught by':22} rule that it breaks"
     for catch in catches:
-        caught = catch.invariant if catch.seed is not None else f"NOTHING ({catch.crashes} crashes)"
-        yield f"{catch.mutant.name:34} {catch.runs:5}  {caught:22} {catch.mutant.rule}"
-
-
-# pins: the seed by which each mutant is caught in the tests
-
-
-@attrs.frozen
-class Pin:
-    seed: int
-    invariant: str
+        caught = f"NOTHING, {catch.crashes} crashes" if catch.pin is None else catch.pin.invariant
+        unit = "states" if catch.mutant.scope else "runs"
+        yield f"{catch.mutant.name:32} {catch.runs:7} {unit:7} {caught:22} {catch.mutant.rule}"
 
 
 def pins() -> dict[str, Pin]:
-    return {name: Pin(**pin) for name, pin in json.loads(PINS.read_text()).items()} if PINS.exists() else {}
+    """By mutant: what the tests replay."""
+    stored = json.loads(PINS.read_text()) if PINS.exists() else {}
+    return {name: Pin(pin["invariant"], pin["seed"], tuple(map(tuple, pin["path"]))) for name, pin in stored.items()}
 
 
-def pin(catches: list[Catch]) -> None:
-    """Of the mutants that there are; what was caught now replaces what was pinned."""
-    pinned = pins() | {c.mutant.name: Pin(c.seed, c.invariant) for c in catches if c.seed is not None}
-    lines = [f"  {json.dumps(n)}: {json.dumps(attrs.asdict(pinned[n]))}" for n in MUTANTS if n in pinned]
+def keep(catches: list[Catch]) -> None:
+    """What was caught now replaces what was pinned; pins of mutants that are no more go."""
+    pinned = pins() | {catch.mutant.name: catch.pin for catch in catches if catch.pin is not None}
+    lines = [f"  {json.dumps(name)}: {json.dumps(attrs.asdict(pinned[name]))}" for name in MUTANTS if name in pinned]
     PINS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-
-
-def still_caught(mutant: Mutant, pin: Pin) -> Catch | None:
-    """By its pin, which is as good as ever; None if another has to be found."""
-    holds = play(pin.seed, mutant.knobs, mutant).invariant == pin.invariant and play(pin.seed, mutant.knobs).sound
-    return Catch(mutant, pin.seed, pin.invariant, 1, 0, 0) if holds else None

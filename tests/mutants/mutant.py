@@ -27,6 +27,8 @@ class Mutant:
     """Is given the methods of the targets, and returns what takes their places."""
     by: str
     """Numbers of the invariants that catch it."""
+    scope: str
+    """Of the exhaustive search, if that is what catches it."""
     knobs: dict[str, Any]
     """Of the simulation, set so that what the rule is for happens often."""
 
@@ -48,7 +50,7 @@ class Mutant:
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(owner: Any, name: Any, *others: Target, by: str, **knobs: Any) -> Callable[[Break], Break]:
+def mutant(owner: Any, name: Any, *others: Target, by: str, scope: str = "", **knobs: Any) -> Callable[[Break], Break]:
     """Makes a breakage of a method, or of several, a mutant of the breakage's name; `by`, first digits: the invariants
     that may miss the rule."""
 
@@ -56,7 +58,7 @@ def mutant(owner: Any, name: Any, *others: Target, by: str, **knobs: Any) -> Cal
         assert breaks.__name__ not in MUTANTS and breaks.__doc__, breaks
         targets = (owner, name), *others
         rule = breaks.__doc__.splitlines()[0].removesuffix(".")
-        MUTANTS[breaks.__name__] = Mutant(breaks.__name__, rule, targets, breaks, by, knobs)
+        MUTANTS[breaks.__name__] = Mutant(breaks.__name__, rule, targets, breaks, by, scope, knobs)
         return breaks
 
     return register

@@ -122,8 +122,10 @@ def test_a_directory_where_another_mesh_runs_is_refused(topology: Path, tmp_path
     other.make()
     entry = RouterEntry(None, str(address), str(address), "")
     other.write(MeshRecord("other", "", {"z": entry}))
-    sleeper = [sys.executable, "-c", "import time; time.sleep(60)", "router", "z", "--run-dir", str(other.path)]
-    with subprocess.Popen(sleeper) as process:
+    script = "import time; print(flush=True); time.sleep(60)"
+    sleeper = [sys.executable, "-c", script, "router", "z", "--run-dir", str(other.path)]
+    with subprocess.Popen(sleeper, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline()  # its command line is to be seen by now
         entry.pid = process.pid
         other.write(MeshRecord("other", "", {"z": entry}))
         refused = pytest.raises(RunError, match="another mesh, other, is running here")

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.knobs import Knobs
-from tests.simulation.links import Link
+from tests.simulation.link import Link
 from tests.simulation.schedule import Schedule
 from topic.directory import Lifetime
 from topic.identity import Epoch, LinkIdentity
@@ -51,6 +51,8 @@ class Client:
         self.opened: list[Link] = []
         """All its links, those that it has forgotten too."""
         self.answered = False
+        self.partial = False
+        """The map of this attach is incomplete: only what it names goes on, then the client attaches again."""
         self.epoch: Epoch | None = None
         """The latest that it was told of."""
         self._asleep_until = 0.0
@@ -107,6 +109,20 @@ class Client:
 
     def open(self, router: "Router") -> None:
         raise NotImplementedError
+
+    def map_to_send(self, unsettled: Mapping[bytes, int]) -> dict[bytes, int]:
+        """The unsettled map, or as much of it as there is room for in the attach."""
+        keys = list(unsettled)
+        self.partial = len(keys) > 1 and not self.calm and self.random.random() < self.knobs.partial
+        most = self.random.randrange(1, len(keys)) if self.partial else len(keys)
+        return {key: unsettled[key] for key in keys[:most]}
+
+    def attach_again(self, link: Link) -> None:
+        """What the incomplete map named is dealt with."""
+        if link is self.link:
+            self.note(self.name, "attaches again to tell more of its map")
+            link.client_left(0.01)
+            self.leave()
 
     PRANKS = ("close", "vanish", "break", "elsewhere", "elsewhere", "again", "crash", "sleep")
 

@@ -1,8 +1,12 @@
 """What protocol 9 promises, checked after every step by somebody who sees the whole mesh.
 
 It trusts no core with a promise: what a subscriber was promised is what its publisher's router knew of it when it got
-the message, and `tests.simulation.termini` watches that no router forgets a subscriber without cause. The one limit
-that ends a promise is recognised by its cause: when home answered, no router in contact with it knew the subscriber.
+the message, and `tests.simulation.termini` watches that no router forgets a subscriber without cause. A limit is
+recognised by its cause, noted in the trace as "limit: ...":
+
+- when home decided, no router that can have told it knew the subscriber; or that came back without memory, to such
+- a slower clock, or a paused router, gave an older attach of the client a later epoch
+- a life expired on one side of a partition and went on elsewhere; or longer ago than routers remember
 """
 
 import math
@@ -16,11 +20,13 @@ from topic.identity import NAME_LENGTH, LinkIdentity, delivery_key
 from topic.record import Outcome, Record
 
 if TYPE_CHECKING:
-    from tests.simulation.links import Link, PublisherLink, SubscriberLink
+    from tests.simulation.link import Link
     from tests.simulation.publisher import Publisher
+    from tests.simulation.publisher_link import PublisherLink
     from tests.simulation.router import Router
     from tests.simulation.schedule import Schedule
     from tests.simulation.subscriber import SubscriberClient
+    from tests.simulation.subscriber_link import SubscriberLink
 
 RECENT = 10.0
 """Seconds after which every router in contact knows that a plain subscriber has moved."""
@@ -79,10 +85,11 @@ class Judge:
         clock before went on from what a store had reserved: then its older attach wins (protocol 2)."""
         assert link.epoch is not None
         self.check(link.epoch.hlc > link.echoed_hlc, f"2 epoch: {link} echoes a later one than it is given")
-        older = [other.epoch for other in link.client.opened if other.number < link.number and other.epoch is not None]
-        if any(epoch > link.epoch for epoch in older) and link.client.name not in self.inexact:
+        known = [(other.number, other.epoch) for other in link.client.opened if other.epoch is not None]
+        inverted = any((number < link.number) != (epoch < link.epoch) for number, epoch in known if epoch != link.epoch)
+        if inverted and link.client.name not in self.inexact:
             self.inexact.add(link.client.name)
-            self.note(link.router.name, f"limit: the clock gives {link.client.name} an epoch before its last one")
+            self.note(link.router.name, f"limit: {link.client.name} was given an epoch before its last one")
 
     # publishers
 
@@ -101,7 +108,7 @@ class Judge:
         """A publisher that resumed was given another generation: only if its terminus was over, or nobody knew."""
         assert publisher.link is not None
         legit = publisher.silent or publisher.name in self.inexact
-        legit = legit or self.termini.was_over(publisher.link) or _was_overtaken(publisher)
+        legit = legit or self.termini.was_over(publisher, publisher.confirmed) or _was_overtaken(publisher)
         self.check(legit, f"3 generation: {publisher.name} resumes and is given another one")
         self.life_over(publisher.texts.values())
 
@@ -196,6 +203,8 @@ class Judge:
             self.accepted_count += outcome is Outcome.ACCEPTED
             if link.first:
                 self.messages[text].over = True  # it is settled with that
+                if link.client.link is not link:
+                    self._sent_anew(text)
 
     def decided(self, home: "Router", keys: Sequence[bytes], outcome: str) -> None:
         """A home has decided to answer so, by what it knows now: it may know more when the answer goes out."""
@@ -371,8 +380,8 @@ class Judge:
         if self._is_exact(client.name, message) and not reader.expired:
             over = message.over or self._is_of_another_life(message)
             self.check(over, f"3 forgets early: {text.decode()} at {client.name}, {how}")
-            if self.termini.is_over(self.generations[message.publisher, message.life]):
-                reader.may_repeat.add(text)  # by the word of a router that has let it expire; others have not
+        if self.termini.is_over(self.generations[message.publisher, message.life]):
+            reader.may_repeat.add(text)  # by the word of a router that has let it expire; others have not
 
     def _is_of_another_life(self, message: Message) -> bool:
         """Some router has given its publisher another, later generation, of which that may not know yet."""
@@ -386,8 +395,7 @@ class Judge:
 
 
 def _was_overtaken(publisher: "Publisher") -> bool:
-    """An attach that began a life reached its router, a paused one perhaps, after a later one had reached another:
-    there the later one is the zombie."""
+    """An older attach has a higher epoch than a later one: it was given by a faster clock, or after the later one, by a
+    router that had been paused. Where it is known, the later one is the zombie."""
     links = [link for link in publisher.opened if link.attached]
-    fresh = [link for link in links if link.begins_afresh]
-    return any(old.number < new.number and old.attached_at > new.attached_at for old in fresh for new in links)
+    return any(old.number < new.number and old.present_epoch() > new.present_epoch() for old in links for new in links)

@@ -39,6 +39,8 @@ class Knobs:
     """How many of the others keep their maps over a crash, and ask routers to."""
     silent: float
     """How many publishers echo neither generation nor epoch."""
+    partial: float
+    """How often a client's unsettled map does not fit into its attach (incomplete-unsettled)."""
     timeouts: tuple[int, ...]
     """What clients that resume ask for their termini, in seconds."""
     refusing: float
@@ -110,4 +112,5 @@ def draw(random: Random) -> Knobs:
         store_loss=random.choice((0.0, 0.0, 0.3, 1.0)),
         never_started=random.random() < 0.05,
         turmoil=random.choice((3.0, 5.0, 8.0)),
+        partial=often(0.5),
     )

@@ -8,7 +8,8 @@ from topic.identity import Epoch
 from topic.record import Outcome
 
 if TYPE_CHECKING:
-    from tests.simulation.links import PublisherLink, SubscriberLink
+    from tests.simulation.publisher_link import PublisherLink
+    from tests.simulation.subscriber_link import SubscriberLink
 
 
 class Violation(AssertionError):

@@ -6,7 +6,8 @@ from typing import Any
 
 from failover.comparison import Step, compare
 from tests.simulation.client import Client
-from tests.simulation.links import Link, PublisherLink, Sent
+from tests.simulation.link import Link
+from tests.simulation.publisher_link import PublisherLink, Sent
 from topic.identity import GENERATION_LENGTH, Epoch
 from topic.record import Outcome
 
@@ -20,10 +21,14 @@ class Publisher(Client):
         self.generation: bytes | None = None
         """None before the first answer of a life, unless the client brings its own."""
         self.life = 0
+        self.confirmed = 0
+        """The number of the last link on which a router has named its generation."""
         self.left_to_send = self.knobs.messages
         self.credit = 0
         self.unsettled: dict[bytes, int] | None = None
         """The map, in the order of sending: tag -> 0, or its outcome. None is the null map of a new life."""
+        self.said: dict[bytes, int] | None = None
+        """The map of the attach that is under way, or was answered last."""
         self.texts: dict[bytes, bytes] = {}
         """Tag -> message, of all that is unsettled."""
         self.again: deque[tuple[bytes, Step]] = deque()
@@ -43,12 +48,13 @@ class Publisher(Client):
         if self.unsettled is None:
             self._new_life()
         link = self.link = PublisherLink(router, self, len(self.opened) + 1, self.first)
-        unsettled = None if self.fresh else dict(self.unsettled or {})
-        self.note(self.name, f"attaches at {router.name} with {unsettled}")
+        self.said = unsettled = None if self.fresh else self.map_to_send(self.unsettled or {})
+        self.partial = self.partial and not self.fresh
+        self.note(self.name, f"attaches at {router.name} with {unsettled}{', incomplete' if self.partial else ''}")
         for tag in [tag for tag, state in (unsettled or {}).items() if state]:
             self.judge.settled(self.texts[tag])  # with that map it says so
         generation = None if self.silent else self.generation
-        link.to_router(link.attach, generation, self.seen, unsettled)
+        link.to_router(link.attach, generation, self.seen, unsettled, not self.partial)
 
     def _new_life(self) -> None:
         self.life += 1
@@ -71,9 +77,7 @@ class Publisher(Client):
 
     # what the router says
 
-    def attached(
-        self, link: Link, credit: int, generation: bytes, epoch: Epoch, ours: dict[bytes, int] | None
-    ) -> None:
+    def attached(self, link: Link, credit: int, generation: bytes, epoch: Epoch, ours: dict[bytes, int] | None) -> None:
         if link is not self.link:
             return
         self.judge.check(not self.answered, "5 one answer: an attach is answered once")
@@ -87,6 +91,7 @@ class Publisher(Client):
             self.judge.goes_on(self)
             self._resume(ours or {})
         self.fresh = False
+        self.confirmed = link.number
         self.generation = generation
         self.judge.generation(self.name, self.identity, self.life, generation)
         self.credited(link, credit)
@@ -101,7 +106,7 @@ class Publisher(Client):
 
     def _resume(self, ours: dict[bytes, int]) -> None:
         assert self.unsettled is not None
-        for tag, step in list(compare(self.unsettled, ours)):
+        for tag, step in list(compare(self.said or {}, ours)):
             if step in (Step.NEW, Step.WHOLE):
                 self.again.append((tag, self._perhaps_abort(tag, step)))
             else:
@@ -157,7 +162,12 @@ class Publisher(Client):
     def publish(self) -> None:
         """Some of what credit allows: first what is resumed, then something new."""
         link = self.link
-        if link is None or not self.answered or not self.credit or not (self.again or self.left_to_send):
+        if link is None or not self.answered:
+            return
+        if self.partial and not self.again:
+            self.attach_again(link)
+            return
+        if not self.credit or not (self.again or self.left_to_send):
             return
         most = min(self.credit, self.random.choice((1, 1, 2, 5)))
         if self.again:

@@ -56,9 +56,7 @@ def trace_lines(world: World) -> list[str]:
         size = 32 if len(text) % 32 == 0 else 12
         return " ".join(names.get(text[i : i + size], text[i : i + size]) for i in range(0, len(text), size))
 
-    return [
-        INCARNATION.sub("", STAMP.sub(lambda match: ranks[match[0]], NAME.sub(named, line))) for line in lines
-    ]
+    return [INCARNATION.sub("", STAMP.sub(lambda match: ranks[match[0]], NAME.sub(named, line))) for line in lines]
 
 
 def digest(world: World) -> str:

@@ -16,7 +16,7 @@ from linkstate.clock import COUNTER_BITS, HybridClock
 from linkstate.events import ContactLost, ContactMade, Received, Transmit
 from linkstate.mesh import Mesh
 from tests.simulation.knobs import Knobs
-from tests.simulation.links import Link
+from tests.simulation.link import Link
 from tests.simulation.schedule import Schedule
 from tests.simulation.wires import Body, Wire
 from topic.actions import Action, DropContact, LinkAction, Note
@@ -119,9 +119,7 @@ class Router:
         block = Silence(self.name, "router", self.incarnation)
         block.decided = partial(self.judge.decided, self)
         settings = Settings(knobs.window, knobs.redeliveries, 2.0, knobs.boot_wait, float(max(knobs.timeouts)))
-        self.topic = Topic(
-            self.name, self.incarnation, self.names, self.clock, block, settings, now, remembered
-        )
+        self.topic = Topic(self.name, self.incarnation, self.names, self.clock, block, settings, now, remembered)
         if self.verbose:
             block.listener = self._note_event
         self._timer = inf

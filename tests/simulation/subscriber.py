@@ -1,9 +1,11 @@
 """A subscriber: an application that takes its time, and now and then does not accept; it remembers what it did."""
 
+from functools import partial
 from typing import Any
 
 from tests.simulation.client import Client
-from tests.simulation.links import Link, SubscriberLink
+from tests.simulation.link import Link
+from tests.simulation.subscriber_link import SubscriberLink
 from topic.identity import Epoch
 from topic.record import Outcome
 
@@ -31,10 +33,12 @@ class SubscriberClient(Client):
 
     def open(self, router: Any) -> None:
         link = self.link = SubscriberLink(router, self, len(self.opened) + 1, self.first, self.sends_settled)
-        self.said = None if self._afresh or self.plain else dict(self.unsettled)
-        self.note(self.name, f"attaches at {router.name} with {_short(self.said)}")
+        self.said = None if self._afresh or self.plain else self.map_to_send(self.unsettled)
+        self.partial = self.partial and self.said is not None
+        incomplete = ", incomplete" if self.partial else ""
+        self.note(self.name, f"attaches at {router.name} with {_short(self.said)}{incomplete}")
         self.judge.attaching(self.name)
-        link.to_router(link.attach, self.seen, self.said)
+        link.to_router(link.attach, self.seen, self.said, not self.partial)
         self._limit = 0
         self._grant(self.random.randint(0, self.prefetch))
 
@@ -67,12 +71,16 @@ class SubscriberClient(Client):
             if ours is None or key not in ours:
                 self._forget(key, "left out of the router's map")
         self._grant(max(self.prefetch - self._limit, 0))
+        if self.partial:
+            self.later(partial(self.attach_again, link))
 
     def delivered(
         self, link: Link, handle: int, key: bytes, message: bytes, settled: bool, attempts: int, resumed: bool
     ) -> None:
         if link is not self.link:
             return
+        named = not self.partial or key in (self.said or ())
+        self.judge.check(named, f"7 incomplete: {message.decode()} comes to {self.name}, whose map did not name it")
         self.judge.check(self.answered, "6 joined: nothing is delivered before the attach is answered")
         self.judge.check(
             resumed == (key in self.unsettled), f"1 resume: {message.decode()} comes to {self.name}, resume {resumed}"
@@ -158,7 +166,6 @@ class SubscriberClient(Client):
         return outcome, outcome is Outcome.MODIFIED and self.random.random() < 0.5
 
     def calm_down(self) -> None:
-        self.calm = True
         self.tops_up = "on delivery"
         self._grant(1000)
 

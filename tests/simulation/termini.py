@@ -15,8 +15,10 @@ from topic.identity import Epoch, link_name
 if TYPE_CHECKING:
     from tests.simulation.client import Client
     from tests.simulation.judge import Judge
-    from tests.simulation.links import Link, PublisherLink, SubscriberLink
+    from tests.simulation.link import Link
+    from tests.simulation.publisher_link import PublisherLink
     from tests.simulation.router import Router
+    from tests.simulation.subscriber_link import SubscriberLink
 
 
 @attrs.define(eq=False)
@@ -87,9 +89,12 @@ class Termini:
             known = entry is not None and entry.live and link.epoch is not None and entry.epoch >= link.epoch
             self._judge.check(known or link.closed, f"6 joined: {link} is answered, {router.name} knows no {name}")
 
-    def was_over(self, link: "Link") -> bool:
-        """Whether the client had been away for its timeout, as some router in contact saw it, when it attached."""
-        return link.client.name in self._over or link.away >= link.client.lifetime.timeout - self._grain(link.router)
+    def was_over(self, client: "Client", since: int) -> bool:
+        """Whether the client had been away for its timeout, as some router in contact saw it, when one of its attaches
+        after that number came."""
+        links = [link for link in client.opened if link.number > since]
+        away = any(link.away >= client.lifetime.timeout - self._grain(link.router) for link in links)
+        return away or client.name in self._over
 
     def away(self, link: "Link") -> float:
         """For how long the client has not been seen, by who has seen it least."""

@@ -1,0 +1,71 @@
+"""A mutant in the exhaustive search: where the simulation would have to be very lucky, all that can happen is tried.
+
+What is found is a path of events; the tests walk along it again, with the breakage and, as far as it leads, without.
+"""
+
+from collections.abc import Iterable
+from contextlib import nullcontext, suppress
+
+from tests.exhaustive.clients import Violation
+from tests.exhaustive.model import Model
+from tests.exhaustive.rest import check_rest
+from tests.exhaustive.scope import SCOPES
+from tests.exhaustive.search import Search, prepare
+from tests.exhaustive.world import Event
+from tests.mutants.mutant import Mutant
+from tests.mutants.runs import Verdict
+
+Path = tuple[Event, ...]
+
+MOST_SECONDS = 300.0
+
+
+class _Caught(Exception):
+    pass
+
+
+class _Hunt(Search):
+    """Ends with the first violation of an invariant that counts."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        super().__init__(SCOPES[mutant.scope])
+        self.by = mutant.by
+        self.caught: tuple[str, Path] | None = None
+
+    @property
+    def states(self) -> int:
+        return len(self._seen)
+
+    def _found(self, violation: Violation, number: int, event: Event | None) -> None:
+        super()._found(violation, number, event)
+        if violation.invariant[0] in self.by:
+            self.caught = violation.invariant, self.result.findings[violation.invariant].path
+            raise _Caught
+
+
+def explore(mutant: Mutant) -> tuple[int, tuple[str, Path] | None]:
+    """How many states were visited; the invariant that was violated, if one was, and how."""
+    search = _Hunt(mutant)
+    with mutant.applied(), suppress(_Caught):
+        search.run(MOST_SECONDS)
+    return search.states, search.caught
+
+
+def walk(scope: str, path: Iterable[Event], mutant: Mutant | None = None) -> Verdict:
+    """The events of the path as far as they can happen; with the breakage, that is all of them."""
+    with nullcontext() if mutant is None else mutant.applied():
+        model = Model(SCOPES[scope])
+        try:
+            _follow(model, path)
+        except Violation as violation:
+            return Verdict(invariant=violation.invariant, detail=str(violation))
+    return Verdict()
+
+
+def _follow(model: Model, path: Iterable[Event]) -> None:
+    world = prepare(model)
+    for event in path:
+        if event in [*model.possible.events(world), *model.possible.faults(world)]:
+            world = model.step(world, event)
+    if not model.possible.events(world):
+        check_rest(model, world)

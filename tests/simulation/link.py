@@ -1,0 +1,176 @@
+"""A client's link as its router and its client have it: the shell's part of `router.clients`, with delays both ways.
+
+    client ──FIFO──▶ router      each link has a connection of its own; when it breaks, what is under way may still
+    client ◀──FIFO── router      arrive, up to some point. Either end may believe in it much longer than the other.
+
+The ends know deliveries by handles, as AMQP does. A disposition for a handle already settled is ignored.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from topic.actions import Detach, LinkAction
+from topic.identity import Epoch
+
+if TYPE_CHECKING:
+    from tests.simulation.client import Client
+    from tests.simulation.router import Router
+
+
+class Link:
+    """One connection with one link on it."""
+
+    def __init__(self, router: "Router", client: "Client", number: int, first: bool) -> None:
+        self.router = router
+        self.client = client
+        self.number = number
+        self.first = first
+        self.attached = False
+        """The attach has reached the router."""
+        self.attached_at = 0.0
+        self.answered = False
+        """By the router."""
+        self.closed = False
+        """The client has sent a closing detach."""
+        self.ended = False
+        """The router's end is gone; the client may not know."""
+        self.ended_at = 0.0
+        self.epoch: Epoch | None = None
+        self.echoed_hlc = client.seen
+        self.away = 0.0
+        """For how long the routers around had not seen the client when its attach came."""
+        self._arrival = [0.0, 0.0]
+        self._until = [inf, inf]
+        router.links.append(self)
+        client.opened.append(self)
+
+    def __repr__(self) -> str:
+        return f"{self.client.name}#{self.number}@{self.router.name}"
+
+    def check(self, holds: bool, what: str) -> None:
+        self.router.judge.check(holds, what)
+
+    # transport
+
+    def to_router(self, action: Callable[..., None], *arguments: Any) -> None:
+        self._send(0, self._reach_router, action, *arguments)
+
+    def to_client(self, action: Callable[..., None], *arguments: Any) -> None:
+        self._send(1, self._reach_client, action, *arguments)
+
+    def _send(self, way: int, carry: Callable[..., None], *arguments: Any) -> None:
+        router = self.router
+        delay = router.random.random() * router.knobs.client_delay
+        self._arrival[way] = at = max(self._arrival[way], router.schedule.now + delay)
+        router.schedule.at(at, carry, *arguments)
+
+    def _reach_router(self, action: Callable[..., None], *arguments: Any) -> None:
+        if self.router.schedule.now <= self._until[0] and not self.ended:
+            self.router.handle(self._at_router, action, *arguments)
+
+    def _at_router(self, action: Callable[..., None], *arguments: Any) -> None:
+        if not self.ended:
+            action(*arguments)
+
+    def _reach_client(self, action: Callable[..., None], *arguments: Any) -> None:
+        if self.router.schedule.now <= self._until[1]:
+            action(self, *arguments)
+
+    def _soon(self, late: float) -> float:
+        return self.router.random.random() * late
+
+    def router_died(self, late: float) -> None:
+        if self.attached:
+            self.lost()
+        self.end()
+        self._ends_at_client(late)
+
+    def client_left(self, late: float) -> None:
+        """The client is gone without a word; its router notices after at most so many seconds."""
+        at = self._break(0) + self._soon(late)
+        self.router.schedule.at(at, self.router.handle, self._noticed)
+
+    def broken(self, late: float) -> None:
+        """The connection breaks while both live, who both notice after at most so many seconds."""
+        self.client_left(late)
+        self._ends_at_client(late)
+
+    def _ends_at_client(self, late: float) -> None:
+        at = self._break(1) + self._soon(late)
+        self.router.schedule.at(at, self.client.lost, self)
+
+    def given_up(self) -> None:
+        """The client hears nothing from its router and goes elsewhere."""
+        if self.router.paused and self.client.link is self:
+            self.client_left(0.01)
+            self.client.lost(self)
+
+    def _break(self, way: int) -> float:
+        """Of what is under way that way, only what comes before the time returned arrives."""
+        at = self.router.schedule.now + self.router.random.random() * self.router.knobs.client_delay
+        self._until[way] = min(self._until[way], at)
+        return at
+
+    def _noticed(self) -> None:
+        if not self.ended:
+            if self.attached:
+                self.router.note(self.router.name, f"{self} is gone")
+                self.suspend()
+            self.end()
+
+    # the router's end
+
+    def end(self) -> None:
+        if not self.ended:
+            self.ended = True
+            self.ended_at = self.router.schedule.now
+            if self in self.router.links:
+                self.router.links.remove(self)
+
+    def close(self) -> None:
+        """The closing detach arrives."""
+        self.router.note(self.router.name, f"{self} closes")
+        self.epoch = self.present_epoch()
+        self.detach()
+        self.end()
+
+    def _arrived(self) -> None:
+        self.away = self.router.judge.termini.away(self)
+        self.attached = True
+        self.attached_at = self.router.schedule.now
+        self.router.note(self.router.name, f"attaches {self}")
+
+    def _given(self, epoch: Epoch) -> None:
+        self.epoch = epoch
+        self.router.judge.epoch_given(self)
+
+    def present_epoch(self) -> Epoch:
+        """An attach that had to wait has another one than it began with."""
+        raise NotImplementedError
+
+    def suspend(self) -> None:
+        raise NotImplementedError
+
+    def detach(self) -> None:
+        raise NotImplementedError
+
+    def perform(self, action: LinkAction) -> None:
+        if self.ended:
+            return
+        if isinstance(action, Detach):
+            self.router.note(self.router.name, f"detaches {self}: {action.description}")
+            self.stolen()
+            self.end()
+            self.to_client(self.client.detached)
+        else:
+            self.carry_out(action)
+
+    def lost(self) -> None:
+        """Its router is no more."""
+
+    def stolen(self) -> None:
+        """The router detaches it, as it believes another to be the later one."""
+
+    def carry_out(self, action: LinkAction) -> None:
+        raise NotImplementedError

@@ -1,0 +1,120 @@
+"""A publisher's link: transfers and settlements one way, outcomes and credit the other."""
+
+from typing import TYPE_CHECKING
+
+from failover.comparison import Step
+from tests.simulation.link import Link
+from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction
+from topic.identity import Epoch
+from topic.record import Record, Stream
+
+if TYPE_CHECKING:
+    from tests.simulation.publisher import Publisher
+    from tests.simulation.router import Router
+
+Sent = tuple[int, bytes, bytes, Step]
+"""(handle, delivery-tag, message, as what it is sent: new, settled, resumed as a whole or aborted)"""
+
+
+class PublisherLink(Link):
+    client: "Publisher"
+    stream: Stream
+
+    def __init__(self, router: "Router", client: "Publisher", number: int, first: bool) -> None:
+        super().__init__(router, client, number, first)
+        self._records: dict[int, Record] = {}
+        self._handles: dict[Record, int] = {}
+        self._texts: dict[int, bytes] = {}
+
+    def attach(self, generation: bytes | None, seen: int, unsettled: dict[bytes, int] | None, complete: bool) -> None:
+        topic, now, client = self.router.topic, self.router.schedule.now, self.client
+        self._arrived()
+        self.stream = topic.attach_publisher(
+            client.identity, self, now, generation=generation, seen=seen, first=self.first,
+            lifetime=client.lifetime, unsettled=unsettled, complete=complete,
+        )  # fmt: skip
+        self._given(self.present_epoch())
+
+    def present_epoch(self) -> Epoch:
+        return self.stream.epoch
+
+    def suspend(self) -> None:
+        self.router.topic.suspend_publisher(self.stream, self, self.router.schedule.now)
+
+    def detach(self) -> None:
+        self.router.topic.detach_publisher(self.stream)
+
+    def transfers(self, sent: list[Sent]) -> None:
+        """In runs of new ones, settled or unsettled, and one by one of those that are resumed."""
+        start = 0
+        while start < len(sent):
+            handle, tag, text, step = sent[start]
+            end = start + 1
+            if step in (Step.WHOLE, Step.ABORTED):
+                self._resume(handle, tag, text, aborted=step is Step.ABORTED)
+            else:
+                end = next((i for i in range(start, len(sent)) if sent[i][3] is not step), len(sent))
+                self._publish(sent[start:end], step is Step.SETTLED)
+            start = end
+
+    def _publish(self, sent: list[Sent], settled: bool) -> None:
+        tags, texts = [tag for _, tag, _, _ in sent], [text for _, _, text, _ in sent]
+        self.router.judge.published(self, texts)
+        records = self.router.topic.publish(self.stream, tags, texts, presettled=settled)
+        assert len(records) == len(sent)
+        self.router.judge.withheld([record.message for record in records if record.n < 0])
+        if not settled:
+            for (handle, _, text, _), record in zip(sent, records, strict=True):
+                self._keep(handle, text, record)
+
+    def _resume(self, handle: int, tag: bytes, text: bytes, *, aborted: bool) -> None:
+        if not aborted:
+            self.router.judge.republished(self, text)
+        record = self.router.topic.transferred_again(self.stream, tag, aborted=aborted)
+        self.check(record is not None, f"7 resume: {text.decode()}, which the router listed, it ignores")
+        assert record is not None
+        if not aborted:
+            self._keep(handle, text, record)
+
+    def _keep(self, handle: int, text: bytes, record: Record) -> None:
+        self._records[handle] = record
+        self._handles[record] = handle
+        self._texts[handle] = text
+
+    def settle(self, handles: list[int]) -> None:
+        records = [self._records.pop(handle) for handle in handles if handle in self._records]
+        for record in records:
+            del self._handles[record]
+        if records:
+            self.router.topic.settle(self.stream, records)
+
+    def alive(self) -> None:
+        self.router.topic.alive(self.stream)
+
+    def carry_out(self, action: LinkAction) -> None:
+        client = self.client
+        if isinstance(action, AnswerPublisher):
+            self.router.note(self.router.name, f"answers {self}: {action.unsettled}")
+            self.check(not self.answered, "5 one answer: an attach is answered once")
+            self.answered = True
+            self._given(action.epoch)
+            self.to_client(client.attached, action.credit, action.generation, action.epoch, action.unsettled)
+        elif isinstance(action, Credit):
+            assert action.count > 0
+            self.to_client(client.credited, action.count)
+        elif isinstance(action, Echo):
+            self.to_client(client.echo)
+        else:
+            assert isinstance(action, AnswerDeliveries)
+            self._answer(action)
+
+    def _answer(self, action: AnswerDeliveries) -> None:
+        assert action.settle == self.first
+        known = all(record in self._handles for record in action.records)
+        self.check(known, f"5 one outcome: {self} is told of what it has not transferred, or was told before")
+        handles = [self._handles[record] for record in action.records]
+        self.router.judge.answered(self, [self._texts[handle] for handle in handles], action.outcome)
+        self.to_client(self.client.outcome, handles, action.outcome)
+        if action.settle:
+            for record in action.records:
+                del self._records[self._handles.pop(record)]

@@ -1,0 +1,137 @@
+"""A subscriber's link: deliveries and settlements one way, outcomes and credit the other."""
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.link import Link
+from topic.actions import AnswerSubscriber, Deliver, Echo, LinkAction, Redeliver, Resume, SettleSubscriber
+from topic.identity import Epoch
+from topic.record import Outcome, Record
+from topic.subscriber import Subscriber
+
+if TYPE_CHECKING:
+    from tests.simulation.router import Router
+    from tests.simulation.subscriber import SubscriberClient
+
+
+class SubscriberLink(Link):
+    client: "SubscriberClient"
+    subscriber: Subscriber
+    contacts: dict[str, object]
+    """Those of its router when the attach reached it."""
+
+    def __init__(
+        self, router: "Router", client: "SubscriberClient", number: int, first: bool, sends_settled: bool
+    ) -> None:
+        super().__init__(router, client, number, first)
+        self.sends_settled = sends_settled
+        router.judge.readers[client.name].links.append(self)
+        self._limit = 0
+        self._sent = 0
+        self._records: dict[int, Record] = {}
+        self._handles: dict[Record, int] = {}
+
+    def attach(self, seen: int, unsettled: dict[bytes, int] | None, complete: bool) -> None:
+        topic, now, client = self.router.topic, self.router.schedule.now, self.client
+        self._arrived()
+        judge, here = self.router.judge, self.router
+        judge.comes(self, unsettled)
+        self.contacts = {name: judge.contact(here, name) for name in here.names}
+        self.subscriber = topic.attach_subscriber(
+            client.identity, self, now, seen=seen, first=self.first, sends_settled=self.sends_settled,
+            lifetime=client.lifetime, unsettled=unsettled, complete=complete,
+        )  # fmt: skip
+        self._given(self.present_epoch())
+
+    def present_epoch(self) -> Epoch:
+        return self.subscriber.epoch
+
+    def suspend(self) -> None:
+        self.router.judge.gone(self)
+        self.router.topic.suspend_subscriber(self.subscriber, self, self.router.schedule.now)
+
+    def detach(self) -> None:
+        self.router.judge.gone(self)
+        self.router.topic.detach_subscriber(self.subscriber, self)
+
+    def lost(self) -> None:
+        self.router.judge.gone(self)
+
+    def stolen(self) -> None:
+        if self.router.knobs.skew and self.client.link is self:
+            self.router.judge.gone(self)  # skewed clocks on two sides of a partition: an older attach looks later
+
+    def flow(self, limit: int) -> None:
+        """The client takes deliveries up to that many in all."""
+        self._limit = max(self._limit, limit)
+        self.router.topic.credit(self.subscriber, self._limit - self._sent)
+
+    def echoed(self) -> None:
+        self.router.topic.echoed(self.subscriber)
+
+    def outcome(self, handle: int, outcome: Outcome, final: bool, settled: bool) -> None:
+        record = self._records.get(handle)
+        if record is None:
+            return
+        if settled:
+            del self._records[handle], self._handles[record]
+        self.router.topic.outcomes(self.subscriber, [record], outcome, final=final)
+
+    def carry_out(self, action: LinkAction) -> None:
+        if isinstance(action, AnswerSubscriber):
+            self.router.note(self.router.name, f"answers {self}: {action.unsettled}")
+            self.check(not self.answered, "5 one answer: an attach is answered once")
+            self.answered = True
+            self._given(action.epoch)
+            self.router.judge.attached(self)
+            self.to_client(self.client.attached, action.epoch, action.unsettled)
+            self.flow(self._limit)
+        elif isinstance(action, Deliver):
+            for record in action.records:
+                self._transfer(record, 0)
+        elif isinstance(action, Redeliver):
+            self._settle([action.record], again=True)
+            assert action.delivery_count > 0
+            self._transfer(action.record, action.delivery_count)
+        elif isinstance(action, Resume):
+            self._resume(action)
+        elif isinstance(action, Echo):
+            self.to_client(self.client.echo)
+        else:
+            assert isinstance(action, SettleSubscriber)
+            self._settle(action.records)
+
+    def _next(self, record: Record, settled: bool) -> int:
+        self.check(self._sent < self._limit, f"6 credit: {self} is sent more than it takes")
+        handle = self._sent
+        self._sent += 1
+        if not settled:
+            self.check(record not in self._handles, f"1 exactly once: {record.message!r} twice on {self}")
+            self._records[handle] = record
+            self._handles[record] = handle
+        return handle
+
+    def _transfer(self, record: Record, attempts: int) -> None:
+        self.check(record.message is not None, f"4 message: gone before {self} has it")
+        assert record.message is not None
+        settled = self.sends_settled or record.presettled
+        handle = self._next(record, settled)
+        self.router.judge.transferred(self, record, attempts)
+        self.to_client(self.client.delivered, handle, record.key, record.message, settled, attempts, False)
+
+    def _resume(self, action: Resume) -> None:
+        """With resume=true: the state that both ends agree on, or the payload, unless that is settled meanwhile."""
+        record, client = action.record, self.client
+        handle = self._next(record, action.settled)
+        self.router.judge.resumed(self, record, action.state, action.settled)
+        if action.state or action.settled:
+            self.to_client(client.restated, handle, record.key, action.state, action.settled)
+        else:
+            self.check(record.message is not None, f"4 message: gone before {self} has it")
+            self.to_client(client.delivered, handle, record.key, record.message, False, 0, True)
+
+    def _settle(self, records: list[Record], *, again: bool = False) -> None:
+        handles = [handle for record in records if (handle := self._handles.pop(record, None)) is not None]
+        for handle in handles:
+            del self._records[handle]
+        if handles:
+            self.to_client(self.client.settled, handles, again)
