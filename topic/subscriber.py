@@ -119,7 +119,8 @@ class Subscriber:
             self.ready = deque(record for record in self.ready if not self._is_behind(record, publisher, first))
 
     def _is_behind(self, record: Record, publisher: bytes, first: int) -> bool:
-        is_new = record.locals.get(self) == QUEUED and record not in self.attempts
+        """What was abandoned waits for nothing: its key may be what a delivery that gates it waits for."""
+        is_new = record.locals.get(self) == QUEUED and record not in self.attempts and not record.stream.abandoned
         return is_new and record.stream.publisher == publisher and record.n >= first
 
     def open_gate(self, publisher: bytes) -> list[Record]:
