@@ -44,6 +44,9 @@ class Edge:
         self.reporting.attaches(subscriber.name)
         self.limbo.hold_for(subscriber, self._records())
         self._leave_out(subscriber, [record for record in self._records() if record.stream.abandoned])
+        for stream in self.context.freed:  # what waited for their keys, its map may name
+            if not stream.here:
+                self.release(stream)
 
     def drop(self, subscriber: Subscriber) -> list[Record]:
         """The subscriber is no longer here; returns the records that it had no final outcome for."""
