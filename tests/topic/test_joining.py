@@ -2,6 +2,7 @@
 
 from tests.topic.bench import SETTINGS, Bench
 from topic.actions import AnswerPublisher, AnswerSubscriber, Detach, DropContact
+from topic.directory import Lifetime
 from topic.record import Outcome
 from topic.wire import Kind
 
@@ -166,3 +167,32 @@ def test_an_attach_is_later_than_one_by_a_clock_too_far_ahead_to_be_believed() -
     assert later.answered
     assert [type(action) for action in bench.actions["a"]].count(Detach) == 1
     assert Kind.JOINED in [kind for _, _, kind in bench.said]
+
+
+def test_what_was_abandoned_waits_behind_no_gate() -> None:
+    """Else both would wait for ever: the gate is a delivery whose key the abandoned one holds."""
+    bench = Bench("a", "b")
+    pen = bench.publisher("a")
+    lasting = bench.subscriber("b", "lasting", credit=0, lifetime=Lifetime(60))
+    plain = bench.subscriber("b", "plain", credit=0)
+    pen.send(b"1")
+    bench.part("a", "b")  # ends the publisher for b, and the plain subscriber for a
+    bench.meet("a", "b")
+    plain.grant(1)
+    assert plain.delivered == [b"1"]
+    plain.accept(b"1")
+    lasting.grant(2)
+    lasting.accept(b"1")
+    assert lasting.delivered == [b"1", b"1"], "the key is free: across the cut a plain publisher is at least once"
+
+
+def test_a_map_names_what_waits_for_the_key_of_an_abandoned_delivery() -> None:
+    bench = Bench("a", "b")
+    pen = bench.publisher("a")
+    first = bench.subscriber("b", lifetime=Lifetime(60))
+    pen.send(b"1")
+    bench.part("a", "b")
+    bench.meet("a", "b")  # 1 comes again, and waits until the subscriber has answered the abandoned one
+    [key] = [record.key for record in pen.sent.values()]
+    again = bench.subscriber("b", lifetime=Lifetime(60), unsettled={key: 0})
+    assert (first.delivered, again.resumed) == ([b"1"], [(b"1", 0, False)])
