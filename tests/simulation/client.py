@@ -124,7 +124,7 @@ class Client:
             link.client_left(0.01)
             self.leave()
 
-    PRANKS = ("close", "vanish", "break", "elsewhere", "elsewhere", "again", "crash", "sleep")
+    PRANKS = ("close", "vanish", "break", "elsewhere", "elsewhere", "stalled", "again", "crash", "sleep")
 
     def prank(self) -> None:
         """Close, vanish, crash, or attach again while attached."""
@@ -146,6 +146,8 @@ class Client:
         elif what == "again" and link.router.alive:
             self._steal(link.router)
         else:
+            if what == "stalled":
+                link.stall(10.0)
             alive = [r for r in self.routers.values() if r.alive and not r.paused and r is not link.router]
             if alive:
                 self._steal(self.random.choice(alive))

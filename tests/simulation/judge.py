@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation.knobs import Knobs
+from tests.simulation.lives import Lives
+from tests.simulation.memory import Memory
 from tests.simulation.parties import Message, Reader, Violation
 from tests.simulation.termini import Termini
-from topic.identity import NAME_LENGTH, LinkIdentity, delivery_key
+from topic.identity import NAME_LENGTH, delivery_key
 from topic.record import Outcome, Record
 
 if TYPE_CHECKING:
@@ -44,8 +46,8 @@ class Judge:
         self.readers: dict[str, Reader] = {}
         self.subscribers: list[SubscriberClient] = []
         self.termini = Termini(self)
-        self.generations: dict[tuple[str, int], bytes] = {}
-        """(publisher, life) -> as answered."""
+        self.lives = Lives(self)
+        self.memory = Memory(self)
         self._by_key: dict[bytes, Message] = {}
         """The last message sent under each key."""
         self.seen_count = 0
@@ -80,55 +82,33 @@ class Judge:
     def watch(self, router: "Router") -> None:
         self.termini.watch(router)
 
-    def epoch_given(self, link: "Link") -> None:
-        """A client that echoes no epoch, or has forgotten it, may be given an earlier one, by a slower clock, or as the
-        clock before went on from what a store had reserved: then its older attach wins (protocol 2)."""
-        assert link.epoch is not None
-        self.check(link.epoch.hlc > link.echoed_hlc, f"2 epoch: {link} echoes a later one than it is given")
-        known = [(other.number, other.epoch) for other in link.client.opened if other.epoch is not None]
-        inverted = any((number < link.number) != (epoch < link.epoch) for number, epoch in known if epoch != link.epoch)
-        if inverted and link.client.name not in self.inexact:
-            self.inexact.add(link.client.name)
-            self.note(link.router.name, f"limit: {link.client.name} was given an epoch before its last one")
-
     # publishers
-
-    def generation(self, name: str, identity: LinkIdentity, life: int, generation: bytes) -> None:
-        """A router has answered a publisher's attach."""
-        self.generations[name, life] = generation
-
-    def goes_on(self, publisher: "Publisher") -> None:
-        """A publisher resumes its life. That may have expired, longer ago than routers remember."""
-        assert publisher.link is not None and publisher.generation is not None
-        if self.termini.is_forgotten(publisher.link, publisher.generation):
-            self.note(publisher.name, "limit: routers have forgotten that this life expired")
-            self.inexact.add(publisher.name)
-
-    def renewed(self, publisher: "Publisher", generation: bytes) -> None:
-        """A publisher that resumed was given another generation: only if its terminus was over, or nobody knew."""
-        assert publisher.link is not None
-        legit = publisher.silent or publisher.name in self.inexact
-        legit = legit or self.termini.was_over(publisher, publisher.confirmed) or _was_overtaken(publisher)
-        self.check(legit, f"3 generation: {publisher.name} resumes and is given another one")
-        self.life_over(publisher.texts.values())
 
     def sent(self, publisher: "Publisher", text: bytes, tag: bytes, presettled: bool) -> None:
         name, life = publisher.name, publisher.life
         number = int(text.rstrip(b"s").split(b".")[2])
-        key = delivery_key(publisher.identity, self.generations[name, life], tag)
+        key = delivery_key(publisher.identity, self.lives.generations[name, life], tag)
         assert publisher.link is not None
         message = Message(text, name, life, number, presettled, key, publisher.plain, publisher.link)
         self.messages[text] = self._by_key[key] = message
 
     def forgotten_everywhere(self, publisher: "Publisher", tag: bytes) -> bool:
         """Another life may have used the same key: a publisher that echoes nothing may be given an older generation."""
-        key = delivery_key(publisher.identity, self.generations[publisher.name, publisher.life], tag)
+        key = delivery_key(publisher.identity, self.lives.generations[publisher.name, publisher.life], tag)
         last = self._by_key.get(key)
         if last is None or (last.published < 0 and last.sent_on is publisher.link):  # or it is on its way still
             return last is None
         routers = [router for router in self.routers.values() if router.alive]
-        held = any(key in router.topic.context.records for router in routers)
+        held = any(key in router.topic.context.records or self._is_behind(router) for router in routers)
         return not held and not any(key in client.unsettled for client in self.subscribers)
+
+    def _is_behind(self, router: "Router") -> bool:
+        """It has not noticed that a contact is over: what was forwarded in that may wait to be read."""
+        contacts = [(self.routers[name], incarnation) for name, incarnation in router.topic.directory.contacts.items()]
+        return not all(
+            other.alive and other.incarnation == incarnation and router.name in other.topic.directory.contacts
+            for other, incarnation in contacts
+        )
 
     def published(self, link: "PublisherLink", texts: list[bytes]) -> None:
         promised = [name for name, reader in self.readers.items() if self._is_promised(link, name, reader)]
@@ -149,6 +129,7 @@ class Judge:
         message.home = home
 
     def _sent_anew(self, text: bytes) -> None:
+        self.messages[text].anew = True
         for reader in self.readers.values():
             reader.had.discard(text)
             reader.on_link.pop(text, None)
@@ -222,7 +203,7 @@ class Judge:
         if not reader.resumes:
             if self._moved_out_of_reach(reader, home):
                 return
-        elif not self.termini.known_around(home, name, reader):
+        elif home.has_booted and not self.termini.known_around(home, name, reader):
             self.limits += 1
             self.note(home.name, f"limit: nobody in contact knows {name}, which was promised {message.text.decode()}")
             message.promised.discard(name)
@@ -371,31 +352,18 @@ class Judge:
         # who moved between the sides of a partition finds there what the other side had given up for it, and what an
         # edge had given up of a plain publisher comes once more, behind what came since
         cut_off = (before != router or message.plain) and message.home in reader.cut_off
-        self.check(message.number > last or cut_off or reader.at_most_once, f"1 order: {label} after number {last}")
+        unordered = cut_off or message.anew or reader.at_most_once
+        self.check(message.number > last or unordered, f"1 order: {label} after number {last}")
         reader.last[life] = max(message.number, last), router
 
     def forgotten(self, client: "SubscriberClient", text: bytes, how: str) -> None:
         """A subscriber takes a delivery for settled."""
         reader, message = self.readers[client.name], self.messages[text]
         if self._is_exact(client.name, message) and not reader.expired:
-            over = message.over or self._is_of_another_life(message)
+            over = message.over or self.lives.is_over(message)
             self.check(over, f"3 forgets early: {text.decode()} at {client.name}, {how}")
-        if self.termini.is_over(self.generations[message.publisher, message.life]):
+        if self.termini.is_over(self.lives.generations[message.publisher, message.life]):
             reader.may_repeat.add(text)  # by the word of a router that has let it expire; others have not
-
-    def _is_of_another_life(self, message: Message) -> bool:
-        """Some router has given its publisher another, later generation, of which that may not know yet."""
-        lives = {self.generations.get((message.publisher, life)) for life in range(1, message.life + 1)}
-        name = message.key[:NAME_LENGTH]
-        entries = [router.topic.directory.publisher(name) for router in self.routers.values() if router.alive]
-        return any(entry is not None and entry.generation not in lives for entry in entries)
 
     def outcome(self, name: str, text: bytes, outcome: Outcome, final: bool) -> None:
         self.readers[name].finish(text, outcome, final, self.redeliveries)
-
-
-def _was_overtaken(publisher: "Publisher") -> bool:
-    """An older attach has a higher epoch than a later one: it was given by a faster clock, or after the later one, by a
-    router that had been paused. Where it is known, the later one is the zombie."""
-    links = [link for link in publisher.opened if link.attached]
-    return any(old.number < new.number and old.present_epoch() > new.present_epoch() for old in links for new in links)

@@ -38,6 +38,9 @@ class Link:
         self.ended_at = 0.0
         self.epoch: Epoch | None = None
         self.echoed_hlc = client.seen
+        self.known: Epoch | None = None
+        """The latest of the client's that its router knew of, or one in contact can have told it, when the attach came.
+        """
         self.away = 0.0
         """For how long the routers around had not seen the client when its attach came."""
         self._arrival = [0.0, 0.0]
@@ -100,6 +103,10 @@ class Link:
         at = self._break(1) + self._soon(late)
         self.router.schedule.at(at, self.client.lost, self)
 
+    def stall(self, longest: float) -> None:
+        """What the client sends from now on takes its time."""
+        self._arrival[0] = self.router.schedule.now + self._soon(longest)
+
     def given_up(self) -> None:
         """The client hears nothing from its router and goes elsewhere."""
         if self.router.paused and self.client.link is self:
@@ -131,23 +138,19 @@ class Link:
     def close(self) -> None:
         """The closing detach arrives."""
         self.router.note(self.router.name, f"{self} closes")
-        self.epoch = self.present_epoch()
         self.detach()
         self.end()
 
     def _arrived(self) -> None:
         self.away = self.router.judge.termini.away(self)
+        self.known = self.router.judge.termini.latest_known(self)
         self.attached = True
         self.attached_at = self.router.schedule.now
         self.router.note(self.router.name, f"attaches {self}")
 
     def _given(self, epoch: Epoch) -> None:
         self.epoch = epoch
-        self.router.judge.epoch_given(self)
-
-    def present_epoch(self) -> Epoch:
-        """An attach that had to wait has another one than it began with."""
-        raise NotImplementedError
+        self.router.judge.memory.epoch_given(self)
 
     def suspend(self) -> None:
         raise NotImplementedError

@@ -85,21 +85,23 @@ class Publisher(Client):
         assert len(generation) == GENERATION_LENGTH
         self.answered = True
         self.epoch = epoch
-        if not self.fresh and generation != self.judge.generations[self.name, self.life]:
-            self._in_doubt(generation, ours or {})
+        if not self.fresh and generation != self.judge.lives.generations[self.name, self.life]:
+            self._in_doubt(ours or {})
         elif not self.fresh:
-            self.judge.goes_on(self)
+            self.judge.lives.goes_on(self)
             self._resume(ours or {})
+        else:
+            self.judge.lives.begun(self, generation)
         self.fresh = False
         self.confirmed = link.number
         self.generation = generation
-        self.judge.generation(self.name, self.identity, self.life, generation)
+        self.judge.lives.generations[self.name, self.life] = generation
         self.credited(link, credit)
 
-    def _in_doubt(self, generation: bytes, ours: dict[bytes, int]) -> None:
+    def _in_doubt(self, ours: dict[bytes, int]) -> None:
         """Another life than ours: nothing is resent under the old one, and what the router knows by our tags is given
         up. (A client that echoes nothing is given what the router takes for its latest life.)"""
-        self.judge.renewed(self, generation)
+        self.judge.lives.renewed(self)
         self.begin_afresh()
         self._new_life()
         self.again.extend((tag, Step.ABORTED) for tag in ours)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from failover.comparison import Step
 from tests.simulation.link import Link
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction
-from topic.identity import Epoch
 from topic.record import Record, Stream
 
 if TYPE_CHECKING:
@@ -19,6 +18,8 @@ Sent = tuple[int, bytes, bytes, Step]
 class PublisherLink(Link):
     client: "Publisher"
     stream: Stream
+    life_known: bool
+    """Whether its router, or one in contact that can have told it, knew the client's life when the attach came."""
 
     def __init__(self, router: "Router", client: "Publisher", number: int, first: bool) -> None:
         super().__init__(router, client, number, first)
@@ -29,14 +30,12 @@ class PublisherLink(Link):
     def attach(self, generation: bytes | None, seen: int, unsettled: dict[bytes, int] | None, complete: bool) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
         self._arrived()
+        self.life_known = self.router.judge.termini.knows_life(self)
         self.stream = topic.attach_publisher(
             client.identity, self, now, generation=generation, seen=seen, first=self.first,
             lifetime=client.lifetime, unsettled=unsettled, complete=complete,
         )  # fmt: skip
-        self._given(self.present_epoch())
-
-    def present_epoch(self) -> Epoch:
-        return self.stream.epoch
+        self._given(self.stream.epoch)
 
     def suspend(self) -> None:
         self.router.topic.suspend_publisher(self.stream, self, self.router.schedule.now)
@@ -97,7 +96,7 @@ class PublisherLink(Link):
             self.router.note(self.router.name, f"answers {self}: {action.unsettled}")
             self.check(not self.answered, "5 one answer: an attach is answered once")
             self.answered = True
-            self._given(action.epoch)
+            self.check(action.epoch == self.epoch, f"2 epoch: {self} is answered with another one than it was given")
             self.to_client(client.attached, action.credit, action.generation, action.epoch, action.unsettled)
         elif isinstance(action, Credit):
             assert action.count > 0

@@ -35,15 +35,18 @@ RESERVED_MS = 1000
 
 
 class Silence(Block):
-    """A delivery log that nobody reads, but for the decisions to answer publishers, and for a trace."""
+    """A delivery log that nobody reads, but for what the judge looks at, and for a trace."""
 
-    __slots__ = ("decided", "listener")
+    __slots__ = ("decided", "forgotten", "listener")
     decided: Callable[[Sequence[bytes], str], None]
+    forgotten: Callable[[Sequence[bytes]], None]
     listener: Callable[..., None]
 
     def append(self, event: Event, **columns: Any) -> None:
         if event is Event.ACCEPTED:
             self.decided(columns["keys"], columns["outcome"].name)
+        elif event is Event.FORGOTTEN:
+            self.forgotten(columns["keys"])
         if hasattr(self, "listener"):
             self.listener(event, **columns)
 
@@ -86,12 +89,14 @@ class Router:
         self.links: list[Link] = []
         self.store = Store()
         self.booted_at = 0.0
+        self.sections: set[str] = set()
+        """Routers whose section has come in this incarnation."""
         self.contact_numbers: dict[str, int] = {}
         """By router in contact: how many contacts with it this one has had."""
         self.heard: dict[str, int] = {}
         """How many payloads of the present contact with a router the topic core has dealt with."""
         self.lost_at: dict[str, float] = {}
-        """When the last contact with a router ended in which its section had come, in this incarnation."""
+        """When the last contact with a router ended, for either, in which its section had come, in this incarnation."""
         self._inbox: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._skew_us = int(random.uniform(-knobs.skew, knobs.skew) * 1e6)
         self._timer = inf
@@ -100,6 +105,7 @@ class Router:
 
     def boot(self, *, store: bool) -> None:
         assert not self.alive
+        former = self.incarnation
         self.alive = True
         self.paused = False
         self.incarnation = max(self.incarnation + 1, self._wall_us() // 1000)
@@ -109,6 +115,7 @@ class Router:
         self.clock.advance(self._wall_us() // 1000)
         self.booted_at = now = self.schedule.now
         self.lost_at.clear()
+        self.sections.clear()
         remembered = list(self.store.entries.values())
         self.note(self.name, f"boots as {self.incarnation}, knowing {len(remembered)}")
         knobs = self.knobs
@@ -118,10 +125,12 @@ class Router:
         )
         block = Silence(self.name, "router", self.incarnation)
         block.decided = partial(self.judge.decided, self)
+        block.forgotten = partial(self.judge.memory.forgotten, self)
         settings = Settings(knobs.window, knobs.redeliveries, 2.0, knobs.boot_wait, float(max(knobs.timeouts)))
         self.topic = Topic(self.name, self.incarnation, self.names, self.clock, block, settings, now, remembered)
         if self.verbose:
             block.listener = self._note_event
+        self.judge.memory.boots(self, former, store=store)
         self._timer = inf
         self._pump()
         for wire in self.wires.values():
@@ -131,6 +140,8 @@ class Router:
         """Neighbours and clients notice after at most so many seconds."""
         if not self.alive:
             return
+        for name in self.topic.directory.contacts:
+            self.judge.routers[name].part_from(self)
         self.alive = False
         self.note(self.name, "is killed")
         self._inbox.clear()
@@ -243,10 +254,24 @@ class Router:
             else:
                 assert isinstance(action, ContactLost)
                 self.note(self.name, f"loses {action.router}")
-                if action.router in self.topic.directory.applied:
-                    self.lost_at[action.router] = self.schedule.now
+                other = self.judge.routers[action.router]
+                self.part_from(other)
+                other.part_from(self)
                 self.judge.lost(self, action.router)
                 self.topic.lost(action.router)
+
+    def part_from(self, other: "Router") -> None:
+        """The contact ends for one of the two: from now on nothing that happens at the other is told here."""
+        if self.alive and other.alive and self.topic.directory.contacts.get(other.name) == other.incarnation:
+            mutual = other.topic.directory.contacts.get(self.name) == self.incarnation
+            if mutual and other.name in self.topic.directory.applied:
+                self.lost_at[other.name] = self.schedule.now
+
+    @property
+    def has_booted(self) -> bool:
+        """It has heard from all, or has waited for that as long as it should (protocol 8, Boot)."""
+        waited = self.schedule.now >= self.booted_at + self.knobs.boot_wait
+        return waited or len(self.sections) == len(self.names) - 1
 
     def _receive_batch(self, received: Received) -> None:
         if received.router not in self.topic.directory.contacts:

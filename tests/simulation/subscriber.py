@@ -9,6 +9,9 @@ from tests.simulation.subscriber_link import SubscriberLink
 from topic.identity import Epoch
 from topic.record import Outcome
 
+FINAL = (Outcome.ACCEPTED, Outcome.REJECTED)
+"""Outcomes that end the matter wherever they are told."""
+
 
 class SubscriberClient(Client):
     def __init__(self, *arguments: Any) -> None:
@@ -85,11 +88,13 @@ class SubscriberClient(Client):
         self.judge.check(
             resumed == (key in self.unsettled), f"1 resume: {message.decode()} comes to {self.name}, resume {resumed}"
         )
+        stated = resumed and (self.said or {}).get(key) in FINAL
+        self.judge.check(not stated, f"1 resume: {message.decode()} comes to {self.name}, whose map had its outcome")
         if self.tops_up == "on delivery" or settled:
             self._grant(1)
         if not settled:
             self.handles[handle] = key
-        if self.unsettled.get(key) in (Outcome.ACCEPTED, Outcome.REJECTED):
+        if self.unsettled.get(key) in FINAL:
             self._state(link, handle, message, Outcome(self.unsettled[key]), False)  # done since the map was made
         elif key not in self.todo:
             self.judge.seen(self.name, link.router.name, message, key, attempts, resumed)

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.link import Link
 from topic.actions import AnswerSubscriber, Deliver, Echo, LinkAction, Redeliver, Resume, SettleSubscriber
-from topic.identity import Epoch
 from topic.record import Outcome, Record
 from topic.subscriber import Subscriber
 
@@ -40,10 +39,12 @@ class SubscriberLink(Link):
             client.identity, self, now, seen=seen, first=self.first, sends_settled=self.sends_settled,
             lifetime=client.lifetime, unsettled=unsettled, complete=complete,
         )  # fmt: skip
-        self._given(self.present_epoch())
+        self._given(self.subscriber.epoch)
 
-    def present_epoch(self) -> Epoch:
-        return self.subscriber.epoch
+    def is_current(self) -> bool:
+        """Whether it is the link by which its router knows the subscriber."""
+        entry = self.router.topic.directory.subscriber(self.subscriber.name)
+        return not self.ended and entry is not None and entry.live and entry.epoch == self.epoch
 
     def suspend(self) -> None:
         self.router.judge.gone(self)
@@ -81,7 +82,7 @@ class SubscriberLink(Link):
             self.router.note(self.router.name, f"answers {self}: {action.unsettled}")
             self.check(not self.answered, "5 one answer: an attach is answered once")
             self.answered = True
-            self._given(action.epoch)
+            self.check(action.epoch == self.epoch, f"2 epoch: {self} is answered with another one than it was given")
             self.router.judge.attached(self)
             self.to_client(self.client.attached, action.epoch, action.unsettled)
             self.flow(self._limit)

@@ -89,6 +89,36 @@ class Termini:
             known = entry is not None and entry.live and link.epoch is not None and entry.epoch >= link.epoch
             self._judge.check(known or link.closed, f"6 joined: {link} is answered, {router.name} knows no {name}")
 
+    def knows_life(self, link: "PublisherLink") -> bool:
+        """Whether the router of an attach, or one in contact that can have told it, knows the client's present life."""
+        home, client = link.router, link.client
+        if client.plain:
+            return False
+        views = [(router, self._views_of(router)[client.name]) for router in self.around(home)]
+        known = [router for router, view in views if view.epoch is not None and view.generation == client.generation]
+        return any(self._told(router, home, client.name) for router in known)
+
+    def latest_known(self, link: "Link") -> Epoch | None:
+        """The latest epoch of the client that its router knows of, or one in contact that can have told it."""
+        home, name = link.router, link.client.name
+        if link.client.plain:
+            return None
+        views = [(router, self._views_of(router)[name]) for router in self.around(home)]
+        known = [(router, view.epoch) for router, view in views if view.epoch is not None]
+        return max((epoch for router, epoch in known if self._told(router, home, name)), default=None)
+
+    def remembered(self, router: "Router", former: int) -> list[tuple[str, Epoch, Epoch | None]]:
+        """Durable clients that the router's former incarnation knew when it was killed, and how it knows them now."""
+        views = self._views.get((router.name, former), {})
+        directory = router.topic.directory
+        found: list[tuple[str, Epoch, Epoch | None]] = []
+        for client, name, publisher in self._clients:
+            entry = directory.publisher(name) if publisher else directory.subscriber(name)
+            epoch = views[client.name].epoch if client.name in views else None
+            if client.durable and epoch is not None:
+                found.append((client.name, epoch, entry.epoch if entry is not None and entry.live else None))
+        return found
+
     def was_over(self, client: "Client", since: int) -> bool:
         """Whether the client had been away for its timeout, as some router in contact saw it, when one of its attaches
         after that number came."""
@@ -118,13 +148,17 @@ class Termini:
     def watch(self, router: "Router") -> None:
         views = self._views_of(router)
         directory = router.topic.directory
+        router.sections.update(directory.applied)
         for client, name, publisher in self._clients:
             entry = directory.publisher(name) if publisher else directory.subscriber(name)
             view = views[client.name]
             if entry is not None and entry.live:
                 if view.epoch is None:
                     view.untold = True
-                view.epoch, view.generation = entry.epoch, entry.generation
+                view.epoch = entry.epoch
+                if view.generation != entry.generation:
+                    view.generation = entry.generation
+                    self._judge.lives.given(client.name, entry.generation)
                 if view.untold and not router.topic.context.outgoing:
                     self._tell(router, view)
             elif view.epoch is not None:

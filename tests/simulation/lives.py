@@ -1,0 +1,59 @@
+"""The lives of publishers: whose deliveries are over, and who may be told that its life is (protocol 2, 7, 8)."""
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.parties import Message
+
+if TYPE_CHECKING:
+    from tests.simulation.judge import Judge
+    from tests.simulation.publisher import Publisher
+
+
+class Lives:
+    def __init__(self, judge: "Judge") -> None:
+        self._judge = judge
+        self.generations: dict[tuple[str, int], bytes] = {}
+        """(publisher, life) -> as answered."""
+        self._given: dict[str, dict[bytes, int]] = {}
+        """By publisher: the generations that routers have given it, in the order in which they first did."""
+
+    def given(self, publisher: str, generation: bytes) -> None:
+        """Some router has it so in its directory; the publisher may never hear of that."""
+        generations = self._given.setdefault(publisher, {})
+        generations.setdefault(generation, len(generations))
+
+    def begun(self, publisher: "Publisher", generation: bytes) -> None:
+        """A null map is answered: the life has begun, and its keys are no other life's."""
+        older = [self.generations.get((publisher.name, life)) for life in range(1, publisher.life)]
+        again = generation in older
+        self._judge.check(not again, f"2 generation: {publisher.name} begins afresh, and is given an older life's")
+
+    def goes_on(self, publisher: "Publisher") -> None:
+        """A publisher resumes its life. That may have expired, longer ago than routers remember."""
+        assert publisher.link is not None and publisher.generation is not None
+        if self._judge.termini.is_forgotten(publisher.link, publisher.generation):
+            self._judge.note(publisher.name, "limit: routers have forgotten that this life expired")
+            self._judge.inexact.add(publisher.name)
+
+    def renewed(self, publisher: "Publisher") -> None:
+        """A publisher that resumed was given another generation: its terminus was over, or it echoed nothing and nobody
+        in contact knew its life."""
+        assert publisher.link is not None
+        legit = publisher.silent and not publisher.link.life_known
+        legit = legit or publisher.name in self._judge.inexact or _was_overtaken(publisher)
+        legit = legit or self._judge.termini.was_over(publisher, publisher.confirmed)
+        self._judge.check(legit, f"3 generation: {publisher.name} resumes and is given another one")
+        self._judge.life_over(publisher.texts.values())
+
+    def is_over(self, message: Message) -> bool:
+        """Whether some router has given its publisher a later life, of which that may not know yet."""
+        given = self._given.get(message.publisher, {})
+        own = self.generations[message.publisher, message.life]
+        return any(rank > given.get(own, -1) for rank in given.values())
+
+
+def _was_overtaken(publisher: "Publisher") -> bool:
+    """An older attach has a higher epoch than a later one: it was given by a faster clock, or after the later one, by a
+    router that had been paused. Where it is known, the later one is the zombie."""
+    epochs = [link.epoch for link in publisher.opened if link.epoch is not None]
+    return epochs != sorted(epochs)

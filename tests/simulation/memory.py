@@ -1,0 +1,68 @@
+"""What routers must keep in mind, and for how long: settled deliveries, durable links, clocks (protocol 2, 3.3, 5)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from topic.record import Record
+
+if TYPE_CHECKING:
+    from tests.simulation.judge import Judge
+    from tests.simulation.link import Link
+    from tests.simulation.router import Router
+
+
+class Memory:
+    def __init__(self, judge: "Judge") -> None:
+        self._judge = judge
+        self._stamps: dict[str, int] = {}
+        """By router: the highest that it has given an attach; a store that is lost takes it along."""
+
+    # deliveries
+
+    def forgotten(self, home: "Router", keys: Sequence[bytes]) -> None:
+        """A router forgets settled deliveries, be it as their home or as an edge."""
+        for client in self._judge.subscribers:
+            link = client.link
+            if link is not None and link.router is home and client.lifetime.timeout and not client.first:
+                held = set(client.handles.values()).intersection(keys)
+                known = not held or not link.is_current()
+                self._judge.check(known, f"5 forgotten early: {home.name} forgets what {client.name} holds: {held}")
+        for name in home.topic.directory.contacts:
+            if self._judge.contact(home, name) is not None:
+                self._check_edge(home, self._judge.routers[name], keys)
+
+    def _check_edge(self, home: "Router", edge: "Router", keys: Sequence[bytes]) -> None:
+        known = edge.topic.context.records
+        held = [key for key in keys if key in known and _is_forwarded(known[key], home)]
+        self._judge.check(not held, f"5 forgotten early: {home.name} forgets what {edge.name} has of it: {held}")
+
+    # links and clocks
+
+    def boots(self, router: "Router", former: int, *, store: bool) -> None:
+        """A router is back; if its store is, it knows the durable links that it knew (8, Boot)."""
+        if not store:
+            self._stamps.pop(router.name, None)
+            return
+        for name, epoch, known in self._judge.termini.remembered(router, former):
+            self._judge.check(known == epoch, f"3 store: {router.name} knew {name} by {epoch}, now by {known}")
+
+    def epoch_given(self, link: "Link") -> None:
+        """An attach reaches its router, which may know of earlier ones; its own were all earlier, store permitting."""
+        assert link.epoch is not None
+        check, name = self._judge.check, link.router.name
+        check(link.epoch.hlc > link.echoed_hlc, f"2 epoch: {link} echoes a later one than it is given")
+        check(link.known is None or link.epoch > link.known, f"2 epoch: {link} is known to have had a later one")
+        check(link.epoch.hlc > self._stamps.get(name, 0), f"2 epoch: {link} is given an earlier one than {name} gave")
+        self._stamps[name] = link.epoch.hlc
+        inverted = any(other.epoch > link.epoch for other in link.client.opened if other.epoch is not None)
+        if inverted and link.client.name not in self._judge.inexact:
+            self._judge.inexact.add(link.client.name)
+            self._judge.note(name, f"limit: {link.client.name} was given an epoch before its last one")
+
+
+def _is_forwarded(record: Record, home: "Router") -> bool:
+    """Whether an edge has it by a Forward of the present epoch and contact."""
+    stream = record.stream
+    current = home.topic.home.streams.get(stream.publisher)
+    is_current = current is not None and current.epoch == stream.epoch
+    return is_current and record.n >= 0 and not stream.abandoned
