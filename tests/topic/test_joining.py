@@ -178,6 +178,7 @@ def test_what_was_abandoned_waits_behind_no_gate() -> None:
     pen.send(b"1")
     bench.part("a", "b")  # ends the publisher for b, and the plain subscriber for a
     bench.meet("a", "b")
+    bench.flow()
     plain.grant(1)
     assert plain.delivered == [b"1"]
     plain.accept(b"1")
@@ -194,7 +195,8 @@ def test_a_map_names_what_waits_for_the_key_of_an_abandoned_delivery() -> None:
     first = bench.subscriber("b", lifetime=Lifetime(60))
     pen.send(b"1")
     bench.part("a", "b")
-    bench.meet("a", "b")  # 1 comes again, and waits until the subscriber has answered the abandoned one
+    bench.meet("a", "b")
+    bench.flow()  # 1 comes again, and waits until the subscriber has answered the abandoned one
     [key] = [record.key for record in pen.sent.values()]
     again = bench.subscriber("b", lifetime=Lifetime(60), unsettled={key: 0})
     assert (first.delivered, again.resumed) == ([b"1"], [(b"1", 0, False)])
