@@ -212,6 +212,8 @@ class Edge:
     def outcomes(self, subscriber: Subscriber, records: list[Record], outcome: Outcome, *, final: bool = False) -> None:
         """The subscriber's outcome of what was sent to it. Released and modified ones are redelivered up to
         `redeliveries` times, unless `final` (undeliverable-here)."""
+        if subscriber.marker is not None and subscriber.marker in records:  # before one is redelivered as another marker
+            self.forgetting.known(subscriber, subscriber.confirmable)
         sent = [record for record in records if record.locals.get(subscriber) == SENT]
         for stream, run in by_stream(sent):
             self.context.trace_records(Event.OUTCOME, stream, run, subscriber=subscriber.name, outcome=LOGGED[outcome])
@@ -231,8 +233,6 @@ class Edge:
         if subscriber.attempts:
             for record in sent:
                 subscriber.attempts.pop(record, None)
-        if subscriber.marker is not None and subscriber.marker in records:
-            self.forgetting.known(subscriber, subscriber.confirmable)
         self.finished(finished)
 
     def _again(self, subscriber: Subscriber, record: Record) -> bool:

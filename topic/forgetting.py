@@ -33,18 +33,20 @@ class Forgetting:
 
     def ask(self, subscriber: Subscriber) -> None:
         """For a sign that it has read what was settled, unless it was asked already."""
-        if subscriber.unknowing and not subscriber.asked and subscriber.answered:
+        if subscriber.unknowing and subscriber.asked is None and subscriber.answered:
             subscriber.asked = len(subscriber.unknowing)
             self.context.out.append(Echo(subscriber.link))
 
     def echoed(self, subscriber: Subscriber) -> None:
         """It has answered: what was settled before we asked it knows."""
-        self.known(subscriber, subscriber.asked)
+        count, subscriber.asked = subscriber.asked, None
+        self.known(subscriber, count or 0)
         self.ask(subscriber)
 
     def known(self, subscriber: Subscriber, count: int) -> None:
         """It knows of its `count` oldest settlements."""
-        subscriber.asked = max(0, subscriber.asked - count)
+        if subscriber.asked is not None:
+            subscriber.asked = max(0, subscriber.asked - count)
         for _ in range(count):
             self._knows(subscriber.unknowing.popleft())
         subscriber.unmark()

@@ -73,8 +73,8 @@ class Subscriber:
         """To be transferred with resume=true: the state that goes with it, 0 for the payload."""
         self.unknowing: deque[Record] = deque()
         """Settled, in order, and perhaps not yet known to the client (5, Forget)."""
-        self.asked = 0
-        """How many of `unknowing` the echo that is under way covers."""
+        self.asked: int | None = None
+        """How many of `unknowing` the echo that is under way covers; None if none is."""
         self.armed = False
         """The next transfer is the marker."""
         self.marker: Record | None = None
@@ -175,7 +175,7 @@ class Subscriber:
         self.link = None
         self.credit = 0
         self.answered = False
-        self.asked = 0
+        self.asked = None
         self.stop_resuming()
         self.unmark()
 

@@ -231,6 +231,10 @@ class Reader:
     def accept(self, *messages: bytes) -> None:
         self.answer(Outcome.ACCEPTED, *messages)
 
+    def answer_echo(self) -> None:
+        self.bench.tick(self.router).echoed(self.end)
+        self.bench.flow()
+
     def close(self) -> None:
         self.bench.tick(self.router).detach_subscriber(self.end, self)
         self.bench.flow()

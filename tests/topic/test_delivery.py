@@ -4,6 +4,7 @@ import pytest
 
 from tests.topic.bench import Bench
 from topic.actions import AnswerDeliveries
+from topic.directory import Lifetime
 from topic.record import Outcome
 from topic.wire import Kind
 
@@ -172,3 +173,28 @@ def test_an_outcome_repeated_in_one_batch_counts_once() -> None:
     pen.send(b"1", b"2")
     assert sum(len(answer.records) for answer in pen.mine(AnswerDeliveries)) == 2
     assert [kind for _, _, kind in bench.said].count(Kind.OUTCOME) == 1
+
+
+def test_the_answer_to_an_older_echo_proves_nothing_of_later_settlements() -> None:
+    bench = Bench("a")
+    reader, pen = bench.subscriber("a", lifetime=Lifetime(60)), bench.publisher("a")
+    for message in (b"1", b"2"):  # 1 is settled and asked about, which the outcome of 2 answers before the echo does
+        pen.send(message)
+        reader.accept(message)
+        pen.settle(message)
+    reader.answer_echo()
+    assert bench.records() == {"a": 1}
+    reader.answer_echo()
+    assert bench.records() == {}
+
+
+def test_a_redelivery_proves_nothing_by_the_outcome_that_led_to_it() -> None:
+    bench = Bench("a")
+    reader, pen = bench.subscriber("a", lifetime=Lifetime(60)), bench.publisher("a")
+    pen.send(b"1", b"2")
+    reader.accept(b"1")
+    pen.settle(b"1")
+    reader.answer(Outcome.RELEASED, b"2")  # may have been sent before the client read that 1 is settled
+    assert bench.records() == {"a": 2}
+    reader.accept(b"2")
+    assert bench.records() == {"a": 1}
