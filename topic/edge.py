@@ -212,7 +212,7 @@ class Edge:
     def outcomes(self, subscriber: Subscriber, records: list[Record], outcome: Outcome, *, final: bool = False) -> None:
         """The subscriber's outcome of what was sent to it. Released and modified ones are redelivered up to
         `redeliveries` times, unless `final` (undeliverable-here)."""
-        if subscriber.marker is not None and subscriber.marker in records:  # before one is redelivered as another marker
+        if subscriber.marker is not None and subscriber.marker in records:  # before it is another one
             self.forgetting.known(subscriber, subscriber.confirmable)
         sent = [record for record in records if record.locals.get(subscriber) == SENT]
         for stream, run in by_stream(sent):
