@@ -81,6 +81,7 @@ class Judge:
 
     def watch(self, router: "Router") -> None:
         self.termini.watch(router)
+        self.memory.watch(router)
 
     # publishers
 
@@ -189,7 +190,7 @@ class Judge:
 
     def decided(self, home: "Router", keys: Sequence[bytes], outcome: str) -> None:
         """A home has decided to answer so, by what it knows now: it may know more when the answer goes out."""
-        self.watch(home)  # in the same event, it may have let subscribers expire
+        self.termini.watch(home)  # in the same event, it may have let subscribers expire
         for key in keys:
             message = self._by_key[key]
             for name in sorted(message.promised):
@@ -201,7 +202,7 @@ class Judge:
         if message.text in done:
             return
         if not reader.resumes:
-            if self._moved_out_of_reach(reader, home):
+            if self._moved_out_of_reach(reader, home) or self._is_overtaken(name, reader, home):
                 return
         elif home.has_booted and not self.termini.known_around(home, name, reader):
             self.limits += 1
@@ -210,6 +211,12 @@ class Judge:
             return
         label = message.text.decode()
         raise Violation(f"2 {outcome.lower()} too early: {home.name} answers {label}, {name} is not done with it")
+
+    def _is_overtaken(self, name: str, reader: Reader, home: "Router") -> bool:
+        """It was given an epoch before its last one, and home takes the older attach for the later one."""
+        newest = max((link for link in reader.links if link.attached), key=lambda link: link.number)
+        entry = home.topic.directory.subscriber(newest.subscriber.name)
+        return name in self.inexact and (entry is None or entry.epoch != newest.epoch)
 
     def _moved_out_of_reach(self, reader: Reader, home: "Router") -> bool:
         """It is attached at a router that home was not in contact with then, or has lost since."""

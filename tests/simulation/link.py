@@ -38,9 +38,8 @@ class Link:
         self.ended_at = 0.0
         self.epoch: Epoch | None = None
         self.echoed_hlc = client.seen
-        self.known: Epoch | None = None
-        """The latest of the client's that its router knew of, or one in contact can have told it, when the attach came.
-        """
+        self.latest = 0
+        """The highest stamp of an attach that the router knew of when this one came."""
         self.away = 0.0
         """For how long the routers around had not seen the client when its attach came."""
         self._arrival = [0.0, 0.0]
@@ -143,7 +142,7 @@ class Link:
 
     def _arrived(self) -> None:
         self.away = self.router.judge.termini.away(self)
-        self.known = self.router.judge.termini.latest_known(self)
+        self.latest = self.router.judge.memory.latest(self.router)
         self.attached = True
         self.attached_at = self.router.schedule.now
         self.router.note(self.router.name, f"attaches {self}")

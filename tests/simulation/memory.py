@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from topic.identity import Epoch
 from topic.record import Record
 
 if TYPE_CHECKING:
@@ -14,13 +15,25 @@ if TYPE_CHECKING:
 class Memory:
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
+        self._forgotten: list[bytes] = []
+        """In the event that a router is handling."""
         self._stamps: dict[str, int] = {}
-        """By router: the highest that it has given an attach; a store that is lost takes it along."""
+        """By router: the highest of an attach that it has known; a store that is lost takes it along."""
 
     # deliveries
 
-    def forgotten(self, home: "Router", keys: Sequence[bytes]) -> None:
+    def forgotten(self, keys: Sequence[bytes]) -> None:
         """A router forgets settled deliveries, be it as their home or as an edge."""
+        self._forgotten += keys
+
+    def watch(self, router: "Router") -> None:
+        """What its last event made it forget. (A delivery that was withheld may leave an older one of its key.)"""
+        keys = [key for key in self._forgotten if key not in router.topic.context.records]
+        self._forgotten.clear()
+        if keys:
+            self._check_forgotten(router, keys)
+
+    def _check_forgotten(self, home: "Router", keys: list[bytes]) -> None:
         for client in self._judge.subscribers:
             link = client.link
             if link is not None and link.router is home and client.lifetime.timeout and not client.first:
@@ -31,7 +44,7 @@ class Memory:
             if self._judge.contact(home, name) is not None:
                 self._check_edge(home, self._judge.routers[name], keys)
 
-    def _check_edge(self, home: "Router", edge: "Router", keys: Sequence[bytes]) -> None:
+    def _check_edge(self, home: "Router", edge: "Router", keys: list[bytes]) -> None:
         known = edge.topic.context.records
         held = [key for key in keys if key in known and _is_forwarded(known[key], home)]
         self._judge.check(not held, f"5 forgotten early: {home.name} forgets what {edge.name} has of it: {held}")
@@ -46,14 +59,21 @@ class Memory:
         for name, epoch, known in self._judge.termini.remembered(router, former):
             self._judge.check(known == epoch, f"3 store: {router.name} knew {name} by {epoch}, now by {known}")
 
+    def epoch_seen(self, router: "Router", epoch: Epoch) -> None:
+        """The router knows of an attach with that epoch."""
+        self._stamps[router.name] = max(epoch.hlc, self.latest(router))
+
+    def latest(self, router: "Router") -> int:
+        """The highest stamp of an attach that it knows of."""
+        return self._stamps.get(router.name, 0)
+
     def epoch_given(self, link: "Link") -> None:
-        """An attach reaches its router, which may know of earlier ones; its own were all earlier, store permitting."""
+        """An attach reaches its router: it is later than all that it knew and gave, if need be before a restart."""
         assert link.epoch is not None
         check, name = self._judge.check, link.router.name
         check(link.epoch.hlc > link.echoed_hlc, f"2 epoch: {link} echoes a later one than it is given")
-        check(link.known is None or link.epoch > link.known, f"2 epoch: {link} is known to have had a later one")
-        check(link.epoch.hlc > self._stamps.get(name, 0), f"2 epoch: {link} is given an earlier one than {name} gave")
-        self._stamps[name] = link.epoch.hlc
+        check(link.epoch.hlc > link.latest, f"2 epoch: {link} is given none above all that {name} knew")
+        self.epoch_seen(link.router, link.epoch)
         inverted = any(other.epoch > link.epoch for other in link.client.opened if other.epoch is not None)
         if inverted and link.client.name not in self._judge.inexact:
             self._judge.inexact.add(link.client.name)

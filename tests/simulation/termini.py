@@ -98,15 +98,6 @@ class Termini:
         known = [router for router, view in views if view.epoch is not None and view.generation == client.generation]
         return any(self._told(router, home, client.name) for router in known)
 
-    def latest_known(self, link: "Link") -> Epoch | None:
-        """The latest epoch of the client that its router knows of, or one in contact that can have told it."""
-        home, name = link.router, link.client.name
-        if link.client.plain:
-            return None
-        views = [(router, self._views_of(router)[name]) for router in self.around(home)]
-        known = [(router, view.epoch) for router, view in views if view.epoch is not None]
-        return max((epoch for router, epoch in known if self._told(router, home, name)), default=None)
-
     def remembered(self, router: "Router", former: int) -> list[tuple[str, Epoch, Epoch | None]]:
         """Durable clients that the router's former incarnation knew when it was killed, and how it knows them now."""
         views = self._views.get((router.name, former), {})
@@ -155,6 +146,8 @@ class Termini:
             if entry is not None and entry.live:
                 if view.epoch is None:
                     view.untold = True
+                if view.epoch != entry.epoch:
+                    self._judge.memory.epoch_seen(router, entry.epoch)
                 view.epoch = entry.epoch
                 if view.generation != entry.generation:
                     view.generation = entry.generation
