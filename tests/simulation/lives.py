@@ -31,9 +31,13 @@ class Lives:
     def goes_on(self, publisher: "Publisher") -> None:
         """A publisher resumes its life. That may have expired, longer ago than routers remember."""
         assert publisher.link is not None and publisher.generation is not None
-        if self._judge.termini.is_forgotten(publisher.link, publisher.generation):
+        termini, link = self._judge.termini, publisher.link
+        if termini.is_forgotten(link, publisher.generation):
             self._judge.note(publisher.name, "limit: routers have forgotten that this life expired")
             self._judge.inexact.add(publisher.name)
+        else:
+            again = termini.has_agreed(link, publisher.generation)
+            self._judge.check(not again, f"8 consent: {link} resumes a life that its router had agreed to let expire")
 
     def renewed(self, publisher: "Publisher") -> None:
         """A publisher that resumed was given another generation: its terminus was over, or it echoed nothing and nobody

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class Memory:
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
+        self.named: set[bytes] = set()
+        """By the unsettled map of the subscriber that attaches in this event."""
         self._forgotten: list[bytes] = []
         """In the event that a router is handling."""
         self._stamps: dict[str, int] = {}
@@ -22,8 +24,11 @@ class Memory:
 
     # deliveries
 
-    def forgotten(self, keys: Sequence[bytes]) -> None:
-        """A router forgets settled deliveries, be it as their home or as an edge."""
+    def forgotten(self, router: "Router", keys: Sequence[bytes]) -> None:
+        """A router forgets settled deliveries, as home or edge. What is of a life that is over needs no memory."""
+        records = router.topic.context.records
+        named = [key for key in self.named.intersection(keys) if not records[key].stream.abandoned]
+        self._judge.check(not named, f"5 forgotten early: {named}, which the map names that a subscriber just brings")
         self._forgotten += keys
 
     def watch(self, router: "Router") -> None:

@@ -125,7 +125,7 @@ class Router:
         )
         block = Silence(self.name, "router", self.incarnation)
         block.decided = partial(self.judge.decided, self)
-        block.forgotten = self.judge.memory.forgotten
+        block.forgotten = partial(self.judge.memory.forgotten, self)
         settings = Settings(knobs.window, knobs.redeliveries, 2.0, knobs.boot_wait, float(max(knobs.timeouts)))
         self.topic = Topic(self.name, self.incarnation, self.names, self.clock, block, settings, now, remembered)
         if self.verbose:

@@ -35,10 +35,12 @@ class SubscriberLink(Link):
         judge, here = self.router.judge, self.router
         judge.comes(self, unsettled)
         self.contacts = {name: judge.contact(here, name) for name in here.names}
+        judge.memory.named = set(unsettled or ())
         self.subscriber = topic.attach_subscriber(
             client.identity, self, now, seen=seen, first=self.first, sends_settled=self.sends_settled,
             lifetime=client.lifetime, unsettled=unsettled, complete=complete,
         )  # fmt: skip
+        judge.memory.named = set()
         self._given(self.subscriber.epoch)
 
     def is_current(self) -> bool:

@@ -42,6 +42,8 @@ class Termini:
         """The latest epoch of a client that some router has rightly let expire: the others take its word."""
         self._lives_over: dict[bytes, float] = {}
         """Generations of publishers that some router has rightly let expire, under whatever epoch, and when last."""
+        self._consenting: dict[bytes, set[tuple[str, int]]] = {}
+        """The incarnations in contact with the first to let a life expire: all of them have agreed."""
         self._views: dict[tuple[str, int], dict[str, View]] = {}
 
     def add(self, client: "Client", *, publisher: bool) -> None:
@@ -129,6 +131,12 @@ class Termini:
         """Whether some router has rightly let that life of a publisher expire; behind a partition it may go on."""
         return generation in self._lives_over
 
+    def has_agreed(self, link: "PublisherLink", generation: bytes) -> bool:
+        """Whether the router had agreed to let the life expire, and that had happened, when the attach came."""
+        over = self._lives_over.get(generation)
+        incarnation = link.router.name, link.router.incarnation
+        return over is not None and link.attached_at > over and incarnation in self._consenting[generation]
+
     def is_forgotten(self, link: "PublisherLink", generation: bytes) -> bool:
         """Whether the life had expired so long before the attach that no router remembers that."""
         over = self._lives_over.get(generation)
@@ -194,8 +202,19 @@ class Termini:
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
         if view.generation:
-            self._lives_over[view.generation] = judge.schedule.now
+            self._life_over(router, client, view.generation)
         self._expired(router, client)
+
+    def _life_over(self, router: "Router", client: "Client", generation: bytes) -> None:
+        judge, around = self._judge, self.around(router)
+        if generation not in self._consenting:
+            self._consenting[generation] = {(other.name, other.incarnation) for other in around}
+            for other in around:
+                view = self._views_of(other)[client.name]
+                resumed = view.epoch is not None and view.epoch[1:] == (other.name, other.incarnation)
+                resumed = resumed and view.generation == generation and other is not router
+                judge.check(not resumed, f"8 consent: {client.name} expires at {router.name}, and is at {other.name}")
+        self._lives_over[generation] = judge.schedule.now
 
     def _expired(self, router: "Router", client: "Client") -> None:
         judge = self._judge
