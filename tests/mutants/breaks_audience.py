@@ -15,7 +15,10 @@ from topic.reporting import Reporting
 
 HASTY = {"store_loss": 1.0, "delay": 0.5, "client_delay": 0.001, "patience": 0.05}
 CROWDED = {"plain": 0.0, "restless": 0.0, "routers": 3, "addresses": 1, "turmoil": 3.0, "faults": ("flap",) * 8}
-LATE = MOVING | {"timeouts": (2,), "client_delay": 0.3, "delay": 0.001, "think": 0.001, "subscribers": 5}
+LATE = MOVING | {
+    "timeouts": (1,), "client_delay": 0.3, "delay": 0.001, "think": 0.001, "subscribers": 5, "pranks": ("sleep",),
+    "messages": 60, "window": 10, "faults": (),
+}  # fmt: skip
 """Subscribers come back after they expired, and publishers take long to hear of acceptances."""
 
 
@@ -95,6 +98,7 @@ def audience_reopened(expect: Method) -> Method:
     def broken(joining: Joining, record: Record, name: bytes) -> None:
         if record.state is State.ACCEPTED:
             record.state = State.IN_DOUBT
+            record.orphans.add(name)
         expect(joining, record, name)
 
     return broken

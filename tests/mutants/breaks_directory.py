@@ -11,8 +11,9 @@ from topic.identity import Epoch
 from topic.wire import Outgoing
 
 AT_ONCE = RESUMING | {"faults": ("kill all", "kill all", "kill"), "restart": 0.9, "durable": 1.0, "restless": 0.1}
-RETURNING = {"timeouts": (1, 60), "restless": 2.0, "messages": 50, "think": 0.001, "faults": ()}
+RETURNING = {"timeouts": (1, 60), "restless": 2.0, "pranks": ("sleep",), "think": 0.001, "faults": ()}
 SLOW = EXPIRING | {"timeouts": (1,), "delay": 1.0, "dead": 2.0, "faults": ("flap",) * 8}
+LATE = SLOW | {"restless": 2.0, "pranks": ("sleep",), "faults": ()}
 SKEWED = {"skew": 60.0, "silent": 0.5}
 
 
@@ -66,7 +67,7 @@ def consent_unseen(_: Method) -> Method:
     return broken
 
 
-@mutant(Expiry, "proposed", by="13", **SLOW | {"restless": 1.0})
+@mutant(Expiry, "proposed", by="138", **LATE)
 def yes_does_not_bind(_: Method) -> Method:
     """8 Expiry: a yes binds: who comes back to it begins afresh."""
 
@@ -78,7 +79,7 @@ def yes_does_not_bind(_: Method) -> Method:
     return broken
 
 
-@mutant(Entry, "expired_life", by="13", **EXPIRING | RETURNING)
+@mutant(Entry, "expired_life", by="138", **EXPIRING | RETURNING)
 def expired_lives_forgotten(_: Method) -> Any:
     """8, as built: an expired life of a publisher is remembered, lest it come back as if nothing had been."""
     return property(lambda entry: False)

@@ -86,7 +86,7 @@ def absence_without_evidence(doubt_: Method) -> Method:
     return broken
 
 
-@mutant(Evidence, "alive", by="13", **PUZZLED | {"client_delay": 0.5})
+@mutant(Evidence, "alive", by="13", **PUZZLED | {"pranks": ("stalled", "elsewhere", "sleep"), "messages": 60})
 def evidence_of_the_past(alive: Method) -> Method:
     """6.2 Evidence: what proves is an echo that was sent after the question came up."""
 

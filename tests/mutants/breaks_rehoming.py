@@ -15,6 +15,14 @@ from topic.record import HELD, QUEUED, Record, Stream
 from topic.resolving import Resolving
 from topic.wire import Outgoing
 
+RESTARTING = {
+    "store_loss": 1.0, "boot_wait": 0.5, "routers": 3, "links": 10, "delay": 0.1, "restart": 1.0,
+    "faults": ("slow", "slow", "kill all", "slow", "slow", "kill all"),
+}  # fmt: skip
+"""All come back without memory, some sooner to hear of others than the rest."""
+
+STRAGGLING = {"client_delay": 0.1, "delay": 0.1, "faults": ("slow",) * 6, "pranks": ("elsewhere",)}
+
 
 @mutant(Edge, "lost", by="3", **KILLS)
 def lost_home_abandoned(lost: Method) -> Method:
@@ -28,7 +36,7 @@ def lost_home_abandoned(lost: Method) -> Method:
     return broken
 
 
-@mutant(Peers, "_unfenced", by="12", **MOVING | {"client_delay": 0.5, "delay": 0.05, "faults": ("flap",) * 6})
+@mutant(Peers, "_unfenced", by="12", **MOVING | STRAGGLING)
 def no_fence(unfenced: Method) -> Method:
     """7.5 Fence: a Forward under an older epoch is dropped, and answered so."""
 
@@ -53,7 +61,7 @@ def home_does_not_step_down(changed: Method) -> Method:
     return broken
 
 
-@mutant(Directory, "all_contacts_have", by="2", **KILLS | {"boot_wait": 0.5, "delay": 0.2})
+@mutant(Directory, "all_contacts_have", by="7", **MOVING | {"delay": 0.2})
 def publisher_answered_unannounced(_: Method) -> Method:
     """7.1: a publisher's attach is answered when all routers in contact have acknowledged it."""
 
@@ -148,7 +156,7 @@ def abandoned_limbo_delivered(_: Method) -> Method:
     return broken
 
 
-@mutant(Outgoing, "hearsay", by="2", **KILLS | {"store_loss": 1.0, "boot_wait": 0.5, "dead": 2.0})
+@mutant(Outgoing, "hearsay", by="2", **KILLS | RESTARTING)
 def resumed_without_hearsay(_: Method) -> Method:
     """7.1, as built: a home that resumes hears of orphans before its attach is answered."""
 

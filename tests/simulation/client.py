@@ -124,14 +124,12 @@ class Client:
             link.client_left(0.01)
             self.leave()
 
-    PRANKS = ("close", "vanish", "break", "elsewhere", "elsewhere", "stalled", "again", "crash", "sleep")
-
     def prank(self) -> None:
         """Close, vanish, crash, or attach again while attached."""
         link = self.link
         if link is None or self.calm:
             return
-        what = self.random.choice(self.PRANKS)
+        what = self.random.choice(self.knobs.pranks)
         self.gone = self.random.random() < self.knobs.quitting
         self.note(self.name, f"prank: {what}{', for good' if self.gone else ''}")
         if self.gone:

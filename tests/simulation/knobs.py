@@ -54,6 +54,8 @@ class Knobs:
     """How many subscribers take everything settled."""
     restless: float
     """How often a client closes, vanishes, crashes or moves, per second."""
+    pranks: tuple[str, ...]
+    """Which of these, by their share."""
     quitting: float
     """How often such a client does not come back."""
     faults: tuple[str, ...]
@@ -68,6 +70,7 @@ class Knobs:
 
 
 FAULTS = ("kill", "pause", "cut", "cut silently", "stall", "one-sided", "partition", "flap", "slow", "kill all")
+PRANKS = ("close", "vanish", "break", "elsewhere", "elsewhere", "stalled", "again", "crash", "sleep")
 
 
 def draw(random: Random) -> Knobs:
@@ -105,6 +108,7 @@ def draw(random: Random) -> Knobs:
         early=often(0.2),
         first=often(0.3),
         settled=often(0.2),
+        pranks=PRANKS,
         restless=random.choice((0.0, 0.1, 0.3, 1.0)),
         quitting=quitting,
         faults=tuple(random.choice(kinds) for _ in range(random.choice((3, 3, 4, 6)))),

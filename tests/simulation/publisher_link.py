@@ -96,6 +96,7 @@ class PublisherLink(Link):
             self.router.note(self.router.name, f"answers {self}: {action.unsettled}")
             self.check(not self.answered, "5 one answer: an attach is answered once")
             self.answered = True
+            self.router.judge.termini.announced(self)
             self.check(action.epoch == self.epoch, f"2 epoch: {self} is answered with another one than it was given")
             self.to_client(client.attached, action.credit, action.generation, action.epoch, action.unsettled)
         elif isinstance(action, Credit):
