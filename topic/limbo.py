@@ -76,7 +76,8 @@ class Limbo:
         self, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Callable[[bytes], Stream | None]
     ) -> list[Record]:
         """The unsettled map of an attach: what it states is recorded, what is not here gets a placeholder, and home is
-        asked. Returns what is named and here. What is left out of our map is settled, or no delivery of ours."""
+        asked. Returns what is named and here. What is left out of our map is settled, or no delivery of ours; or it is
+        abandoned, and the subscriber has not answered it: nobody forwards it again."""
         known: list[Record] = []
         unknown: dict[Stream, list[bytes]] = {}
         for key, state in said.items():
@@ -88,7 +89,7 @@ class Limbo:
                 record = Record(stream, key, b"", None)
                 self.context.records[key] = stream.limbo[key] = record
                 unknown.setdefault(stream, []).append(key)
-            if record is not None and record.state is not State.SETTLED:
+            if record is not None and record.state is not State.SETTLED and _counts(state, record):
                 self._state(subscriber, record, state)
                 known.append(record)
         for stream, keys in unknown.items():
@@ -131,6 +132,10 @@ class Limbo:
 def nowhere(publisher: bytes, address: str) -> Stream:
     """For placeholders of a publisher that nobody in contact knows; when it comes back they move to its stream."""
     return Stream(publisher, LinkIdentity("", "", address), NOWHERE, UNKNOWN)
+
+
+def _counts(state: int, record: Record) -> bool:
+    return state in FINAL or not record.stream.abandoned
 
 
 def _is_reached(directory: Directory, epoch: Epoch) -> bool:

@@ -19,7 +19,7 @@ def resume(subscriber: Subscriber, records: Mapping[bytes, Record]) -> dict[byte
     an outcome is final            resumed at once with that state and no payload; settled when the publisher settles.
                                    What it said goes before what we knew
     it named it without outcome    resumed with its payload when home has forwarded it for this subscriber
-    it named what is settled       left out: the subscriber settles it
+    it named what is settled       left out: the subscriber settles it. So is what was abandoned, without outcome
     it did not name it             an ordinary transfer, also if it was transferred before
     """
     said, subscriber.said = subscriber.said, None
@@ -29,7 +29,7 @@ def resume(subscriber: Subscriber, records: Mapping[bytes, Record]) -> dict[byte
     stated: deque[Record] = deque()
     for key, state in said.items():
         record = records.get(key)
-        if record is not None and record.state is not State.SETTLED:
+        if record is not None and record.state is not State.SETTLED and _is_for(record, subscriber):
             known = record.locals.get(subscriber, HELD)
             agreed = state if state in FINAL else 0 if known in OPEN else int(known)
             subscriber.resuming[record] = agreed
@@ -37,3 +37,8 @@ def resume(subscriber: Subscriber, records: Mapping[bytes, Record]) -> dict[byte
                 stated.append(record)
     subscriber.ready.extendleft(reversed(stated))
     return {record.key: state for record, state in subscriber.resuming.items()}
+
+
+def _is_for(record: Record, subscriber: Subscriber) -> bool:
+    """Nobody forwards again what was abandoned: the subscriber is out of it, unless it said its outcome."""
+    return subscriber in record.locals or not record.stream.abandoned

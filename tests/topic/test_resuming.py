@@ -212,3 +212,17 @@ def test_home_forgets_when_the_subscribers_know() -> None:
     assert reader.delivered == [b"1"], "its key is still taken"
     reader.answer_echo()
     assert reader.delivered == [b"1", b"again"]
+
+
+def test_a_map_that_names_what_is_abandoned_without_outcome_is_told_that_it_is_settled() -> None:
+    bench = Bench("a")
+    other, reader, pen = reader_at(bench, "a", "other"), reader_at(bench, "a"), pen_at(bench, "a")
+    pen.send(b"1", b"2")
+    pen_at(bench, "a")  # begins another life; what was sent is delivered still, and then forgotten
+    again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): 0, key_of(pen, b"2"): Outcome.ACCEPTED})
+    assert reader.delivered == [b"1", b"2"]
+    assert again.map == {key_of(pen, b"2"): Outcome.ACCEPTED}
+    other.accept(b"1", b"2")
+    for client in (other, again):
+        client.answer_echo()
+    assert bench.records() == {}
