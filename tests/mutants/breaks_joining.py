@@ -16,6 +16,11 @@ from topic.subscriber import Subscriber
 from topic.wire import Kind
 
 PUZZLED = PARTITIONS | {"routers": 3, "think": 0.05}
+STALLING = {
+    "routers": 2, "links": 0, "addresses": 1, "think": 0.01, "patience": 0.05, "restless": 2.0, "messages": 25,
+    "window": 2, "delay": 0.001, "client_delay": 0.02, "pranks": ("stalled", "elsewhere"), "faults": ("partition",) * 3,
+}  # fmt: skip
+"""What a publisher said before it moved to the other side of a partition comes long after that."""
 
 
 @mutant(Joining, "_gate", by="1", **MOVING | {"subscribers": 3})
@@ -86,7 +91,7 @@ def absence_without_evidence(doubt_: Method) -> Method:
     return broken
 
 
-@mutant(Evidence, "alive", by="13", **PUZZLED | {"pranks": ("stalled", "elsewhere", "sleep"), "messages": 60})
+@mutant(Evidence, "alive", by="13", **PUZZLED | STALLING)
 def evidence_of_the_past(alive: Method) -> Method:
     """6.2 Evidence: what proves is an echo that was sent after the question came up."""
 

@@ -16,7 +16,7 @@ from topic.resolving import Resolving
 from topic.wire import Outgoing
 
 RESTARTING = {
-    "store_loss": 1.0, "boot_wait": 0.5, "routers": 3, "links": 10, "delay": 0.1, "restart": 1.0,
+    "store_loss": 1.0, "boot_wait": 0.5, "routers": 3, "links": 10, "delay": 0.3, "restart": 1.0,
     "faults": ("slow", "slow", "kill all", "slow", "slow", "kill all"),
 }  # fmt: skip
 """All come back without memory, some sooner to hear of others than the rest."""

@@ -143,12 +143,11 @@ class Client:
             link.broken(self.lateness())
         elif what == "again" and link.router.alive:
             self._steal(link.router)
+        elif what == "stalled":
+            link.stall(10.0)
+            self.schedule.after(self.random.random(), self._move, link)
         else:
-            if what == "stalled":
-                link.stall(10.0)
-            alive = [r for r in self.routers.values() if r.alive and not r.paused and r is not link.router]
-            if alive:
-                self._steal(self.random.choice(alive))
+            self._move(link)
 
     def lateness(self) -> float:
         """How long a router may take to notice: at once, when HELLOs would, or hardly ever (half open)."""
@@ -176,6 +175,12 @@ class Client:
             longest = min(self.lifetime.timeout, 10) * 1.5
             self._asleep_until = self.schedule.now + self.random.random() * longest
         self.leave()
+
+    def _move(self, link: Link) -> None:
+        alive = [router for router in self.routers.values() if router.alive and not router.paused]
+        elsewhere = [router for router in alive if router is not link.router]
+        if link is self.link and elsewhere:
+            self._steal(self.random.choice(elsewhere))
 
     def _steal(self, router: "Router") -> None:
         """The old link stays as a zombie until its router detaches it; what it brings is ignored."""

@@ -111,7 +111,11 @@ class Judge:
             for other, incarnation in contacts
         )
 
-    def published(self, link: "PublisherLink", texts: list[bytes]) -> None:
+    def published(self, key: bytes) -> float:
+        """When the last message sent under the key came to its home, first or again."""
+        return self._by_key[key].published
+
+    def received(self, link: "PublisherLink", texts: list[bytes]) -> None:
         promised = [name for name, reader in self.readers.items() if self._is_promised(link, name, reader)]
         for text in texts:
             message = self.messages[text]

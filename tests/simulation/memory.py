@@ -1,5 +1,6 @@
 """What routers must keep in mind, and for how long: settled deliveries, durable links, clocks (protocol 2, 3.3, 5)."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -50,8 +51,9 @@ class Memory:
                 self._check_edge(home, self._judge.routers[name], keys)
 
     def _check_edge(self, home: "Router", edge: "Router", keys: list[bytes]) -> None:
-        known = edge.topic.context.records
-        held = [key for key in keys if key in known and _is_forwarded(known[key], home)]
+        known, parted = edge.topic.context.records, edge.lost_at.get(home.name, -math.inf)
+        lately = [key for key in keys if key in known and self._judge.published(key) > parted]
+        held = [key for key in lately if _is_forwarded(known[key], home)]
         self._judge.check(not held, f"5 forgotten early: {home.name} forgets what {edge.name} has of it: {held}")
 
     # links and clocks
@@ -86,7 +88,7 @@ class Memory:
 
 
 def _is_forwarded(record: Record, home: "Router") -> bool:
-    """Whether an edge has it by a Forward of the present epoch and contact."""
+    """Whether an edge has it by a Forward of the present epoch."""
     stream = record.stream
     current = home.topic.home.streams.get(stream.publisher)
     is_current = current is not None and current.epoch == stream.epoch

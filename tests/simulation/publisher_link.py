@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from failover.comparison import Step
 from tests.simulation.link import Link
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction
-from topic.record import Record, Stream
+from topic.record import Record, State, Stream
 
 if TYPE_CHECKING:
     from tests.simulation.publisher import Publisher
@@ -26,6 +26,7 @@ class PublisherLink(Link):
         self._records: dict[int, Record] = {}
         self._handles: dict[Record, int] = {}
         self._texts: dict[int, bytes] = {}
+        self._answered: set[Record] = set()
 
     def attach(self, generation: bytes | None, seen: int, unsettled: dict[bytes, int] | None, complete: bool) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
@@ -58,7 +59,7 @@ class PublisherLink(Link):
 
     def _publish(self, sent: list[Sent], settled: bool) -> None:
         tags, texts = [tag for _, tag, _, _ in sent], [text for _, _, text, _ in sent]
-        self.router.judge.published(self, texts)
+        self.router.judge.received(self, texts)
         records = self.router.topic.publish(self.stream, tags, texts, presettled=settled)
         assert len(records) == len(sent)
         self.router.judge.withheld([record.message for record in records if record.n < 0])
@@ -83,6 +84,8 @@ class PublisherLink(Link):
     def settle(self, handles: list[int]) -> None:
         records = [self._records.pop(handle) for handle in handles if handle in self._records]
         for record in records:
+            reopened = record in self._answered and record.state is State.IN_DOUBT
+            self.check(not reopened, f"5 one outcome: {record.message!r} was answered at {self}, and is in doubt again")
             del self._handles[record]
         if records:
             self.router.topic.settle(self.stream, records)
@@ -112,6 +115,7 @@ class PublisherLink(Link):
         assert action.settle == self.first
         known = all(record in self._handles for record in action.records)
         self.check(known, f"5 one outcome: {self} is told of what it has not transferred, or was told before")
+        self._answered.update(action.records)
         handles = [self._handles[record] for record in action.records]
         self.router.judge.answered(self, [self._texts[handle] for handle in handles], action.outcome)
         self.to_client(self.client.outcome, handles, action.outcome)
