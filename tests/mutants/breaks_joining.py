@@ -123,7 +123,7 @@ def backlog_not_waited_for(owes: Method) -> Method:
     return broken
 
 
-@mutant(Edge, "_joined", by="135", **MOVING | {"plain": 1.0, "delay": 0.2})
+@mutant(Edge, "_joined", by="135", **MOVING | {"plain": 1.0, "delay": 0.05, "patience": 0.05, "subscribers": 4})
 def delivered_unjoined(_: Method) -> Method:
     """6.4: nothing is delivered to a subscriber by a home that has not joined it."""
 
