@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgpack
 
@@ -26,6 +26,7 @@ from topic.wire import is_entry
 APPLICATION: Final = 0x6F6E6365  # "once": tells our files from other people's
 FORMAT: Final = 1
 AHEAD: Final = 1000 << COUNTER_BITS  # of the clock, one second: what is reserved at a time
+MOST_MS: Final = 1 << 42  # of any time that is kept: the year 2109, and what contact numbers have room for
 
 _TABLES: Final = (
     f"PRAGMA application_id = {APPLICATION}",
@@ -80,7 +81,13 @@ class StateStore:
         *owner, self._incarnation, self.reserved = row
         if owner != [mesh, router]:
             raise self._refusal(f"it belongs to router {owner[1]} of mesh {owner[0]}, expected {router} of {mesh}")
+        self._check_time("incarnation", self._incarnation, MOST_MS)
+        self._check_time("clock", self.reserved, MOST_MS << COUNTER_BITS)
         self.remembered += map(self._unpack, execute("SELECT role, name, packed FROM entry ORDER BY role, name"))
+
+    def _check_time(self, what: str, value: Any, end: int) -> None:
+        if type(value) is not int or not 0 <= value < end:
+            raise self._refusal(f"damaged: its {what} is {value!r}")
 
     def _create(self, mesh: str, router: str) -> None:
         with self._transaction():
@@ -88,11 +95,11 @@ class StateStore:
                 self._connection.execute(table)
             self._connection.execute("INSERT INTO router VALUES (?, ?, 0, 0)", (mesh, router))
 
-    def _unpack(self, row: tuple[int, bytes, bytes]) -> Entry:
+    def _unpack(self, row: tuple[Any, Any, Any]) -> Entry:
         role, name, packed = row
         try:
             fields = msgpack.unpackb(packed)
-        except (ValueError, msgpack.UnpackException):
+        except (TypeError, ValueError, msgpack.UnpackException):
             fields = None
         if not is_entry(fields):
             raise self._refusal("damaged: an entry cannot be read")

@@ -165,8 +165,8 @@ def test_a_file_that_was_cut_off_is_refused(path: Path) -> None:
     refused(path, "malformed")
 
 
-@pytest.mark.parametrize("packed", [b"\xc1", b"\x91\x00", b"\x90", b"\x80", b"\x01", b"", b"\x91"])
-def test_an_entry_that_makes_no_sense_is_refused(path: Path, packed: bytes) -> None:
+@pytest.mark.parametrize("packed", [7, b"\x81\x90\x00", b"\xc1", b"\x91\x00", b"\x90", b"\x80", b"\x01", b"", b"\x91"])
+def test_an_entry_that_makes_no_sense_is_refused(path: Path, packed: object) -> None:
     with store(path) as first:
         first.save([entry("s")], 1)
     tamper(path, "UPDATE entry SET packed = ?", packed)
@@ -184,6 +184,14 @@ def test_a_file_without_an_owner_is_refused(path: Path) -> None:
     store(path).close()
     tamper(path, "DELETE FROM router")
     refused(path, "damaged: it does not say whose it is")
+
+
+@pytest.mark.parametrize("column", ["incarnation", "clock"])
+@pytest.mark.parametrize("value", [None, "abc", -1, 1.5, b"1", (1 << 63) - 1])
+def test_a_time_that_makes_no_sense_is_refused(path: Path, column: str, value: object) -> None:
+    store(path).close()
+    tamper(path, f"UPDATE router SET {column} = ?", value)
+    refused(path, f"damaged: its {column} is {value!r}")
 
 
 def test_a_folder_in_its_place_is_refused(path: Path) -> None:
