@@ -70,6 +70,7 @@ class Launcher:
         with self.directory.starting(whole=True), ExitStack() as stack:
             if self.directory.exists() and self.directory.running():
                 raise LaunchError(f"{self.directory.path}: a mesh is running here, stop it with oncemesh down")
+            self.directory.check_mesh(topology)
             listeners = self._listen(stack, topology)
             self._write_record(topology, listeners)
             await self._launch(listeners)

@@ -164,11 +164,20 @@ class RunDirectory:
         """The record of an earlier run of this mesh, else an empty one."""
         if self.exists():
             record = self.read()
-            if record.mesh == topology.mesh and record.routers.keys() <= topology.routers.keys():
+            self.check_mesh(topology)
+            if record.routers.keys() <= topology.routers.keys():
                 return record
             if self.running():
-                raise RunError(f"{self.path}: another mesh, {record.mesh}, is running here")
+                raise RunError(f"{self.path}: mesh {record.mesh} is running here with other routers")
         return MeshRecord(topology.mesh, str(self.topology_path), {})
+
+    def check_mesh(self, topology: Topology) -> None:
+        """A directory is one mesh's: what another left there is not to be overwritten."""
+        if self.exists() and (mesh := self.read().mesh) != topology.mesh:
+            raise RunError(
+                f"{self.path}: the run directory of another mesh, {mesh}: "
+                f"choose one for {topology.mesh} with --run-dir, or move this one away"
+            )
 
     def topology(self) -> Topology:
         """The topology with the addresses that this run really uses in the place of free ports."""

@@ -117,6 +117,25 @@ async def test_a_router_that_cannot_start_is_named_with_its_last_words_and_the_o
     assert {child.pid for child in psutil.Process().children()} <= before
 
 
+async def test_the_directory_of_another_mesh_is_left_alone(mesh: Launcher, tmp_path: Path) -> None:
+    await mesh.up(load(write(tmp_path)))
+    await mesh.stop(["a", "b", "c"])
+    kept = mesh.directory.record_path.read_bytes(), mesh.directory.topology_path.read_bytes()
+
+    with pytest.raises(RunError, match="the run directory of another mesh, line: choose one for other with --run-dir"):
+        await mesh.up(load(write(tmp_path, LINE.replace("mesh: line", "mesh: other"))))
+
+    assert kept == (mesh.directory.record_path.read_bytes(), mesh.directory.topology_path.read_bytes())
+
+
+async def test_a_changed_topology_of_the_same_mesh_is_taken(mesh: Launcher, tmp_path: Path) -> None:
+    await mesh.up(load(write(tmp_path)))
+    await mesh.stop(["a", "b", "c"])
+    fewer = LINE.replace("  c: {amqp: 127.0.0.1:0}\n", "").replace(", [b, c]", "")
+    await mesh.up(load(write(tmp_path, fewer)))
+    assert list(mesh.directory.running()) == ["a", "b"]
+
+
 async def test_words_of_an_earlier_run_are_not_given_as_the_reason(mesh: Launcher, tmp_path: Path) -> None:
     misbehave(mesh.directory, "b", "fail")
     mesh.directory.log_path("b").write_text("an old line\n")

@@ -115,25 +115,42 @@ async def run_command(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
     return await trio.run_process([sys.executable, "-c", code, *arguments], capture_stdout=True)
 
 
-def test_a_directory_where_another_mesh_runs_is_refused(topology: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("mesh", "reason"),
+    [("other", "the run directory of another mesh, other"), ("pair", "mesh pair is running here with other routers")],
+)
+def test_a_directory_where_others_run_is_refused(topology: Path, tmp_path: Path, mesh: str, reason: str) -> None:
     plan = load(topology)
     address = Address("127.0.0.1", 1)
     other = RunDirectory(tmp_path / "run")
     other.make()
     entry = RouterEntry(None, str(address), str(address), "")
-    other.write(MeshRecord("other", "", {"z": entry}))
+    other.write(MeshRecord(mesh, "", {"z": entry}))
     script = "import time; print(flush=True); time.sleep(60)"
     sleeper = [sys.executable, "-c", script, "router", "z", "--run-dir", str(other.path)]
     with subprocess.Popen(sleeper, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline()  # its command line is to be seen by now
         entry.pid = process.pid
-        other.write(MeshRecord("other", "", {"z": entry}))
-        refused = pytest.raises(RunError, match="another mesh, other, is running here")
-        with refused, other.registered("a", plan, address, address):
+        other.write(MeshRecord(mesh, "", {"z": entry}))
+        with pytest.raises(RunError, match=reason), other.registered("a", plan, address, address):
             raise AssertionError
         process.kill()
-    with other.registered("a", plan, address, address):
-        assert list(other.read().routers) == ["a"]
+
+
+def test_a_directory_is_that_of_one_mesh(topology: Path, tmp_path: Path) -> None:
+    """Also when nothing runs there; what an earlier run of the same mesh left makes way."""
+    plan = load(topology)
+    address = Address("127.0.0.1", 1)
+    directory = RunDirectory(tmp_path / "run")
+    directory.make()
+    directory.write(MeshRecord("other", "", {}))
+    refused = pytest.raises(RunError, match="another mesh, other: choose one for pair with --run-dir")
+    with refused, directory.registered("a", plan, address, address):
+        raise AssertionError
+    assert directory.read() == MeshRecord("other", "", {})
+    directory.write(MeshRecord("pair", "", {"z": RouterEntry(None, str(address), str(address), "")}))
+    with directory.registered("a", plan, address, address):
+        assert list(directory.read().routers) == ["a"]
 
 
 async def test_a_port_that_is_taken_is_told_without_a_traceback(routers: Routers) -> None:
