@@ -46,7 +46,8 @@ def console(*, stderr: bool = False) -> "Console":
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else PIPE_WIDTH, highlight=False, markup=False)
+    width = None if stream.isatty() else PIPE_WIDTH
+    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
 def run(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from failover.printable import printable
 from router.cli_base import run
 from router.config import Topology
 from router.listeners import ListenError, bound_address, listen
@@ -76,6 +77,13 @@ def _serve_alone(plan: Topology, name: str, directory: RunDirectory) -> None:
         _serve(plan, name, directory, *sockets, handlers)
 
 
+class LineFormatter(logging.Formatter):
+    """A message is one line, whatever names and reasons of strangers it tells."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+
 def _serve(
     plan: Topology,
     name: str,
@@ -86,6 +94,8 @@ def _serve(
 ) -> None:
     from router.process import run_router
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=handlers)
+    logging.basicConfig(level=logging.INFO, handlers=handlers)
+    for handler in handlers:
+        handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s"))
     main = functools.partial(run_router, run_dir=directory.path, amqp_socket=amqp, inter_socket=inter)
     run(main, plan, name)

@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from failover.printable import printable
 from router.quantities import format_duration, format_size
 from router.rundir import RunDirectory
 from router.status import RouterView, contacts_of
@@ -62,7 +63,7 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
         parts += _clients("Publisher", publishers, ("received", "unsettled"))
     if subscribers:
         parts += _clients("Subscriber", subscribers, ("delivered", "accepted", "unsettled", "queued", "credit"))
-    waiting = "\n".join(waits(views.values()))
+    waiting = "\n".join(map(printable, waits(views.values())))
     if waiting:
         parts.append(Text(waiting, style="yellow"))
     return Group(*(piece for part in parts for piece in (part, "")))
@@ -135,7 +136,8 @@ def _clients(title: str, links: list[tuple[str, dict[str, Any]]], counters: tupl
     for router, link in links[:MOST_ROWS]:
         cells = [f"{link['container']}/{link['link']}", link["address"], router, link["status"]]
         cells += [str(link[counter]) for counter in counters]
-        table.add_row(*map(Text, cells))  # Text: clients choose these names, they must not be read as markup
+        # Clients choose these names: they must neither be read as markup nor obeyed by the terminal.
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     rest = links[MOST_ROWS:]
     if not rest:
         return [table]

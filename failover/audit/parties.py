@@ -10,6 +10,7 @@ from itertools import pairwise
 import attrs
 
 from failover.audit.inventory import ControlRow, Log
+from failover.printable import printable
 from topic.identity import LinkIdentity, link_name
 from topic.journal import Event
 
@@ -119,7 +120,7 @@ def _parties(role: str, rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict
         party = parties.setdefault(name, Party(name, identity=name))
         party.address = party.address or row.address
         if row.event == Event.ATTACHED and (identity := _identity(row)):
-            party.identity, party.address = str(identity), identity.address
+            party.identity, party.address = printable(str(identity)), identity.address
             party.mode = str(row.details.get("mode", "second"))
         own = by_name.get(log_name(row)) if row.role == role else None
         if own and own not in party.logs:

@@ -1,6 +1,7 @@
 """Routers started one by one, as on several hosts: no launcher, only the topology."""
 
 import json
+import logging
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import trio
 
 from router.cli_base import fetch_status
+from router.cli_router import LineFormatter
 from router.quantities import Address
 from router.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
 from router.topology import load
@@ -160,6 +162,11 @@ async def test_a_port_that_is_taken_is_told_without_a_traceback(routers: Routers
         _, errors = await trio.to_thread.run_sync(process.communicate)
     assert process.returncode == 1
     assert errors == f"Error: router a cannot listen on {address}: Address already in use\n"
+
+
+def test_a_line_of_the_log_is_one_line_whatever_strangers_are_called() -> None:
+    record = logging.LogRecord("oncemesh", logging.WARNING, "", 0, "client %s is gone", ("x\r\n\x1b[2J",), None)
+    assert LineFormatter("%(levelname)s %(message)s").format(record) == r"WARNING client x\r\n\x1b[2J is gone"
 
 
 async def test_a_router_whose_state_is_damaged_does_not_start_and_says_why(routers: Routers, tmp_path: Path) -> None:

@@ -162,6 +162,18 @@ def test_names_that_clients_choose_are_shown_as_they_are(hostile: str) -> None:
     assert f"{hostile}/p" in text
 
 
+def test_names_that_clients_choose_do_nothing_to_the_terminal() -> None:
+    hostile = "\x1b[m\r\n\u202e"
+    client = {"container": hostile, "link": hostile, "address": hostile, "status": "attached"}
+    counters = {"queued": 0, "unsettled": 0, "credit": 1, "delivered": 0, "accepted": 0, "received": 0}
+    waits = [{"for": f"subscriber {hostile}", "records": 1, "since_s": 1.2}]
+    clients = [client | counters]
+    text = shown(views(view("a", status("a", publishers=clients, subscribers=clients, waits=waits))))
+    escaped = r"\x1b[m\r\n\u202e"
+    assert text.count(escaped) == 7
+    assert not {"\x1b", "\r", "\u202e"} & set(text)
+
+
 def test_the_json_document_has_every_router_running_or_not(tmp_path: Path) -> None:
     mesh = views(view("a", status("a")), view("b", None, pid=None))
     document = as_json("line", RunDirectory(tmp_path), mesh)

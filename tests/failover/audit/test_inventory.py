@@ -5,6 +5,7 @@ from typing import Any
 
 from failover.audit.decoding import FILE, MESH
 from failover.audit.inventory import ControlRow, Inventory, take_inventory
+from failover.audit.parties import find_parties
 from topic.journal import Event
 
 WHOLE = {"size": 100, "first_time": 1, "last_time": 9, "damage": None, "stopped": False}
@@ -95,3 +96,9 @@ def test_without_a_readable_mesh_file_nobody_knows_which_routers_there_were() ->
     assert [path for path, _ in told(take_inventory([segment(0, [0])]))] == ["mesh.json"]
     garbage = row(MESH, detail=json.dumps({"path": "run/mesh.json", "text": "{"}))
     assert [path for path, _ in told(take_inventory([garbage, segment(0, [0])]))] == ["run/mesh.json"]
+
+
+def test_names_that_clients_choose_do_nothing_to_the_terminal() -> None:
+    detail = json.dumps({"container": "x\x1b[2J", "link": "y\n", "address": "\u202ez"})
+    parties = find_parties([row(Event.ATTACHED, publisher="12 bytes", detail=detail)], [])
+    assert parties.publishers["12 bytes"].identity == r"x\x1b[2J/y\n on \u202ez"

@@ -1,0 +1,14 @@
+"""Texts of strangers (names of clients, messages, reasons of peers), made fit for a terminal and a log.
+
+A control character could move the cursor, change the colours or begin a line of its own; a bidi override turns around
+what is beside it. Such characters are shown as Python writes them; all others stay.
+"""
+
+import re
+
+_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with nothing in it that a terminal would obey."""
+    return _UNFIT.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
