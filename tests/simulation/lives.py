@@ -40,8 +40,8 @@ class Lives:
             self._judge.check(not again, f"8 consent: {link} resumes a life that its router had agreed to let expire")
 
     def renewed(self, publisher: "Publisher") -> None:
-        """A publisher that resumed was given another generation: its terminus was over, or it echoed nothing and nobody
-        in contact knew its life."""
+        """A publisher that resumed was given another generation: its terminus was over, or it echoed nothing and its
+        router did not know its life."""
         assert publisher.link is not None
         legit = publisher.silent and not publisher.link.life_known
         legit = legit or publisher.name in self._judge.inexact or _was_overtaken(publisher)

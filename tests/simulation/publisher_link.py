@@ -19,7 +19,7 @@ class PublisherLink(Link):
     client: "Publisher"
     stream: Stream
     life_known: bool
-    """Whether its router, or one in contact that can have told it, knew the client's life when the attach came."""
+    """Whether its router knew the client's life when the attach came."""
 
     def __init__(self, router: "Router", client: "Publisher", number: int, first: bool) -> None:
         super().__init__(router, client, number, first)

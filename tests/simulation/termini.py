@@ -84,21 +84,15 @@ class Termini:
 
     def answered(self, link: "SubscriberLink", reader: Reader) -> None:
         """From here on everybody in contact delivers to it (protocol 6.5)."""
-        name = link.client.name
-        for router in self.around(link.router) if reader.resumes else ():
-            directory = router.topic.directory
-            entry = directory.subscriber(link_name(link.client.identity))
-            known = entry is not None and entry.live and link.epoch is not None and entry.epoch >= link.epoch
-            self._judge.check(known or link.closed, f"6 joined: {link} is answered, {router.name} knows no {name}")
+        for router in self._told_of(link) if reader.resumes else ():
+            entry = router.topic.directory.subscriber(link_name(link.client.identity))
+            known = entry is not None and entry.live and entry.epoch == link.epoch
+            self._judge.check(known, f"6 joined: {link} is answered, and unknown at {router.name}")
 
     def knows_life(self, link: "PublisherLink") -> bool:
-        """Whether the router of an attach, or one in contact that can have told it, knows the client's present life."""
-        home, client = link.router, link.client
-        if client.plain:
-            return False
-        views = [(router, self._views_of(router)[client.name]) for router in self.around(home)]
-        known = [router for router, view in views if view.epoch is not None and view.generation == client.generation]
-        return any(self._told(router, home, client.name) for router in known)
+        """Whether the router of an attach knows the client's present life."""
+        view = self._views_of(link.router).get(link.client.name, View())
+        return view.epoch is not None and view.generation == link.client.generation
 
     def remembered(self, router: "Router", former: int) -> list[tuple[str, Epoch, Epoch | None]]:
         """Durable clients that the router's former incarnation knew when it was killed, and how it knows them now."""
@@ -113,13 +107,17 @@ class Termini:
         return found
 
     def announced(self, link: "PublisherLink") -> None:
-        """A publisher's attach is answered when everybody in contact knows of it (protocol 7.1), or of a later one."""
-        assert link.epoch is not None
-        later = any(other.epoch > link.epoch for other in link.client.opened if other.epoch is not None)
-        for router in self.around(link.router) if not (later or link.closed) else ():
+        """A publisher's attach is answered when everybody in contact knows of it (protocol 7.1)."""
+        for router in self._told_of(link):
             entry = router.topic.directory.publisher(link_name(link.client.identity))
             known = entry is not None and entry.epoch == link.epoch
             self._judge.check(known, f"7 announced: {link} is answered, and unknown at {router.name}")
+
+    def _told_of(self, link: "Link") -> "list[Router]":
+        """Who has to know of the attach now: everybody in contact, unless it was closed or a later one has come."""
+        assert link.epoch is not None
+        later = any(other.epoch > link.epoch for other in link.client.opened if other.epoch is not None)
+        return [] if later or link.closed else self.around(link.router)
 
     def was_over(self, client: "Client", since: int) -> bool:
         """Whether the client had been away for its timeout, as some router in contact saw it, when one of its attaches
