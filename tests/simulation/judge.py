@@ -5,7 +5,7 @@ the message, and `tests.simulation.termini` watches that no router forgets a sub
 recognised by its cause, noted in the trace as "limit: ...":
 
 - when home decided, no router that can have told it knew the subscriber; or that came back without memory, to such
-- a slower clock, or a paused router, gave an older attach of the client a later epoch
+- a slower clock gave an older attach of the client a later epoch, or one from before it began afresh came after that
 - a life expired on one side of a partition and went on elsewhere; or longer ago than routers remember
 """
 

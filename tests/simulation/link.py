@@ -38,6 +38,8 @@ class Link:
         self.ended_at = 0.0
         self.epoch: Epoch | None = None
         self.echoed_hlc = client.seen
+        self.afresh = False
+        """The attach has a null map."""
         self.latest = 0
         """The highest stamp of an attach that the router knew of when this one came."""
         self.away = 0.0

@@ -81,7 +81,8 @@ class Memory:
         check(link.epoch.hlc > link.echoed_hlc, f"2 epoch: {link} echoes a later one than it is given")
         check(link.epoch.hlc > link.latest, f"2 epoch: {link} is given none above all that {name} knew")
         self.epoch_seen(link.router, link.epoch)
-        inverted = any(other.epoch > link.epoch for other in link.client.opened if other.epoch is not None)
+        arrived = [(other, other.epoch) for other in link.client.opened if other.epoch is not None]
+        inverted = any(epoch > link.epoch or (link.number < other.number and other.afresh) for other, epoch in arrived)
         if inverted and link.client.name not in self._judge.inexact:
             self._judge.inexact.add(link.client.name)
             self._judge.note(name, f"limit: {link.client.name} was given an epoch before its last one")

@@ -31,6 +31,7 @@ class PublisherLink(Link):
     def attach(self, generation: bytes | None, seen: int, unsettled: dict[bytes, int] | None, complete: bool) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
         self._arrived()
+        self.afresh = unsettled is None
         self.life_known = self.router.judge.termini.knows_life(self)
         self.stream = topic.attach_publisher(
             client.identity, self, now, generation=generation, seen=seen, first=self.first,

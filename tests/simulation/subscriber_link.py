@@ -32,6 +32,7 @@ class SubscriberLink(Link):
     def attach(self, seen: int, unsettled: dict[bytes, int] | None, complete: bool) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
         self._arrived()
+        self.afresh = unsettled is None
         judge, here = self.router.judge, self.router
         judge.comes(self, unsettled)
         self.contacts = {name: judge.contact(here, name) for name in here.names}
