@@ -26,6 +26,7 @@ from topic.wire import is_entry
 APPLICATION: Final = 0x6F6E6365  # "once": tells our files from other people's
 FORMAT: Final = 1
 AHEAD: Final = 1000 << COUNTER_BITS  # of the clock, one second: what is reserved at a time
+WRITING: Final = "the router's state cannot be kept, so it ends"
 MOST_MS: Final = 1 << 42  # of any time that is kept: the year 2109, and what contact numbers have room for
 
 _TABLES: Final = (
@@ -111,14 +112,14 @@ class StateStore:
     def begin(self, wall_ms: int) -> int:
         """The incarnation of this process: the time of its start, or what comes after the last one."""
         self._incarnation = max(wall_ms, self._incarnation + 1)
-        with self._explained(), self._transaction():
+        with self._explained(WRITING), self._transaction():
             self._connection.execute("UPDATE router SET incarnation = ?", (self._incarnation,))
         return self._incarnation
 
     def save(self, changed: Iterable[Entry], clock: int) -> None:
         """Keep these entries as they are now, but forget those that do not outlive their routers; and see to it that a
         later life's clock starts behind this reading. All or nothing; to be called before anybody can learn of it."""
-        with self._explained(), self._transaction():
+        with self._explained(WRITING), self._transaction():
             for entry in changed:
                 if entry.lifetime.durable and entry.lifetime.timeout and (entry.live or entry.expired_life):
                     self._connection.execute(_PUT, (entry.role, entry.name, msgpack.packb(entry.pack())))
@@ -135,11 +136,11 @@ class StateStore:
         self._connection.execute("COMMIT")  # an error ends the process: SQLite then undoes what was begun
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self, what: str = "") -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise self._refusal(str(error)) from None
+            raise StoreError(f"{self._path}: {what}: {error}") if what else self._refusal(str(error)) from None
 
     def _refusal(self, reason: str) -> StoreError:
         return StoreError(

@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,13 @@ def test_a_time_that_makes_no_sense_is_refused(path: Path, column: str, value: o
 def test_a_folder_in_its_place_is_refused(path: Path) -> None:
     path.mkdir()
     refused(path, "unable to open database file")
+
+
+@pytest.mark.parametrize("write", [lambda kept: kept.save([entry("s")], 1), lambda kept: kept.begin(1000)])
+def test_what_cannot_be_written_is_told(path: Path, write: Callable[[StateStore], object]) -> None:
+    with store(path) as kept:
+        kept._connection.execute("PRAGMA query_only = 1")
+        with pytest.raises(StoreError) as caught:
+            write(kept)
+    reason = "the router's state cannot be kept, so it ends: attempt to write a readonly database"
+    assert str(caught.value) == f"{path}: {reason}"
