@@ -3,9 +3,10 @@
 Router processes load this module too, so it imports only what they need anyway.
 """
 
+import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Result = TypeVar("Result")
+
+# What matters of a connection is told otherwise; without a handler Python would print the log's warnings. Routers have
+# handlers of their own.
+logging.getLogger("oncemesh").addHandler(logging.NullHandler())
 
 # Rich assumes 80 columns where there is no terminal; logs and pipes take longer lines.
 PIPE_WIDTH = 140
@@ -51,14 +56,22 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def run(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
-    """`trio.run`, with an error that was alone in its exception groups raised as itself."""
+    """`trio.run`, with an error that was alone in its exception groups raised as itself, however many tasks met it."""
     try:
         return trio.run(main, *arguments)
     except BaseExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            error = error.exceptions[0]
+        [error, *others] = {id(error): error for error in _leaves(group)}.values()
+        if others:
+            raise
         raise error from None
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _leaves(part)
+    else:
+        yield error
 
 
 async def fetch_status(host: str, port: int, timeout: float) -> dict[str, Any]:

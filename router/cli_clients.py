@@ -7,9 +7,9 @@ another; with a state file they also go on where an earlier run of theirs ended,
 
 import base64
 import json
+import math
 import re
 import secrets
-import sqlite3
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +22,7 @@ import trio
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from failover.printable import printable
 from router.cli_base import console, run, run_dir_option
 from router.cli_mesh import until_signal
 from router.quantities import parse_size
@@ -29,7 +30,7 @@ from router.rundir import RunDirectory, RunError, find_run_dir
 from router.topology_parts import MOST_MESSAGE
 
 if TYPE_CHECKING:
-    from failover.client import Event, Publisher, SqliteStore
+    from failover.client import Delivery, Event, Publisher, SqliteStore
 
 Result = TypeVar("Result")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -57,6 +58,33 @@ def read_size(context: click.Context, param: click.Parameter, value: str) -> int
         raise click.BadParameter(str(error)) from None
 
 
+def read_text(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A name in AMQP."""
+    if value is not None and (not value or not value.isprintable()):
+        raise click.BadParameter(f"{value!r} is no name, expected at least one character, and printable ones only")
+    return value
+
+
+def read_rate(context: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        raise click.BadParameter(f"{value} is not a rate, expected a number above 0")
+    return value
+
+
+def read_urls(context: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    from failover.client.routers import parse_url
+
+    try:
+        for url in value:
+            parse_url(url)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
+
+
+address_argument = click.argument("address", callback=read_text)
+
+
 def target_options(command: Command) -> Command:
     """What tells a client where to attach and who it is."""
     for option in (
@@ -65,10 +93,16 @@ def target_options(command: Command) -> Command:
             type=click.Path(dir_okay=False, path_type=Path),
             help="Keep what is unsettled in this file, and resume what an earlier run left in it; needs --id.",
         ),
-        click.option("--id", "name", help="The client's container-id. Default: a new one."),
+        click.option("--id", "name", callback=read_text, help="The client's container-id. Default: a new one."),
         run_dir_option,
         click.option("--router", help="The router to attach to first. Default: the first that runs."),
-        click.option("--url", "urls", multiple=True, help="A router to try, amqp://host:port; may be repeated."),
+        click.option(
+            "--url",
+            "urls",
+            multiple=True,
+            callback=read_urls,
+            help="A router to try, amqp://host:port; may be repeated.",
+        ),
     ):
         command = option(command)
     return command
@@ -112,7 +146,7 @@ def client_log(directory: RunDirectory, name: str) -> Path:
 
 
 @click.command()
-@click.argument("address")
+@address_argument
 @click.option("--count", type=click.IntRange(0), default=1, show_default=True, help="How many new messages.")
 @click.option(
     "--size",
@@ -122,7 +156,7 @@ def client_log(directory: RunDirectory, name: str) -> Path:
     show_default=True,
     help="Bytes of each, such as 100B or 1MiB.",
 )
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Messages per second. Default: no limit.")
+@click.option("--rate", type=float, callback=read_rate, help="Messages per second. Default: no limit.")
 @target_options
 def publish(
     address: str,
@@ -208,7 +242,7 @@ async def send_all(
 
 
 @click.command()
-@click.argument("address")
+@address_argument
 @click.option("--count", type=click.IntRange(1), help="End after so many messages. Default: go on until ctrl-C.")
 @click.option("--json", "machine", is_flag=True, help='Lines of JSON: {"key", "body"}, "base64" if it is not text.')
 @target_options
@@ -226,7 +260,8 @@ def subscribe(
 
     When its router is lost it goes on at another, and looks for one for up to a minute: nothing is lost or comes twice.
     With --state, the subscription stays when the command ends, for a minute, and the next run takes it up. Publishers
-    wait for it that long, and also for a command that was killed without --state.
+    wait for it that long, and also for a command that was killed without --state. A message is accepted after it was
+    printed: the last line of a command that was killed may come again in the next run.
 
     \b
     Example: oncemesh subscribe topic/news --count 1000 --router c
@@ -256,7 +291,7 @@ async def _subscribe(
         )
         async with until_signal(), subscriber:
             async for delivery in subscriber:
-                click.echo(show(delivery.key, delivery.body))
+                click.echo(show(delivery.key, shown_body(delivery)))
                 await delivery.accept()
                 taken += 1
                 if taken == count:
@@ -272,11 +307,7 @@ def kept(target: Target) -> Iterator["SqliteStore | None"]:
     if target.state is None:
         yield None
         return
-    try:
-        store = SqliteStore(target.state)
-    except sqlite3.Error as error:
-        raise RunError(f"{target.state}: not to be used as a state file: {error}") from None
-    with store:
+    with SqliteStore(target.state) as store:
         yield store
 
 
@@ -291,17 +322,27 @@ def teller(out: Console, name: str, *, first: bool = True) -> Callable[["Event"]
         match event:
             case Lost(reason):
                 told = True
-                out.print(f"attaching again: {reason}")
+                out.print(f"attaching again: {printable(reason)}")
             case Connected(url, router) if told:
-                out.print(f"attached to {router or url} as {name}", soft_wrap=True)
+                out.print(f"attached to {printable(router or url)} as {name}", soft_wrap=True)
             case Abandoned(in_doubt):
                 out.print(f"{in_doubt} in doubt: this router does not know the link's former life")
 
     return tell
 
 
+def shown_body(delivery: "Delivery") -> bytes:
+    """The whole message if its body is neither data nor text: who publishes such must not stop us."""
+    from router.amqp.errors import PeerError
+
+    try:
+        return delivery.body
+    except PeerError:
+        return delivery.message
+
+
 def text_line(key: bytes, body: bytes) -> str:
-    return body.decode(errors="backslashreplace")
+    return printable(body.decode(errors="backslashreplace"))
 
 
 def json_line(key: bytes, body: bytes) -> str:
@@ -330,7 +371,7 @@ def attached(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
     except BrokenPipeError:
         raise  # nobody reads our output any more: click ends us quietly
     except (ConnectionError, ValueError) as error:
-        raise RunError(str(error)) from None
+        raise RunError(printable(str(error))) from None
 
 
 COMMANDS = (publish, subscribe)

@@ -6,7 +6,7 @@ sides, and delivery keys and logs for the audit.
 """
 
 from failover.client.delivery import Delivery
-from failover.client.errors import ClientError
+from failover.client.errors import ClientError, StateError
 from failover.client.events import Abandoned, Connected, Event, Lost, Resumed
 from failover.client.handle import Handle
 from failover.client.outcome import Outcome
@@ -27,6 +27,7 @@ __all__ = [
     "Publisher",
     "Resumed",
     "SqliteStore",
+    "StateError",
     "Store",
     "Subscriber",
 ]

@@ -89,7 +89,7 @@ class Endpoint:
         self._tell = events or (lambda event: None)
         self._keeps = store is not None
         self._durable = 0 if not timeout else store.durable if store is not None else MemoryStore.durable
-        self._commits = Commits(store if store is not None else MemoryStore(), self.role, self.identity)
+        self._commits = Commits(store if store is not None else MemoryStore(), self.role, self.identity, self._give_up)
         self._resumes = False  # an attach of this link has been answered before
         self._connection: Connection | None = None  # the current one
         self._attaching: Link | None = None  # its link, from our attach on
@@ -152,12 +152,12 @@ class Endpoint:
     # -- life
 
     async def __aenter__(self) -> Self:
-        self._load()
         self._since = trio.current_time()
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
-        self._nursery.start_soon(self._run)
         try:
+            self._load()
+            self._nursery.start_soon(self._run)
             await self._attached.wait()
             self._check()
         except BaseException:
@@ -187,7 +187,7 @@ class Endpoint:
             try:
                 with trio.fail_after(CONNECT_S):
                     stream = await trio.open_tcp_stream(*router)
-            except (OSError, trio.TooSlowError) as reason:
+            except (OSError, ValueError, trio.TooSlowError) as reason:  # ValueError: no host can be called that
                 why = (isinstance(reason, OSError) and reason.strerror) or reason
                 self._failed(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {why}"))
             else:

@@ -25,6 +25,7 @@ class ClientLog:
     def __init__(self, directory: Path, role: str, identity: LinkIdentity) -> None:
         incarnation = time.time_ns() // 1_000_000
         self._block = Block(identity.container, role, incarnation, host=socket.gethostname())
+        self._directory = directory
         self._file = JournalFile(directory, incarnation, self._block)
         self._identity = identity
         self._role = role
@@ -98,7 +99,11 @@ class ClientLog:
         if self._published[0]:
             (published, its_tags), self._published = self._published, ([], [])
             self._append(Event.PUBLISHED, published, tags=its_tags)
-        self._file.flush()
+        try:
+            self._file.flush()
+        except OSError as error:
+            error.filename = error.filename or str(self._directory)  # a write that fails does not say where
+            raise
 
     async def run(self) -> None:
         """Write what has gathered, every so often, until cancelled."""

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 AMQP_PORT: Final = 5672
+PORTS: Final = range(1, 65536)
 SERVER_LIST: Final = "failover-server-list"
 MAX_ROUTERS: Final = 256
 FIRST_PAUSE_S: Final = 0.05
@@ -28,10 +29,14 @@ class RouterAddress(NamedTuple):
 
 def parse_url(url: str) -> RouterAddress:
     """Host and port of amqp://host:port; scheme and port may be left out."""
-    parts = urlsplit(url if "//" in url else f"//{url}")
-    if parts.scheme not in ("", "amqp") or not parts.hostname:
-        raise ValueError(f"not a router's URL: {url!r}, expected amqp://host:port")
-    return RouterAddress(parts.hostname, parts.port or AMQP_PORT)
+    try:
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        host, port = parts.hostname, parts.port if parts.port is not None else AMQP_PORT
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("", "amqp") or port not in PORTS:
+        raise ValueError(f"not a router's URL: {url!r}, expected amqp://host:port with a port from 1 to 65535")
+    return RouterAddress(host, port)
 
 
 class Routers:
@@ -85,6 +90,7 @@ def _address(server: Any) -> RouterAddress | None:
     if server.get("scheme", "amqp") != "amqp" or not isinstance(host, str) or not host:
         return None
     try:
-        return RouterAddress(str(host), int(port))
+        address = RouterAddress(str(host), int(port))
     except (TypeError, ValueError):
         return None
+    return address if address.port in PORTS else None

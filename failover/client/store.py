@@ -12,21 +12,28 @@ harm, as the router leaves it out of its map.
 Never here: when to write (`commits`), or what to do with what was kept.
 """
 
+import contextlib
+import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from attrs import define, field
 
+from failover.client.errors import StateError
+from failover.comparison import TERMINAL
 from router.amqp.handler import NO_STATE
-from topic.identity import LinkIdentity
+from topic.identity import GENERATION_LENGTH, LinkIdentity
 
 Role: TypeAlias = Literal["publisher", "subscriber"]
 
 TAG_LENGTH: Final = 8
+LONGEST_TAG: Final = 32  # AMQP 1.0 2.8.7
+APPLICATION: Final = 0x6F6E636C  # "oncl": tells our files from other people's, and from a router's
+FORMAT: Final = 1
 
 
 def tag_of(number: int) -> bytes:
@@ -88,7 +95,7 @@ class Saved:
 
 class Store(Protocol):
     """`durable` is what the link's terminus asks for (AMQP 1.0 3.5.3); `threaded` whether `write` takes its time and is
-    to be called from a worker thread."""
+    to be called from a worker thread. What cannot be read or kept is a StateError."""
 
     durable: int
     threaded: bool
@@ -139,6 +146,7 @@ _TABLES: Final = (
         link INTEGER NOT NULL REFERENCES oncemesh_link (id), tag BLOB NOT NULL, state INTEGER NOT NULL, message BLOB,
         PRIMARY KEY (link, tag))""",
 )
+_MARKS: Final = (f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {FORMAT}")
 _ADDED: Final = "INSERT INTO oncemesh_unsettled (link, tag, state, message) VALUES (?, ?, 0, ?)"
 _COUNTED: Final = "UPDATE oncemesh_link SET next_number = ? WHERE id = ?"
 _DECIDED: Final = """INSERT INTO oncemesh_unsettled (link, tag, state) VALUES (?, ?, ?)
@@ -147,6 +155,27 @@ _REMOVED: Final = "DELETE FROM oncemesh_unsettled WHERE link = ? AND tag = ?"
 _ATTACHED: Final = "UPDATE oncemesh_link SET attached = 1, generation = ?, epoch = ? WHERE id = ?"
 _ENDED: Final = "UPDATE oncemesh_link SET attached = 0, generation = NULL, epoch = NULL WHERE id = ?"
 _CLEARED: Final = "DELETE FROM oncemesh_unsettled WHERE link = ?"
+
+UNUSABLE: Final = "not to be used as a state file"
+
+
+def _is_sound(role: Role, saved: Saved) -> bool:
+    """Whether it can be what a client wrote: a column takes any type."""
+    generation, epoch = saved.generation, saved.epoch
+    return (
+        (generation is None or (isinstance(generation, bytes) and len(generation) == GENERATION_LENGTH))
+        and (epoch is None or isinstance(epoch, str))
+        and isinstance(saved.next_number, int)
+        and saved.next_number >= 0
+        and all(isinstance(tag, bytes) and _fits(role, tag, entry) for tag, entry in saved.unsettled.items())
+    )
+
+
+def _fits(role: Role, tag: bytes, entry: Entry) -> bool:
+    if role == "publisher":
+        written = len(tag) == TAG_LENGTH and isinstance(entry.message, bytes)
+        return written and entry.state in (NO_STATE, *TERMINAL)
+    return 0 < len(tag) <= LONGEST_TAG and entry.state in TERMINAL
 
 
 class SqliteStore:
@@ -160,23 +189,52 @@ class SqliteStore:
     durable = 2
 
     def __init__(self, where: str | PathLike[str] | sqlite3.Connection) -> None:
-        """Raises sqlite3.Error if the file cannot be used, also if another process holds it."""
+        """Raises StateError if the file is somebody else's or cannot be used, also if another process holds it."""
         self.threaded = not isinstance(where, sqlite3.Connection)
         self._lock = threading.Lock()  # a publisher and a subscriber may share the store
         self._ids: dict[tuple[Role, LinkIdentity], int] = {}
-        if isinstance(where, sqlite3.Connection):
-            self._connection = where
-        else:
-            self._connection = sqlite3.connect(where, timeout=0, isolation_level=None, check_same_thread=False)
+        self._where = "the connection" if isinstance(where, sqlite3.Connection) else os.fsdecode(where)
+        with self._explained(UNUSABLE):
+            if isinstance(where, sqlite3.Connection):
+                self._connection = where
+            else:
+                self._connection = sqlite3.connect(where, timeout=0, isolation_level=None, check_same_thread=False)
         try:
-            if self.threaded:
-                for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
-                    self._connection.execute(f"PRAGMA {setting}")
-            for table in _TABLES:
-                self._connection.execute(table)
-        except sqlite3.Error:
+            with self._explained(UNUSABLE):
+                self._open()
+        except BaseException:
             self.close()
             raise
+
+    def _open(self) -> None:
+        """A file is made ours, or found to be; somebody else's is left as it was."""
+        execute = self._connection.execute
+        if not self.threaded:
+            for table in _TABLES:
+                execute(table)
+            return
+        execute("PRAGMA locking_mode = EXCLUSIVE")
+        execute("BEGIN IMMEDIATE")
+        if execute("SELECT 1 FROM sqlite_master").fetchone() is None:
+            for statement in (*_MARKS, *_TABLES):
+                execute(statement)
+        if execute("PRAGMA application_id").fetchone() != (APPLICATION,):
+            raise StateError(self._where, f"{UNUSABLE}: a database, but not a client's state")
+        if execute("PRAGMA user_version").fetchone() != (FORMAT,):
+            raise StateError(self._where, f"{UNUSABLE}: of another version of this program, expected format {FORMAT}")
+        [damage] = execute("PRAGMA quick_check(1)").fetchone()
+        if damage != "ok":
+            raise StateError(self._where, f"{UNUSABLE}: damaged: {damage}")
+        execute("COMMIT")
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = FULL")
+
+    @contextlib.contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StateError(self._where, f"{what}: {error}") from error
 
     def close(self) -> None:
         """A connection that was given stays open."""
@@ -192,7 +250,7 @@ class SqliteStore:
         self.close()
 
     def load(self, role: Role, identity: LinkIdentity) -> Saved:
-        with self._lock:
+        with self._lock, self._explained(UNUSABLE):
             key = (role, identity.container, identity.link, identity.address)
             execute = self._connection.execute
             where = "FROM oncemesh_link WHERE (role, container, name, address) = (?, ?, ?, ?)"
@@ -202,10 +260,13 @@ class SqliteStore:
             self._ids[role, identity] = row[0]
             entries = execute("SELECT tag, state, message FROM oncemesh_unsettled WHERE link = ? ORDER BY tag", row[:1])
             unsettled = {tag: Entry(state, message) for tag, state, message in entries}
-            return Saved(bool(row[1]), row[2], row[3], row[4], unsettled)
+            saved = Saved(bool(row[1]), row[2], row[3], row[4], unsettled)
+            if not _is_sound(role, saved):
+                raise StateError(self._where, f"{UNUSABLE}: damaged: what it keeps of {identity} makes no sense")
+            return saved
 
     def write(self, role: Role, identity: LinkIdentity, changes: Sequence[Change]) -> None:
-        with self._lock:
+        with self._lock, self._explained("the state cannot be kept"):
             try:
                 if not self._connection.in_transaction:
                     self._connection.execute("BEGIN IMMEDIATE")
@@ -214,7 +275,8 @@ class SqliteStore:
             except BaseException:
                 self._ids.clear()
                 if self.threaded:
-                    self._connection.rollback()
+                    with contextlib.suppress(sqlite3.Error):  # what went wrong first is told
+                        self._connection.rollback()
                 raise
 
     def _id(self, role: Role, identity: LinkIdentity) -> int:

@@ -9,9 +9,10 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
+from failover.client import ClientError, Connected, Lost
 from router import cli_clients, cli_demo
 from router.cli import main
-from router.cli_base import fetch_status
+from router.cli_base import console, fetch_status
 from router.rundir import RunDirectory, RunError
 from router.status import look
 
@@ -62,13 +63,36 @@ def test_a_router_that_is_not_there_is_told() -> None:
     ("arguments", "complaint"),
     [
         (["--size", "1KB"], '"1KB" is not a size, expected a number and a unit'),
-        (["--url", "http://h"], "not a router's URL: 'http://h', expected amqp://host:port"),
+        (["--url", "http://h"], "'--url': not a router's URL: 'http://h', expected amqp://host:port"),
+        (["--url", "amqp://h:99999"], "'--url': not a router's URL: 'amqp://h:99999', expected amqp://host:port"),
+        (["--url", "h:abc"], "'--url': not a router's URL: 'h:abc', expected amqp://host:port with a port from 1 to"),
+        (["--rate", "nan"], "'--rate': nan is not a rate, expected a number above 0"),
+        (["--rate", "inf"], "'--rate': inf is not a rate, expected a number above 0"),
+        (["--rate", "0"], "'--rate': 0.0 is not a rate, expected a number above 0"),
+        (["--rate", "x"], "'--rate': 'x' is not a valid float"),
+        (["--id", ""], "'--id': '' is no name, expected at least one character"),
+        (["--id", "a\x1b"], "'--id': 'a\\x1b' is no name, expected at least one character, and printable ones only"),
+        (["--id", "\udcff"], "'--id': '\\udcff' is no name"),
     ],
 )
 def test_what_cannot_be_meant_is_told(arguments: list[str], complaint: str) -> None:
     result = oncemesh("publish", "topic/x", *arguments)
-    assert result.exit_code != 0
+    assert result.exit_code == 2
     assert complaint in result.output
+
+
+@pytest.mark.parametrize("command", ["publish", "subscribe"])
+def test_an_address_has_a_name(command: str) -> None:
+    result = oncemesh(command, "", "--url", "amqp://127.0.0.1:1")
+    assert result.exit_code == 2
+    assert "'ADDRESS': '' is no name, expected at least one character" in result.output
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "a..b"])
+def test_a_host_that_cannot_be_is_one_that_cannot_be_reached(host: str) -> None:
+    result = oncemesh("publish", "topic/x", "--url", f"amqp://{host}:1")
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: cannot reach a router at {host}:1: ")
 
 
 def test_messages_that_the_mesh_would_refuse_are_not_made(mesh: RunDirectory) -> None:
@@ -142,6 +166,45 @@ async def attached(mesh: RunDirectory, container: str) -> None:
 def test_bodies_that_are_not_text_are_shown_without_loss_to_programs() -> None:
     assert json.loads(cli_clients.json_line(b"k", b"\xff")) == {"key": "k", "base64": "/w=="}
     assert cli_clients.text_line(b"k", b"a\xff") == "a\\xff"
+
+
+def test_bodies_do_nothing_to_the_terminal() -> None:
+    assert cli_clients.text_line(b"k", b"\x1b[2J\r\n" + "\u202e".encode()) == r"\x1b[2J\r\n\u202e"
+    assert json.loads(cli_clients.json_line(b"k", b"\x1b[2J"))["body"] == "\x1b[2J"
+
+
+def test_what_routers_say_is_shown_as_it_is_and_does_nothing_to_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell = cli_clients.teller(console(stderr=True), "s")
+    tell(Lost("amqp:link:stolen: \x1b[2J"))
+    tell(Connected("amqp://a:1", "\u202ea"))
+    assert capsys.readouterr().err == "attaching again: amqp:link:stolen: \\x1b[2J\nattached to \\u202ea as s\n"
+
+
+def test_the_reason_of_the_end_does_nothing_to_the_terminal() -> None:
+    async def refused() -> None:
+        raise ClientError("amqp:not-found", "\x1b[2J")
+
+    with pytest.raises(RunError) as caught:
+        cli_clients.attached(refused)
+    assert str(caught.value) == r"amqp:not-found: \x1b[2J"
+
+
+def test_an_error_that_several_tasks_met_is_one() -> None:
+    error = ClientError(None, "no more")
+
+    async def meet() -> None:
+        raise error
+
+    async def several() -> None:
+        async with trio.open_nursery() as outer, trio.open_nursery() as inner:
+            outer.start_soon(meet)
+            inner.start_soon(meet)
+            inner.start_soon(meet)
+
+    with pytest.raises(RunError, match="the connection was lost: no more"):
+        cli_clients.attached(several)
 
 
 @pytest.mark.parametrize(("number", "size", "body"), [(7, 5, b"7 ..."), (1234, 2, b"12"), (1, 0, b"")])

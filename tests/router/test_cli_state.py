@@ -1,15 +1,19 @@
 """publish and subscribe with a state file: a later run goes on where an earlier one ended."""
 
+import sys
 from pathlib import Path
 
 import pytest
 import trio
 from click.testing import CliRunner
 
+from failover.client import SqliteStore
+from failover.client.log import ClientLog
 from router import cli_clients
 from router.amqp.handler import ACCEPTED, NO_STATE
 from router.cli import main
 from tests.failover.client.scripted import Gone, Peer, Stated, Transferred, running_peers, states
+from topic.identity import LinkIdentity
 
 KEY = b"key %028d" % 1
 
@@ -58,6 +62,57 @@ async def test_subscribe_takes_its_subscription_up_again(tmp_path: Path, capsys:
             await a.next(Stated)
             await a.send(link, b"other key", b"and on")
     assert capsys.readouterr().out == "once\nand on\n"
+
+
+LIMITED = """if True:
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    from router.cli import main
+    main()
+    """
+
+
+async def test_a_state_file_that_cannot_grow_ends_the_command_with_one_line(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    async with running_peers("a") as [a], trio.open_nursery() as nursery:
+        nursery.start_soon(a.answer)
+        arguments = ["publish", "topic/x", "--url", a.url, "--id", "p", "--state", str(state), "--size", "200KiB"]
+        ended = await trio.run_process(
+            [sys.executable, "-c", LIMITED, *arguments, "--count", "9"], capture_stderr=True, check=False
+        )
+        await a.next(Gone)
+    attached, error, *others = ended.stderr.decode().splitlines()
+    assert (ended.returncode, attached, others) == (1, "attached to a as p", [])
+    assert error.startswith(f"Error: {state}: the state cannot be kept: ")
+    with SqliteStore(state) as store:
+        assert store.load("publisher", LinkIdentity("p", "publish", "topic/x")).unsettled == {}
+
+
+async def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    ours = ClientLog(log, "subscriber", LinkIdentity("s", "subscribe", "topic/x"))
+    log.rename(tmp_path / "moved")
+    [segment] = (tmp_path / "moved").iterdir()
+    assert ours._file._file is not None
+    ours._file._file.close()
+    with segment.open("rb") as unwritable:
+        ours._file._file = unwritable
+        ours.closed()
+        with pytest.raises(OSError) as caught:
+            ours.flush()
+    assert caught.value.filename == str(log)
+
+
+async def test_a_message_that_has_no_text_is_shown_as_it_came(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_peers("a") as [a], trio.open_nursery() as nursery:
+        at_a = target(a, tmp_path / "state")
+        nursery.start_soon(cli_clients._subscribe, at_a, "s", "topic/x", 1, cli_clients.text_line)
+        link = await a.answer()
+        await a.send(link, KEY, None)
+        assert (await a.next(Stated)).state == ACCEPTED
+    assert capsys.readouterr().out == "\n"
 
 
 def test_a_state_file_needs_a_name_to_resume_by(tmp_path: Path) -> None:

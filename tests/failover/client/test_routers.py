@@ -19,9 +19,11 @@ def test_a_url_is_a_host_and_a_port(url: str, address: RouterAddress) -> None:
     assert parse_url(address.url) == address
 
 
-@pytest.mark.parametrize("url", ["http://a:1", "amqp://", "amqp://a:x"])
+@pytest.mark.parametrize(
+    "url", ["http://a:1", "amqp://", "amqp://a:x", "a:0", "a:65536", "amqp://a:99999", "amqp://[::1", "[]:1"]
+)
 def test_other_urls_are_refused(url: str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"not a router's URL: .*, expected amqp://host:port with a port from 1"):
         parse_url(url)
 
 
@@ -70,6 +72,8 @@ def test_servers_named_by_a_router_come_last_and_once() -> None:
         [{"network-host": ""}],
         [{"network-host": 7}],
         [{"network-host": "b", "port": "x"}],
+        [{"network-host": "b", "port": 0}],
+        [{"network-host": "b", "port": 99999}],
         [{"network-host": "b", "scheme": "amqps"}],
     ],
 )

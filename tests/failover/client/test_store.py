@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from failover.client import MemoryStore, Outcome, Publisher, SqliteStore, Store, Subscriber
+from failover.client import MemoryStore, Outcome, Publisher, SqliteStore, StateError, Store, Subscriber
 from failover.client.store import Added, Attached, Change, Decided, Ended, Entry, Removed, Role, Saved, tag_of
 from router.amqp.handler import ACCEPTED, NO_STATE, REJECTED
 from tests.failover.client.scripted import (
@@ -81,7 +81,7 @@ def test_a_file_outlives_its_process_and_is_one_process_s_at_a_time(tmp_path: Pa
     path = tmp_path / "state"
     with SqliteStore(path) as store:
         store.write("publisher", IDENTITY, [Added(0, b"message")])
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
+        with pytest.raises(StateError, match="locked"):
             SqliteStore(path)
     with SqliteStore(path) as store:
         assert store.load("publisher", IDENTITY).next_number == 1
@@ -89,14 +89,14 @@ def test_a_file_outlives_its_process_and_is_one_process_s_at_a_time(tmp_path: Pa
 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").write_bytes(b"not a database" * 100)
-    with pytest.raises(sqlite3.DatabaseError):
+    with pytest.raises(StateError, match="state: not to be used as a state file: file is not a database"):
         SqliteStore(tmp_path / "state")
 
 
 def test_changes_are_kept_all_or_none(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "state") as store:
         store.write("publisher", IDENTITY, [Added(0, b"message")])
-        with pytest.raises(sqlite3.IntegrityError):
+        with pytest.raises(StateError):
             store.write("publisher", IDENTITY, [Removed(tag_of(0)), Added(1, b"next"), Added(1, b"next")])
         store.write("publisher", IDENTITY, [Added(2, b"later")])
         assert list(store.load("publisher", IDENTITY).unsettled) == [tag_of(0), tag_of(2)]
