@@ -15,10 +15,10 @@ INTERRUPTED = 130  # as shells report it
 @click.argument("run_dirs", nargs=-1, required=True, metavar="RUN_DIR...")
 @click.option("--master", metavar="URL", help="A Spark master. Default: local, on this machine's cores.")
 def audit(run_dirs: tuple[str, ...], master: str | None) -> None:
-    """Reconcile the delivery logs of a run: did every subscriber get everything exactly once?
+    """Judge by the delivery logs of a run whether exactly once holds.
 
-    A run directory may be any path that Hadoop reads; several belong to one mesh. Writes audit.json next to the first
-    one's logs, or here if that is not a local directory.
+    Did every subscriber get all that it was owed, once and in order? A run directory may be any path that Hadoop reads;
+    several belong to one mesh. Writes audit.json next to the first one's logs, or here if that is no local directory.
 
     \b
     Exit status: 0 exactly once holds, 1 it was violated, 2 a log is missing or damaged in its middle,

@@ -207,16 +207,26 @@ async def _publish(target: Target, name: str, address: str, count: int, size: in
             store=store,
             events=teller(out, name, first=not out.is_terminal),  # a terminal has the progress bar
         )
-        async with until_signal(), publisher:
-            count += len(publisher.resumed)
-            bars.update(bar, total=count)
-            for delivery in publisher.resumed:
-                told(await delivery.outcome())
-            await send_all(publisher, bodies, told, rate)
+        try:
+            async with until_signal(), publisher:
+                count += len(publisher.resumed)
+                bars.update(bar, total=count)
+                for delivery in publisher.resumed:
+                    told(await delivery.outcome())
+                await send_all(publisher, bodies, told, rate)
+        except BaseException:
+            if outcomes:  # else the error says all there is
+                out.print(tally(outcomes, count))
+            raise
+    out.print(tally(outcomes, count))
+    return outcomes
+
+
+def tally(outcomes: Counter[str], count: int) -> str:
+    """What became of so many messages; those that nobody was told of are counted as unknown."""
     if outcomes.total() < count:
         outcomes["unknown"] += count - outcomes.total()
-    out.print(", ".join(f"{number} {outcome}" for outcome, number in outcomes.items()) or "nothing to publish")
-    return outcomes
+    return ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items()) or "nothing to publish"
 
 
 async def send_all(

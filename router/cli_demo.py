@@ -57,7 +57,7 @@ addresses:
     help="Where logs and state go; made anew.",
 )
 def demo(run_dir: Path) -> None:
-    """Watch the main job: three routers, two publishers, three subscribers, and the audit.
+    """Watch the main job once: a mesh, clients, and the audit.
 
     \b
     Example: oncemesh demo

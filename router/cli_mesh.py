@@ -138,7 +138,7 @@ def status(run_dir: Path | None, machine: bool) -> None:
 @routers_argument
 @run_dir_option
 def start(routers: tuple[str, ...], run_dir: Path | None) -> None:
-    """Start routers of a mesh that ran before; all that are stopped if none is named.
+    """Start stopped routers of a mesh; all of them if none is named.
 
     \b
     Example: oncemesh start b --run-dir run/triangle
@@ -176,10 +176,10 @@ def stop(routers: tuple[str, ...], run_dir: Path | None) -> None:
 @click.argument("router")
 @run_dir_option
 def drain(router: str, run_dir: Path | None) -> None:
-    """Send a router's clients to other routers, wait until they are attached there, then stop it.
+    """Send a router's clients to other routers, then stop it.
 
-    Clients that resume do so at once, with nothing lost or doubled. To restart a whole mesh without an interruption,
-    drain and start one router after the other.
+    It stops when they are attached there. Clients that resume do so at once, with nothing lost or doubled. To restart a
+    whole mesh without an interruption, drain and start one router after the other.
 
     \b
     Example: oncemesh drain b && oncemesh start b

@@ -32,7 +32,7 @@ from router.topology import TopologyError, load
 @click.option("--amqp-fd", type=int, hidden=True, help="The listener for clients, inherited from the launcher.")
 @click.option("--inter-fd", type=int, hidden=True, help="The listener for routers, inherited from the launcher.")
 def router(name: str, topology: Path, run_dir: Path | None, amqp_fd: int | None, inter_fd: int | None) -> None:
-    """Run one router of a topology in the foreground, for meshes that span several hosts.
+    """Run one router in the foreground, for meshes of several hosts.
 
     Every router that others dial needs `inter: host:port` in the topology. The run directory holds what runs on this
     host; the other commands take it as --run-dir.

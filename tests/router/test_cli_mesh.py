@@ -185,6 +185,10 @@ def test_a_router_alone_needs_the_addresses_that_its_neighbours_have(here: Path)
     assert result.output == 'Error: there is no router "z" in pair.yaml, expected a, b\n'
 
 
+def test_the_list_of_commands_cuts_nothing_off() -> None:
+    assert "..." not in oncemesh("--help").output.partition("Commands:")[2]
+
+
 @pytest.mark.parametrize("name", list(main.commands))
 def test_every_command_has_help_with_an_example(name: str) -> None:
     text = oncemesh(name, "--help").output

@@ -7,7 +7,7 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from failover.client import SqliteStore
+from failover.client import ClientError, SqliteStore
 from failover.client.log import ClientLog
 from router import cli_clients
 from router.amqp.handler import ACCEPTED, NO_STATE
@@ -86,6 +86,24 @@ async def test_a_state_file_that_cannot_grow_ends_the_command_with_one_line(tmp_
     assert error.startswith(f"Error: {state}: the state cannot be kept: ")
     with SqliteStore(state) as store:
         assert store.load("publisher", LinkIdentity("p", "publish", "topic/x")).unsettled == {}
+
+
+async def test_a_publisher_that_ends_by_an_error_tells_what_was_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def publish() -> None:
+        with pytest.RaisesGroup(ClientError, flatten_subgroups=True):
+            await cli_clients._publish(target(a, tmp_path / "state"), "p", "topic/x", 3, 20, None)
+
+    async with running_peers("a") as [a], trio.open_nursery() as nursery:
+        nursery.start_soon(publish)
+        link = await a.answer()
+        first, *_ = [await a.next(Transferred) for _ in range(3)]
+        a.outcome(link, first.handle)
+        assert (await a.next(Stated)).settled
+        link.refuse("amqp:link:stolen", "by another")
+        link.connection.wake()
+    assert capsys.readouterr().err.endswith("1 accepted, 2 unknown\n")
 
 
 async def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
