@@ -236,7 +236,8 @@ class Endpoint:
         self._news.unpark_all()
         if was_attached:
             self._parted()
-            self._tell(Lost(str(error)))
+            if not fatal:
+                self._tell(Lost(str(error)))
         if fatal:
             self._give_up(error)
         elif was_attached:

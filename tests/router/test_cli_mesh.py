@@ -120,6 +120,12 @@ def test_ctrl_c_while_the_command_is_loaded_ends_it_without_a_traceback() -> Non
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
 
 
+def test_the_log_of_a_command_s_own_connections_is_not_printed() -> None:
+    code = "import logging, router.cli; logging.getLogger('oncemesh.amqp').warning('ended')"
+    ended = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, timeout=30)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 def test_several_problems_are_listed_below_their_number(here: Path) -> None:
     (here / "pair.yaml").write_text(PAIR.replace("[a, b]", "[a, z], [a, y]"))
     first, *others = oncemesh("up", "pair.yaml").output.splitlines()
