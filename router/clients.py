@@ -222,17 +222,20 @@ class ClientEdge:
         states: list[int],
         aborted: list[bool],
     ) -> None:
-        """What our map listed is known; a client that got a null map sends what is new to us."""
+        """What our map listed is known; a client that got a null map sends what is new to us. The rest is ignored."""
         publisher: PublisherLink = link.context
         if publisher.stream.reply is None:
             whole = [not is_aborted for is_aborted in aborted]
             columns = (list(compress(column, whole)) for column in (deliveries, tags, messages, settled))
+            _ignore(link, list(compress(deliveries, aborted)))
             if any(whole):
                 self.on_transfers(link, *columns)
             return
         for handle, tag, is_settled, is_aborted in zip(deliveries, tags, settled, aborted, strict=True):
             record = self.topic.transferred_again(publisher.stream, tag, aborted=is_settled or is_aborted)
-            if record is not None and handle is not None:
+            if record is None:
+                _ignore(link, [handle])
+            elif handle is not None:
                 publisher.records[handle] = record
                 publisher.handles[record] = handle
         self.node.perform()
@@ -401,3 +404,10 @@ class ClientEdge:
         for connection in list(self.connections):
             connection.close(condition, description)
             connection.wake()
+
+
+def _ignore(link: Link, deliveries: list[Handle]) -> None:
+    """Transfers that resume what is unknown here (AMQP 1.0 2.7.5), or end it: they are gone, and took no credit."""
+    link.settle_many([delivery for delivery in deliveries if delivery is not None])
+    if deliveries:
+        link.flow(len(deliveries))

@@ -42,8 +42,11 @@ class Edge:
             self.subscribers[subscriber.name] = subscriber
             self._at.setdefault(subscriber.identity.address, []).append(subscriber)
         self.reporting.attaches(subscriber.name)
-        self.limbo.hold_for(subscriber, self._records())
-        self._leave_out(subscriber, [record for record in self._records() if record.stream.abandoned])
+        named = [record for record in self._records() if subscriber in record.locals]
+        self.limbo.hold_for(subscriber, named)
+        self._leave_out(subscriber, [record for record in named if record.stream.abandoned])
+        if not subscriber.partial:
+            self._unname(subscriber, [record for record in named if record.key not in (subscriber.said or ())])
         for stream in self.context.freed:  # what waited for their keys, its map may name
             if not stream.here:
                 self.release(stream)
@@ -57,8 +60,10 @@ class Edge:
             del self._at[address]
         subscriber.held.clear()
         self.reporting.left(subscriber.name)
+        named = [record for record in self._records() if subscriber in record.locals]
+        self._unname(subscriber, named)
         left: list[Record] = []
-        for record in self._records():
+        for record in named:
             if record.locals.pop(subscriber, None) in OPEN:
                 record.open -= 1
                 left.append(record)
@@ -66,6 +71,20 @@ class Edge:
         self.forgetting.known(subscriber, len(subscriber.unknowing))
         subscriber.link = None
         return left
+
+    def _unname(self, subscriber: Subscriber, records: list[Record]) -> None:
+        """Of these, it names the placeholders no more. Those that nobody names stand for nothing."""
+        placeholders = [record for record in records if record.is_placeholder]
+        for record in placeholders:
+            record.open -= record.locals.pop(subscriber) in OPEN
+        unnamed = [record for record in placeholders if not record.locals and not self._is_listed(record)]
+        for record in unnamed:
+            record.stream.limbo.pop(record.key)
+        self.forgetting.forget(unnamed)
+
+    def _is_listed(self, record: Record) -> bool:
+        """Whether our map in the answer to an attach has it: then that subscriber is owed the end of it."""
+        return any(record in subscriber.resuming for subscriber in self._at.get(record.stream.address, ()))
 
     def _records(self) -> Iterator[Record]:
         """All that local subscribers may be named in."""
@@ -86,16 +105,22 @@ class Edge:
                 subscriber.gate(publisher, home, first)
                 if first == UNPROVEN:
                     self.reporting.unproven(publisher)
-        named = [record for record in self._records() if record.stream.home == home]
-        self._leave_out(subscriber, [r for r in named if gated.get(r.stream.publisher) != UNPROVEN])
+        homed = self._homed_at(home)
+        self._leave_out(subscriber, [r for r in homed if gated.get(r.stream.publisher) != UNPROVEN])
         self.reporting.joined(home, subscriber.name)
         self.pump(subscriber)
 
     def joined_before(self, home: str, subscriber: Subscriber) -> None:
         """`home` joined it for an attach that is over: it will do so again, and what it forwarded was for that one."""
-        named = [record for record in self._records() if record.stream.home == home]
-        self.limbo.hold_for(subscriber, named)
+        self.limbo.hold_for(subscriber, self._homed_at(home))
         subscriber.hold_back(subscriber.gates_of(home))
+
+    def _homed_at(self, router: str) -> list[Record]:
+        """In the incarnation that we are in contact with: of what was homed at an earlier one it knows nothing."""
+        directory = self.context.directory
+        own = router == directory.router
+        home = router, directory.incarnation if own else directory.contacts.get(router)
+        return [record for record in self._records() if record.stream.epoch[1:] == home]
 
     def _leave_out(self, subscriber: Subscriber, records: list[Record]) -> None:
         left = [record for record in records if record.locals.get(subscriber) == HELD]

@@ -359,7 +359,7 @@ class Home:
         stream.link = None
         for gate in list(stream.gates.values()):
             self.joining.admit(stream, gate)
-        stream.withheld.clear()
+        self.edge.limbo.take_back(stream)
         stream.doubts.clear()
         self.edge.abandon_limbo(stream)
         records = list(stream.records.values())

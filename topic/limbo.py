@@ -49,13 +49,20 @@ class Limbo:
 
     def _drop_waiting(self, stream: Stream) -> None:
         """What waited for an older delivery of its key comes again, if it is still in doubt."""
-        for record in [*(record for record, _ in stream.waiting), *stream.withheld]:
+        for record, _ in stream.waiting:
             if self.context.records.get(record.key) is not record:
                 stream.records.pop(record.n, None)
         stream.waiting.clear()
-        stream.withheld.clear()
+        self.take_back(stream)
         for key in [key for key, blocked in self.context.blocked.items() if blocked is stream]:
             del self.context.blocked[key]
+
+    def take_back(self, stream: Stream) -> None:
+        """What was in limbo, was transferred again, and then had to wait behind a delivery that is withheld."""
+        for record in stream.withheld:
+            if self.context.records.get(record.key) is record:
+                stream.limbo[record.key] = record
+        stream.withheld.clear()
 
     def move(self, old: Stream, new: Stream, records: list[Record]) -> None:
         """The publisher has a new epoch: what is held of it waits for the word of its new home (7.4)."""
@@ -76,20 +83,19 @@ class Limbo:
         self, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Callable[[bytes], Stream | None]
     ) -> list[Record]:
         """The unsettled map of an attach: what it states is recorded, what is not here gets a placeholder, and home is
-        asked. Returns what is named and here. What is left out of our map is settled, or no delivery of ours; or it is
-        abandoned, and the subscriber has not answered it: nobody forwards it again."""
+        asked. Returns what is named and here. What is left out of our map is settled, or no delivery of ours."""
         known: list[Record] = []
         unknown: dict[Stream, list[bytes]] = {}
         for key, state in said.items():
             record = self.context.records.get(key)
             if record is None and len(key) == KEY_LENGTH:
                 stream = stream_of(key[:NAME_LENGTH])
-                if stream is None:
+                if stream is None or stream.address != subscriber.identity.address:
                     continue
                 record = Record(stream, key, b"", None)
                 self.context.records[key] = stream.limbo[key] = record
                 unknown.setdefault(stream, []).append(key)
-            if record is not None and record.state is not State.SETTLED and _counts(state, record):
+            if record is not None and _is_meant(subscriber, record, state):
                 self._state(subscriber, record, state)
                 known.append(record)
         for stream, keys in unknown.items():
@@ -134,8 +140,11 @@ def nowhere(publisher: bytes, address: str) -> Stream:
     return Stream(publisher, LinkIdentity("", "", address), NOWHERE, UNKNOWN)
 
 
-def _counts(state: int, record: Record) -> bool:
-    return state in FINAL or not record.stream.abandoned
+def _is_meant(subscriber: Subscriber, record: Record, state: int) -> bool:
+    """Of what is abandoned only an outcome counts: nobody forwards it again."""
+    stream = record.stream
+    is_ours = stream.address == subscriber.identity.address and record.state is not State.SETTLED
+    return is_ours and (state in FINAL or not stream.abandoned)
 
 
 def _is_reached(directory: Directory, epoch: Epoch) -> bool:

@@ -7,6 +7,8 @@ that begins another life, a closing detach or expiry abandons it.
 import math
 from collections.abc import Mapping
 
+import attrs
+
 from topic.actions import STOLEN, Detach, Note
 from topic.attaching import Attaching
 from topic.directory import Change, Entry, Role, Status
@@ -20,6 +22,13 @@ from topic.subscriber import Subscriber
 FORGOTTEN = "no router remembers it: subscribers that were forgotten with it are not awaited before they are back"
 
 
+@attrs.define(slots=True)
+class _Nowhere:
+    stream: Stream
+    deadline: float = math.inf
+    """When the publisher's terminus has expired for certain; infinity until the time is known."""
+
+
 class Lives:
     """The publishers that one router knows of, be it by a placeholder."""
 
@@ -30,9 +39,8 @@ class Lives:
         self._edge = home.edge
         self._attaching = attaching
         self._longest = longest
-        self._nowhere: dict[bytes, float] = {}
-        """Publishers that only placeholders name: when their termini have expired for certain; infinity until the time
-        is known."""
+        self._nowhere: dict[tuple[bytes, str], _Nowhere] = {}
+        """Publishers that only placeholders name, by the address of who named them: that may be wrong."""
 
     def begin(
         self,
@@ -104,14 +112,13 @@ class Lives:
     def _retire(self, name: bytes, new: Stream | None) -> None:
         """Earlier attaches of the publisher: what they have in doubt is resumed under the `new` one if that is of the
         same life (7.4), else abandoned (7.6)."""
-        self._nowhere.pop(name, None)
         mine, other = self._home.streams.get(name), self._edge.streams.pop(name, None)
         if mine is not None:
             self._end_link(mine, None if new is None else new.home)
-        for stream in (mine, other):
+        for stream in (mine, other, *self._take_nowhere(name)):
             if stream is None:
                 continue
-            if new is not None and stream.generation in (UNKNOWN, new.generation):
+            if new is not None and stream.generation in (UNKNOWN, new.generation) and stream.address == new.address:
                 (self._home.supersede if stream is mine else self._edge.limbo.hold)(stream)
                 self._edge.limbo.move(stream, new, list(stream.limbo.values()))
                 continue
@@ -121,16 +128,20 @@ class Lives:
 
     def _keep_placeholders(self, stream: Stream, new: Stream | None) -> None:
         """A key does not tell its generation: they may be of a life that goes on, maybe out of our sight."""
-        placeholders = [record for record in stream.limbo.values() if record.message is None]
+        placeholders = [record for record in stream.limbo.values() if record.is_placeholder]
         if placeholders and new is None and not self.context.directory.complete:
             new = self._nowhere_stream(stream.publisher, stream.address)
-        if new is not None:
+        if new is not None and new.address == stream.address:
             self._edge.limbo.move(stream, new, placeholders)
 
     def _nowhere_stream(self, publisher: bytes, address: str) -> Stream:
-        self._nowhere[publisher] = math.inf
-        stream = self._edge.streams[publisher] = nowhere(publisher, address)
-        return stream
+        found = self._nowhere.get((publisher, address))
+        if found is None:
+            found = self._nowhere[publisher, address] = _Nowhere(nowhere(publisher, address))
+        return found.stream
+
+    def _take_nowhere(self, publisher: bytes) -> list[Stream]:
+        return [self._nowhere.pop(index).stream for index in list(self._nowhere) if index[0] == publisher]
 
     def _end_link(self, stream: Stream, router: str | None) -> None:
         self._attaching.withdraw_publisher(stream.publisher)
@@ -152,23 +163,18 @@ class Lives:
             return None
         return self._nowhere_stream(publisher, subscriber.identity.address)
 
-    def deadline(self) -> list[float]:
-        return list(self._nowhere.values())
-
     def give_up_nowhere(self, now: float) -> None:
         """No terminus lives this long: the publishers will not come back for what placeholders stand for."""
-        for name, deadline in list(self._nowhere.items()):
-            if deadline == math.inf:
-                self._nowhere[name] = now + self._longest
-            elif now >= deadline:
-                self._end(name)
+        for index, found in list(self._nowhere.items()):
+            found.deadline = min(found.deadline, now + self._longest)
+            if now >= found.deadline or not found.stream.limbo:
+                self._end(index)
 
     def all_known(self) -> None:
         """All routers are in contact: what has ended has no other life."""
-        for name in list(self._nowhere):
-            if self.context.directory.publisher(name) is not None:
-                self._end(name)
+        for index in list(self._nowhere):
+            if self.context.directory.publisher(index[0]) is not None:
+                self._end(index)
 
-    def _end(self, name: bytes) -> None:
-        del self._nowhere[name]
-        self._edge.abandon(self._edge.streams[name])
+    def _end(self, index: tuple[bytes, str]) -> None:
+        self._edge.abandon(self._nowhere.pop(index).stream)

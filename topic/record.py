@@ -81,6 +81,10 @@ class Record:
         self.orphans: set[bytes] = set()
         """Home: subscribers awaited that no router in contact holds."""
 
+    @property
+    def is_placeholder(self) -> bool:
+        return self.message is None and self.state is not State.SETTLED
+
 
 class Stream:
     """What one publisher sends under one epoch: its records by `n`, in order."""

@@ -19,7 +19,8 @@ def resume(subscriber: Subscriber, records: Mapping[bytes, Record]) -> dict[byte
     an outcome is final            resumed at once with that state and no payload; settled when the publisher settles.
                                    What it said goes before what we knew
     it named it without outcome    resumed with its payload when home has forwarded it for this subscriber
-    it named what is settled       left out: the subscriber settles it. So is what was abandoned, without outcome
+    it named what is settled       left out: the subscriber settles it. So is what was abandoned, without an outcome,
+                                   and what is no delivery of its address
     it did not name it             an ordinary transfer, also if it was transferred before
     """
     said, subscriber.said = subscriber.said, None
@@ -40,5 +41,6 @@ def resume(subscriber: Subscriber, records: Mapping[bytes, Record]) -> dict[byte
 
 
 def _is_for(record: Record, subscriber: Subscriber) -> bool:
-    """Nobody forwards again what was abandoned: the subscriber is out of it, unless it said its outcome."""
-    return subscriber in record.locals or not record.stream.abandoned
+    """What was abandoned nobody forwards again: the subscriber has no part in it, unless it said its outcome."""
+    stream = record.stream
+    return subscriber in record.locals if stream.abandoned else stream.address == subscriber.identity.address

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.topic.bench import Bench, Pen, Reader
+from tests.topic.bench import NEWS, Bench, Pen, Reader
 from topic.actions import Detach, Echo
 from topic.core import Settings
 from topic.directory import Lifetime, Role, Status
-from topic.identity import KeyMaker
+from topic.identity import KeyMaker, LinkIdentity, link_name
 from topic.record import Outcome
 
 LASTING = Lifetime(60, "connection-close", 1)
@@ -226,3 +226,77 @@ def test_a_map_that_names_what_is_abandoned_without_outcome_is_told_that_it_is_s
     for client in (other, again):
         client.answer_echo()
     assert bench.records() == {}
+
+
+def test_a_map_reaches_no_delivery_of_another_address() -> None:
+    bench = Bench("a")
+    reader, pen = reader_at(bench, "a"), pen_at(bench, "a")
+    pen.send(b"1")
+    stranger = reader_at(bench, "a", "stranger", address="topic/other", unsettled={key_of(pen, b"1"): Outcome.REJECTED})
+    assert stranger.map == {}
+    reader.accept(b"1")
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_placeholders_go_with_the_last_who_names_them() -> None:
+    bench = Bench("a", "b")
+    bench.kill("b")
+    made_up = [bytes([65 + n]) * 32 for n in range(3)]
+    for n in range(2):
+        reader = reader_at(bench, "a", unsettled={made_up[n]: Outcome.ACCEPTED, made_up[n + 1]: 0})
+        assert reader.map == {made_up[n]: Outcome.ACCEPTED, made_up[n + 1]: 0}
+        assert bench.records() == {"a": 2}
+    other = reader_at(bench, "a", "other", unsettled={made_up[1]: 0})
+    reader.close()
+    assert bench.records() == {"a": 1}
+    other.close()
+    assert bench.records() == {}
+
+
+def test_a_wrong_address_for_a_publisher_that_nobody_knows_hides_nothing_of_the_right_one() -> None:
+    bench = Bench("a", "b")
+    bench.kill("b")
+    known = KeyMaker(link_name(LinkIdentity("p", "out", NEWS)), b"8 bytes.")
+    one, another = known.key(b"1"), known.key(b"2")
+    reader_at(bench, "a", "stranger", address="topic/other", unsettled={another: 0})
+    reader = reader_at(bench, "a", unsettled={one: Outcome.ACCEPTED})
+    assert reader.map == {one: Outcome.ACCEPTED}
+    pen = bench.publisher("a", lifetime=LASTING, generation=b"8 bytes.", unsettled={b"1": 0})
+    pen.send(b"1")
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED} and reader.delivered == []
+
+
+def test_a_home_that_was_restarted_says_nothing_of_what_it_was_home_of_before() -> None:
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "b")
+    reader_at(bench, "c")
+    pen.send(b"1")
+    bench.kill("b")
+    bench.boot("b", 2)
+    moved = reader_at(bench, "a", unsettled={key_of(pen, b"1"): 0})
+    other = reader_at(bench, "a", "other", unsettled={key_of(pen, b"1"): Outcome.ACCEPTED})
+    for router in "ac":
+        bench.meet(router, "b")
+    bench.flow()
+    other.close()
+    again = pen_at(bench, "c", pen, unsettled={b"1": 0})
+    again.send_again(b"1")
+    assert (moved.delivered, moved.resumed) == ([], [(b"1", 0, False)])
+
+
+def test_what_was_resumed_behind_a_withheld_delivery_is_resumed_elsewhere() -> None:
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, "a"), pen_at(bench, "a")
+    pen.send(b"1", b"2")
+    reader.accept(b"2")
+    pen.settle(b"2")  # but the reader does not say that it knows
+    again = pen_at(bench, "a", pen, unsettled={b"2": 0, b"1": 0})
+    again.send(b"2 again", tags=[b"2"])
+    again.send_again(b"1")
+    moved = pen_at(bench, "b", pen, unsettled={b"2": 0, b"1": 0})
+    moved.send(b"2 again", tags=[b"2"])
+    moved.send(b"1")
+    reader.answer_echo()
+    reader.accept(b"1", b"2 again")
+    assert moved.outcomes == {b"1": Outcome.ACCEPTED, b"2": Outcome.ACCEPTED}
+    assert reader.delivered == [b"1", b"2", b"2 again"]
