@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tests.simulation.parties import Message
+from topic.identity import Epoch
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge
@@ -14,13 +15,13 @@ class Lives:
         self._judge = judge
         self.generations: dict[tuple[str, int], bytes] = {}
         """(publisher, life) -> as answered."""
-        self._given: dict[str, dict[bytes, int]] = {}
-        """By publisher: the generations that routers have given it, in the order in which they first did."""
+        self._given: dict[str, dict[bytes, Epoch]] = {}
+        """By publisher: the generations that routers have given it, and the latest attach of each."""
 
-    def given(self, publisher: str, generation: bytes) -> None:
+    def given(self, publisher: str, generation: bytes, epoch: Epoch) -> None:
         """Some router has it so in its directory; the publisher may never hear of that."""
         generations = self._given.setdefault(publisher, {})
-        generations.setdefault(generation, len(generations))
+        generations[generation] = max(epoch, generations.get(generation, epoch))
 
     def begun(self, publisher: "Publisher", generation: bytes) -> None:
         """A null map is answered: the life has begun, and its keys are no other life's."""
@@ -50,10 +51,9 @@ class Lives:
         self._judge.life_over(publisher.texts.values())
 
     def is_over(self, message: Message) -> bool:
-        """Whether some router has given its publisher a later life, of which that may not know yet."""
-        given = self._given.get(message.publisher, {})
-        own = self.generations[message.publisher, message.life]
-        return any(rank > given.get(own, -1) for rank in given.values())
+        """Whether some router has given a later attach of its publisher another life; that may not know yet."""
+        given = self._given[message.publisher]
+        return max(given.values()) > given[self.generations[message.publisher, message.life]]
 
 
 def _was_overtaken(publisher: "Publisher") -> bool:

@@ -163,10 +163,8 @@ class Termini:
                     view.untold = True
                 if view.epoch != entry.epoch:
                     self._judge.memory.epoch_seen(router, entry.epoch)
-                view.epoch = entry.epoch
-                if view.generation != entry.generation:
-                    view.generation = entry.generation
-                    self._judge.lives.given(client.name, entry.generation)
+                    self._judge.lives.given(client.name, entry.generation, entry.epoch)
+                view.epoch, view.generation = entry.epoch, entry.generation
                 if view.untold and not router.topic.context.outgoing:
                     self._tell(router, view)
             elif view.epoch is not None:
