@@ -92,7 +92,8 @@ class Process:
             if await anext(received) == DRAIN:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._drain, nursery.cancel_scope)
-                    await anext(received)
+                    while await anext(received) == DRAIN:
+                        log.info("draining already")
                     nursery.cancel_scope.cancel()
 
     async def _drain(self, drained: trio.CancelScope) -> None:
@@ -119,6 +120,7 @@ class Process:
     async def _goodbye(self) -> None:
         """Clients are told to go elsewhere; their links end without closing detaches."""
         log.info("stopping")
+        self._admission.cancel()
         self._send_clients_away()
         self.neighbours.close()
         with trio.move_on_after(GOODBYE_S):
