@@ -329,7 +329,7 @@ class Directory:
     def apply_departures(self, router: str, moved: list[Entry]) -> list[Change]:
         """Subscribers that moved away from `router`. Those that moved to a contact wait as orphans for its word, so
         that nobody counts on `router` for them any more; those that moved elsewhere, for their timeout. Others are
-        lost, or were closed before we heard this."""
+        lost, or were closed before we heard this, be it by ourselves."""
         changes: list[Change] = []
         for entry in moved:
             index = entry.role, entry.name
@@ -341,7 +341,7 @@ class Directory:
                 self._put(entry)
                 self._announced.add(index)
                 changes.append(Change(old, entry))
-            elif entry.lifetime.timeout and not in_contact:
+            elif entry.lifetime.timeout and not in_contact and not self.is_mine(entry):
                 self._put(entry)
                 changes.append(Change(old, entry))
             else:

@@ -4,7 +4,7 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topic.directory import Directory, Entry, Role, Status
+from topic.directory import Directory, Entry, Lifetime, Role, Status
 from topic.identity import Epoch, LinkIdentity, link_name
 
 ROUTERS = ("a", "b", "c")
@@ -91,6 +91,13 @@ def test_a_departure_told_after_the_new_custodian_closed_the_link_is_stale() -> 
     here.apply_delta("c", 2, [entry("x", "c", 2), entry("x", "c", 2, Status.CLOSED)])
     here.apply_delta("b", 1, [entry("x", "b", 1)])
     here.apply_departures("b", [entry("x", "c", 2)])
+    assert where(here) == {}
+
+
+def test_a_departure_to_us_told_after_we_have_ended_the_link_is_stale() -> None:
+    here = directory("b")
+    here.apply_delta("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))])
+    here.apply_departures("b", [attrs.evolve(entry("x", "a", 2), lifetime=Lifetime(60))])
     assert where(here) == {}
 
 
