@@ -16,11 +16,24 @@ import trio
 
 from router.amqp.handler import SND_SETTLED
 from router.amqp.message import data_message
+from router.attach import GENERATION
 from router.quantities import Address
 from tests.processes.background import background_traffic
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually
-from tests.router.amqp.frames import FLOW, HEADER, OPEN, Described, Raw, attach, frame, opening, transfer
+from tests.router.amqp.frames import (
+    FLOW,
+    HEADER,
+    OPEN,
+    Described,
+    Raw,
+    Symbol,
+    attach,
+    frame,
+    opening,
+    settlement,
+    transfer,
+)
 
 MAX_FRAME = 64 * 1024
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
@@ -98,6 +111,23 @@ async def test_a_client_that_vanishes_in_the_middle_of_a_transfer_leaves_nothing
             await reset(stream)
             await has_publisher(triangle, topic, expected=False)
         assert subscriber.numbers == [n for whole in range(5) for n in range(whole)]
+
+
+async def test_what_is_resumed_though_our_map_does_not_list_it_may_be_settled(
+    triangle: RunningMesh, clients: Clients
+) -> None:
+    """AMQP 1.0 2.7.5: it is ignored, and so is what becomes of it."""
+    topic, address = "topic/resumed in vain", triangle.address("b")
+    subscriber = await clients.subscriber(triangle.address("c"), topic)
+    async with await trio.open_tcp_stream(address.host, address.port) as stream:
+        properties = {Symbol(GENERATION): b"8 bytes."}
+        resumed = attach("link", 0, receiver=False, address=topic, unsettled={b"listed": None}, properties=properties)
+        await stream.send_all(opening() + resumed)
+        await has_publisher(triangle, topic)
+        in_vain = [transfer(0, number, b"%d" % number, resume=True) for number in range(3)]
+        await stream.send_all(b"".join(in_vain) + settlement(0, 2))
+        await stream.send_all(transfer(0, 3, b"new", payload=data_message(b"0")))
+        await clients.until(lambda: subscriber.numbers == [0])
 
 
 async def has_publisher(mesh: RunningMesh, topic: str, *, expected: bool = True) -> None:

@@ -65,14 +65,34 @@ def opening() -> bytes:
     return HEADER + frame(OPEN, "hostile") + frame(BEGIN, None, 0, 1000, 1000)
 
 
-def attach(name: str, handle: int, *, receiver: bool, address: str = "topic/x", properties: Any = None) -> bytes:
+def attach(
+    name: str,
+    handle: int,
+    *,
+    receiver: bool,
+    address: str = "topic/x",
+    unsettled: Any = None,
+    properties: Any = None,
+) -> bytes:
     source, target = Described(SOURCE, address), Described(TARGET, address)
     return frame(
-        ATTACH, name, handle, receiver, None, None, source, target, None, None, 0, None, None, None, properties
+        ATTACH, name, handle, receiver, None, None, source, target, unsettled, None, 0, None, None, None, properties
     )
 
 
 def transfer(
-    handle: int, number: int, tag: bytes = b"t", *, more: bool = False, aborted: bool = False, payload: bytes = b"m"
+    handle: int,
+    number: int,
+    tag: bytes = b"t",
+    *,
+    more: bool = False,
+    resume: bool = False,
+    aborted: bool = False,
+    payload: bytes = b"m",
 ) -> bytes:
-    return frame(TRANSFER, handle, number, tag, 0, False, more, None, None, False, aborted, payload=payload)
+    return frame(TRANSFER, handle, number, tag, 0, False, more, None, None, resume, aborted, payload=payload)
+
+
+def settlement(first: int, last: int) -> bytes:
+    """By the sender of the deliveries."""
+    return frame(DISPOSITION, False, first, last, True)
