@@ -54,7 +54,7 @@ class Peers:
 
     def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
         changes = self.directory.apply_delta(router, version, [unpack_entry(fields) for fields in entries])
-        self._pass_on(router, [change for change in changes if change.entry.resumed])
+        self._pass_on(router, [change for change in changes if change.entry.resumed or not change.entry.live])
         self._topic.changed(changes)
         self._topic.changed(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
         self.context.outgoing.ack(router, version)
@@ -65,12 +65,18 @@ class Peers:
         self._topic.changed(changes, learned=True)
 
     def _pass_on(self, router: str, changes: list[Change]) -> None:
-        """Other contacts may be home of what these subscribers are owed, and not in contact with who holds them."""
-        news = [change.new for change in changes if change.new is not None and change.new.live]
-        lasting = [entry for entry in news if entry.role is Role.SUBSCRIBER and entry.lifetime.timeout]
-        for contact in self.directory.contacts if lasting else ():
+        """Other contacts may be home of what these subscribers are owed, and not in contact with who holds them; or
+        they have forgotten that a link was closed elsewhere, and have believed us that it lives."""
+        news = [change.new for change in changes if change.new is not None and self._is_news(change)]
+        for contact in self.directory.contacts if news else ():
             if contact != router:
-                self.context.outgoing.hearsay(contact, lasting)
+                self.context.outgoing.hearsay(contact, news)
+
+    def _is_news(self, change: Change) -> bool:
+        entry, old = change.entry, change.old
+        if entry.live:
+            return entry.role is Role.SUBSCRIBER and entry.lifetime.timeout > 0
+        return old is not None and old.live and self.directory.is_mine(old)
 
     def _on_expire(self, router: str, role: int, name: bytes, epoch: list[Any]) -> None:
         self._topic.expiry.proposed(router, (Role(role), name), Epoch(*epoch))
