@@ -272,7 +272,9 @@ class Judge:
 
     def amnesia(self, name: str, unsettled: Iterable[bytes]) -> None:
         """Its application has forgotten these, and may be given them again."""
-        self.readers[name].may_repeat.update(unsettled)
+        reader, texts = self.readers[name], list(unsettled)
+        reader.may_repeat.update(texts)
+        reader.lost.update(texts)
 
     def gone(self, link: "SubscriberLink") -> None:
         """A router takes the link for gone, or closed; of a plain subscriber, that is the end of the terminus."""
@@ -315,8 +317,10 @@ class Judge:
         self.note(link.router.name, f"resumes {record.key[12:17].decode()} at {link}: {state}, {settled}")
 
     def restated(self, name: str, text: bytes, said: int, state: int) -> None:
-        """A router resumes a delivery with a state instead of the payload: one that the subscriber gave it once."""
-        done = said == state or (not said and text in self.readers[name].final)
+        """A router resumes a delivery with a state instead of the payload: what the subscriber says of it, or what it
+        said before it lost its memory."""
+        reader = self.readers[name]
+        done = said == state or (text in reader.lost and (text, state) in reader.outcomes)
         self.check(done, f"1 resume: {name} said {said} of {text.decode()}, and is told {state}")
 
     def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int, resumed: bool) -> None:

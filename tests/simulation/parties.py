@@ -59,7 +59,11 @@ class Reader:
     had: set[bytes] = attrs.Factory(set)
     """Given to the application and not given back by it."""
     may_repeat: set[bytes] = attrs.Factory(set)
-    """Unsettled when the application lost its memory."""
+    """Unsettled when the application lost its memory, and not given to it since."""
+    lost: set[bytes] = attrs.Factory(set)
+    """Unsettled whenever that happened."""
+    outcomes: set[tuple[bytes, int]] = attrs.Factory(set)
+    """All that it ever said."""
     on_link: dict[bytes, bool] = attrs.Factory(dict)
     """Seen on the link in use -> whether it was given back since."""
     ever: set[bytes] = attrs.Factory(set)
@@ -75,6 +79,7 @@ class Reader:
 
     def finish(self, text: bytes, outcome: Outcome, final: bool, redeliveries: int) -> None:
         """Its application has said what it makes of a message."""
+        self.outcomes.add((text, outcome))
         if outcome is Outcome.ACCEPTED:
             self.accepted.add(text)
         if outcome in (Outcome.RELEASED, Outcome.MODIFIED):
