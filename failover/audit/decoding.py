@@ -6,7 +6,7 @@ Nothing is judged here, and damage never raises: it is data for the inventory.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -31,17 +31,20 @@ def explode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of all files; the batches have the columns `path` and `content` of Spark's binaryFile source."""
     for batch in batches:
         for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
-            yield from _file_rows(path.as_py(), content.as_py())
+            yield from file_rows(path.as_py(), content.as_py())
 
 
-def _file_rows(path: str, content: bytes) -> Iterator[pa.RecordBatch]:
+def file_rows(
+    path: str, content: bytes, wanted: Callable[[BlockView], bool] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Rows of one file; those of blocks that are not wanted are left out, not so what is said of the whole file."""
     source, role = _writer(path)
     segment = parse_segment_name(path.rpartition("/")[2])
     if segment is None:
         yield _single_row(event=MESH, detail=json.dumps({"path": path, "text": content.decode(errors="replace")}))
         return
     blocks, damage = read_blocks(content)
-    yield from (_block_rows(block, source) for block in blocks)
+    yield from (_block_rows(block, source) for block in blocks if wanted is None or wanted(block))
     detail = json.dumps({"path": path, "segment": segment[1], "size": len(content)} | _reading(blocks, damage))
     if blocks:
         role = blocks[0].role
