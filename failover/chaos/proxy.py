@@ -72,10 +72,19 @@ class LinkProxy:
         """By `latency` seconds and anything up to `jitter` more."""
         self._latency, self._jitter = latency, jitter
 
+    def become(self, *, silent: bool, severed: bool, latency: float, jitter: float) -> None:
+        """All at once: a link that stays silent lets nothing through when it ceases to be slow."""
+        self.delay(latency, jitter)
+        if not silent:
+            self._flows.set()
+        else:
+            self.silence()
+        if severed and not self._severed:
+            self.sever()
+        self._severed = severed
+
     def heal(self) -> None:
-        self._severed = False
-        self._latency = self._jitter = 0.0
-        self._flows.set()
+        self.become(silent=False, severed=False, latency=0.0, jitter=0.0)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen on a free port and carry, until cancelled."""
