@@ -42,12 +42,20 @@ def judge_deliveries(found: DataFrame, publishers: DataFrame, logs: Sequence[Log
 
 
 def _home_doubted(logs: Sequence[Log]) -> Column:
-    """Whether a home of the delivery may have lost entries: homes are named by the epochs of all entries."""
+    """Whether a home of the delivery may have lost entries: one that is named, any if none is, or the one at which its
+    publisher was attached meanwhile, which may be named by no entry that is left."""
     doubted = [log.name for log in logs if log.role == "router" and not log.stopped]
     if not doubted:
         return F.lit(False)
-    known = F.col("first_home").isin(doubted) | F.col("last_home").isin(doubted)
-    return F.coalesce(known, F.lit(True))
+    named = F.coalesce(F.col("first_home").isin(doubted) | F.col("last_home").isin(doubted), F.lit(True))
+    return named | _homed_in(F.coalesce("home_gaps", _spans(open_windows(logs))))
+
+
+def _homed_in(gaps: Column) -> Column:
+    """Whether the delivery was open while entries of its publisher's home may have got lost."""
+    begun = F.col("begun_time")
+    ended = F.coalesce("told_time", "accepted.time", "home_settled_time", begun)
+    return F.coalesce(F.exists(gaps, lambda gap: (gap["since"] <= ended) & (begun <= gap["till"])), F.lit(True))
 
 
 def _wall_hlc(time_us: str) -> Column:

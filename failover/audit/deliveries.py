@@ -45,6 +45,7 @@ def deliveries(rows: DataFrame) -> DataFrame:
     stamp = F.struct("hlc", "source", "place")
     home_says = at_home() & _is(Event.ACCEPTED)
     told = _by("publisher") & _is(Event.OUTCOME)
+    heard = F.col("received_hlc").isNotNull()  # else the homes named are only those that were asked about it
     return (
         rows.filter(F.col("key").isNotNull())
         .groupBy("key")
@@ -61,12 +62,14 @@ def deliveries(rows: DataFrame) -> DataFrame:
             _first(home_says & accepted(), instant).alias("accepted"),
             _any(home_says & ~accepted()).alias("refused"),
             _first(told & accepted(), instant).alias("told_accepted"),
+            _first(told, "time").alias("told_time"),
             _any(told & ~accepted()).alias("told_refused"),
             _any(_by("router") & _is(Event.ABANDONED)).alias("abandoned"),
             _first(at_home() & _is(Event.SETTLED), "time").alias("home_settled_time"),
             F.min("home").alias("first_home"),
             F.max("home").alias("last_home"),
         )
+        .withColumns({name: F.when(heard, F.col(name)) for name in ("first_home", "last_home")})
         .withColumn("publisher", F.substring("key", 1, NAME_LENGTH))
     )
 

@@ -54,7 +54,7 @@ class Party:
     bridged: list[Span] = attrs.field(factory=list)
     """When entries of its own may be missing, but what it kept says the same."""
     present: list[Span] = attrs.field(factory=list)
-    """When a subscriber may have been attached by its own log; from, to, in µs of wall clock."""
+    """When it may have been attached by its own log, one for each attach; from, to, in µs of wall clock."""
     open_logs: list[str] = attrs.field(factory=list)
     """The logs behind the doubts."""
 
@@ -79,8 +79,12 @@ def find_parties(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Parties:
     left = _departures(ordered)
     by_name = {log.name: log for log in logs}
     for party in publishers.values():
+        broken = list(_broken_custody(party, by_name, left))
+        party.custody = [_span(log, end) for log, end in broken]
+        if len(party.present) > len(party.lives):  # it attached where no log tells of it: at any that breaks off
+            party.custody += open_windows(logs)
         if not party.logged:
-            _doubt(party, _broken_custody(party, by_name, left))
+            _doubt(party, broken)
     for party in subscribers.values():
         custody = list(_broken_custody(party, by_name, left))
         party.custody = [_span(log, end) for log, end in custody]

@@ -63,15 +63,12 @@ def _suspended(rows: Sequence[ControlRow]) -> dict[tuple[str, int], list[str]]:
 
 
 def publisher_table(spark: SparkSession, parties: Parties) -> DataFrame:
-    """By publisher: whether it has whole logs of its own."""
+    """By publisher: whether it has whole logs of its own, and when entries of its homes may be missing."""
     rows = [
-        {
-            "publisher": party.name,
-            "logged": party.logged,
-        }
+        {"publisher": party.name, "logged": party.logged, "home_gaps": _spans(party.custody)}
         for party in parties.publishers.values()
     ]
-    return _table(spark, rows, publisher=TEXT, logged=FLAG)
+    return _table(spark, rows, publisher=TEXT, logged=FLAG, home_gaps=SPANS)
 
 
 def subscriber_table(spark: SparkSession, parties: Parties, terms: Mapping[str, Sequence[Term]]) -> DataFrame:

@@ -62,3 +62,4 @@ def test_the_audit_shows_what_was_accepted_while_nobody_knew_the_subscribers(
     found = run([str(folder / FORGETFUL / "run")])
     assert found.violations == {} and not found.problems, found.as_json()
     assert sum(row.cut_off for row in found.pairs) == outcomes[FORGETFUL].tally.excused > 0
+    assert outcomes[FORGETFUL].tally.doubled == 0
