@@ -23,10 +23,12 @@ from router.config import Topology
 from router.launcher import Launcher, LaunchError
 from router.quantities import Address
 from router.rundir import RunDirectory
+from router.status import RouterView, look, unfinished
 from router.topology import load
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = range(15000, 32000)
+LOOK_S: Final = 0.1
 
 
 class Life(Enum):
@@ -127,6 +129,16 @@ class Mesh:
                 self.lives[name] = Life.DOWN
                 self.crashes += 1
                 yield name, reason
+
+    async def look(self) -> dict[str, RouterView]:
+        """What the routers say of themselves."""
+        return await look(self.directory, fetch_status)
+
+    async def ready(self, name: str, patience: float) -> None:
+        """Until this router lacks nothing, or so many seconds are over."""
+        with trio.move_on_after(patience):
+            while unfinished(self.topology, await self.look(), [name]):
+                await trio.sleep(LOOK_S)
 
     async def mend(self) -> None:
         """Everything runs again, and is linked."""
