@@ -11,6 +11,7 @@ from failover.audit.audiences import memberships, terms
 from failover.audit.evidence import Evidence, count, doubts, findings, pair_rows, publisher_rows
 from failover.audit.inventory import ControlRow, Inventory, take_inventory
 from failover.audit.lives import tell_apart
+from failover.audit.narrative import narrate
 from failover.audit.parties import Parties, find_parties
 from failover.audit.reading import control_rows, read_rows
 from failover.audit.report import Report
@@ -42,10 +43,12 @@ def _audit(spark: SparkSession, rows: DataFrame, run_dirs: Sequence[str]) -> Rep
     parties = find_parties([row for row in found if row.event >= 0], inventory.logs)
     named = tell_apart(rows, [party.name for party in parties.publishers.values() if party.logged])
     if named is rows:
-        return _judge(_gather(spark, rows, found, inventory, parties), run_dirs)
+        report = _judge(_gather(spark, rows, found, inventory, parties), run_dirs)
+        return narrate(report, rows, found, parties)
     named.persist()
     try:
-        return _judge(_gather(spark, named, found, inventory, parties), run_dirs)
+        report = _judge(_gather(spark, named, found, inventory, parties), run_dirs)
+        return narrate(report, named, found, parties)
     finally:
         named.unpersist()
 

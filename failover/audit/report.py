@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from failover.audit.inventory import Log, Problem
+from failover.audit.measures import Measures
+from failover.audit.story import Story
 
 FINDINGS_KEPT = 20
 """Findings of one kind that are listed; all are counted."""
@@ -100,6 +102,9 @@ class Report:
     logs: tuple[Log, ...]
     unknown_records: int
     """Settled records of routers without a clean end (or just before it): forgotten or not, nobody knows."""
+    measures: Measures | None = None
+    stories: tuple[Story, ...] = ()
+    """Of the deliveries of the first few findings of each kind."""
 
     @property
     def verdict(self) -> Verdict:
