@@ -78,11 +78,15 @@ class PlainView:
 
     @staticmethod
     def _line(board: Board, rates: Rates) -> str:
-        said = {"published": "sent", "accepted": "accepted", "received": "received"}
-        parts = [f"{word} {rates.rate(what, board.crew.total(what)):.0f}/s" for word, what in said.items()]
+        """Who waits for whom is news only if the mesh does not keep up: some delivery is always waited for."""
+        sent, accepted, received = (
+            rates.rate(what, board.crew.total(what)) for what in ("sent", "accepted", "received")
+        )
+        offered = board.script.offered
+        line = f"offered {offered:g}/s, published {sent:.0f}/s, accepted {accepted:.0f}/s, received {received:.0f}/s"
         in_force = [f"{struck.word} {', '.join(struck.targets)}" for struck in board.conductor.in_force]
-        text = f"offered {board.script.offered:g}/s, {', '.join(parts)}"
-        return "; ".join([text, *in_force, *board.waits[:MOST_WAITS]])
+        waits = board.waits[:MOST_WAITS] if accepted < offered / 2 else ()
+        return "; ".join([line, *in_force, *waits])
 
 
 class LiveView:
