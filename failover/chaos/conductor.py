@@ -88,7 +88,7 @@ class Conductor:
         if not targets:
             self._tell(f"{fault.verb.name} {fault.target or ''}: there is nobody to strike")
             return
-        text += "".join(f", {name} {_shown(value)}" for name, value in fault.options.items())
+        text += "".join(f", {name} {_shown(name, value)}" for name, value in fault.options.items())
         text += "" if strike.lasting is None else f", for {format_duration(strike.lasting)}"
         struck = Struck(strike.number, fault.verb.name, targets, text, now_us(), fault.options, open=set(targets))
         self.struck.append(struck)
@@ -261,5 +261,5 @@ def condition_of(word: str, options: Mapping[str, object]) -> Condition:
     return Condition(resets=cast(float, options["resets"]))
 
 
-def _shown(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _shown(option: str, value: object) -> str:
+    return f"{value:g}{'/s' if option == 'resets' else 's'}" if isinstance(value, float) else str(value)

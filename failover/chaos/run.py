@@ -26,7 +26,7 @@ from router.rundir import RunDirectory, RunError
 from router.status import unfinished
 from router.status_view import waits
 
-SCRIPT = "script.yaml"
+SCRIPT = "chaos-script.yaml"
 """The copy of the script in the run directory; tells a directory that may be made anew."""
 ATTACH_S = 30.0
 LOOK_S = 0.5
@@ -55,7 +55,8 @@ def prepare(path: Path, script: Script) -> RunDirectory:
     """An empty directory with a copy of the script; one that holds anything but an earlier run is left alone."""
     directory = RunDirectory(path)
     if directory.path.exists() and any(directory.path.iterdir()):
-        if not (directory.path / SCRIPT).exists():
+        ours = (directory.path / SCRIPT).exists() and directory.path not in script.path.resolve().parents
+        if not ours:
             raise RunError(f"{directory.path}: not the directory of a chaos run, choose another with --run-dir")
         if directory.exists() and directory.running():
             raise RunError(f"{directory.path}: a mesh is running here, stop it with oncemesh down")
