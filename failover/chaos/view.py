@@ -4,7 +4,7 @@ Both tell every fault as it strikes and ends. The table shows what each client d
 plain view says the same in one line every few seconds.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import attrs
@@ -17,6 +17,7 @@ from rich.text import Text
 
 from failover.chaos.conductor import Conductor
 from failover.chaos.crew import Crew, Member
+from failover.chaos.mesh import Life
 from failover.chaos.script import Script
 
 REFRESH_S: Final = 0.5
@@ -113,7 +114,7 @@ class LiveView:
     def _picture(self, board: Board, rates: Rates) -> RenderableType:
         elapsed = trio.current_time() - self._started
         parts: list[RenderableType] = ["", Text(f"{elapsed:6.1f}s  {self._phase}", style="bold")]
-        parts.append(clients_table(board.crew.members.values(), rates))
+        parts += [clients_table(board.crew.members.values(), rates), _routers(board.conductor.mesh.lives)]
         in_force = [struck.text for struck in board.conductor.in_force]
         if in_force:
             parts.append(Text("\n".join(in_force), style="red"))
@@ -131,6 +132,14 @@ def clients_table(members: Iterable[Member], rates: Rates) -> Table:
     for member in members:
         table.add_row(*_row(member, rates))
     return table
+
+
+def _routers(lives: Mapping[str, Life]) -> Text:
+    said = [
+        Text(name, style="green") if life is Life.UP else Text(f"{name} {life.name.lower()}", style="red")
+        for name, life in lives.items()
+    ]
+    return Text("routers ") + Text("  ").join(said)
 
 
 def _row(member: Member, rates: Rates) -> list[Text]:
