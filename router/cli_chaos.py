@@ -1,5 +1,6 @@
 """The command that breaks a mesh on purpose: chaos. Its exit status is the audit's (see `cli_audit`)."""
 
+import logging
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,6 +71,7 @@ async def _play(script: "Script", seed: int, directory: RunDirectory) -> "Ending
     from failover.chaos.run import perform
     from failover.chaos.view import LiveView, PlainView
 
+    logging.getLogger("oncemesh").addHandler(logging.NullHandler())  # what connections suffer is meant to happen
     out = console()
     out.print(f"script {script.name}, seed {seed}, run directory {directory.path}", style="bold", soft_wrap=True)
     ending = None

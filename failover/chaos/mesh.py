@@ -6,7 +6,7 @@ free when it is started again. What a router is doing is kept here, as a strike 
 
 import signal
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
 from random import Random
@@ -20,7 +20,7 @@ import yaml
 from failover.chaos.links import Links
 from failover.client.status import fetch_status
 from router.config import Topology
-from router.launcher import Launcher, LaunchError
+from router.launcher import ROUTER_COMMAND, Launcher, LaunchError
 from router.quantities import Address
 from router.rundir import RunDirectory
 from router.status import RouterView, look, unfinished
@@ -42,10 +42,16 @@ class Life(Enum):
 class Mesh:
     """`tell` is told what people should know."""
 
-    def __init__(self, topology: Topology, directory: RunDirectory, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        directory: RunDirectory,
+        tell: Callable[[str], None],
+        command: Sequence[str] = ROUTER_COMMAND,
+    ) -> None:
         self.topology = topology
         self.directory = directory
-        self.launcher = Launcher(directory, fetch_status)
+        self.launcher = Launcher(directory, fetch_status, command)
         self.lives = dict.fromkeys(topology.routers, Life.DOWN)
         self.crashes = 0
         """Ends that nobody wanted."""

@@ -21,6 +21,7 @@ from failover.chaos.planner import plan
 from failover.chaos.record import Record
 from failover.chaos.script import Role, Script
 from failover.chaos.view import Board, View
+from router.launcher import ROUTER_COMMAND
 from router.quantities import format_duration
 from router.rundir import RunDirectory, RunError
 from router.status import unfinished
@@ -29,7 +30,7 @@ from router.status_view import waits
 SCRIPT = "chaos-script.yaml"
 """The copy of the script in the run directory; tells a directory that may be made anew."""
 ATTACH_S = 30.0
-LOOK_S = 0.5
+LOOK_S = 1.0
 END_S = 30.0
 """Beyond what routers and termini may be waited for, for which a run waits for its end."""
 
@@ -66,8 +67,11 @@ def prepare(path: Path, script: Script) -> RunDirectory:
     return directory
 
 
-async def perform(script: Script, seed: int, directory: RunDirectory, view: View) -> Ending:
-    mesh = Mesh(script.topology, directory, view.tell)
+async def perform(
+    script: Script, seed: int, directory: RunDirectory, view: View, command: Sequence[str] = ROUTER_COMMAND
+) -> Ending:
+    """`command` starts a router."""
+    mesh = Mesh(script.topology, directory, view.tell, command)
     try:
         async with trio.open_nursery() as links:
             view.phase("starting the mesh")
