@@ -87,6 +87,10 @@ def _sum_up(out: Console, script: "Script", ending: "Ending") -> None:
         f"offered {offered:.0f} messages ({script.offered:g}/s), sent {ending.sent}, accepted {ending.accepted}, "
         f"received by subscribers {ending.received}"
     )
+    out.print(
+        f"by the clients' own accounts {ending.missing} missing, {ending.doubled} doubled, "
+        f"{ending.overtaken} out of order"
+    )
     for line in ending.unfinished:
         out.print(f"not at its end: {line}", style="red")
     if ending.crashes:

@@ -16,7 +16,6 @@ import attrs
 import trio
 
 from failover.chaos.client import FINISH, GAVE_UP, Spec
-from failover.chaos.ledger import account
 from failover.chaos.script import Client
 from router.quantities import Address
 
@@ -31,7 +30,7 @@ class Member:
     def __init__(self, client: Client, spec: Spec, tell: Callable[[str], None]) -> None:
         self.client = client
         self.counts = {"sent": 0, "accepted": 0, "received": 0}
-        """As far as it has told, over all its lives; see `account` for what it really was."""
+        """As far as it has told, over all its lives; its ledger knows better."""
         self.router: str | None = None
         """That it is attached to, or was last."""
         self.attached = False
@@ -50,8 +49,10 @@ class Member:
     def name(self) -> str:
         return self.client.name
 
-    def account(self) -> Mapping[str, int]:
-        return account(self._spec.state, self.client.role)
+    @property
+    def state(self) -> Path:
+        """Where it keeps what it needs to go on, and its account."""
+        return self._spec.state
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until it has finished, or this is cancelled; started once it is attached for the first time."""

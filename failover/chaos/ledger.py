@@ -8,23 +8,16 @@ nowhere: it counts as accepted, for a publisher that ended in order left nothing
 
 import contextlib
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from failover.client import Outcome
+from failover.chaos.accounts import Published
+from failover.client import Outcome, SqliteStore
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS otherwise (number INTEGER PRIMARY KEY, outcome TEXT)",
     "CREATE TABLE IF NOT EXISTS received (place INTEGER PRIMARY KEY, publisher TEXT, number INTEGER)",
 )
-_SENT = "SELECT coalesce(max(next_number), 0) FROM oncemesh_link"
-_UNKNOWN = "SELECT count(*) FROM oncemesh_unsettled WHERE state = 0"
-_OTHERWISE = "SELECT count(*) FROM otherwise"
-_RECEIVED = "SELECT count(*), count(DISTINCT publisher || ' ' || number) FROM received"
-_OVERTAKEN = """SELECT count(*) FROM (
-    SELECT number, max(number) OVER (PARTITION BY publisher ORDER BY first ROWS UNBOUNDED PRECEDING) AS highest
-    FROM (SELECT publisher, number, min(place) AS first FROM received GROUP BY publisher, number))
-    WHERE number < highest"""
 
 
 class Ledger:
@@ -59,15 +52,26 @@ def open_database(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def account(path: Path, role: str) -> Mapping[str, int]:
-    """The whole of a client's account over all its lives, when none is running."""
-    if not path.exists():
-        return {}
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        execute = connection.execute
-        if role == "publisher":
-            [sent], [unknown], [otherwise] = (execute(one).fetchone() for one in (_SENT, _UNKNOWN, _OTHERWISE))
-            return {"sent": sent, "accepted": sent - unknown - otherwise, "otherwise": otherwise, "unknown": unknown}
-        received, distinct = execute(_RECEIVED).fetchone()
-        [overtaken] = execute(_OVERTAKEN).fetchone()
-        return {"received": received, "doubled": received - distinct, "overtaken": overtaken}
+def published(path: Path) -> Published:
+    """A publisher's account over all its lives, when none is running."""
+    with _reading(path) as execute:
+        [sent] = execute("SELECT coalesce(max(next_number), 0) FROM oncemesh_link").fetchone()
+        otherwise = {number for (number,) in execute("SELECT number FROM otherwise")}
+        tags = execute("SELECT tag FROM oncemesh_unsettled WHERE state = 0").fetchall()
+    return Published(sent, frozenset(otherwise), frozenset(int.from_bytes(tag, "big") for (tag,) in tags))
+
+
+def received(path: Path) -> dict[str, list[int]]:
+    """A subscriber's: publisher -> numbers, in the order in which they were accepted."""
+    found: dict[str, list[int]] = {}
+    with _reading(path) as execute:
+        for publisher, number in execute("SELECT publisher, number FROM received ORDER BY place"):
+            found.setdefault(publisher, []).append(number)
+    return found
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[Callable[[str], sqlite3.Cursor]]:
+    with contextlib.closing(open_database(path)) as connection:
+        SqliteStore(connection)  # a client that never began has no tables of its own
+        yield connection.execute

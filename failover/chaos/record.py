@@ -10,12 +10,14 @@ Times are µs of this machine's wall clock, as in the delivery logs.
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from failover.chaos.accounts import subscriber_counts
 from failover.chaos.conductor import Struck, now_us
 from failover.chaos.crew import Crew
+from failover.chaos.ledger import published, received
 from failover.chaos.script import Script
 
 FILE = "chaos.json"
@@ -40,9 +42,8 @@ class Record:
 
     def end(self, struck: Iterable[Struck], crew: Crew, crashes: int, unfinished: Iterable[str]) -> None:
         """When no client runs any more."""
-        accounts: Mapping[str, dict[str, Any]] = self._data["clients"]
-        for name, member in crew.members.items():
-            accounts[name].update(member.account())
+        for name, account in accounts_of(crew).items():
+            self._data["clients"][name].update(account)
         self._data["faults"] = [
             {
                 "fault": one.word,
@@ -57,9 +58,20 @@ class Record:
         self._write()
 
     def total(self, what: str) -> int:
+        """Over all clients."""
         return sum(account.get(what, 0) for account in self._data["clients"].values())
 
     def _write(self) -> None:
         fresh = self._path.with_suffix(".new")
         fresh.write_text(json.dumps(self._data, indent=1) + "\n")
         os.replace(fresh, self._path)
+
+
+def accounts_of(crew: Crew) -> dict[str, dict[str, int]]:
+    """Client -> what it counted. Subscribers are attached before anything is published, so they are owed all of it."""
+    publishers = {one.name: (one.client.address, published(one.state)) for one in crew.of_role("publisher")}
+    found = {name: account.counts() for name, (_, account) in publishers.items()}
+    for one in crew.of_role("subscriber"):
+        owed = {name: account for name, (address, account) in publishers.items() if address == one.client.address}
+        found[one.name] = subscriber_counts(received(one.state), owed)
+    return found

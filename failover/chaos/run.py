@@ -29,6 +29,7 @@ from router.status_view import waits
 
 SCRIPT = "chaos-script.yaml"
 """The copy of the script in the run directory; tells a directory that may be made anew."""
+COUNTS = ("sent", "accepted", "received", "missing", "doubled", "overtaken")
 ATTACH_S = 30.0
 LOOK_S = 1.0
 END_S = 30.0
@@ -37,11 +38,14 @@ END_S = 30.0
 
 @attrs.frozen
 class Ending:
-    """What came of a run, by the clients' own accounts. Counts are messages; received counts each subscriber's."""
+    """What came of a run, by the clients' own accounts. Counts are messages, from `received` on times subscribers."""
 
     sent: int
     accepted: int
     received: int
+    missing: int
+    doubled: int
+    overtaken: int
     crashes: int
     """Routers and clients that ended by themselves."""
     unfinished: tuple[str, ...]
@@ -112,8 +116,8 @@ class _Stage:
                 background.cancel_scope.cancel()
         finally:
             self.record.end(self.conductor.struck, self.crew, self.crashes, left)
-        total = self.record.total
-        return Ending(total("sent"), total("accepted"), total("received"), self.crashes, tuple(left))
+        counts = {what: self.record.total(what) for what in COUNTS}
+        return Ending(**counts, crashes=self.crashes, unfinished=tuple(left))
 
     @property
     def crashes(self) -> int:

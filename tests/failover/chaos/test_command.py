@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from unittest.mock import patch
 
+import attrs
 import pytest
 from click.testing import CliRunner, Result
 
@@ -13,7 +14,7 @@ from router import cli_chaos, cli_demo
 from router.cli import main
 from tests.failover.chaos.scripts import write
 
-CLEAN = Ending(sent=5, accepted=5, received=10, crashes=0, unfinished=())
+CLEAN = Ending(sent=5, accepted=5, received=9, missing=1, doubled=2, overtaken=3, crashes=0, unfinished=())
 
 
 def oncemesh(*arguments: object) -> Result:
@@ -33,14 +34,15 @@ def test_the_status_of_a_clean_run_is_the_audits(tmp_path: Path, verdict: int) -
     result = chaos(tmp_path, CLEAN, verdict)
     assert result.exit_code == verdict
     assert "script script, seed 5, run directory" in result.stdout
-    assert "offered 2000 messages (200/s), sent 5, accepted 5, received by subscribers 10" in result.stdout
+    assert "offered 2000 messages (200/s), sent 5, accepted 5, received by subscribers 9" in result.stdout
+    assert "1 missing, 2 doubled, 3 out of order" in result.stdout
 
 
 @pytest.mark.parametrize(
     ("ending", "said"),
     [
-        (Ending(5, 4, 8, 0, ("router b does not answer",)), "not at its end: router b does not answer"),
-        (Ending(5, 5, 10, 2, ()), "2 routers or clients ended by themselves"),
+        (attrs.evolve(CLEAN, unfinished=("router b does not answer",)), "not at its end: router b does not answer"),
+        (attrs.evolve(CLEAN, crashes=2), "2 routers or clients ended by themselves"),
     ],
 )
 def test_a_run_that_was_not_clean_never_holds(tmp_path: Path, ending: Ending, said: str) -> None:

@@ -89,6 +89,7 @@ async def test_a_home_that_is_killed_is_named_and_back_at_its_time(tmp_path: Pat
     assert record["clients"]["reader1"] == {
         "role": "subscriber",
         "received": ending.sent,
+        "missing": 0,
         "doubled": 0,
         "overtaken": 0,
     }
