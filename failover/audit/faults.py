@@ -42,6 +42,10 @@ class Chaos:
     """Messages per second of all publishers."""
     clients: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     """What the clients themselves counted."""
+    crashes: int = 0
+    """Routers and clients that ended by themselves."""
+    unfinished: tuple[str, ...] = ()
+    """What had not come to its end when the run did."""
 
 
 @attrs.frozen(slots=True)

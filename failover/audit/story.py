@@ -109,6 +109,8 @@ class Step:
     """Where the publisher used the tag again: of which of these deliveries, from 1 on."""
     aside: bool = False
     """About a link, a router or a fault while the delivery was under way."""
+    links: tuple[str, ...] = ()
+    """The subscribers it is about."""
 
     @property
     def clock(self) -> str:
@@ -240,16 +242,19 @@ def _step(group: Sequence[Placed], setting: Setting, use: Use) -> Step:
     texts = {"publisher": PUBLISHER, "subscriber": SUBSCRIBER}.get(entry.role, EDGE if entry.peer else HOME)
     event = Event(entry.event)
     outcome = Outcome(entry.outcome)
+    subscribers = [setting.name(each.subscriber) for _, each in group if each.subscriber]
+    audience = [setting.name(name) for name in _names(entry)]
     text = texts.get(event, event.name.lower()).format(
         publisher=setting.name(entry.publisher),
-        subscriber=_listed([setting.name(each.subscriber) for _, each in group]),
-        audience=_listed([setting.name(name) for name in _names(entry)]) or "nobody",
+        subscriber=_listed(subscribers),
+        audience=_listed(audience) or "nobody",
         peer=entry.peer,
         n=entry.n,
         outcome=outcome.name.lower(),
         kept="without an outcome" if outcome is Outcome.NONE else outcome.name.lower(),
     )
-    return Step(entry.time, entry.host, entry.role, plain(entry.source), event.name.lower(), text, use(entry))
+    where = (entry.time, entry.host, entry.role, plain(entry.source))
+    return Step(*where, event.name.lower(), text, use(entry), links=(*subscribers, *audience))
 
 
 def plain(source: str) -> str:
