@@ -1,6 +1,6 @@
 """DIR/chaos.json: what was done to a mesh, for the audit; written when the run begins and again when it ends.
 
-    {"script", "seed", "mesh", "began_us", "ended_us", "offered": messages per second,
+    {"script", "seed", "mesh", "began_us", "ended_us", "offered": messages per second, "duration_s": of load and faults,
      "faults": [{"fault", "targets", "at_us", "until_us", "text"}],
      "clients": {NAME: {"role", ...counts}}, "crashes": routers and clients that ended by themselves,
      "unfinished": [what had not come to an end, a line each]}
@@ -33,6 +33,7 @@ class Record:
             "began_us": now_us(),
             "ended_us": None,
             "offered": script.offered,
+            "duration_s": script.duration,
             "faults": [],
             "clients": {client.name: {"role": client.role} for client in script.clients},
             "crashes": 0,
