@@ -11,7 +11,7 @@ from typing import NamedTuple
 import attrs
 
 from failover.audit.inventory import ControlRow, Log
-from failover.audit.parties import log_name, wall_hlc
+from failover.audit.parties import wall_hlc
 from topic.journal import Event
 
 
@@ -51,7 +51,7 @@ def _forgetting(at: int, since: Sequence[Log]) -> Forgetting:
 
 
 def _stamps(rows: Iterable[ControlRow]) -> dict[str, int]:
-    return {log_name(row): row.hlc for row in rows if row.role == "router"}
+    return {row.log_name: row.hlc for row in rows if row.role == "router"}
 
 
 def _life(log: Log, began: Mapping[str, int]) -> Life:

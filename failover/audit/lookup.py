@@ -16,11 +16,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from failover.audit.decoding import file_rows
+from failover.audit.decoding import CONTROL_COLUMNS, file_rows
 from failover.audit.faults import Chaos, find_chaos
 from failover.audit.inventory import ControlRow, take_inventory
 from failover.audit.parties import find_parties
-from failover.audit.reading import CONTROL_COLUMNS, read_rows
+from failover.audit.reading import read_rows
 from failover.audit.session import spark_session
 from failover.audit.story import ENTRY_COLUMNS, Entry, Setting, Story, tell
 from topic.identity import KEY_LENGTH

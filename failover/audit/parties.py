@@ -72,7 +72,7 @@ class Parties:
 
 def find_parties(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Parties:
     """Everybody the control rows name."""
-    keeping = {log_name(row) for row in rows if row.event == Event.KEPT}
+    keeping = {row.log_name for row in rows if row.event == Event.KEPT}
     ordered = sorted(rows, key=lambda row: (row.hlc, row.time, row.source, row.place))
     publishers = _parties("publisher", ordered, logs)
     subscribers = _parties("subscriber", ordered, logs)
@@ -121,7 +121,7 @@ def _parties(role: str, rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict
         if row.event == Event.ATTACHED and (identity := _identity(row)):
             party.identity, party.address = str(identity), identity.address
             party.mode = str(row.details.get("mode", "second"))
-        own = by_name.get(log_name(row)) if row.role == role else None
+        own = by_name.get(row.log_name) if row.role == role else None
         if own and own not in party.logs:
             party.logs.append(own)
         _note_life(party, row)
@@ -141,7 +141,7 @@ def _note_life(party: Party, row: ControlRow) -> None:
         return
     life = life_of(row)
     if row.event in CLOSING:
-        party.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else log_name(row)))
+        party.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else row.log_name))
     elif all(known != life for known, _, _ in party.lives):
         opened = life if row.event == Event.KEPT else row.hlc  # who is remembered was there before
         party.lives.append((life, opened, _custodian(row)))
@@ -154,11 +154,7 @@ def life_of(row: ControlRow) -> int:
 
 def _custodian(row: ControlRow) -> str:
     """The router.incarnation that gave the epoch."""
-    return row.home or log_name(row)
-
-
-def log_name(row: ControlRow) -> str:
-    return f"{row.source}.{row.incarnation}"
+    return row.home or row.log_name
 
 
 def _judge_broken_off(party: Party, keeping: Collection[str]) -> None:
@@ -203,7 +199,7 @@ def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
     for row in rows:
         name = row.publisher or row.subscriber
         if name is not None and row.event in (*CLOSING, Event.STOLEN):
-            at = (name, log_name(row))
+            at = (name, row.log_name)
             left[at] = max(left.get(at, -1), row.hlc)
     return left
 

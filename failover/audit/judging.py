@@ -1,0 +1,31 @@
+"""One bucket from packed rows to what is left of it. Runs inside Spark's Python workers; needs no Spark itself."""
+
+from collections.abc import Iterable
+
+from failover.audit.astray import Astray
+from failover.audit.case import Case
+from failover.audit.checks import judge_deliveries, judge_records
+from failover.audit.counting import Counting, Tally
+from failover.audit.deliveries import gather
+from failover.audit.facts import Facts
+from failover.audit.lives import tell_apart
+from failover.audit.ordering import pack_order
+from failover.audit.packing import unpack
+from failover.audit.pair_checks import judge_pairs
+from failover.audit.pairs import gather_pairs
+from failover.audit.records import gather_records
+
+
+def judge_bucket(parts: Iterable[bytes], case: Case) -> tuple[Tally, list[tuple[str, bytes]]]:
+    """Counts, and what is to be judged in order, by publisher and subscriber."""
+    facts = Facts(unpack(parts))
+    lives = tell_apart(facts, case.whole)
+    found = gather(facts, lives)
+    judged = judge_deliveries(facts, found, case)
+    pairs = gather_pairs(facts, lives, case.stays)
+    judged_pairs = judge_pairs(facts, pairs, found, judged, case)
+    records = gather_records(facts, lives, case)
+    judged_records = judge_records(facts, records, found, judged, case)
+    astray = Astray(facts, found, judged, pairs, case)
+    tally = Counting(facts, found, judged, pairs).count(judged_pairs, records, judged_records, astray)
+    return tally, list(pack_order(found, judged, pairs, judged_pairs))
