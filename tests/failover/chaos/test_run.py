@@ -58,7 +58,7 @@ class Listening(PlainView):
 
 
 async def played(
-    folder: Path, *faults: str, topology: str = "pair", duration: str = "4s"
+    folder: Path, *faults: str, topology: str = "pair", duration: str = "3s"
 ) -> tuple[Ending, Any, list[str]]:
     """How it ended, what chaos.json says, what was told."""
     made = script(folder, *faults, topology=topology, duration=duration)
@@ -103,11 +103,11 @@ async def test_every_kind_of_fault_strikes_and_is_over_at_the_end(tmp_path: Path
         "pause: b, at: 1s, for: 1.5s",
         "partition: [west, east], at: 3s, for: 1s",
         "slow: one, latency: 5ms, jitter: 5ms, at: 0.2s",
-        "flaky: all, resets: 2/s, at: 3.5s, for: 1s",
-        "cut: a-c, how: reset, at: 4s, for: 500ms",
-        "drain: c, at: 4s, for: 200ms",
+        "flaky: all, resets: 2/s, at: 3.2s, for: 1s",
+        "cut: a-c, how: reset, at: 3.4s, for: 500ms",
+        "drain: c, at: 3.5s, for: 200ms",
         topology="triangle",
-        duration="6s",
+        duration="5s",
     )
     assert ending.clean, ending
     assert ending.sent == ending.accepted and ending.received == 2 * ending.accepted
@@ -131,10 +131,10 @@ async def test_words_that_end_faults_end_them(tmp_path: Path) -> None:
         "pause: a, at: 2s",
         "resume: a, at: 2.5s",
         "start: b, at: 2.6s",
-        "cut: all, at: 3s",
-        "restore: a-b, at: 3.2s",
-        "kill: a, at: 3.8s",
-        duration="5s",
+        "cut: all, at: 2.7s",
+        "restore: a-b, at: 3s",
+        "kill: a, at: 3.5s",
+        duration="4s",
     )
     assert ending.clean, ending
     assert [told.index(f"{one}: over") for one in ("kill-all a, b", "pause a", "cut a-b")]
@@ -155,7 +155,7 @@ async def test_a_clock_that_is_wrong_shows_in_the_routers_log(tmp_path: Path) ->
 
 
 async def test_a_rolling_restart_takes_one_router_after_the_other(tmp_path: Path) -> None:
-    ending, _, _ = await played(tmp_path, "rolling-restart: , at: 500ms", duration="6s")
+    ending, _, _ = await played(tmp_path, "rolling-restart: , at: 500ms", duration="5s")
     assert ending.clean and ending.sent == ending.accepted
     for name in "ab":
         assert RunDirectory(tmp_path / "run").log_path(name).read_text().count("draining") == 1
