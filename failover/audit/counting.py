@@ -11,6 +11,7 @@ from failover.audit.astray import Astray, InVain
 from failover.audit.checks import Judged, JudgedRecords
 from failover.audit.deliveries import Deliveries
 from failover.audit.facts import Facts
+from failover.audit.metering import Metered
 from failover.audit.packing import NONE, Flags, Ints
 from failover.audit.pair_checks import JudgedPairs
 from failover.audit.pairs import Pairs
@@ -55,11 +56,13 @@ class Tally:
     in_vain: InVain = attrs.field(factory=Counter)
     cut_off: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     unknown_records: int = 0
+    metered: Metered = attrs.field(factory=Metered)
 
     def add(self, other: "Tally") -> None:
         for name in ("publishers", "pairs", "violations", "in_vain", "cut_off"):
             getattr(self, name).update(getattr(other, name))
         self.addresses |= other.addresses
+        self.metered.add(other.metered)
         self.unknown_records += other.unknown_records
         for kind, found in other.findings.items():
             self.keep(kind, found)

@@ -15,8 +15,12 @@ from pyspark.sql import DataFrame
 from failover.audit.case import Case, make_case
 from failover.audit.counting import Tally
 from failover.audit.evidence import doubts, findings, pair_rows, publisher_rows, violations
+from failover.audit.faults import find_chaos
 from failover.audit.inventory import Inventory, take_inventory
 from failover.audit.judging import judge_bucket
+from failover.audit.measuring import make_frame
+from failover.audit.metering import Frame
+from failover.audit.narrative import narrate
 from failover.audit.ordering import judge_order
 from failover.audit.reading import control_rows, keyed, read_packed
 from failover.audit.report import Report
@@ -43,14 +47,17 @@ def run(run_dirs: Sequence[str], master: str | None = None) -> Report:
         control = control_rows(packed)
         inventory = take_inventory(control)
         case = make_case(control, inventory)
-        return _report(_judge(packed, case), case, inventory, run_dirs)
+        chaos = find_chaos(run_dirs, spark)
+        tally = _judge(packed, case, make_frame(inventory.logs, case.parties, chaos))
+        report = _report(tally, case, inventory, run_dirs)
+        return narrate(report, packed, control, case.parties, chaos, tally.metered)
     finally:
         packed.unpersist()
 
 
-def _judge(packed: DataFrame, case: Case) -> Tally:
+def _judge(packed: DataFrame, case: Case, frame: Frame) -> Tally:
     def judge(table: pa.Table) -> pa.Table:
-        return _judge_table(table, case)
+        return _judge_table(table, case, frame)
 
     judged = keyed(packed).groupBy("bucket").applyInArrow(judge, JUDGED_SCHEMA)
     judged.persist()
@@ -65,8 +72,8 @@ def _judge(packed: DataFrame, case: Case) -> Tally:
         judged.unpersist()
 
 
-def _judge_table(table: pa.Table, case: Case) -> pa.Table:
-    tally, ordered = judge_bucket(_parts(table), case)
+def _judge_table(table: pa.Table, case: Case, frame: Frame) -> pa.Table:
+    tally, ordered = judge_bucket(_parts(table), case, frame)
     return _table([(COUNTED, pickle.dumps(tally)), *ordered])
 
 

@@ -9,6 +9,7 @@ from failover.audit.counting import Counting, Tally
 from failover.audit.deliveries import gather
 from failover.audit.facts import Facts
 from failover.audit.lives import tell_apart
+from failover.audit.metering import Frame, meter
 from failover.audit.ordering import pack_order
 from failover.audit.packing import unpack
 from failover.audit.pair_checks import judge_pairs
@@ -16,7 +17,7 @@ from failover.audit.pairs import gather_pairs
 from failover.audit.records import gather_records
 
 
-def judge_bucket(parts: Iterable[bytes], case: Case) -> tuple[Tally, list[tuple[str, bytes]]]:
+def judge_bucket(parts: Iterable[bytes], case: Case, frame: Frame) -> tuple[Tally, list[tuple[str, bytes]]]:
     """Counts, and what is to be judged in order, by publisher and subscriber."""
     facts = Facts(unpack(parts))
     lives = tell_apart(facts, case.whole)
@@ -28,4 +29,5 @@ def judge_bucket(parts: Iterable[bytes], case: Case) -> tuple[Tally, list[tuple[
     judged_records = judge_records(facts, records, found, judged, case)
     astray = Astray(facts, found, judged, pairs, case)
     tally = Counting(facts, found, judged, pairs).count(judged_pairs, records, judged_records, astray)
+    tally.metered = meter(facts, lives, records, frame)
     return tally, list(pack_order(found, judged, pairs, judged_pairs))

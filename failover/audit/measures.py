@@ -1,6 +1,6 @@
 """How the run went, in figures: latencies by phase, deliveries over time, pauses around faults, time in each state.
 
-`measuring` counts; here is what is made of the counts. Nothing here touches the verdict.
+`metering` counts; here is what is made of the counts. Nothing here touches the verdict.
 """
 
 import math
@@ -19,12 +19,12 @@ LINGER_US = 1_000_000
 """A pause that begins this soon after a fault is over is counted to it, too."""
 ACCEPTED, PROCESSED = "accepted", "processed"
 STATES = {
-    "awaited": "held by its home until all subscribers have answered",
-    "answered": "held by its home until the publisher settles",
-    "queued": "held by a router before it is sent to a subscriber",
-    "unanswered": "sent to subscribers, the last has not answered",
-    "reported": "answered by a router's subscribers, not settled",
-    "settled": "settled, not forgotten",
+    "awaited": "at its home, for subscribers to answer",
+    "answered": "at its home, for the publisher to settle",
+    "queued": "at a router, to be sent to a subscriber",
+    "unanswered": "with subscribers, for the last to answer",
+    "reported": "answered at a router, to be settled there",
+    "settled": "settled at a router, to be forgotten",
 }
 
 
@@ -119,6 +119,8 @@ class StateTime:
 class Measures:
     began_us: int
     bin_us: int
+    fine_us: int
+    """Pauses shorter than this are none."""
     chaos: Chaos | None
     phases: tuple[PhaseLatency, ...]
     faults: tuple[FaultMeasure, ...]
@@ -146,7 +148,7 @@ class Tally:
 
 @attrs.define(slots=True)
 class Track:
-    """One client's progress as counted; pauses are those at least as long as `measuring` looks at."""
+    """One client's progress as counted."""
 
     party: str
     role: str

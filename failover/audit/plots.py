@@ -82,7 +82,7 @@ def _curves(measures: Measures, subscribers: Sequence[Series], width: float) -> 
     for axis, (name, rates, colour) in zip(axes, curves, strict=True):
         axis.stairs(rates, edges, fill=True, color=colour, linewidth=0)
         axis.set_title(_shortened(name, width), loc="left", pad=3)
-        _scale(axis, rates, edges)
+        _scale(axis, rates)
         _mark(axis, measures)
     if measures.chaos is not None and measures.chaos.offered:
         axes[0].axhline(measures.chaos.offered, color=FAINT, linewidth=0.8, linestyle="--")
@@ -92,7 +92,7 @@ def _curves(measures: Measures, subscribers: Sequence[Series], width: float) -> 
     return figure
 
 
-def _scale(axis: Axes, rates: NDArray[np.float64], edges: NDArray[np.float64]) -> None:
+def _scale(axis: Axes, rates: NDArray[np.float64]) -> None:
     """By what is usual; a burst, as after a pause, may rise above the plot and is labelled then."""
     usual = float(np.quantile(rates[rates > 0], 0.75)) if (rates > 0).any() else 1.0
     peak = float(rates.max(initial=0))
@@ -100,9 +100,7 @@ def _scale(axis: Axes, rates: NDArray[np.float64], edges: NDArray[np.float64]) -
     axis.set_ylim(0, top)
     axis.set_yticks([0, _rounded(top)])
     if peak > top:
-        at = float(edges[int(rates.argmax())])
-        place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "fontsize": 8}
-        axis.annotate(f"▲ {peak:,.0f}", (at, 1), (3, 0), color=INK, va="bottom", **place)
+        axis.set_title(f"▲ {peak:,.0f}", loc="right", pad=3, fontsize=8)
 
 
 def _rounded(top: float) -> int:
@@ -122,16 +120,18 @@ def _map(measures: Measures, subscribers: Sequence[Series], width: float) -> Fig
     accepted = _accepted(measures, bins)
     above.stairs(accepted, np.arange(bins + 1) * measures.bin_us / 1_000_000, fill=True, color=INK, linewidth=0)
     above.set_title("accepted, all publishers", loc="left", pad=3)
-    _scale(above, accepted, np.arange(bins + 1) * measures.bin_us / 1_000_000)
+    _scale(above, accepted)
     rates = np.array([_rates(one, measures) for one in shown])
     extent = (0, seconds, len(shown) - 0.5, -0.5)
-    image = below.imshow(rates, aspect="auto", interpolation="nearest", extent=extent, cmap="Blues", vmin=0)
+    top = max(1.0, float(np.quantile(rates[rates > 0], 0.75)) * 2) if (rates > 0).any() else 1.0
+    image = below.imshow(rates, aspect="auto", interpolation="nearest", extent=extent, cmap="Blues", vmin=0, vmax=top)
     below.set_yticks(range(len(shown)), [_shortened(one.party, width / 2) for one in shown], fontsize=7.5)
     below.tick_params(axis="y", length=0)
     below.set_xlabel("seconds")
-    figure.colorbar(image, ax=below, orientation="horizontal", label="deliveries per second", aspect=40, pad=0.02)
-    for axis in (above, below):
-        _mark(axis, measures)
+    figure.colorbar(image, ax=below, orientation="horizontal", label="deliveries per second, or more",
+                    aspect=40, pad=0.02)  # fmt: skip
+    _mark(above, measures)
+    _mark(below, measures, filled=False)
     _number(above, measures, width)
     above.set_xlim(0, seconds)
     return figure
@@ -142,7 +142,7 @@ def _pause(one: Series) -> int:
 
 
 def _shortened(name: str, width: float) -> str:
-    most = round(width * 11)
+    most = round(width * 9)
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
@@ -155,11 +155,12 @@ def _span(fault: Fault, measures: Measures, end: float) -> tuple[float, float]:
     return _seconds(fault.at_us, measures), until
 
 
-def _mark(axis: Axes, measures: Measures) -> None:
+def _mark(axis: Axes, measures: Measures, *, filled: bool = True) -> None:
     end = len(measures.series[0].counts) * measures.bin_us / 1_000_000 if measures.series else 0
     for one in measures.faults:
         since, till = _span(one.fault, measures, end)
-        axis.axvspan(since, till, color=PEACH, linewidth=0, zorder=0)
+        if filled:
+            axis.axvspan(since, till, color=PEACH, linewidth=0, zorder=0)
         axis.axvline(since, color=ORANGE, linewidth=0.9)
 
 
