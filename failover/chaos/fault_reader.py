@@ -14,11 +14,10 @@ import attrs
 
 from failover.chaos.script import Client, Fault, When
 from failover.chaos.targets import AMOUNTS, Named, RouterOf, Several, Some, Target
-from failover.chaos.times import Span, Window, parse_rate
+from failover.chaos.times import Span, Window, parse_period, parse_rate
 from failover.chaos.vocabulary import VERBS, Aim, Verb
 from router.config import Topology
 from router.marked import MarkedList, MarkedMap, MarkedText, Value
-from router.quantities import parse_duration
 from router.reading import Reader, either, given, shown, text
 
 Result = TypeVar("Result")
@@ -112,7 +111,7 @@ class FaultReader(Reader):
         window = self.one(value, "during", Window.parse, where) or Window(0.0, duration)
         times: dict[str, Any] = {
             "at": self.one(value, "at", Span.parse, where),
-            "every": self.one(value, "every", parse_duration, where),
+            "every": self.one(value, "every", parse_period, where),
             "random": self.one(value, "random", parse_rate, where),
         }
         told = [name for name, one in times.items() if one is not None]

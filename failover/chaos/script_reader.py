@@ -20,9 +20,9 @@ import attrs
 from failover.chaos.fault_reader import FaultReader, Names
 from failover.chaos.script import Client, Crashes, Role, Script
 from failover.chaos.script_parts import CONVERTER, PublisherPart, SubscriberPart, names
+from failover.chaos.times import parse_length
 from router.config import Timing, Topology
 from router.marked import MarkedMap, MarkedText, Value
-from router.quantities import parse_duration
 from router.reading import FileError, document, either, given, shown, text
 from router.topology import load as load_topology
 
@@ -86,7 +86,7 @@ class _Reader(FaultReader):
             self.fail(root.line, '"duration" is missing, expected how long the run takes, such as 30s')
             return 0.0
         try:
-            return cast(float, text(parse_duration)(found, None))
+            return cast(float, text(parse_length)(found, None))
         except ValueError as error:
             self.fail(found.line, f"duration: {error}")
             return 0.0

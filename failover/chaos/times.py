@@ -11,7 +11,8 @@ import attrs
 
 from router.quantities import parse_duration
 
-MOST_PER_S = 100.0
+MOST_PER_S = 10.0
+LONGEST_S = 24 * 3600.0
 _PER = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -61,8 +62,23 @@ def parse_rate(text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)/([smh])", text)
     rate = float(found[1]) / _PER[found[2]] if found else 0.0
     if not 0 < rate <= MOST_PER_S:
-        raise ValueError(f'"{text}" is not a rate, expected so many in a time such as 0.5/s, 6/m or 20/h')
+        raise ValueError(f'"{text}" is not a rate, expected so many in a time such as 0.5/s, 6/m or 20/h, at most 10/s')
     return rate
+
+
+def parse_period(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds < 1 / MOST_PER_S:
+        raise ValueError(f'"{text}", expected a period of at least {1000 / MOST_PER_S:.0f}ms')
+    return seconds
+
+
+def parse_length(text: str) -> float:
+    """Of a run."""
+    seconds = parse_duration(text)
+    if seconds > LONGEST_S:
+        raise ValueError(f'"{text}", expected at most 24h')
+    return seconds
 
 
 def parse_offset(text: str) -> float:
