@@ -7,6 +7,7 @@ import attrs
 
 from failover.audit.amnesia import Forgetting, forgettings
 from failover.audit.audiences import Membership, Term, closed_at, memberships, terms
+from failover.audit.clocks import Clocks, HybridClock, find_clocks
 from failover.audit.inventory import ControlRow, Inventory, Log
 from failover.audit.parties import CLOSING, FOREVER, Parties, Span, find_parties, open_windows
 from failover.audit.witnesses import all_remembered, watched_spans
@@ -35,6 +36,8 @@ class Case:
     forgettings: Sequence[Forgetting]
     suspended: Mapping[str, frozenset[str]]
     """By log: the subscribers whose last entry about their link there is SUSPENDED."""
+    hybrid: HybridClock
+    clocks: Clocks
     watched: Mapping[str, Sequence[Span]]
     """The routers at which somebody may have been unseen, and when not."""
 
@@ -55,8 +58,9 @@ class Case:
 
 def make_case(control: Sequence[ControlRow], inventory: Inventory) -> Case:
     """From all that is about links and routers rather than deliveries."""
-    logs = inventory.logs
-    rows = [row for row in control if row.event >= 0]
+    told = [row for row in control if row.event >= 0]
+    clocks = find_clocks(told, inventory.logs)
+    rows, logs = clocks.align_rows(told), clocks.align_logs(inventory.logs)
     parties = find_parties(rows, logs)
     found_terms = terms(rows, parties.subscribers)
     forgotten = forgettings(rows, logs)
@@ -68,6 +72,8 @@ def make_case(control: Sequence[ControlRow], inventory: Inventory) -> Case:
         cuts=[*_expired(found_terms), *_forgotten(parties, found_terms, forgotten)],
         forgettings=forgotten,
         suspended=_suspended(rows),
+        hybrid=HybridClock(rows),
+        clocks=clocks,
         watched={} if all_remembered(rows, logs) else watched_spans(rows, logs),
     )
 

@@ -66,7 +66,7 @@ def judge_deliveries(facts: Facts, found: Deliveries, case: Case) -> Judged:
         invented=~published & (logged | ~doubted),
         misreported=misreported & ~doubted & sure,
         accepted_time=np.where(answered, taken(rows.time, found.accepted_first), told_time),
-        accepted_hlc=np.where(answered, taken(rows.hlc, found.accepted), _latest_hlc(told_time)),
+        accepted_hlc=np.where(answered, taken(rows.hlc, found.accepted), _told_hlc(told_time, case)),
         position=_position(facts, found, logged),
         lives_doubted=found.lives.reused & ~logged & doubted,
     )
@@ -105,10 +105,10 @@ def within(spans: Spans, begun: Ints, ended: Ints) -> Flags:
     return found
 
 
-def _latest_hlc(time_us: Ints) -> Ints:
-    """The highest hybrid clock of a wall clock's millisecond."""
+def _told_hlc(time_us: Ints, case: Case) -> Ints:
+    """By hybrid clock, not before the publisher was told."""
     known = time_us != BIG
-    return np.where(known, (np.where(known, time_us, 0) // 1000 << 16) + 65535, BIG)
+    return np.where(known, case.hybrid.latest(np.where(known, time_us, 0)), BIG)
 
 
 def _position(facts: Facts, found: Deliveries, logged: Flags) -> Order:

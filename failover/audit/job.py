@@ -48,8 +48,8 @@ def run(run_dirs: Sequence[str], master: str | None = None) -> Report:
         inventory = take_inventory(control)
         case = make_case(control, inventory)
         chaos = find_chaos(run_dirs, spark)
-        tally = _judge(packed, case, make_frame(inventory.logs, case.parties, chaos))
-        report = _report(tally, case, inventory, run_dirs)
+        tally = _judge(packed, case, make_frame(list(case.logs.values()), case.parties, chaos))
+        report = make_report(tally, case, inventory, run_dirs)
         return narrate(report, packed, control, case.parties, chaos, tally.metered)
     finally:
         packed.unpersist()
@@ -91,7 +91,7 @@ def _table(rows: Sequence[tuple[str, bytes]]) -> pa.Table:
     return pa.table({"pair": pa.array(pairs, pa.string()), "rows": pa.array(parts, pa.binary())})
 
 
-def _report(tally: Tally, case: Case, inventory: Inventory, run_dirs: Sequence[str]) -> Report:
+def make_report(tally: Tally, case: Case, inventory: Inventory, run_dirs: Sequence[str]) -> Report:
     return Report(
         run_dirs=tuple(run_dirs),
         publishers=publisher_rows(tally, case),

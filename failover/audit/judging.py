@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from failover.audit.astray import Astray
 from failover.audit.case import Case
 from failover.audit.checks import judge_deliveries, judge_records
+from failover.audit.clocks import aligned
 from failover.audit.counting import Counting, Tally
 from failover.audit.deliveries import gather
 from failover.audit.facts import Facts
@@ -19,7 +20,7 @@ from failover.audit.records import gather_records
 
 def judge_bucket(parts: Iterable[bytes], case: Case, frame: Frame) -> tuple[Tally, list[tuple[str, bytes]]]:
     """Counts, and what is to be judged in order, by publisher and subscriber."""
-    facts = Facts(unpack(parts))
+    facts = Facts(aligned(unpack(parts), case.clocks))
     lives = tell_apart(facts, case.whole)
     found = gather(facts, lives)
     judged = judge_deliveries(facts, found, case)

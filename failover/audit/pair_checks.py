@@ -12,12 +12,13 @@ import numpy as np
 from failover.audit.audiences import Term
 from failover.audit.case import Case
 from failover.audit.checks import Judged, Order, Spans, within
+from failover.audit.clocks import SKEW_US
 from failover.audit.deliveries import Deliveries
 from failover.audit.facts import Facts
 from failover.audit.grouping import BIG, taken
 from failover.audit.packing import NONE, Flags, Ints
 from failover.audit.pairs import Pairs
-from failover.audit.parties import SKEW_US, Party, Span
+from failover.audit.parties import Party, Span
 
 
 @attrs.frozen

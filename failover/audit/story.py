@@ -15,10 +15,11 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
+from failover.audit.clocks import wall_us
 from failover.audit.faults import Fault
 from failover.audit.inventory import ControlRow, Log
 from failover.audit.lives import ROW_FIELDS, KeyRow, lives_of
-from failover.audit.parties import Parties, wall_us
+from failover.audit.parties import Parties
 from topic.identity import NAME_LENGTH
 from topic.journal import Event, Outcome
 
