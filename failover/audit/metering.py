@@ -22,6 +22,8 @@ from topic.journal import Event
 
 UNKNOWN = -1
 """The bucket of latencies that are not known."""
+MOST_BUCKETS = 63 * STEPS + 1
+"""Of an int64."""
 
 
 @attrs.frozen(slots=True)
@@ -117,14 +119,15 @@ def _latencies(metered: Metered, facts: Facts, lives: Lives, frame: Frame) -> No
     placed = _on(frame.host, facts)[np.where(since_host == NONE, host[at], since_host)]
     number = np.where(placed, _slices(np.where(since_host == NONE, time[at], since), time[at], frame), ELSEWHERE)
     bucket = np.where(known, np.floor(np.log2(us) * STEPS), UNKNOWN).astype(np.int64)
-    together = np.stack([learned[at].astype(np.int64), number, bucket], axis=1)
-    distinct, which = np.unique(together, axis=0, return_inverse=True)
-    longest = np.zeros(len(distinct), np.int64)
-    np.maximum.at(longest, which.reshape(-1), us)
-    counts = np.bincount(which.reshape(-1), minlength=len(distinct))
-    for (of_publisher, *place), count, most in zip(distinct.tolist(), counts.tolist(), longest.tolist(), strict=True):
-        latency = (ACCEPTED if of_publisher else PROCESSED, *place)
-        metered.latencies[latency], metered.longest[latency] = count, most
+    slices, buckets = len(frame.boundaries) + 2, MOST_BUCKETS + 1  # ELSEWHERE and UNKNOWN come first
+    which = (learned[at] * slices + number + 1) * buckets + bucket + 1
+    counts, longest = np.bincount(which, minlength=2 * slices * buckets), np.zeros(2 * slices * buckets, np.int64)
+    np.maximum.at(longest, which, us)
+    for place in np.flatnonzero(counts).tolist():
+        of, of_bucket = divmod(place, buckets)
+        of_publisher, of_slice = divmod(of, slices)
+        latency = (ACCEPTED if of_publisher else PROCESSED, of_slice - 1, of_bucket - 1)
+        metered.latencies[latency], metered.longest[latency] = int(counts[place]), int(longest[place])
 
 
 def _published(facts: Facts, lives: Lives) -> tuple[Ints, Ints]:
@@ -182,11 +185,11 @@ def _progress(
     time, host, who = facts.rows.time[at][order], facts.host[at][order], who[order]
     fine = time // frame.fine_us
     starts = _changes(who, host, fine)
-    ends = np.append(starts[1:], len(time))
+    ends = np.append(starts, len(time))[1:]
     counts, firsts, lasts = ends - starts, time[starts], time[ends - 1]
     who, host, fine = who[starts], host[starts], fine[starts]
     parts, hosts = _changes(who, host), _hosts(facts)
-    for start, end in zip(parts.tolist(), [*parts[1:].tolist(), len(who)], strict=True):
+    for start, end in zip(parts.tolist(), [*parts.tolist(), len(who)][1:], strict=True):
         name = (role, names[who[start]], hosts[host[start]])
         yield name, Progress(fine[start:end], counts[start:end], firsts[start:end], lasts[start:end])
 

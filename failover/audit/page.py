@@ -12,15 +12,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup  # a part of jinja2
 
 from failover.audit import plots
+from failover.audit.matrix import matrix, short_names
 from failover.audit.measures import STATES, Measures, StateTime
-from failover.audit.report import FINDINGS_KEPT, KINDS, Finding, PairRow, Report, Verdict
+from failover.audit.report import FINDINGS_KEPT, KINDS, Finding, Report, Verdict
 from failover.audit.story import Step, Story
 
-COLUMNS = 8
-"""Publishers that fit into a matrix; more make a list of totals by subscriber."""
-ROWS = 200
 STEPS_SHOWN = 400
-FAULTS_SHOWN = 200
 HEADLINES = {
     Verdict.HOLDS: "Exactly once holds",
     Verdict.VIOLATED: "Exactly once is violated",
@@ -42,7 +39,7 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"short": _short, "duration": plots.duration, "instant": instant, "count": "{:,}".format}
+    environment.filters |= {"duration": plots.duration, "instant": instant, "count": "{:,}".format}
     return environment.get_template("audit.html.j2").render(
         report=report,
         headline=HEADLINES[report.verdict],
@@ -54,9 +51,9 @@ def render(report: Report) -> str:
         subscribers=sorted({row.subscriber for row in report.pairs}),
         kinds=KINDS,
         matrix=matrix(report),
+        short=short_names(report.publishers, report.pairs),
         violations=violations(report),
         findings_kept=FINDINGS_KEPT,
-        faults_shown=FAULTS_SHOWN,
         figures=figures(report.measures),
         states=slowest(report.measures.states) if report.measures else (),
         state_names=STATES,
@@ -98,70 +95,6 @@ def figures(measures: Measures | None) -> dict[str, Markup]:
     if measures.faults:
         drawn["pauses"] = plots.pauses(measures)
     return {name: Markup(drawing) for name, drawing in drawn.items()}
-
-
-@attrs.frozen(slots=True)
-class Cell:
-    """One pair, or all of a subscriber's pairs."""
-
-    processed: int
-    owed: int
-    violations: int
-    unknown: int
-
-    @property
-    def look(self) -> str:
-        return "bad" if self.violations else "unsure" if self.unknown else "good"
-
-
-@attrs.frozen(slots=True)
-class Matrix:
-    address: str
-    """Of all of them, left out of their names; empty if there are several."""
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
-    left_out: int
-    """Subscribers beyond those that fit, none of which is worse than those shown."""
-
-
-def matrix(report: Report) -> Matrix:
-    """Subscribers by publishers; with too many publishers by all of them together."""
-    addresses = {row.address for row in report.publishers}
-    address = addresses.pop() if len(addresses) == 1 else ""
-    publishers = sorted({row.publisher for row in report.pairs})
-    groups = [[name] for name in publishers] if len(publishers) <= COLUMNS else [publishers]
-    columns = tuple(
-        _short(group[0], address) if len(group) == 1 else f"all {len(group)} publishers" for group in groups
-    )
-    rows = [
-        (_short(name, address), tuple(_cell([row for row in mine if row.publisher in group]) for group in groups))
-        for name, mine in _by_subscriber(report.pairs)
-    ]
-    return Matrix(address, columns, tuple(sorted(rows[:ROWS])), len(rows[ROWS:]))
-
-
-def _by_subscriber(pairs: Sequence[PairRow]) -> list[tuple[str, list[PairRow]]]:
-    """The worst first."""
-    found: dict[str, list[PairRow]] = {}
-    for row in pairs:
-        found.setdefault(row.subscriber, []).append(row)
-    worst = {
-        name: sum(sum(row.violations.values()) * 1000 + row.unknown for row in rows) for name, rows in found.items()
-    }
-    return sorted(found.items(), key=lambda item: (-worst[item[0]], item[0]))
-
-
-def _short(name: str, address: str) -> str:
-    return name.removesuffix(f" on {address}")
-
-
-def _cell(rows: Sequence[PairRow]) -> Cell | None:
-    if not rows:
-        return None
-    violations = sum(sum(row.violations.values()) for row in rows)
-    return Cell(
-        sum(row.processed for row in rows), sum(row.owed for row in rows), violations, sum(row.unknown for row in rows)
-    )
 
 
 @attrs.frozen(slots=True)
@@ -208,7 +141,7 @@ def violations(report: Report) -> list[Kind]:
 
 def _lines(story: Story, finding: Finding) -> tuple[Line, ...]:
     first = story.steps[0]
-    names = {_short(name, story.address) for name in finding.subscribers}
+    names = {name.removesuffix(f" on {story.address}") for name in finding.subscribers}
     return tuple(Line(step, _when(step, first), bool(names & {*step.links})) for step in story.steps[:STEPS_SHOWN])
 
 

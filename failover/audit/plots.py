@@ -13,7 +13,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from failover.audit.faults import Fault
@@ -157,11 +157,12 @@ def _span(fault: Fault, measures: Measures, end: float) -> tuple[float, float]:
 
 def _mark(axis: Axes, measures: Measures, *, filled: bool = True) -> None:
     end = len(measures.series[0].counts) * measures.bin_us / 1_000_000 if measures.series else 0
-    for one in measures.faults:
-        since, till = _span(one.fault, measures, end)
-        if filled:
-            axis.axvspan(since, till, color=PEACH, linewidth=0, zorder=0)
-        axis.axvline(since, color=ORANGE, linewidth=0.9)
+    spans = [_span(one.fault, measures, end) for one in measures.faults]
+    across = axis.get_xaxis_transform()
+    if filled:
+        lengths = [(since, till - since) for since, till in spans]
+        axis.broken_barh(lengths, (0, 1), color=PEACH, linewidth=0, zorder=0, transform=across)
+    axis.vlines([since for since, _ in spans], 0, 1, color=ORANGE, linewidth=0.9, transform=across)
 
 
 def _number(axis: Axes, measures: Measures, width: float) -> None:
@@ -172,7 +173,7 @@ def _number(axis: Axes, measures: Measures, width: float) -> None:
     for number, one in enumerate(measures.faults, 1):
         at = _seconds(one.fault.at_us, measures)
         row = next((row for row, last in enumerate(taken) if at - last >= room), None)
-        if row is None:
+        if row is None or not 0 <= at <= seconds:
             continue
         taken[row] = at
         place = (at, 1.0)
@@ -191,7 +192,7 @@ def latencies(measures: Measures, name: str) -> str:
         axes[-1].set_xscale("log")
         axes[-1].xaxis.set_major_locator(LogLocator(10))
         axes[-1].xaxis.set_major_formatter(FuncFormatter(lambda us, _: duration(us)))
-        axes[-1].xaxis.set_minor_formatter(NullFormatter())
+        axes[-1].xaxis.set_minor_locator(NullLocator())
         title = f"Time from publishing until {name}"
         return svg(figure, title, "; ".join(f"{phase}: {quantile_text(found)}" for phase, found in told))
 
@@ -268,12 +269,15 @@ def duration(us: float | None) -> str:
 
 
 def svg(figure: Figure, title: str, description: str) -> str:
-    """Inline: without the head of a file, scaled by what it is put in, and with its text for who cannot see it."""
+    """Inline: without the head of a file and ids that only it needs, scaled by what it is put in, and with its text for
+    who cannot see it."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", out.getvalue(), flags=re.DOTALL)
     drawing = text[text.index("<svg") :]
     drawing = re.sub(r'<svg ([^>]*?)width="[^"]*"', r"<svg \1", drawing, count=1)
     drawing = re.sub(r'<svg ([^>]*?)height="[^"]*"', r"<svg \1", drawing, count=1)
+    referenced = set(re.findall(r"#([\w.-]+)", drawing))
+    drawing = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in referenced else "", drawing)
     told = f'role="img" aria-label="{escape(title)}. {escape(description)}" '
     return drawing.replace("<svg ", f"<svg {told}", 1)
