@@ -64,9 +64,11 @@ def router(
 
 
 def offset_wall_clock(seconds: float) -> None:
-    """As on a host whose clock is set wrong: for all in this process that ask for the time of day, logs included."""
+    """As on another host, whose clock is set wrong: for all in this process that ask for the time of day, or for the name
+    of the host, by which delivery logs say who shares a clock."""
     for name, by in (("time", seconds), ("time_ns", int(seconds * 1e9))):
         setattr(time, name, functools.partial(_ahead, getattr(time, name), by))
+    socket.gethostname = functools.partial(str, f"{socket.gethostname()}{seconds:+g}s")
 
 
 def _ahead(clock: Callable[[], float], by: float) -> float:

@@ -21,6 +21,7 @@ from failover.chaos.view import PlainView
 from router.cli_base import console
 from router.rundir import RunDirectory, RunError
 from tests.failover.chaos.scripts import script, write
+from topic.journal import read_blocks
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60.0
@@ -152,6 +153,9 @@ async def test_a_clock_that_is_wrong_shows_in_the_routers_log(tmp_path: Path) ->
     assert (hours[0] + 1) % 24 in hours
     [fault] = record["faults"]
     assert fault["text"] == "skew b, by 3600s"
+    segments = sorted((tmp_path / "run" / "b" / "log").iterdir())
+    right, wrong = (read_blocks(path.read_bytes())[0][0].host for path in segments)
+    assert wrong == f"{right}+3600s"  # who shares a host shares its clock
 
 
 async def test_a_rolling_restart_takes_one_router_after_the_other(tmp_path: Path) -> None:
