@@ -258,13 +258,13 @@ def _bars(axis: Axes, told: Sequence[tuple[int, FaultMeasure]]) -> None:
 
 
 def duration(us: float | None) -> str:
-    """As people read it: 850 µs, 1.2 ms, 16 ms, 1.58 s, 75 s."""
+    """As people read it: 850 µs, 1.2 ms, 16 ms, 1.6 s, 75 s."""
     if us is None:
         return "–"
     for unit, scale in (("µs", 1), ("ms", 1_000), ("s", 1_000_000)):
         if us < 999.5 * scale or unit == "s":
             value = us / scale
-            return f"{value:.3g} {unit}" if value < 999.5 else f"{value:,.0f} {unit}"
+            return f"{value:,.0f} {unit}" if value >= 9.95 or value == round(value) else f"{value:.1f} {unit}"
     raise AssertionError("seconds take everything")
 
 
