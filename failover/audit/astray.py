@@ -32,21 +32,25 @@ class Astray:
         self._codes = {name: code for code, name in enumerate(pairs.names)}
         self._address = [*facts.rows.strings, None]
 
-    def unaddressed(self) -> InVain:
-        """Not if everybody was forgotten before, by routers whose logs are whole."""
+    def unaddressed(self) -> tuple[InVain, Flags]:
+        """Counted, and by delivery. Not if everybody was forgotten before, by routers whose logs are whole."""
         astray = self._judged.is_accepted & ~self._found.has_audience
         for forgetting in self._case.forgettings:
             if forgetting.whole:
                 astray &= self._judged.accepted_hlc < forgetting.at
         at = np.flatnonzero(astray)
-        counted = InVain()
+        counted, found = InVain(), np.zeros(len(astray), np.bool_)
         if len(at):
             served = self._served(self._pairs.in_audience | (self._pairs.own_count + self._pairs.edge_count > 0))
             for name, party in self._case.parties.subscribers.items():
                 possible = at[self._may_have_been_there(at, name, party)]
-                counted.update((home, True) for home in self._homes(possible[~self._are(served, possible, name)]))
-            counted.update((home, False) for home in self._homes(at[self._unwatched(at)]))
-        return counted
+                in_vain = possible[~self._are(served, possible, name)]
+                counted.update((home, True) for home in self._homes(in_vain))
+                found[in_vain] = True
+            unseen = at[self._unwatched(at)]
+            counted.update((home, False) for home in self._homes(unseen))
+            found[unseen] = True
+        return counted, found
 
     def cut_off(self, judged_pairs: JudgedPairs) -> Counter[tuple[str, str]]:
         """How many, by publisher and subscriber."""

@@ -1,5 +1,6 @@
 """What is known besides the deliveries (logs, parties, stays), as every worker needs it to judge them."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -8,6 +9,8 @@ import attrs
 from failover.audit.amnesia import Forgetting, forgettings
 from failover.audit.audiences import Membership, Term, closed_at, memberships, terms
 from failover.audit.clocks import Clocks, HybridClock, find_clocks
+from failover.audit.faults import Chaos
+from failover.audit.happenings import fault_instants
 from failover.audit.inventory import ControlRow, Inventory, Log
 from failover.audit.parties import CLOSING, FOREVER, Parties, Span, find_parties, open_windows
 from failover.audit.witnesses import all_remembered, watched_spans
@@ -38,6 +41,10 @@ class Case:
     """By log: the subscribers whose last entry about their link there is SUSPENDED."""
     hybrid: HybridClock
     clocks: Clocks
+    turns: Counter[tuple[str, int]]
+    """FENCED and STOLEN entries, by router and event."""
+    instants: Sequence[tuple[str, int]]
+    """Of faults, with what they were."""
     watched: Mapping[str, Sequence[Span]]
     """The routers at which somebody may have been unseen, and when not."""
 
@@ -45,6 +52,11 @@ class Case:
     def open_homes(self) -> list[str]:
         """Routers' logs without a clean end."""
         return [name for name, log in self.logs.items() if log.role == "router" and not log.stopped]
+
+    @cached_property
+    def unfinished(self) -> list[str]:
+        """Logs without a clean end."""
+        return [name for name, log in self.logs.items() if not log.stopped]
 
     @cached_property
     def open_windows(self) -> list[Span]:
@@ -56,7 +68,7 @@ class Case:
         return frozenset(party.name for party in self.parties.publishers.values() if party.logged)
 
 
-def make_case(control: Sequence[ControlRow], inventory: Inventory) -> Case:
+def make_case(control: Sequence[ControlRow], inventory: Inventory, chaos: Chaos | None = None) -> Case:
     """From all that is about links and routers rather than deliveries."""
     told = [row for row in control if row.event >= 0]
     clocks = find_clocks(told, inventory.logs)
@@ -74,6 +86,8 @@ def make_case(control: Sequence[ControlRow], inventory: Inventory) -> Case:
         suspended=_suspended(rows),
         hybrid=HybridClock(rows),
         clocks=clocks,
+        turns=Counter((row.source, row.event) for row in rows if row.event in (Event.FENCED, Event.STOLEN)),
+        instants=fault_instants(chaos, logs),
         watched={} if all_remembered(rows, logs) else watched_spans(rows, logs),
     )
 

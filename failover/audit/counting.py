@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterable
 import attrs
 import numpy as np
 
-from failover.audit.astray import Astray, InVain
+from failover.audit.astray import InVain
 from failover.audit.checks import Judged, JudgedRecords
 from failover.audit.deliveries import Deliveries
 from failover.audit.facts import Facts
+from failover.audit.happenings import Happened
 from failover.audit.metering import Metered
 from failover.audit.packing import NONE, Flags, Ints
 from failover.audit.pair_checks import JudgedPairs
 from failover.audit.pairs import Pairs
 from failover.audit.records import Records
 from failover.audit.report import FINDINGS_KEPT
+from failover.audit.views import Disputed
 
 # The flags of the rules, and the kinds of the report they stand for.
 PAIR_KINDS = {
@@ -25,9 +27,18 @@ PAIR_KINDS = {
     "early": "accepted too early",
     "overruled": "accepted though refused",
     "unasked": "never published",
+    "unsent": "sent by nobody",
+    "outcome_disputed": "outcome disputed",
 }
+DELIVERY_KINDS = {"misreported": "misreported", "settled_unasked": "settled by nobody"}
 PAIR_COUNTS = ("owed", "taken", *PAIR_KINDS, "unknown", "unplaced")
-RECORD_KINDS = {"settled_early": "settled before accepted", "kept": "never forgotten"}
+RECORD_KINDS = {
+    "settled_early": "settled before accepted",
+    "kept": "never forgotten",
+    "unforwarded": "forwarded by nobody",
+    "misplaced": "place disputed",
+}
+Rules = tuple[Judged, JudgedPairs, JudgedRecords, Disputed]
 Told = tuple[str, Iterable[int]]
 """The router and the subscribers that a violation is about."""
 
@@ -56,11 +67,13 @@ class Tally:
     in_vain: InVain = attrs.field(factory=Counter)
     cut_off: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     unknown_records: int = 0
+    happened: Happened = attrs.field(factory=Happened)
     metered: Metered = attrs.field(factory=Metered)
 
     def add(self, other: "Tally") -> None:
         for name in ("publishers", "pairs", "violations", "in_vain", "cut_off"):
             getattr(self, name).update(getattr(other, name))
+        self.happened.add(other.happened)
         self.addresses |= other.addresses
         self.metered.add(other.metered)
         self.unknown_records += other.unknown_records
@@ -74,25 +87,32 @@ class Tally:
 class Counting:
     """Of one bucket."""
 
-    def __init__(self, facts: Facts, found: Deliveries, judged: Judged, pairs: Pairs) -> None:
-        self._facts, self._found, self._judged, self._pairs = facts, found, judged, pairs
+    def __init__(self, facts: Facts, found: Deliveries, pairs: Pairs, records: Records, rules: Rules) -> None:
+        self._facts, self._found, self._pairs, self._records, self._rules = facts, found, pairs, records, rules
+        self._judged = rules[0]
         names, self._publisher = np.unique(found.lives.publisher(), return_inverse=True)
         self._publishers = [name.decode() for name in names.tolist()]
         self.tally = Tally()
 
-    def count(self, judged: JudgedPairs, records: Records, judged_records: JudgedRecords, astray: Astray) -> Tally:
+    def count(self) -> Tally:
         self._count_deliveries()
-        self._count_pairs(judged)
-        every, of_pairs = np.arange(len(self._judged.misreported)), self._pairs.delivery
-        self._find("misreported", self._judged.misreported, every, lambda at: ("", self._audience(at)))
-        for flag, kind in PAIR_KINDS.items():
-            self._find(kind, getattr(judged, flag), of_pairs, lambda at: ("", [self._pairs.subscriber[at]]))
-        for flag, kind in RECORD_KINDS.items():
-            self._find(kind, getattr(judged_records, flag), records.delivery, lambda at: self._at_record(records, at))
-        self.tally.unknown_records = int(judged_records.kept_unknown.sum())
-        self.tally.in_vain = astray.unaddressed()
-        self.tally.cut_off = astray.cut_off(judged)
+        self._count_pairs()
+        pairs, records = self._pairs, self._records
+        told: tuple[tuple[dict[str, str], Ints, Callable[[int], Told]], ...] = (
+            (DELIVERY_KINDS, np.arange(len(self._found.lives.key)), lambda at: ("", self._audience(at))),
+            (PAIR_KINDS, pairs.delivery, lambda at: ("", [pairs.subscriber[at]])),
+            (RECORD_KINDS, records.delivery, self._at_record),
+        )
+        for kinds, deliveries, tell in told:
+            for name, kind in kinds.items():
+                self._find(kind, self._flag(name), deliveries, tell)
+        self.tally.unknown_records = int(self._flag("kept_unknown").sum())
         return self.tally
+
+    def _flag(self, name: str) -> Flags:
+        """Of whichever rules have it."""
+        found: Flags = next(getattr(rules, name) for rules in self._rules if hasattr(rules, name))
+        return found
 
     def _count_deliveries(self) -> None:
         found, judged = self._found, self._judged
@@ -113,12 +133,12 @@ class Counting:
         counted: list[int] = np.bincount(self._publisher[flag], minlength=len(self._publishers)).tolist()
         return counted
 
-    def _count_pairs(self, judged: JudgedPairs) -> None:
+    def _count_pairs(self) -> None:
         pairs = self._pairs
         both = self._publisher[pairs.delivery] * len(pairs.names) + pairs.subscriber
         distinct, which = np.unique(both, return_inverse=True)
         for what in PAIR_COUNTS:
-            counted = np.bincount(which[getattr(judged, what)], minlength=len(distinct)).tolist()
+            counted = np.bincount(which[self._flag(what)], minlength=len(distinct)).tolist()
             for one, number in zip(distinct.tolist(), counted, strict=True):
                 publisher, subscriber = divmod(one, len(pairs.names))
                 self.tally.pairs[self._publishers[publisher], pairs.names[subscriber], what] += number
@@ -143,8 +163,8 @@ class Counting:
         found: list[int] = pairs.subscriber[(pairs.delivery == delivery) & pairs.in_audience].tolist()
         return found
 
-    def _at_record(self, records: Records, at: int) -> Told:
-        rows = self._facts.rows
+    def _at_record(self, at: int) -> Told:
+        rows, records = self._facts.rows, self._records
         local = rows.subscriber[records.rows[records.groups.of == at]]
         subscribers = local[local != NONE].tolist() or self._audience(int(records.delivery[at]))
         return rows.logs[records.log[at]].source, subscribers

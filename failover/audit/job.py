@@ -16,6 +16,7 @@ from failover.audit.case import Case, make_case
 from failover.audit.counting import Tally
 from failover.audit.evidence import doubts, findings, pair_rows, publisher_rows, violations
 from failover.audit.faults import find_chaos
+from failover.audit.happenings import crossings, router_rows
 from failover.audit.inventory import Inventory, take_inventory
 from failover.audit.judging import judge_bucket
 from failover.audit.measuring import make_frame
@@ -46,8 +47,8 @@ def run(run_dirs: Sequence[str], master: str | None = None) -> Report:
     try:
         control = control_rows(packed)
         inventory = take_inventory(control)
-        case = make_case(control, inventory)
         chaos = find_chaos(run_dirs, spark)
+        case = make_case(control, inventory, chaos.chaos)
         tally = _judge(packed, case, make_frame(list(case.logs.values()), case.parties, chaos))
         report = make_report(tally, case, inventory, run_dirs)
         return narrate(report, packed, control, case.parties, chaos, tally.metered)
@@ -103,4 +104,6 @@ def make_report(tally: Tally, case: Case, inventory: Inventory, run_dirs: Sequen
         torn=inventory.torn,
         logs=inventory.logs,
         unknown_records=tally.unknown_records,
+        routers=router_rows(tally.happened, inventory.logs, case.turns),
+        crossings=crossings(tally.happened, case.instants),
     )

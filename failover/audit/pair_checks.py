@@ -38,6 +38,9 @@ class JudgedPairs:
     """When the subscriber was handed it first, in the order of its log, or of the clock of its routers."""
     vague: Flags
     """Nothing is concluded."""
+    own_doubted: Flags
+    """Whether entries of the subscriber's own logs may be missing, or those of its routers."""
+    router_doubted: Flags
 
 
 class _Of:
@@ -92,6 +95,7 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
     missing, got = owed & (count == 0), owed & (count > 0)
     early, proven = _early(each, np.where(own, pairs.own_processed, pairs.edge_accepted), edge_doubted)
     vague = ~of.lives.sure[each.at] | (judged.lives_doubted[each.at] & duplicated)
+    unended = (each.accepted_time == BIG) & bool(case.unfinished)  # it may have lasted until the end of any log
     was_handed, invented = handed[1] != NONE, judged.invented[each.at]
     return JudgedPairs(
         owed,
@@ -105,6 +109,8 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
         unplaced=was_handed & (judged.position[1][each.at] == NONE) & ~invented,
         handed=handed,
         vague=vague,
+        own_doubted=doubted | bridged | unended,
+        router_doubted=edge_doubted | unended,
     )
 
 
