@@ -64,8 +64,8 @@ def router(
 
 
 def offset_wall_clock(seconds: float) -> None:
-    """As on another host, whose clock is set wrong: for all in this process that ask for the time of day, or for the name
-    of the host, by which delivery logs say who shares a clock."""
+    """As on another host, whose clock is set wrong: for all in this process that ask for the time of day, or for the
+    name of the host, by which delivery logs say who shares a clock."""
     for name, by in (("time", seconds), ("time_ns", int(seconds * 1e9))):
         setattr(time, name, functools.partial(_ahead, getattr(time, name), by))
     socket.gethostname = functools.partial(str, f"{socket.gethostname()}{seconds:+g}s")
