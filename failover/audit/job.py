@@ -51,7 +51,7 @@ def run(run_dirs: Sequence[str], master: str | None = None) -> Report:
         case = make_case(control, inventory, chaos.chaos)
         tally = _judge(packed, case, make_frame(list(case.logs.values()), case.parties, chaos))
         report = make_report(tally, case, inventory, run_dirs)
-        return narrate(report, packed, control, case.parties, chaos, tally.metered)
+        return narrate(report, packed, control, case, chaos, tally.metered)
     finally:
         packed.unpersist()
 

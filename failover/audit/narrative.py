@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from failover.audit.case import Case
 from failover.audit.facts import epoch_of
 from failover.audit.faults import Found
 from failover.audit.inventory import ControlRow
 from failover.audit.measuring import measures
 from failover.audit.metering import Metered
 from failover.audit.packing import KEY_TYPE, Ints, Rows, hashed, unpack
-from failover.audit.parties import Parties
 from failover.audit.reading import keyed
 from failover.audit.report import Finding, Report
 from failover.audit.story import Entry, Setting, Story, tell
@@ -30,16 +30,16 @@ def narrate(
     report: Report,
     packed: DataFrame,
     control: Sequence[ControlRow],
-    parties: Parties,
+    case: Case,
     found: Found,
     metered: Metered,
 ) -> Report:
     """The report with its measures and stories; `packed` is what it was judged by."""
     faults = found.chaos.faults if found.chaos else ()
-    setting = Setting([row for row in control if row.event >= 0], report.logs, parties, faults)
+    setting = Setting([row for row in control if row.event >= 0], report.logs, case.parties, faults)
     return attrs.evolve(
         report,
-        measures=measures(metered, report.logs, parties, found),
+        measures=measures(metered, list(case.logs.values()), case.parties, found),
         stories=tuple(_stories(report.findings, packed, setting)),
     )
 

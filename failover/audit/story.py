@@ -1,8 +1,8 @@
 """The life of one delivery as all logs tell it, in the order of time: the same for the terminal, JSON and the page.
 
-Order: on one host its wall clock tells it; between hosts the routers' hybrid clock does, which never runs behind what
-it has heard of. A host without a router of this story has nothing but its wall clock to be placed by: then the order
-is a guess, and the story says so. `lookup` finds the entries.
+Order: on one host its wall clock tells it, if that is right; else the routers' hybrid clock does, which never runs
+behind what it has heard of. A host without a router of this story has nothing but its wall clock to be placed by: then
+the order is a guess, and the story says so. `lookup` finds the entries.
 """
 
 import json
@@ -15,7 +15,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from failover.audit.clocks import wall_us
+from failover.audit.clocks import Clocks, find_clocks, wall_us
 from failover.audit.faults import Fault
 from failover.audit.inventory import ControlRow, Log
 from failover.audit.lives import ROW_FIELDS, KeyRow, lives_of
@@ -157,11 +157,17 @@ class Setting:
     faults: Sequence[Fault] = ()
     names: dict[str, str] = attrs.field(init=False)
     """Of links, for people."""
+    clocks: Clocks = attrs.field(init=False)
+    """On which a log was written, told apart even if it says that it shares a host's."""
 
     def __attrs_post_init__(self) -> None:
         known = (*self.parties.publishers.values(), *self.parties.subscribers.values())
         short = {party.name: party.identity.removesuffix(f" on {party.address}") for party in known}
         object.__setattr__(self, "names", short)
+        object.__setattr__(self, "clocks", find_clocks(self.control, self.logs))
+
+    def clock(self, row: "Entry | ControlRow | Log") -> str:
+        return self.clocks.clock.get(f"{row.source}.{row.incarnation}", row.host)
 
     def name(self, link: str | None) -> str:
         return self.names.get(link or "", link or "?")
@@ -169,6 +175,7 @@ class Setting:
 
 def tell(key: str, entries: Sequence[Entry], setting: Setting) -> Story:
     publisher = setting.parties.publishers.get(key[:NAME_LENGTH])
+    entries = [attrs.evolve(entry, host=setting.clock(entry)) for entry in entries]
     use, sure = _uses(entries, whole=publisher is not None and publisher.logged)
     placed = in_order(entries)
     steps = [(group[0][0], _step(group, setting, use)) for group in _alike(placed, use)]
@@ -308,14 +315,14 @@ def _of_links(setting: Setting, concerned: _Concerned) -> Iterator[Step]:
         if event is None or event not in ASIDES or not concerned.by(row):
             continue
         text = ASIDES[event].format(peer=row.peer, party=setting.name(row.publisher or row.subscriber))
-        yield Step(row.time, row.host, row.role, plain(row.source), event.name.lower(), text, aside=True)
+        yield Step(row.time, setting.clock(row), row.role, plain(row.source), event.name.lower(), text, aside=True)
 
 
 def _of_ends(setting: Setting, concerned: _Concerned) -> Iterator[Step]:
     for log in setting.logs:
         if not log.stopped and log.source in concerned.sources:
             text = "its log breaks off here: what it did in the next 50 ms is not known"
-            yield Step(log.last_time, log.host, log.role, plain(log.source), "end", text, aside=True)
+            yield Step(log.last_time, setting.clock(log), log.role, plain(log.source), "end", text, aside=True)
 
 
 def _of_faults(setting: Setting, placed: Sequence[Placed]) -> Iterator[Step]:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from failover.audit import page, plots
 from failover.audit.faults import Chaos, Fault
+from failover.audit.happenings import Crossing, RouterRow
 from failover.audit.inventory import Problem
 from failover.audit.matrix import COLUMNS, ROWS, Cell, matrix
 from failover.audit.measures import (
@@ -262,6 +263,22 @@ def test_many_faults_are_listed_and_the_worst_are_drawn() -> None:
         label for tag, a in found.tags if tag == "svg" and "without deliveries" in (label := a["aria-label"] or "")
     )
     assert drawn.count("kill b") == plots.BARS
+
+
+def test_what_met_a_fault_on_its_way_is_told_with_it() -> None:
+    crossing = Crossing("kill b", BEGAN_US, 12, {"accepted": 11, "unknown": 1})
+    told = Page(page.render(report(measures=measures(), crossings=(crossing,)))).text
+    assert "met on their way 12 11 accepted, 1 unknown" in told
+    without_chaos = Page(page.render(report(crossings=(crossing,)))).text
+    assert (
+        "under way when a router's log broke off kill b" in without_chaos and "11 accepted, 1 unknown" in without_chaos
+    )
+
+
+def test_what_routers_had_to_do_again_is_told() -> None:
+    router = RouterRow("a", 2, 1, 100, 3, 200, 4, 5, 6, {"received": 7, "held": 1}, 9, 10)
+    told = Page(page.render(report(routers=(router,)))).text
+    assert "a 2 1 broken off 3 of 100 4 of 200 5 6 8 9 10" in told
 
 
 def test_the_matrix_shows_who_got_what() -> None:

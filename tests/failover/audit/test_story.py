@@ -125,6 +125,15 @@ def test_clocks_of_other_hosts_do_not_disorder_it(tmp_path: Path) -> None:
     assert len(found.notes) == 1
 
 
+def test_a_clock_that_is_wrong_on_its_own_host_does_not_disorder_it(tmp_path: Path) -> None:
+    run = Run()
+    for row in run.logs["b"]:
+        row["time_us"] -= 5_000_000
+    found = story([str(run.write(tmp_path))], key(run))
+    assert told(found) == WHOLE
+    assert "clocks differ" in found.notes[0]
+
+
 def test_an_order_that_is_a_guess_is_called_one(tmp_path: Path) -> None:
     run = Run()
     run.hosts = {"clients/mid": "island"}
