@@ -89,7 +89,8 @@ def _sum_up(out: Console, script: "Script", ending: "Ending") -> None:
     )
     out.print(
         f"by the clients' own accounts {ending.missing} missing, {ending.doubled} doubled, "
-        f"{ending.overtaken} out of order"
+        f"{ending.overtaken} out of order",
+        style="yellow" if ending.missing or ending.doubled or ending.overtaken else "",
     )
     for line in ending.unfinished:
         out.print(f"not at its end: {line}", style="red")
