@@ -268,7 +268,7 @@ def test_many_faults_are_listed_and_the_worst_are_drawn() -> None:
 def test_what_met_a_fault_on_its_way_is_told_with_it() -> None:
     crossing = Crossing("kill b", BEGAN_US, 12, {"accepted": 11, "unknown": 1})
     told = Page(page.render(report(measures=measures(), crossings=(crossing,)))).text
-    assert "met on their way 12 11 accepted, 1 unknown" in told
+    assert "under way 11 accepted, 1 unknown" in told
     without_chaos = Page(page.render(report(crossings=(crossing,)))).text
     assert (
         "under way when a router's log broke off kill b" in without_chaos and "11 accepted, 1 unknown" in without_chaos
