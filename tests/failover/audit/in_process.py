@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 
+import attrs
 import msgpack
 import pyarrow as pa
 
@@ -10,30 +11,31 @@ from failover.audit import Report
 from failover.audit.case import make_case
 from failover.audit.counting import Tally
 from failover.audit.decoding import CONTROL_BUCKET, pack_files
-from failover.audit.faults import Found
+from failover.audit.faults import Chaos, Found
 from failover.audit.inventory import ControlRow, take_inventory
 from failover.audit.job import make_report
 from failover.audit.judging import judge_bucket
-from failover.audit.measuring import make_frame
+from failover.audit.measuring import make_frame, measures
 from failover.audit.ordering import judge_order
 from tests.failover.audit.runs import ROUTERS, Run
 
 BUCKETS = 2
 
 
-def judge_run(run: Run) -> Report:
+def judge_run(run: Run, chaos: Chaos | None = None) -> Report:
     mesh = json.dumps({"mesh": "line", "routers": {router: {"pid": 1} for router in ROUTERS}})
     files = {f"file:/run/{name}": data for name, data in run.files()}
-    return judge_files(files | {"file:/run/mesh.json": mesh.encode()})
+    return judge_files(files | {"file:/run/mesh.json": mesh.encode()}, chaos)
 
 
-def judge_files(files: dict[str, bytes]) -> Report:
+def judge_files(files: dict[str, bytes], chaos: Chaos | None = None) -> Report:
     """By path and content."""
     buckets = pack(files)
     control = [ControlRow(*row) for part in buckets.pop(CONTROL_BUCKET) for row in msgpack.unpackb(part)]
     inventory = take_inventory(control)
-    case = make_case(control, inventory)
-    frame = make_frame(list(case.logs.values()), case.parties, Found(None, None))
+    case, faults = make_case(control, inventory, chaos), Found(chaos, None)
+    logs = list(case.logs.values())
+    frame = make_frame(logs, case.parties, faults)
     tally, ordered = Tally(), defaultdict[str, list[bytes]](list)
     for parts in buckets.values():
         found, order = judge_bucket(parts, case, frame)
@@ -42,7 +44,8 @@ def judge_files(files: dict[str, bytes]) -> Report:
             ordered[names].append(part)
     for names, some in ordered.items():
         tally.add(judge_order(names, some))
-    return make_report(tally, case, inventory, ["run"])
+    told = measures(tally.metered, logs, case.parties, faults)
+    return attrs.evolve(make_report(tally, case, inventory, ["run"]), measures=told)
 
 
 def pack(files: dict[str, bytes]) -> dict[int, list[bytes]]:

@@ -1,7 +1,6 @@
 """The figures of a run: right for logs whose answers are known, and not told where clocks cannot tell them."""
 
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from failover import audit
-from failover.audit.faults import Fault, find_chaos
+from failover.audit.faults import Chaos, Fault, find_chaos
 from failover.audit.measures import (
     Measures,
     Pause,
@@ -23,10 +22,12 @@ from failover.audit.measures import (
     series,
 )
 from failover.audit.phases import AFTER, BEFORE, DURING, WHOLE, Phases
+from tests.failover.audit.in_process import judge_run
 from tests.failover.audit.runs import NEAR, ONE, START_MS, Run
 from topic.journal import Event
 
 MS = 1000
+CHAOS: dict[str, Any] = {"script": "s", "seed": 1, "mesh": "m", "began_us": 0, "ended_us": None, "faults": []}
 
 
 def fault(at_us: int, until_us: int | None, text: str = "kill c") -> Fault:
@@ -93,11 +94,9 @@ def test_the_longest_pauses_are_told_by_fault_and_outside() -> None:
     assert (two.longest, two.calm) == (long, None)
 
 
-Audited = Callable[[Run], audit.Report]
-
-
-def measured(run: Run, audited: Audited) -> Measures:
-    found = audited(run).measures
+def measured(run: Run, *faults: Fault) -> Measures:
+    chaos = Chaos("s", 7, "line", 0, None, faults, 100.0) if faults else None
+    found = judge_run(run, chaos).measures
     assert found is not None
     return found
 
@@ -106,7 +105,7 @@ def latencies(found: PhaseLatency) -> tuple[Quantiles, Quantiles]:
     return found.accepted.quantiles, found.processed.quantiles
 
 
-def test_latencies_are_from_publishing_to_processing_and_acceptance(audited: Audited) -> None:
+def test_latencies_are_from_publishing_to_processing_and_acceptance() -> None:
     """In the log of a whole run 1 ms passes with each entry."""
     run = Run(messages=4)
     times = {
@@ -114,7 +113,7 @@ def test_latencies_are_from_publishing_to_processing_and_acceptance(audited: Aud
         for log, event in (("clients/one", Event.PUBLISHED), ("clients/one", Event.OUTCOME))
     }
     to_accept = times[Event.OUTCOME][0] - times[Event.PUBLISHED][0]
-    [whole] = measured(run, audited).phases
+    [whole] = measured(run).phases
     accepted, processed = latencies(whole)
     assert (whole.phase, accepted.count, accepted.max) == (WHOLE, 4, to_accept)
     near, mid = (
@@ -126,31 +125,21 @@ def test_latencies_are_from_publishing_to_processing_and_acceptance(audited: Aud
     assert whole.processed.unknown == 8  # publisher two has no log
 
 
-def test_latencies_between_hosts_are_not_told(audited: Audited) -> None:
+def test_latencies_between_hosts_are_not_told() -> None:
     run = Run(messages=4)
     run.hosts = {"clients/mid": "elsewhere"}
-    found = measured(run, audited)
+    found = measured(run)
     [whole] = found.phases
     accepted, processed = latencies(whole)
     assert (accepted.count, processed.count, whole.processed.unknown) == (4, 4, 12)
     assert "other hosts (elsewhere) cannot be compared with that of host" in found.notes[0]
 
 
-def with_faults(run: Run, directory: Path, faults: Sequence[tuple[int, int | None]]) -> Measures:
-    path = run.write(directory)
-    told = [{"fault": "kill", "targets": ["c"], "at_us": at, "until_us": till, "text": "kill c"} for at, till in faults]
-    chaos: dict[str, Any] = {"script": "s", "seed": 7, "mesh": "line", "began_us": 0, "ended_us": None, "offered": 100}
-    (path / "chaos.json").write_text(json.dumps(chaos | {"faults": told, "clients": {}}))
-    found = audit.run([str(path)]).measures
-    assert found is not None
-    return found
-
-
-def test_latencies_are_told_by_phase_and_by_fault(spark: SparkSession, tmp_path: Path) -> None:
+def test_latencies_are_told_by_phase_and_by_fault() -> None:
     """Four deliveries of publisher one: before, overtaken by the fault, during it, after it."""
     run = Run(messages=4)
     published = [row["time_us"] for row in run.all("clients/one", Event.PUBLISHED)]
-    found = with_faults(run, tmp_path, [(published[1] + MS, published[3] - MS)])
+    found = measured(run, fault(published[1] + MS, published[3] - MS))
     phases = {phase.phase: phase.accepted.quantiles.count for phase in found.phases}
     assert phases == {BEFORE: 1, DURING: 2, AFTER: 1}
     [by_fault] = found.faults
@@ -159,7 +148,7 @@ def test_latencies_are_told_by_phase_and_by_fault(spark: SparkSession, tmp_path:
     assert found.chaos is not None and found.chaos.seed == 7
 
 
-def test_pauses_are_found_however_the_run_is_cut_into_bins(spark: SparkSession, tmp_path: Path) -> None:
+def test_pauses_are_found_however_the_run_is_cut_into_bins() -> None:
     """Subscriber near waits for 3 s between its second delivery and the third."""
     run = Run(messages=2)
     processed = run.all("clients/near", Event.PROCESSED)
@@ -167,7 +156,7 @@ def test_pauses_are_found_however_the_run_is_cut_into_bins(spark: SparkSession, 
         if row["time_us"] > processed[1]["time_us"]:
             row["time_us"] += 3_000 * MS
     since = processed[1]["time_us"]
-    found = with_faults(run, tmp_path, [(since + 100 * MS, since + 200 * MS)])
+    found = measured(run, fault(since + 100 * MS, since + 200 * MS))
     near = next(one for one in found.series if one.party.startswith("near"))
     us = processed[2]["time_us"] - since
     assert near.longest == Pause(since, us) and us > 3_000 * MS
@@ -176,8 +165,8 @@ def test_pauses_are_found_however_the_run_is_cut_into_bins(spark: SparkSession, 
     assert by_fault.subscribers.worst == "near/link" and by_fault.subscribers.worst_us == us
 
 
-def test_progress_is_told_by_routers_of_clients_without_logs(audited: Audited) -> None:
-    found = measured(Run(messages=4), audited)
+def test_progress_is_told_by_routers_of_clients_without_logs() -> None:
+    found = measured(Run(messages=4))
     told = {(one.role, one.party): sum(one.counts) for one in found.series}
     each = {"near/link": 8, "mid/link": 8, "far/link": 8}
     assert told == {("subscriber", name): count for name, count in each.items()} | {
@@ -187,12 +176,12 @@ def test_progress_is_told_by_routers_of_clients_without_logs(audited: Audited) -
     assert found.began_us // MS >= START_MS and all(len(one.counts) > 5_000_000 // found.bin_us for one in found.series)
 
 
-def test_the_time_in_each_state_is_by_one_routers_clock(audited: Audited) -> None:
+def test_the_time_in_each_state_is_by_one_routers_clock() -> None:
     run = Run(messages=1)
     run.hosts = {"b": "elsewhere"}
     for row in run.logs["b"]:
         row["time_us"] -= 3600_000 * MS
-    states = {(time.router, time.state): time for time in measured(run, audited).states}
+    states = {(time.router, time.state): time for time in measured(run).states}
     key = run.key(ONE, 0)
     told, received = run.find("a", Event.ACCEPTED, key), run.find("a", Event.RECEIVED, key)
     awaited = states["a", "awaited"]
@@ -215,17 +204,22 @@ def test_a_chaos_json_that_cannot_be_read_is_told_of_and_changes_no_verdict(
 
 def test_chaos_is_read_through_spark_where_a_path_is_not_local(spark: SparkSession, tmp_path: Path) -> None:
     assert find_chaos([f"file://{tmp_path}"], spark).chaos is None
-    chaos = {"script": "s", "seed": 1, "mesh": "m", "began_us": 0, "ended_us": None, "faults": []}
-    (tmp_path / "chaos.json").write_text(json.dumps(chaos))
+    (tmp_path / "chaos.json").write_text(json.dumps(CHAOS))
     found = find_chaos([f"file://{tmp_path}"], spark)
     assert found.chaos is not None and found == find_chaos([str(tmp_path)])
 
 
-def test_a_violation_comes_with_its_story(audited: Audited) -> None:
+def test_a_run_with_faults_and_a_violation_is_told_with_figures_and_its_story(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     run = Run()
     key = run.key(ONE, 2)
     run.remove(lambda row: row.get("keys") == [key], "clients/near")
-    report = audited(run)
+    path = run.write(tmp_path)
+    one = {"fault": "kill", "targets": ["c"], "at_us": START_MS * MS + 200 * MS, "until_us": None, "text": "kill c"}
+    (path / "chaos.json").write_text(json.dumps(CHAOS | {"faults": [one], "more": "that nobody asked for"}))
+    report = audit.run([str(path)])
+    assert report.measures == judge_run(run, find_chaos([str(path)]).chaos).measures
     [story] = report.stories
     assert story.key == key.decode() == report.findings[0].key
     assert not any(step.source == NEAR.container for step in story.steps)
