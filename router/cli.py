@@ -10,7 +10,7 @@ if _interruptible:
 
 import click
 
-from router import cli_audit, cli_clients, cli_demo, cli_mesh
+from router import cli_audit, cli_chaos, cli_clients, cli_demo, cli_mesh, cli_story
 from router.cli_base import Commands
 from router.cli_router import router
 
@@ -21,7 +21,15 @@ def main() -> None:
     """A mesh of AMQP 1.0 routers that forwards every message exactly once."""
 
 
-for _command in (*cli_mesh.COMMANDS, router, *cli_clients.COMMANDS, cli_audit.audit, cli_demo.demo):
+for _command in (
+    *cli_mesh.COMMANDS,
+    router,
+    *cli_clients.COMMANDS,
+    cli_chaos.chaos,
+    cli_audit.audit,
+    cli_story.story,
+    cli_demo.demo,
+):
     main.add_command(_command)
 
 if _interruptible:

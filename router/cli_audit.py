@@ -18,7 +18,8 @@ def audit(run_dirs: tuple[str, ...], master: str | None) -> None:
     """Judge by the delivery logs of a run whether exactly once holds.
 
     Did every subscriber get all that it was owed, once and in order? A run directory may be any path that Hadoop reads;
-    several belong to one mesh. Writes audit.json next to the first one's logs, or here if that is no local directory.
+    several belong to one mesh. Writes audit.html and audit.json next to the first one's logs, or here if that is no
+    local directory.
 
     \b
     Exit status: 0 exactly once holds, 1 it was violated, 2 a log is missing or damaged in its middle,
@@ -50,7 +51,7 @@ def _last_line(error: Exception) -> str:
 
 
 def _judge(run_dirs: tuple[str, ...], master: str | None) -> int:
-    from failover.audit import AuditError, run
+    from failover.audit import AuditError, run, write_page
 
     out = console()
     try:
@@ -61,7 +62,8 @@ def _judge(run_dirs: tuple[str, ...], master: str | None) -> int:
         return NO_VERDICT
     report.render(out)
     first = Path(run_dirs[0])
-    path = (first if first.is_dir() else Path()) / "audit.json"
-    report.write(path)
-    out.print(f"all of it in {path}", soft_wrap=True)
+    folder = first if first.is_dir() else Path()
+    report.write(folder / "audit.json")
+    write_page(report, folder / "audit.html")
+    out.print(f"all of it in {folder / 'audit.html'} and audit.json", soft_wrap=True)
     return report.exit_code

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import trio
 
+from router.reading import FileError
 from router.rundir import RunError
-from router.topology import TopologyError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +38,7 @@ class Commands(click.Group):
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
-        except (RunError, TopologyError) as error:
+        except (RunError, FileError) as error:
             raise click.ClickException(str(error)) from None
         except OSError as error:
             # One that names a file is about what the user gave us; any other deserves its traceback.

@@ -87,6 +87,20 @@ class Launcher:
             chosen = {name: topology.routers[name] for name in names}
             await self._launch(self._listen(stack, attrs.evolve(topology, routers=chosen)))
 
+    def begin(self, names: Collection[str], clock_offset: float = 0.0) -> None:
+        """Starts routers as `start` does, but does not wait until they are up: what they need for it may be broken."""
+        self._check_names(names)
+        with self.directory.starting(whole=False), ExitStack() as stack:
+            topology = self.directory.topology()
+            chosen = {name: topology.routers[name] for name in names}
+            for name, sockets in self._listen(stack, attrs.evolve(topology, routers=chosen)).items():
+                self._spawn(name, sockets, clock_offset)
+            self._record_pids(names)
+
+    async def kill(self, names: Collection[str]) -> dict[str, str]:
+        """By SIGKILL; returns when they have ended."""
+        return await self._end(names, signal.SIGKILL, STOP_S, "killed")
+
     async def stop(self, names: Collection[str]) -> dict[str, str]:
         """Router -> what became of it."""
         return await self._end(names, STOP, STOP_S, "stopped")
@@ -164,9 +178,7 @@ class Launcher:
         try:
             for name, sockets in listeners.items():
                 self._spawn(name, sockets)
-            with self.directory.edit() as record:
-                for name in listeners:
-                    record.routers[name].pid = self._children[name].process.pid
+            self._record_pids(listeners)
             await self._wait_until_up(listeners)
             complete = True
         finally:
@@ -174,7 +186,12 @@ class Launcher:
                 with trio.CancelScope(shield=True):
                     await self._abandon(listeners)
 
-    def _spawn(self, name: str, sockets: Listeners) -> None:
+    def _record_pids(self, names: Collection[str]) -> None:
+        with self.directory.edit() as record:
+            for name in names:
+                record.routers[name].pid = self._children[name].process.pid
+
+    def _spawn(self, name: str, sockets: Listeners, clock_offset: float = 0.0) -> None:
         log = self.directory.log_path(name)
         try:
             log.parent.mkdir(exist_ok=True)
@@ -184,6 +201,7 @@ class Launcher:
         amqp, inter = sockets.amqp.fileno(), sockets.inter.fileno()
         arguments = [name, str(self.directory.topology_path), "--run-dir", str(self.directory.path)]
         arguments += ["--amqp-fd", str(amqp), "--inter-fd", str(inter)]
+        arguments += ["--clock-offset", str(clock_offset)] if clock_offset else []
         with output:
             start = output.tell()
             process = subprocess.Popen(

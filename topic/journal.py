@@ -70,7 +70,7 @@ Entries
                  may lack its last 50 ms
 
     publisher: ATTACHED as above with generation; on deliveries: all with keys, address, publisher
-    PUBLISHED    sent for the first time, in this order (tags, generation)
+    PUBLISHED    sent for the first time, in this order (tags, generation); all within 1 ms of the entry's time
     OUTCOME      `outcome` as the router told it
     SETTLED      settled
 

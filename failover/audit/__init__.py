@@ -9,6 +9,9 @@ evidence alone: what cannot be known is never counted as well. It never touches 
 """
 
 from failover.audit.job import AuditError, run
+from failover.audit.lookup import StoryError
+from failover.audit.lookup import story as tell_story
+from failover.audit.page import write as write_page
 from failover.audit.report import Finding, Report, Verdict
 
-__all__ = ["AuditError", "Finding", "Report", "Verdict", "run"]
+__all__ = ["AuditError", "Finding", "Report", "StoryError", "Verdict", "run", "tell_story", "write_page"]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import attrs
 
+from failover.audit.clocks import HybridClock
 from failover.audit.inventory import ControlRow, Log
-from failover.audit.parties import log_name, wall_hlc
 from topic.journal import Event
 
 
@@ -37,7 +37,8 @@ def forgettings(rows: Sequence[ControlRow], logs: Iterable[Log]) -> list[Forgett
     began = _stamps(row for row in rows if row.event == Event.BOOT)
     empty = _stamps(row for row in rows if row.event == Event.KEPT and not row.details.get("found", True))
     routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
-    lives = [[_life(log, began) for log in group] for _, group in groupby(routers, lambda log: log.source)]
+    hybrid = HybridClock(rows)
+    lives = [[_life(log, began, hybrid) for log in group] for _, group in groupby(routers, lambda log: log.source)]
     instants = [began[name] for name in empty if name in began]
     return [
         _forgetting(at, [log for log in routers if began.get(log.name, 0) >= at])
@@ -51,11 +52,11 @@ def _forgetting(at: int, since: Sequence[Log]) -> Forgetting:
 
 
 def _stamps(rows: Iterable[ControlRow]) -> dict[str, int]:
-    return {log_name(row): row.hlc for row in rows if row.role == "router"}
+    return {row.log_name: row.hlc for row in rows if row.role == "router"}
 
 
-def _life(log: Log, began: Mapping[str, int]) -> Life:
-    return Life(log.name, began.get(log.name, 0), wall_hlc(log.last_time))
+def _life(log: Log, began: Mapping[str, int], hybrid: HybridClock) -> Life:
+    return Life(log.name, began.get(log.name, 0), hybrid.at(log.last_time))
 
 
 def _forgot(lives: Sequence[Life], at: int, empty: Collection[str]) -> bool:

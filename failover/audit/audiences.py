@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from failover.audit.inventory import ControlRow
-from failover.audit.parties import CLOSING, FOREVER, Party, life_of, log_name
+from failover.audit.parties import CLOSING, FOREVER, Party, life_of
 from topic.journal import Event
 
 Gate = tuple[str, int, int]  # publisher, since, till
@@ -77,7 +77,7 @@ def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Party]) -> dict[
     joins: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.event == Event.JOINED and row.subscriber is not None and row.role == "router":
-            joins[row.subscriber][log_name(row)].append((row.hlc, life_of(row)))
+            joins[row.subscriber][row.log_name].append((row.hlc, life_of(row)))
     found: dict[str, list[Term]] = {}
     for name, party in subscribers.items():
         attaches = [(opened, life) for life, opened, _ in party.lives]

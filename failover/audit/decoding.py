@@ -1,4 +1,4 @@
-"""Segments of the delivery log exploded to one row per (event, delivery), in Arrow batches.
+"""Segments of the delivery log read: packed for the audit, or exploded to one row per (event, delivery).
 
 Runs inside Spark's Python workers: files in, rows out, nothing else known. A row without a key tells of a link or a
 router; a row with the event `FILE` tells how much of a segment could be read, one with `MESH` carries a mesh.json.
@@ -6,47 +6,101 @@ Nothing is judged here, and damage never raises: it is data for the inventory.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgpack
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from failover.audit.facts import epoch_of
+from failover.audit.packing import ROWS_PER_BLOCK, Packer, positions
 from topic.identity import KEY_LENGTH
 from topic.journal import BlockView, Damage, Event, parse_segment_name, read_blocks
 
 FILE = -1
 MESH = -2
-ROWS_PER_BLOCK = 1 << 20  # `place` = number of the block * this + row in the block: the order of the log
+CONTROL_BUCKET = -1
+ROWS_PACKED = 500_000
+"""At least so many are held before they are packed, if there are."""
 
 SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("incarnation", "place", "time", "hlc", "event", "outcome", "n", "epoch_hlc")]
     + [(name, pa.string()) for name in ("source", "role", "host", "address", "publisher", "subscriber", "peer")]
     + [(name, pa.string()) for name in ("home", "key", "detail")]
 )
+CONTROL = ("source", "role", "incarnation", "host", "place", "time", "hlc", "event", "address", "publisher")
+CONTROL_COLUMNS = (*CONTROL, "subscriber", "peer", "epoch_hlc", "home", "detail")
+PACKED_SCHEMA = "bucket int, rows binary"
 SPARK_SCHEMA = ", ".join(f"{field.name} {'long' if field.type == pa.int64() else 'string'}" for field in SCHEMA)
+
+
+Read = tuple[str, list[BlockView], pa.RecordBatch]
+"""The writer of a file, its blocks, and the row that tells of the file itself."""
 
 
 def explode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of all files; the batches have the columns `path` and `content` of Spark's binaryFile source."""
+    for path, content in _files(batches):
+        yield from file_rows(path, content)
+
+
+def pack_files(buckets: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What all files say of deliveries, packed by bucket of their keys; and all else, in a bucket of its own."""
+    packer = Packer()
+    for path, content in _files(batches):
+        source, blocks, about = _read(path, content)
+        control = [about, *(_block_rows(block, source) for block in blocks if _has_control(block))]
+        yield _packed([(CONTROL_BUCKET, msgpack.packb([row for batch in control for row in _control(batch)]))])
+        for block in blocks:
+            packer.add(block, source)
+        if len(packer) >= ROWS_PACKED:
+            yield _packed(packer.buckets(buckets))
+            packer = Packer()
+    yield _packed(packer.buckets(buckets))
+
+
+def _files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Any]]:
     for batch in batches:
         for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
-            yield from _file_rows(path.as_py(), content.as_py())
+            yield path.as_py(), content.as_py()
 
 
-def _file_rows(path: str, content: bytes) -> Iterator[pa.RecordBatch]:
+def _packed(parts: Iterable[tuple[int, bytes]]) -> pa.RecordBatch:
+    rows = [{"bucket": bucket, "rows": part} for bucket, part in parts]
+    return pa.RecordBatch.from_pylist(rows, pa.schema([("bucket", pa.int32()), ("rows", pa.binary())]))
+
+
+def _has_control(block: BlockView) -> bool:
+    return 0 in block.columns["count"]
+
+
+def _control(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    rows = batch.filter(pc.is_null(batch.column("key"))).select(CONTROL_COLUMNS)
+    return zip(*(column.to_pylist() for column in rows.columns), strict=True)
+
+
+def file_rows(path: str, content: bytes, wanted: Callable[[BlockView], bool] | None = None) -> Iterator[pa.RecordBatch]:
+    """Rows of one file; those of blocks that are not wanted are left out, not so what is said of the whole file."""
+    source, blocks, about = _read(path, content)
+    yield from (_block_rows(block, source) for block in blocks if wanted is None or wanted(block))
+    yield about
+
+
+def _read(path: str, content: bytes) -> Read:
     source, role = _writer(path)
     segment = parse_segment_name(path.rpartition("/")[2])
     if segment is None:
-        yield _single_row(event=MESH, detail=json.dumps({"path": path, "text": content.decode(errors="replace")}))
-        return
+        text = content.decode(errors="replace")
+        return source, [], _single_row(event=MESH, detail=json.dumps({"path": path, "text": text}))
     blocks, damage = read_blocks(content)
-    yield from (_block_rows(block, source) for block in blocks)
-    detail = json.dumps({"path": path, "segment": segment[1], "size": len(content)} | _reading(blocks, damage))
+    detail = {"path": path, "segment": segment[1], "size": len(content)} | _reading(blocks, damage)
     if blocks:
         role = blocks[0].role
     host = blocks[-1].host if blocks else ""
-    yield _single_row(source=source, role=role, incarnation=segment[0], host=host, event=FILE, detail=detail)
+    columns = {"source": source, "role": role, "incarnation": segment[0], "host": host, "event": FILE}
+    return source, blocks, _single_row(**columns, detail=json.dumps(detail))
 
 
 def _writer(path: str) -> tuple[str, str]:
@@ -81,7 +135,7 @@ def _block_rows(block: BlockView, source: str) -> pa.RecordBatch:
     assert rows < ROWS_PER_BLOCK
     offset = np.arange(rows) - np.repeat(np.cumsum(width) - width, width)
     strings = pa.array(block.strings, pa.string())
-    epochs = [_epoch(text) for text in block.strings]
+    epochs = [epoch_of(text) for text in block.strings]
 
     def numbers(name: str) -> Any:
         return np.array(columns[name], np.int64)[entry]
@@ -93,7 +147,7 @@ def _block_rows(block: BlockView, source: str) -> pa.RecordBatch:
     found = {
         "incarnation": pa.repeat(pa.scalar(block.incarnation, pa.int64()), rows),
         "place": block.number * ROWS_PER_BLOCK + np.arange(rows),
-        "n": _positions(columns, entry, offset),
+        "n": positions(columns, entry, offset),
         "epoch_hlc": texts("epoch", pa.array([hlc for hlc, _ in epochs], pa.int64())),
         "source": pa.repeat(source, rows),
         "role": pa.repeat(block.role, rows),
@@ -104,22 +158,6 @@ def _block_rows(block: BlockView, source: str) -> pa.RecordBatch:
     found |= {name: numbers(name) for name in ("time", "hlc", "event", "outcome")}
     found |= {name: texts(name) for name in ("address", "publisher", "subscriber", "peer", "detail")}
     return pa.RecordBatch.from_arrays([pa.array(found[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
-
-
-def _epoch(text: str) -> tuple[int | None, str | None]:
-    """("hlc.router.incarnation") -> hlc and "router.incarnation"; other texts of the table are no epochs."""
-    hlc, dot, home = text.partition(".")
-    return (int(hlc), home) if dot and hlc.isdigit() and len(hlc) < 19 else (None, None)
-
-
-def _positions(columns: dict[str, list[Any]], entry: Any, offset: Any) -> Any:
-    """The n of each row: counted on from the entry's first, or listed by the entry; -1 where unknown."""
-    first = np.array(columns["n"], np.int64)[entry]
-    n = np.where(first < 0, -1, first + offset)
-    for index, listed in enumerate(columns["ns"]):
-        if listed:
-            n[np.searchsorted(entry, index) :][: len(listed)] = listed
-    return n
 
 
 def _keys(keys: bytes, has_key: Any) -> pa.Array:

@@ -1,143 +1,58 @@
-"""The judged tables counted and sampled: the few Spark jobs whose results make up the report."""
+"""The report's rows, findings and doubts, made of what was counted and of who took part."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-import attrs
-from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as F
+from failover.audit.case import Case
+from failover.audit.counting import PAIR_KINDS, Tally
+from failover.audit.inventory import Log
+from failover.audit.ordering import FLAG, KIND
+from failover.audit.parties import Party
+from failover.audit.report import KINDS, Finding, PairRow, PublisherRow
 
-from failover.audit.inventory import Inventory
-from failover.audit.lives import split_name
-from failover.audit.parties import Parties, Party
-from failover.audit.report import FINDINGS_KEPT, Finding, PairRow, PublisherRow
-
-# The flag columns of `checks` and the kinds of the report they stand for.
-PAIR_KINDS = {
-    "lost": "lost",
-    "duplicated": "duplicated",
-    "disordered": "out of order",
-    "early": "accepted too early",
-    "overruled": "accepted though refused",
-    "unasked": "never published",
-}
-DELIVERY_KINDS = {"misreported": "misreported"}
-RECORD_KINDS = {"settled_early": "settled before accepted", "kept": "never forgotten"}
+KINDS_OF_PAIRS = PAIR_KINDS | {FLAG: KIND}
 
 
-@attrs.frozen(slots=True)
-class Evidence:
-    """The judged tables of Spark, and the plain facts they were joined with."""
-
-    inventory: Inventory
-    parties: Parties
-    deliveries: DataFrame
-    pairs: DataFrame
-    records: DataFrame
-    unaddressed: DataFrame
-    cut_off: DataFrame | None
-    """None if no subscriber was."""
-
-
-@attrs.frozen(slots=True)
-class Counts:
-    """The judged tables, counted."""
-
-    by_publisher: Sequence[Row]
-    by_pair: Sequence[Row]
-    by_router: Sequence[Row]
-    violations: dict[str, int]
-    unknown_records: int
-    cut_off: Mapping[tuple[str, str], int]
-    """By publisher and subscriber."""
-
-
-def count(evidence: Evidence) -> Counts:
-    by_publisher = _by_publisher(evidence.deliveries)
-    by_pair = _by_pair(evidence.pairs)
-    by_router = _by_router(evidence.records)
-    violations = {
-        kind: total
-        for kinds, rows in ((PAIR_KINDS, by_pair), (DELIVERY_KINDS, by_publisher), (RECORD_KINDS, by_router))
-        for flag, kind in kinds.items()
-        if (total := sum(row[flag] for row in rows))
-    }
-    unknown_records = sum(row["kept_unknown"] for row in by_router)
-    return Counts(by_publisher, by_pair, by_router, violations, unknown_records, _cut_off(evidence.cut_off))
-
-
-def _cut_off(missed: DataFrame | None) -> dict[tuple[str, str], int]:
-    if missed is None:
-        return {}
-    rows = missed.groupBy("publisher", "subscriber").agg(F.count("key").alias("missed")).collect()
-    return {(row["publisher"], row["subscriber"]): row["missed"] for row in sorted(rows)}
-
-
-def _flags(names: Iterable[str]) -> list[Column]:
-    return [F.count_if(F.col(name)).alias(name) for name in names]
-
-
-def _by_publisher(judged: DataFrame) -> list[Row]:
-    answered = F.col("is_accepted") | F.col("refused") | F.col("told_refused")
-    flags = {
-        "published_count": F.col("is_published"),
-        "accepted_count": F.col("is_accepted"),
-        "unanswered": F.col("is_published") & ~answered,
-        "misreported": F.col("misreported"),
-        "unaddressed": F.col("is_accepted") & ~F.col("has_audience"),
-    }
-    counted = [F.count_if(flag).alias(name) for name, flag in flags.items()]
-    address = F.max("address").alias("address")
-    return sorted(judged.groupBy("publisher").agg(address, *counted).collect())
-
-
-def _by_pair(pairs: DataFrame) -> list[Row]:
-    processed = F.count_if("taken").alias("processed_count")
-    counted = _flags(["owed", *PAIR_KINDS, "unknown", "unplaced"])
-    return sorted(pairs.groupBy("publisher", "subscriber").agg(processed, *counted).collect())
-
-
-def _by_router(records: DataFrame) -> list[Row]:
-    counted = _flags([*RECORD_KINDS, "kept_unknown"])
-    return records.groupBy("source", "incarnation").agg(*counted).collect()
-
-
-def publisher_rows(counts: Counts, parties: Parties) -> tuple[PublisherRow, ...]:
+def publisher_rows(tally: Tally, case: Case) -> tuple[PublisherRow, ...]:
     return tuple(
         PublisherRow(
-            _identity(parties.publishers, row["publisher"]),
-            row["address"] or "",
-            row["published_count"],
-            row["accepted_count"],
-            row["unanswered"],
+            _identity(case.parties.publishers, name),
+            tally.addresses.get(name, ""),
+            *(tally.publishers[name, what] for what in ("published", "accepted", "unanswered")),
         )
-        for row in counts.by_publisher
+        for name in _publishers(tally)
     )
 
 
-def pair_rows(counts: Counts, parties: Parties) -> tuple[PairRow, ...]:
-    judged = {(row["publisher"], row["subscriber"]): row.asDict() for row in counts.by_pair}
-    totals = {row["publisher"]: row for row in counts.by_publisher}
-    return tuple(
-        _pair_row(totals[names[0]], names, judged.get(names, {}), counts.cut_off.get(names, 0), parties)
-        for names in sorted({*judged, *counts.cut_off})
-    )
+def _publishers(tally: Tally) -> list[str]:
+    return sorted({name for name, _ in tally.publishers})
 
 
-def _pair_row(
-    totals: Row, names: tuple[str, str], judged: Mapping[str, int], cut_off: int, parties: Parties
-) -> PairRow:
+def pair_rows(tally: Tally, case: Case) -> tuple[PairRow, ...]:
+    return tuple(_pair_row(tally, *names, case) for names in _pairs(tally))
+
+
+def _pairs(tally: Tally) -> list[tuple[str, str]]:
+    return sorted({*((publisher, subscriber) for publisher, subscriber, _ in tally.pairs), *tally.cut_off})
+
+
+def _pair_row(tally: Tally, publisher: str, subscriber: str, case: Case) -> PairRow:
+    parties = case.parties
+
+    def count(what: str) -> int:
+        return tally.pairs[publisher, subscriber, what]
+
     return PairRow(
-        _identity(parties.publishers, names[0]),
-        _identity(parties.subscribers, names[1]),
-        _mode(parties.subscribers, names[1]),
-        totals["published_count"],
-        totals["accepted_count"],
-        judged.get("owed", 0),
-        judged.get("processed_count", 0),
-        {kind: judged[flag] for flag, kind in PAIR_KINDS.items() if judged.get(flag)},
-        judged.get("unknown", 0) + judged.get("unplaced", 0),
-        cut_off,
+        _identity(parties.publishers, publisher),
+        _identity(parties.subscribers, subscriber),
+        parties.subscribers[subscriber].mode if subscriber in parties.subscribers else "",
+        tally.publishers[publisher, "published"],
+        tally.publishers[publisher, "accepted"],
+        count("owed"),
+        count("taken"),
+        {kind: count(flag) for flag, kind in KINDS_OF_PAIRS.items() if count(flag)},
+        count("unknown") + count("unplaced"),
+        tally.cut_off[publisher, subscriber],
     )
 
 
@@ -145,73 +60,57 @@ def _identity(known: Mapping[str, Party], name: str) -> str:
     return known[name].identity if name in known else name
 
 
-def _mode(known: Mapping[str, Party], name: str) -> str:
-    return known[name].mode if name in known else ""
+def violations(tally: Tally) -> dict[str, int]:
+    return {kind: tally.violations[kind] for kind in KINDS if tally.violations[kind]}
 
 
-def findings(evidence: Evidence, counts: Counts) -> tuple[Finding, ...]:
-    """The first few violations of each kind, by delivery key. Costs nothing where there are none."""
-    everybody = F.sort_array(F.collect_set(F.when(F.col("in_audience"), F.col("subscriber"))))
-    audience = evidence.pairs.groupBy("key").agg(everybody.alias("audience"))
-    local = F.when(F.size("subscribers") > 0, F.col("subscribers")).otherwise(F.col("audience"))
-    nowhere = F.lit(None).cast("string")
-    tables = (
-        (PAIR_KINDS, evidence.pairs, F.array("subscriber"), nowhere),
-        (DELIVERY_KINDS, evidence.deliveries.join(audience, "key", "left"), F.col("audience"), nowhere),
-        (RECORD_KINDS, evidence.records.join(audience, "key", "left"), local, F.col("source")),
-    )
-    found: list[Finding] = []
-    for kinds, table, subscribers, router in tables:
-        for flag in (flag for flag, kind in kinds.items() if kind in counts.violations):
-            columns = table.filter(F.col(flag)).select(
-                "key", "publisher", subscribers.alias("subscribers"), router.alias("router")
-            )
-            rows = columns.orderBy("key", "router").limit(FINDINGS_KEPT).collect()
-            found += [_finding(kinds[flag], row, evidence.parties) for row in rows]
-    return tuple(found)
-
-
-def _finding(kind: str, row: Row, parties: Parties) -> Finding:
-    subscribers = tuple(_identity(parties.subscribers, name) for name in row["subscribers"] or ())
-    key, life = split_name(row["key"])
-    return Finding(kind, key, _identity(parties.publishers, row["publisher"]), subscribers, row["router"], life)
-
-
-def doubts(evidence: Evidence, counts: Counts) -> Iterator[str]:
-    """What is not known and matters: any of these keeps the verdict from holding."""
-    parties = evidence.parties
-    if not any(row["accepted_count"] for row in counts.by_publisher):
-        yield "no delivery was accepted, so there is nothing that could hold"
-    for row in counts.by_pair:
-        names = (
-            _identity(parties.publishers, row["publisher"]),
-            _identity(parties.subscribers, row["subscriber"]),
+def findings(tally: Tally, case: Case) -> tuple[Finding, ...]:
+    """The first few violations of each kind, by delivery key."""
+    parties = case.parties
+    return tuple(
+        Finding(
+            kind,
+            found.key,
+            _identity(parties.publishers, found.publisher),
+            tuple(_identity(parties.subscribers, name) for name in found.subscribers),
+            found.router or None,
+            found.life,
         )
-        if row["unknown"]:
-            yield f"{row['unknown']} deliveries from {names[0]} to {names[1]}: entries lost with the end of a log"
-        if row["unplaced"]:
-            yield f"{row['unplaced']} deliveries from {names[0]} to {names[1]}: published in an unknown order"
+        for kind in KINDS
+        for found in tally.findings.get(kind, ())
+    )
+
+
+def doubts(tally: Tally, case: Case) -> Iterator[str]:
+    """What is not known and matters: any of these keeps the verdict from holding."""
+    parties = case.parties
+    if not any(tally.publishers[name, "accepted"] for name in _publishers(tally)):
+        yield "no delivery was accepted, so there is nothing that could hold"
+    for publisher, subscriber in _pairs(tally):
+        names = _identity(parties.publishers, publisher), _identity(parties.subscribers, subscriber)
+        if unknown := tally.pairs[publisher, subscriber, "unknown"]:
+            yield f"{unknown} deliveries from {names[0]} to {names[1]}: entries lost with the end of a log"
+        if unplaced := tally.pairs[publisher, subscriber, "unplaced"]:
+            yield f"{unplaced} deliveries from {names[0]} to {names[1]}: published in an unknown order"
     for role, known in (("publisher", parties.publishers), ("subscriber", parties.subscribers)):
         for party in sorted(known.values(), key=lambda party: party.identity):
             if party.doubts:
                 yield _open_ended(role, party)
-    if any(row["unaddressed"] for row in counts.by_publisher):
-        yield from _unaddressed(evidence)
+    yield from _unaddressed(tally, case)
 
 
-def _unaddressed(evidence: Evidence) -> Iterator[str]:
+def _unaddressed(tally: Tally, case: Case) -> Iterator[str]:
     """Which logs end too early to tell for whom accepted deliveries were, if that matters for any."""
-    counted = F.count_if(F.col("subscriber").isNotNull()).alias("in_vain")
-    rows = evidence.unaddressed.groupBy("last_home").agg(counted).collect()
-    if not rows:
-        return
-    homes = {row["last_home"] for row in rows}
-    for log in evidence.inventory.logs:
+    homes = {home for home, _ in tally.in_vain}
+    for log in case.logs.values():
         if log.role == "router" and not log.stopped and (log.name in homes or None in homes):
-            end = datetime.fromtimestamp(log.last_time // 1_000_000).strftime("%H:%M:%S")
-            yield f"the log of {log.source} has no clean end: who was owed what after {end} is not known"
-    if in_vain := sum(row["in_vain"] for row in rows):
+            yield f"the log of {log.source} has no clean end: who was owed what after {_clock(log)} is not known"
+    if in_vain := sum(count for (_, known), count in tally.in_vain.items() if known):
         yield f"{in_vain} accepted deliveries lack in a log whom they were for, and a subscriber did not get them"
+
+
+def _clock(log: Log) -> str:
+    return datetime.fromtimestamp(log.last_time // 1_000_000).strftime("%H:%M:%S")
 
 
 def _open_ended(role: str, party: Party) -> str:

@@ -36,6 +36,11 @@ class ControlRow:
     detail: str | None
 
     @property
+    def log_name(self) -> str:
+        """As an epoch names the home: router.incarnation."""
+        return f"{self.source}.{self.incarnation}"
+
+    @property
     def details(self) -> dict[str, Any]:
         """The detail column as a map; empty if it is none."""
         try:

@@ -1,21 +1,35 @@
-"""One audit from run directories to report: which steps there are, in which order, and what Spark is asked."""
+"""One audit from run directories to report: which steps there are, in which order, and what Spark is asked.
 
-from collections.abc import Sequence
+Spark reads the files, brings what tells of one delivery together, and runs the checks where it is: `packing` and
+`judging` are what its workers do. The driver sees what is about links and routers, and counts.
+"""
 
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from failover.audit import checks, deliveries, tables
-from failover.audit.amnesia import forgettings
-from failover.audit.audiences import memberships, terms
-from failover.audit.evidence import Evidence, count, doubts, findings, pair_rows, publisher_rows
-from failover.audit.inventory import ControlRow, Inventory, take_inventory
-from failover.audit.lives import tell_apart
-from failover.audit.parties import Parties, find_parties
-from failover.audit.reading import control_rows, read_rows
+from failover.audit.case import Case, make_case
+from failover.audit.counting import Tally
+from failover.audit.evidence import doubts, findings, pair_rows, publisher_rows, violations
+from failover.audit.faults import find_chaos
+from failover.audit.happenings import crossings, router_rows
+from failover.audit.inventory import Inventory, take_inventory
+from failover.audit.judging import judge_bucket
+from failover.audit.measuring import make_frame
+from failover.audit.metering import Frame
+from failover.audit.narrative import narrate
+from failover.audit.ordering import judge_order
+from failover.audit.reading import control_rows, keyed, read_packed
 from failover.audit.report import Report
 from failover.audit.session import spark_session
-from failover.audit.witnesses import all_remembered, watched_spans
+
+COUNTED = ""
+"""Where a pair of publisher and subscriber is named: counts, of all pairs."""
+JUDGED_SCHEMA = "pair string, rows binary"
 
 
 class AuditError(Exception):
@@ -26,80 +40,70 @@ def run(run_dirs: Sequence[str], master: str | None = None) -> Report:
     """Audit the logs below these directories, which together belong to one mesh."""
     spark = spark_session(master)
     try:
-        rows = read_rows(spark, run_dirs)
+        packed = read_packed(spark, run_dirs)
     except AnalysisException as error:
         raise AuditError(str(error).splitlines()[0]) from None
-    rows.persist()
+    packed.persist()
     try:
-        return _audit(spark, rows, run_dirs)
+        control = control_rows(packed)
+        inventory = take_inventory(control)
+        chaos = find_chaos(run_dirs, spark)
+        case = make_case(control, inventory, chaos.chaos)
+        tally = _judge(packed, case, make_frame(list(case.logs.values()), case.parties, chaos))
+        report = make_report(tally, case, inventory, run_dirs)
+        return narrate(report, packed, control, case, chaos, tally.metered)
     finally:
-        rows.unpersist()
+        packed.unpersist()
 
 
-def _audit(spark: SparkSession, rows: DataFrame, run_dirs: Sequence[str]) -> Report:
-    found = control_rows(rows)
-    inventory = take_inventory(found)
-    parties = find_parties([row for row in found if row.event >= 0], inventory.logs)
-    named = tell_apart(rows, [party.name for party in parties.publishers.values() if party.logged])
-    if named is rows:
-        return _judge(_gather(spark, rows, found, inventory, parties), run_dirs)
-    named.persist()
+def _judge(packed: DataFrame, case: Case, frame: Frame) -> Tally:
+    def judge(table: pa.Table) -> pa.Table:
+        return _judge_table(table, case, frame)
+
+    judged = keyed(packed).groupBy("bucket").applyInArrow(judge, JUDGED_SCHEMA)
+    judged.persist()
     try:
-        return _judge(_gather(spark, named, found, inventory, parties), run_dirs)
+        ordered = judged.filter(judged.pair != COUNTED).groupBy("pair").applyInArrow(_judge_order, JUDGED_SCHEMA)
+        tally = Tally()
+        for counted in (judged.filter(judged.pair == COUNTED), ordered):
+            for row in counted.collect():
+                tally.add(pickle.loads(row["rows"]))
+        return tally
     finally:
-        named.unpersist()
+        judged.unpersist()
 
 
-def _judge(evidence: Evidence, run_dirs: Sequence[str]) -> Report:
-    judged = (evidence.deliveries, evidence.pairs)  # counted first, then searched for what was counted
-    for table in judged:
-        table.persist()
-    try:
-        return _report(evidence, run_dirs)
-    finally:
-        for table in judged:
-            table.unpersist()
+def _judge_table(table: pa.Table, case: Case, frame: Frame) -> pa.Table:
+    tally, ordered = judge_bucket(_parts(table), case, frame)
+    return _table([(COUNTED, pickle.dumps(tally)), *ordered])
 
 
-def _gather(
-    spark: SparkSession, rows: DataFrame, found: Sequence[ControlRow], inventory: Inventory, parties: Parties
-) -> Evidence:
-    logs = inventory.logs
-    control = [row for row in found if row.event >= 0]
-    stays = tables.stay_table(spark, memberships(control, parties.subscribers))
-    publishers = tables.publisher_table(spark, parties)
-    found_terms = terms(control, parties.subscribers)
-    subscribers = tables.subscriber_table(spark, parties, found_terms)
-    forgotten = forgettings(control, logs)
-    cuts = tables.cut_table(spark, parties, found_terms, forgotten)
-    judged = checks.judge_deliveries(deliveries.deliveries(rows), publishers, logs)
-    pairs = deliveries.pairs(rows, stays)
-    records = checks.judge_records(deliveries.records(rows), judged, tables.log_table(spark, logs, control))
-    watched = {} if all_remembered(control, logs) else watched_spans(control, logs)
-    judged_pairs = checks.judge_pairs(pairs, judged, subscribers, logs, forgotten)
-    return Evidence(
-        inventory,
-        parties,
-        judged,
-        judged_pairs,
-        records,
-        checks.unaddressed(pairs, judged, subscribers, watched, forgotten),
-        None if cuts is None else checks.cut_off(judged_pairs, judged, cuts),
-    )
+def _judge_order(table: pa.Table) -> pa.Table:
+    tally = judge_order(table.column("pair")[0].as_py(), _parts(table))
+    return _table([(COUNTED, pickle.dumps(tally))])
 
 
-def _report(evidence: Evidence, run_dirs: Sequence[str]) -> Report:
-    counts = count(evidence)
-    inventory = evidence.inventory
+def _parts(table: pa.Table) -> Iterator[Any]:
+    return (part.as_buffer() for part in table.column("rows"))
+
+
+def _table(rows: Sequence[tuple[str, bytes]]) -> pa.Table:
+    pairs, parts = zip(*rows, strict=True)
+    return pa.table({"pair": pa.array(pairs, pa.string()), "rows": pa.array(parts, pa.binary())})
+
+
+def make_report(tally: Tally, case: Case, inventory: Inventory, run_dirs: Sequence[str]) -> Report:
     return Report(
         run_dirs=tuple(run_dirs),
-        publishers=publisher_rows(counts, evidence.parties),
-        pairs=pair_rows(counts, evidence.parties),
-        violations=counts.violations,
-        findings=findings(evidence, counts),
-        doubts=tuple(doubts(evidence, counts)),
+        publishers=publisher_rows(tally, case),
+        pairs=pair_rows(tally, case),
+        violations=violations(tally),
+        findings=findings(tally, case),
+        doubts=tuple(doubts(tally, case)),
         problems=inventory.problems,
         torn=inventory.torn,
         logs=inventory.logs,
-        unknown_records=counts.unknown_records,
+        unknown_records=tally.unknown_records,
+        routers=router_rows(tally.happened, inventory.logs, case.turns),
+        crossings=crossings(tally.happened, case.instants),
     )

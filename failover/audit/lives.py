@@ -1,9 +1,8 @@
 """Deliveries that share a key, told apart: a publisher may use a tag again once the delivery before is settled.
 
 Routers withhold a key until the old delivery is forgotten (protocol section 1), so the lives of one key follow each
-other in the mesh. From here on each has a name of its own: the key, `#` and its number. Where the logs do not say for
-certain which life an entry belongs to, the mark is `~` for every life of that key, and nothing is concluded from how
-they were told apart.
+other in the mesh. From here on each is a delivery of its own. Where the logs do not say for certain which life an entry
+belongs to, none of the lives of that key is sure, and nothing is concluded from how they were told apart.
 
 Who says how many lives there were: the publisher's own log if it is whole, else the routers, by the places in the
 publisher's order (epoch, n) that they received the key at. A second transfer of what the publisher sent once is no new
@@ -12,20 +11,17 @@ life: that is how duplicates are found.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 from itertools import groupby
-from typing import Any
 
 import attrs
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import numpy as np
 
-from failover.audit.decoding import SCHEMA, SPARK_SCHEMA
-from topic.identity import KEY_LENGTH, NAME_LENGTH
+from failover.audit.facts import Facts
+from failover.audit.grouping import Groups, by_key
+from failover.audit.packing import NONE, Flags, Ints, Texts
+from topic.identity import NAME_LENGTH
 from topic.journal import Event
 
-LIFE_MARK, UNSURE_MARK = "#", "~"
 ROW_FIELDS = (
     *("source", "role", "incarnation", "host", "place", "time", "hlc", "event"),
     *("peer", "subscriber", "epoch_hlc", "n"),
@@ -54,48 +50,79 @@ Starts = Sequence[KeyRow]
 Locate = Callable[[KeyRow], int]
 
 
-def split_name(name: str) -> tuple[str, int]:
-    """(key, which of its lives) of a delivery's name; 0 if the key was used once or nobody can tell."""
-    key, mark, life = name[:KEY_LENGTH], name[KEY_LENGTH : KEY_LENGTH + 1], name[KEY_LENGTH + 1 :]
-    return key, int(life) if mark == LIFE_MARK else 0
+@attrs.frozen
+class Lives:
+    """The deliveries of a bucket, one element each."""
+
+    of: Ints
+    """For each row, the delivery that it tells of."""
+    key: Texts
+    number: Ints
+    """Which life of its key it is, from 1 on; 0 if its key was used once."""
+    sure: Flags
+    """Whether it is certain which rows tell of it."""
+
+    @property
+    def reused(self) -> Flags:
+        return self.number > 0
+
+    def publisher(self) -> Texts:
+        return self.key.astype(f"S{NAME_LENGTH}")
+
+    def name(self, delivery: int) -> tuple[str, int]:
+        """(key, which of its lives) for people; 0 also if nobody can tell."""
+        return self.key[delivery].decode(), int(self.number[delivery]) if self.sure[delivery] else 0
 
 
-def reused() -> Column:
-    """Whether this delivery is one of several lives of its key."""
-    return F.length("key") > KEY_LENGTH
+def tell_apart(facts: Facts, whole: Collection[str]) -> Lives:
+    """`whole` are the publishers with whole logs."""
+    of, keys = by_key(facts.rows.key)
+    number, sure = np.zeros(len(keys), np.int64), np.ones(len(keys), np.bool_)
+    more: list[tuple[int, int, bool]] = []
+    reused = np.flatnonzero(_reused(facts, Groups(of, len(keys)), keys, whole))
+    ordered = np.argsort(of, kind="stable") if len(reused) else of
+    bounds = np.searchsorted(of, np.stack([reused, reused + 1], axis=1), sorter=ordered)
+    for group, (start, end) in zip(reused.tolist(), bounds, strict=True):
+        at = ordered[start:end]
+        found, certain = lives_of(_key_rows(facts, at), whole=keys[group][:NAME_LENGTH].decode() in whole)
+        if max(found) > 1:
+            number[group], sure[group] = 1, certain
+            later = [(group, life, certain) for life in range(2, max(found) + 1)]
+            first = len(keys) + len(more)
+            of[at] = np.array([group, group, *range(first, first + len(later))])[found]
+            more += later
+    again = np.array(more, np.int64).reshape(-1, 3)
+    return Lives(
+        of,
+        np.concatenate([keys, keys[again[:, 0]]]),
+        np.concatenate([number, again[:, 1]]),
+        np.concatenate([sure, again[:, 2] > 0]),
+    )
 
 
-def unsure() -> Column:
-    """Whether it is not certain which entries belong to this delivery."""
-    return F.substring("key", KEY_LENGTH + 1, 1) == UNSURE_MARK
+def _reused(facts: Facts, groups: Groups, keys: Texts, whole: Collection[str]) -> Flags:
+    """Keys that may have been used again: sent more than once, or received at several places of an order; but for what
+    a whole log says was sent once."""
+    sent = groups.count(facts.tells(Event.PUBLISHED))
+    received = facts.tells(Event.RECEIVED) & (facts.rows.n >= 0)
+    moved = groups.distinct(received, facts.epoch_hlc, facts.rows.n) > 1
+    by_itself = np.isin(keys.astype(f"S{NAME_LENGTH}"), [name.encode() for name in whole]) & (sent == 1)
+    again: Flags = (sent > 1) | (moved & ~by_itself)
+    return again
 
 
-def tell_apart(rows: DataFrame, whole: Collection[str]) -> DataFrame:
-    """The rows with the lives of keys used again named apart; `whole` are the publishers with whole logs. The same
-    rows, not copies, if no key was."""
-    published = F.count_if(F.col("event") == int(Event.PUBLISHED))
-    received = (F.col("event") == int(Event.RECEIVED)) & (F.col("n") >= 0)
-    places = F.size(F.collect_set(F.when(received, F.struct("epoch_hlc", "n"))))
-    counts = rows.filter(F.col("key").isNotNull()).groupBy("key").agg(published.alias("p"), places.alias("places"))
-    by_itself = F.substring("key", 1, NAME_LENGTH).isin(*whole) & (F.col("p") == 1)
-    reused = counts.filter((F.col("p") > 1) | ((F.col("places") > 1) & ~by_itself)).select("key")
-    if reused.isEmpty():
-        return rows
-    name: Any = partial(_name_lives, frozenset(whole))
-    named = rows.join(reused, "key", "left_semi").select(*SCHEMA.names).groupBy("key")
-    others = rows.join(reused, "key", "left_anti").select(*SCHEMA.names)
-    return others.unionByName(named.applyInArrow(lambda table: name(table), SPARK_SCHEMA)).repartition("key")
-
-
-def _name_lives(whole: frozenset[str], table: pa.Table) -> pa.Table:
-    """The rows of one key, renamed."""
-    key = table.column("key")[0].as_py()
-    columns = (table.column(name).to_pylist() for name in ROW_FIELDS)
-    rows = [KeyRow(*values) for values in zip(*columns, strict=True)]
-    lives, certain = lives_of(rows, whole=key[:NAME_LENGTH] in whole)
-    mark = LIFE_MARK if certain else UNSURE_MARK
-    column = pa.array([f"{key}{mark}{life}" if max(lives) > 1 else key for life in lives], pa.string())
-    return table.set_column(table.schema.get_field_index("key"), "key", column).select(SCHEMA.names).cast(SCHEMA)
+def _key_rows(facts: Facts, at: Ints) -> list[KeyRow]:
+    rows, texts = facts.rows, [*facts.rows.strings, None]
+    columns = (rows.place, rows.time, rows.hlc, rows.event, facts.epoch_hlc, rows.n)
+    found = []
+    for index in at.tolist():
+        log = rows.logs[rows.log[index]]
+        place, time, hlc, event, epoch, n = (int(column[index]) for column in columns)
+        named = (texts[rows.peer[index]], texts[rows.subscriber[index]])
+        of_epoch = None if epoch == NONE else epoch
+        writer = (log.source, log.role, log.incarnation, log.host)
+        found.append(KeyRow(*writer, place, time, hlc, event, *named, of_epoch, n))
+    return found
 
 
 def lives_of(rows: Sequence[KeyRow], *, whole: bool) -> tuple[list[int], bool]:

@@ -9,28 +9,17 @@ from itertools import pairwise
 
 import attrs
 
+from failover.audit.clocks import SKEW_US, HybridClock, wall_us
 from failover.audit.inventory import ControlRow, Log
 from failover.printable import printable
 from topic.identity import LinkIdentity, link_name
 from topic.journal import Event
 
-SKEW_US = 1_000_000
-"""Wall clocks of different hosts are taken to agree within this."""
 FOREVER = (1 << 63) - 1
 
 OPENING = (Event.ATTACHED, Event.JOINED)
 CLOSING = (Event.CLOSED, Event.EXPIRED)
 Span = tuple[int, int]
-
-
-def wall_hlc(time_us: int) -> int:
-    """The hybrid clock of a wall clock's instant."""
-    return time_us // 1000 << 16
-
-
-def wall_us(hlc: int) -> int:
-    """The instant of a hybrid clock, to its ms."""
-    return (hlc >> 16) * 1000
 
 
 @attrs.define(slots=True)
@@ -45,6 +34,8 @@ class Party:
     """Its own."""
     lives: list[tuple[int, int, str]] = attrs.field(factory=list)
     """(life, opened, custodian) of each attach: its epoch's clock, when it was first seen, router.incarnation."""
+    opened: dict[int, int] = attrs.field(factory=dict)
+    """By life, when it was first seen by wall clock."""
     closings: list[tuple[int, int, str]] = attrs.field(factory=list)
     """(life, when, where): nothing is owed for attaches up to `life` from then on, both hybrid clocks; by deliveries
     whose home is `where`, by all if that is empty. Expiry is each router's own view, a closing detach is a fact."""
@@ -73,7 +64,7 @@ class Parties:
 
 def find_parties(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Parties:
     """Everybody the control rows name."""
-    keeping = {log_name(row) for row in rows if row.event == Event.KEPT}
+    keeping = {row.log_name for row in rows if row.event == Event.KEPT}
     ordered = sorted(rows, key=lambda row: (row.hlc, row.time, row.source, row.place))
     publishers = _parties("publisher", ordered, logs)
     subscribers = _parties("subscriber", ordered, logs)
@@ -110,8 +101,9 @@ def _identity(row: ControlRow) -> LinkIdentity | None:
     return LinkIdentity(*map(str, parts)) if all(isinstance(part, str) for part in parts) else None
 
 
-def _parties(role: str, rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, Party]:
+def _parties(role: str, rows: Sequence[ControlRow], logs: Sequence[Log]) -> dict[str, Party]:
     by_name = {log.name: log for log in logs}
+    hybrid = HybridClock(rows)
     parties: dict[str, Party] = {}
     for row in rows:
         name = _named(role, row)
@@ -122,30 +114,31 @@ def _parties(role: str, rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict
         if row.event == Event.ATTACHED and (identity := _identity(row)):
             party.identity, party.address = printable(str(identity)), identity.address
             party.mode = str(row.details.get("mode", "second"))
-        own = by_name.get(log_name(row)) if row.role == role else None
+        own = by_name.get(row.log_name) if row.role == role else None
         if own and own not in party.logs:
             party.logs.append(own)
-        _note_life(party, row)
+        _note_life(party, row, hybrid)
     return parties
 
 
-def _note_life(party: Party, row: ControlRow) -> None:
+def _note_life(party: Party, row: ControlRow, hybrid: HybridClock) -> None:
     """Rows of routers open and close lives; a client's own closing is one too, as far as its wall clock tells."""
     if row.role != "router":
         if row.event == Event.KEPT:
             return
         if row.event in CLOSING:
-            party.closings.append((wall_hlc(row.time - SKEW_US), wall_hlc(row.time + SKEW_US), ""))
+            party.closings.append((hybrid.at(row.time - SKEW_US), hybrid.at(row.time + SKEW_US), ""))
             party.present = [(since, min(till, row.time + SKEW_US)) for since, till in party.present]
         else:
             party.present.append((row.time - SKEW_US, FOREVER))
         return
     life = life_of(row)
     if row.event in CLOSING:
-        party.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else log_name(row)))
+        party.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else row.log_name))
     elif all(known != life for known, _, _ in party.lives):
         opened = life if row.event == Event.KEPT else row.hlc  # who is remembered was there before
         party.lives.append((life, opened, _custodian(row)))
+        party.opened[life] = min(row.time, wall_us(life)) if row.event == Event.KEPT else row.time
 
 
 def life_of(row: ControlRow) -> int:
@@ -155,11 +148,7 @@ def life_of(row: ControlRow) -> int:
 
 def _custodian(row: ControlRow) -> str:
     """The router.incarnation that gave the epoch."""
-    return row.home or log_name(row)
-
-
-def log_name(row: ControlRow) -> str:
-    return f"{row.source}.{row.incarnation}"
+    return row.home or row.log_name
 
 
 def _judge_broken_off(party: Party, keeping: Collection[str]) -> None:
@@ -180,7 +169,7 @@ def _broken_custody(
 ) -> Iterator[tuple[Log, int]]:
     """The logs of its routers that ended without having seen it leave, each with the time of its next attach."""
     lives = sorted(party.lives)
-    ends = [*(wall_us(opened) for _, opened, _ in lives[1:]), FOREVER]
+    ends = [*(party.opened[life] for life, _, _ in lives[1:]), FOREVER]
     for (life, _, custodian), end in zip(lives, ends, strict=False):  # no lives: the logs only tell of its departure
         log = logs.get(custodian)
         if log and not log.stopped and left.get((party.name, custodian), -1) < life:
@@ -204,7 +193,7 @@ def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
     for row in rows:
         name = row.publisher or row.subscriber
         if name is not None and row.event in (*CLOSING, Event.STOLEN):
-            at = (name, log_name(row))
+            at = (name, row.log_name)
             left[at] = max(left.get(at, -1), row.hlc)
     return left
 

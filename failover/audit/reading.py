@@ -1,29 +1,49 @@
-"""Logs found and read: from run directories on any Hadoop path to rows of Spark, hashed by delivery."""
+"""Logs found and read: from run directories on any Hadoop path to what Spark's workers packed of them."""
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
+import msgpack
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from failover.audit.decoding import SPARK_SCHEMA, explode
+from failover.audit.decoding import CONTROL_BUCKET, PACKED_SCHEMA, SPARK_SCHEMA, explode, pack_files
 from failover.audit.inventory import ControlRow
 
-CONTROL = ("source", "role", "incarnation", "host", "place", "time", "hlc", "event", "address", "publisher")
-CONTROL_COLUMNS = (*CONTROL, "subscriber", "peer", "epoch_hlc", "home", "detail")
+LEAST_BUCKETS = 2
+BUCKET_BYTES = 16 << 20
+"""Of logs: what is judged at a time. It takes about ten times as much memory."""
+
+
+def read_packed(spark: SparkSession, run_dirs: Sequence[str]) -> DataFrame:
+    """All that the files below the run directories say, by bucket of delivery keys; see `packing`. The caller caches
+    it: reading is done once, and what is grouped by bucket later needs no other shuffle."""
+    files = reduce(DataFrame.unionAll, _files(spark, run_dirs))
+    size = files.agg(F.sum("length")).collect()[0][0] or 0
+    buckets = max(LEAST_BUCKETS, size // BUCKET_BYTES)
+    pack_batches: Any = partial(pack_files, buckets)
+    packed = files.select("path", "content").mapInArrow(pack_batches, PACKED_SCHEMA)
+    return packed.repartition(buckets, "bucket")
+
+
+def keyed(packed: DataFrame) -> DataFrame:
+    """What is about deliveries."""
+    return packed.filter(F.col("bucket") != CONTROL_BUCKET)
+
+
+def control_rows(packed: DataFrame) -> list[ControlRow]:
+    """What is about links, routers and files: little, so it is judged in plain Python."""
+    found = packed.filter(F.col("bucket") == CONTROL_BUCKET).select("rows").collect()
+    return [ControlRow(*row) for part in found for row in msgpack.unpackb(part["rows"])]
 
 
 def read_rows(spark: SparkSession, run_dirs: Sequence[str]) -> DataFrame:
-    """Every row of every segment and mesh.json below the run directories.
-
-    All rows of one delivery are in one partition, so what is grouped by delivery later needs no other shuffle; the
-    caller caches the rows, as they are the expensive part.
-    """
-    files = reduce(DataFrame.unionAll, _files(spark, run_dirs))
+    """The same as one row per (event, delivery): for a look at few of them, as it takes long."""
+    files = reduce(DataFrame.unionAll, _files(spark, run_dirs)).select("path", "content")
     explode_batches: Any = explode  # pyspark's own annotation of the function is narrower than what it calls
-    return files.mapInArrow(explode_batches, SPARK_SCHEMA).repartition("key")
+    return files.mapInArrow(explode_batches, SPARK_SCHEMA)
 
 
 def _files(spark: SparkSession, run_dirs: Sequence[str]) -> list[DataFrame]:
@@ -37,13 +57,6 @@ def _files(spark: SparkSession, run_dirs: Sequence[str]) -> list[DataFrame]:
         .option("pathGlobFilter", "{mesh.json,*.oml}")
         .option("__globPaths__", "true" if patterns else "false")
         .load(paths)
-        .select("path", "content")
         for paths, patterns in ((local, False), (elsewhere, True))
         if paths
     ]
-
-
-def control_rows(rows: DataFrame) -> list[ControlRow]:
-    """What is about links, routers and files rather than deliveries: little, so it is judged in plain Python."""
-    found = rows.filter(F.col("key").isNull()).select(*CONTROL_COLUMNS).collect()
-    return [ControlRow(*row) for row in found]

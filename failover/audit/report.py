@@ -10,7 +10,10 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
+from failover.audit.happenings import Crossing, RouterRow
 from failover.audit.inventory import Log, Problem
+from failover.audit.measures import Measures
+from failover.audit.story import Story
 
 FINDINGS_KEPT = 20
 """Findings of one kind that are listed; all are counted."""
@@ -36,6 +39,11 @@ KINDS = {
     "misreported": "the publisher was told an outcome that its home did not record",
     "settled before accepted": "settled at a router before the publisher was answered",
     "never forgotten": "settled, but still held when its router stopped",
+    "forwarded by nobody": "received by a router from a home whose log does not say that it sent it there",
+    "place disputed": "at another place in its publisher's order at a router than at its home",
+    "sent by nobody": "handed to a subscriber, but by the logs of all routers not sent there",
+    "outcome disputed": "a router's log and the subscriber's tell different outcomes",
+    "settled by nobody": "settled at its home after an outcome that its publisher's log does not know",
 }
 
 
@@ -100,6 +108,12 @@ class Report:
     logs: tuple[Log, ...]
     unknown_records: int
     """Settled records of routers without a clean end (or just before it): forgotten or not, nobody knows."""
+    routers: tuple[RouterRow, ...] = ()
+    crossings: tuple[Crossing, ...] = ()
+    """Deliveries that were under way when a fault struck, by fault."""
+    measures: Measures | None = None
+    stories: tuple[Story, ...] = ()
+    """Of the deliveries of the first few findings of each kind."""
 
     @property
     def verdict(self) -> Verdict:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from failover.audit.inventory import ControlRow, Log
-from failover.audit.parties import FOREVER, Span, log_name
+from failover.audit.parties import FOREVER, Span
 from topic.journal import Event
 
 Ends = tuple[str, str]  # the log that tells, and the router.incarnation or router that it is about
@@ -34,7 +34,7 @@ def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, 
 def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
     """Whether every router whose log breaks off found its state store when it was started again: whoever attached
     unseen and outlived its router is in one of these, and so in the next log."""
-    found = {log_name(row) for row in rows if row.event == Event.KEPT and row.details.get("found")}
+    found = {row.log_name for row in rows if row.event == Event.KEPT and row.details.get("found")}
     routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
     pairs = zip_longest(routers, routers[1:])
     return all(
@@ -47,9 +47,9 @@ def _contacts(rows: Iterable[ControlRow], logs: Mapping[str, Log]) -> dict[Ends,
     """Each router's own view of its contacts; one that its log does not see end goes on."""
     since: dict[Ends, tuple[str, int]] = {}
     found: dict[Ends, list[Span]] = {}
-    told = (row for row in rows if row.event in (Event.CONTACT, Event.LOST) and row.peer and log_name(row) in logs)
+    told = (row for row in rows if row.event in (Event.CONTACT, Event.LOST) and row.peer and row.log_name in logs)
     for row in sorted(told, key=lambda row: (row.source, row.incarnation, row.place)):
-        by_peer = (log_name(row), row.peer or "")
+        by_peer = (row.log_name, row.peer or "")
         if begun := since.pop(by_peer, None):
             found.setdefault((by_peer[0], begun[0]), []).append((begun[1], row.time))
         if row.event == Event.CONTACT:

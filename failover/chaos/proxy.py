@@ -1,20 +1,22 @@
-"""A TCP proxy on one link between two routers, so that the link can be cut without privileges.
+"""A TCP proxy on one link between two routers, so that the link can be made bad without privileges.
 
     the lower name ---dials---> LinkProxy ---dials---> the higher name's listener for routers
 
-Bytes are carried as they come; nothing here knows AMQP. A link can fail in two ways, which routers notice differently:
+Bytes are carried as they come; nothing here knows AMQP. What a link can suffer, all of it at the same time:
 
 - `silence`: nothing goes through any more and nobody is told, as when a cable is pulled. Connections stay open, and so
   do new ones, without a word from the other side. What is under way comes late, once the link is healed: that is what
   TCP does.
-- `sever`: connections are reset, and new ones at once as well.
+- `sever`: connections are reset, and new ones at once as well. `reset` does the first only.
+- `delay`: everything comes later, by a time that may vary. Bytes never overtake each other.
 
-`heal` ends both.
+`heal` ends all of it.
 """
 
 import socket
 import struct
 from collections.abc import Callable
+from random import Random
 from typing import Final
 
 import trio
@@ -23,17 +25,24 @@ from router.quantities import Address
 
 HOST: Final = "127.0.0.1"
 CHUNK: Final = 64 << 10
+UNDER_WAY: Final = 64
+"""Chunks that a delayed link holds in each direction; who sends more is kept waiting."""
+REFUSED_S: Final = 0.1
+"""Before a connection is given up whose far end does not listen. A dialler that is refused comes back at a growing
+pause, but one that was taken comes back at once."""
 RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER of no time at all: closing tells the peer at once
 
 
 class LinkProxy:
     """One link. `target` says where its far end listens; it is asked at every connection, as that may be known late."""
 
-    def __init__(self, target: Callable[[], Address]) -> None:
+    def __init__(self, target: Callable[[], Address], random: Random | None = None) -> None:
         self._target = target
+        self._random = random or Random(0)
         self._flows = trio.Event()
         self._flows.set()
         self._severed = False
+        self._latency = self._jitter = 0.0
         self._carried: set[trio.CancelScope] = set()
         self._address: Address | None = None
 
@@ -45,7 +54,7 @@ class LinkProxy:
 
     @property
     def whole(self) -> bool:
-        return self._flows.is_set() and not self._severed
+        return self._flows.is_set() and not self._severed and not self._latency + self._jitter
 
     def silence(self) -> None:
         if self._flows.is_set():
@@ -53,12 +62,29 @@ class LinkProxy:
 
     def sever(self) -> None:
         self._severed = True
+        self.reset()
+
+    def reset(self) -> None:
         for scope in self._carried:
             scope.cancel()
 
+    def delay(self, latency: float, jitter: float = 0.0) -> None:
+        """By `latency` seconds and anything up to `jitter` more."""
+        self._latency, self._jitter = latency, jitter
+
+    def become(self, *, silent: bool, severed: bool, latency: float, jitter: float) -> None:
+        """All at once: a link that stays silent lets nothing through when it ceases to be slow."""
+        self.delay(latency, jitter)
+        if not silent:
+            self._flows.set()
+        else:
+            self.silence()
+        if severed and not self._severed:
+            self.sever()
+        self._severed = severed
+
     def heal(self) -> None:
-        self._severed = False
-        self._flows.set()
+        self.become(silent=False, severed=False, latency=0.0, jitter=0.0)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen on a free port and carry, until cancelled."""
@@ -73,18 +99,19 @@ class LinkProxy:
             try:
                 if self._severed:
                     scope.cancel()
-                await self._join(near)
+                await self._join(near, scope)
             finally:
                 self._carried.discard(scope)
                 if scope.cancel_called:
                     _reset(near)
 
-    async def _join(self, near: trio.SocketStream) -> None:
+    async def _join(self, near: trio.SocketStream, scope: trio.CancelScope) -> None:
         await self._flows.wait()
         target = self._target()
         try:
             far = await trio.open_tcp_stream(target.host, target.port)
         except OSError:
+            await trio.sleep(REFUSED_S)
             _reset(near)
             return
         async with far:
@@ -93,19 +120,33 @@ class LinkProxy:
                     nursery.start_soon(self._copy, near, far, nursery.cancel_scope)
                     nursery.start_soon(self._copy, far, near, nursery.cancel_scope)
             finally:
-                if self._severed:
+                if scope.cancel_called:
                     _reset(far)
 
     async def _copy(self, here: trio.SocketStream, there: trio.SocketStream, both: trio.CancelScope) -> None:
         """One direction. Its end is passed on; an end without a goodbye is one of both directions."""
+        put, take = trio.open_memory_channel[tuple[float, bytes]](UNDER_WAY)
         try:
-            while data := await here.receive_some(CHUNK):
-                await self._flows.wait()
-                await there.send_all(data)
-            await self._flows.wait()
-            await there.send_eof()
-        except trio.BrokenResourceError:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._read, here, put)
+                nursery.start_soon(self._write, take, there)
+        except* trio.BrokenResourceError:
             both.cancel()
+
+    async def _read(self, here: trio.SocketStream, put: trio.MemorySendChannel[tuple[float, bytes]]) -> None:
+        with put:
+            while data := await here.receive_some(CHUNK):
+                delay = self._latency + self._random.uniform(0, self._jitter)
+                await put.send((trio.current_time() + delay, data))
+
+    async def _write(self, take: trio.MemoryReceiveChannel[tuple[float, bytes]], there: trio.SocketStream) -> None:
+        async for due, data in take:
+            if due > trio.current_time():
+                await trio.sleep_until(due)
+            await self._flows.wait()
+            await there.send_all(data)
+        await self._flows.wait()
+        await there.send_eof()
 
 
 def _reset(stream: trio.SocketStream) -> None:

@@ -17,6 +17,8 @@ from topic.identity import LinkIdentity, link_name
 from topic.journal import BLOCK_LIMIT, Block, Event, Outcome
 
 FLUSH_S = 0.05
+RUN_US = 1000
+"""Publications within this make one entry, which has the time of the first: latencies are measured from there."""
 
 
 class ClientLog:
@@ -32,6 +34,7 @@ class ClientLog:
         self._name = link_name(identity)
         self._generation: bytes | None = None
         self._published: tuple[list[bytes], list[bytes]] = ([], [])
+        self._published_us = 0
         self._append(Event.BOOT)
         self.flush()
 
@@ -49,7 +52,12 @@ class ClientLog:
 
     def published(self, key: bytes, tag: bytes) -> None:
         """Gathered: a run of these becomes one entry."""
+        now = _now_us()
+        if now - self._published_us > RUN_US:
+            self._end_run()
         keys, tags = self._published
+        if not keys:
+            self._published_us = now
         keys.append(key)
         tags.append(tag)
 
@@ -72,16 +80,31 @@ class ClientLog:
         keys: Sequence[bytes] = (),
         *,
         outcome: Outcome = Outcome.NONE,
+        detail: str | None = None,
+    ) -> None:
+        self._end_run()
+        self._write(event, _now_us(), keys, outcome=outcome, detail=detail)
+
+    def _end_run(self) -> None:
+        keys, tags = self._published
+        if keys:
+            self._published = ([], [])
+            self._write(Event.PUBLISHED, self._published_us, keys, tags=tags)
+
+    def _write(
+        self,
+        event: Event,
+        time_us: int,
+        keys: Sequence[bytes],
+        *,
+        outcome: Outcome = Outcome.NONE,
         tags: Sequence[bytes] | None = None,
         detail: str | None = None,
     ) -> None:
-        if self._published[0]:
-            (published, its_tags), self._published = self._published, ([], [])
-            self._append(Event.PUBLISHED, published, tags=its_tags)
         publishes = self._role == "publisher"
         self._block.append(
             event,
-            time_us=time.time_ns() // 1000,
+            time_us=time_us,
             hlc=0,
             keys=keys,
             address=self._identity.address,
@@ -93,12 +116,10 @@ class ClientLog:
             detail=detail,
         )
         if self._block.size >= BLOCK_LIMIT:
-            self.flush()
+            self._file.flush()
 
     def flush(self) -> None:
-        if self._published[0]:
-            (published, its_tags), self._published = self._published, ([], [])
-            self._append(Event.PUBLISHED, published, tags=its_tags)
+        self._end_run()
         try:
             self._file.flush()
         except OSError as error:
@@ -116,3 +137,7 @@ class ClientLog:
         self._append(Event.STOPPED)
         self.flush()
         self._file.close()
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

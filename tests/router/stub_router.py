@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("--run-dir", type=Path)
     parser.add_argument("--amqp-fd", type=int)
     parser.add_argument("--inter-fd", type=int)
+    parser.add_argument("--clock-offset", type=float)
     arguments = parser.parse_args()
     assert arguments.topology.exists()
     behaviour = arguments.run_dir / arguments.name / "behaviour"

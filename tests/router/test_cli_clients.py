@@ -1,16 +1,15 @@
-"""publish, subscribe and demo against real router processes."""
+"""publish and subscribe against real router processes."""
 
 import functools
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import trio
 from click.testing import CliRunner, Result
 
 from failover.client import ClientError, Connected, Lost
-from router import cli_clients, cli_demo
+from router import cli_clients
 from router.cli import main
 from router.cli_base import console, fetch_status
 from router.rundir import RunDirectory, RunError
@@ -210,25 +209,3 @@ def test_an_error_that_several_tasks_met_is_one() -> None:
 @pytest.mark.parametrize(("number", "size", "body"), [(7, 5, b"7 ..."), (1234, 2, b"12"), (1, 0, b"")])
 def test_bodies_have_the_size_asked_for(number: int, size: int, body: bytes) -> None:
     assert cli_clients.numbered(number, size) == body
-
-
-def test_the_demo_ends_with_the_verdict_that_exactly_once_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cli_demo, "MESSAGES", 200)
-    run_dir = tmp_path / "demo"
-    result = oncemesh("demo", "--run-dir", str(run_dir))
-    assert result.exit_code == 0, result.output
-    assert "exactly-once holds: 400 accepted, 1200 owed to subscribers" in result.output
-    assert RunDirectory(run_dir).running() == {}
-    assert json.loads((run_dir / "audit.json").read_text())["verdict"] == "holds"
-
-
-def test_the_demo_leaves_a_directory_that_is_not_its_own_alone(mesh: RunDirectory, tmp_path: Path) -> None:
-    result = oncemesh("demo", "--run-dir", str(mesh.path))
-    assert result.exit_code == 1
-    assert "not the directory of a demo" in result.output
-    (tmp_path / "precious").write_text("x")
-    result = oncemesh("demo", "--run-dir", str(tmp_path))
-    assert result.exit_code == 1
-    assert (tmp_path / "precious").exists()

@@ -395,3 +395,24 @@ def test_a_directory_without_a_mesh_and_a_damaged_record_are_told(tmp_path: Path
 def test_a_listener_takes_connections_before_its_router_exists() -> None:
     with listen(Address("127.0.0.1", 0)) as listener:
         socket.create_connection(listener.getsockname(), timeout=1).close()
+
+
+async def test_routers_can_be_begun_without_waiting_for_what_they_lack(mesh: Launcher, tmp_path: Path) -> None:
+    await mesh.up(load(write(tmp_path)))
+    await mesh.stop(["b", "c"])
+    misbehave(mesh.directory, "b", "blind")
+    mesh.begin(["b"], clock_offset=-2.5)
+    process = mesh.directory.running()["b"]
+    assert process.cmdline()[-2:] == ["--clock-offset", "-2.5"]
+    assert set(mesh.directory.running()) == {"a", "b"}
+    mesh.begin(["c"])
+    assert "--clock-offset" not in mesh.directory.running()["c"].cmdline()
+
+
+async def test_a_kill_waits_for_the_end_and_is_no_ending_that_surprises(mesh: Launcher, tmp_path: Path) -> None:
+    await mesh.up(load(write(tmp_path)))
+    mesh.directory.running()["b"].suspend()
+    assert await mesh.kill(["a", "b"]) == {"a": "killed", "b": "killed"}
+    assert set(mesh.directory.running()) == {"c"}
+    assert list(mesh.endings()) == []
+    assert await mesh.kill(["a"]) == {"a": "was not running"}

@@ -10,6 +10,8 @@ from itertools import pairwise
 
 import attrs
 
+from failover.chaos.accounts import overtaken
+
 
 @attrs.define
 class Attachment:
@@ -76,21 +78,12 @@ def tally(publishers: Sequence[Published], subscribers: Sequence[Received], forg
         for subscriber in subscribers:
             numbers = subscriber.numbers.get(publisher.name, [])
             found.doubled += len(numbers) - len(set(numbers))
-            found.disorder += _overtaken(numbers)
+            found.disorder += overtaken(numbers)
             missing = {number for number, _ in publisher.accepted} - set(numbers)
             excused = _excused(publisher, subscriber, missing, forgotten)
             found.lost += len(missing) - excused
             found.excused += excused
     return found
-
-
-def _overtaken(numbers: Sequence[int]) -> int:
-    """Messages that came for the first time after a later one."""
-    count, highest = 0, -1
-    for number in dict.fromkeys(numbers):
-        count += number < highest
-        highest = max(highest, number)
-    return count
 
 
 def _excused(publisher: Published, subscriber: Received, missing: set[int], forgotten: float | None) -> int:

@@ -4,9 +4,10 @@ import time
 
 import trio
 
+from failover.chaos.load import Pace, publish, subscribe
 from failover.client import MemoryStore, Outcome
 from tests.soak.accounts import Attachment, Published, Received
-from tests.soak.load import Pace, Place, publish, subscribe
+from tests.soak.place import Place
 
 
 class TaskPublisher:

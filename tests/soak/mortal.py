@@ -20,9 +20,10 @@ from typing import Literal
 import attrs
 import trio
 
+from failover.chaos.load import Pace, publish, subscribe
 from failover.client import Outcome, SqliteStore
 from tests.soak.accounts import Attachment, Published, Received
-from tests.soak.load import Pace, Place, publish, subscribe
+from tests.soak.place import Place
 
 ROOT = Path(__file__).parents[2]
 GOODBYE_S = 5.0

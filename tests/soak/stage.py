@@ -16,9 +16,9 @@ from router.rundir import RunError
 from tests.processes.mesh import eventually
 from tests.soak.accounts import Fault, Tally, longest_pause, resumptions, tally
 from tests.soak.clients import TaskPublisher, TaskSubscriber
-from tests.soak.load import Place
 from tests.soak.mesh import SoakMesh
 from tests.soak.mortal import MortalPublisher, MortalSubscriber
+from tests.soak.place import Place
 
 PATIENCE_S = 40.0
 """For what must come to an end by itself; less than any terminus lives, whose expiry could hide that it does not."""

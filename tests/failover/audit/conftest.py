@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from failover import audit
 from failover.audit.session import spark_session
+from tests.failover.audit.in_process import judge_run
 from tests.failover.audit.runs import Run
 
 
@@ -20,6 +21,12 @@ def spark() -> Iterator[SparkSession]:
     session.conf.set("spark.sql.shuffle.partitions", "2")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def judged() -> Callable[[Run], audit.Report]:
+    """Judges a run's logs as Spark's workers do, without Spark: a hundred times as fast."""
+    return judge_run
 
 
 @pytest.fixture

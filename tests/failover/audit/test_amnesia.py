@@ -15,7 +15,7 @@ from tests.failover.audit.test_open_homes import logged_ends
 from topic.identity import Epoch
 from topic.journal import Event, Outcome
 
-Audited = Callable[[Run], Report]
+Judged = Callable[[Run], Report]
 
 
 def lives(*, gap: bool = True, found: tuple[str, ...] = ()) -> tuple[Rows, list[Log]]:
@@ -87,13 +87,13 @@ def killed_and_resumed(found: bool) -> Run:
     return run
 
 
-def test_what_a_mesh_without_a_memory_accepted_is_shown_and_not_owed(audited: Audited) -> None:
-    report = audited(killed_and_resumed(found=False))
+def test_what_a_mesh_without_a_memory_accepted_is_shown_and_not_owed(judged: Judged) -> None:
+    report = judged(killed_and_resumed(found=False))
     assert report.violations == {}
     assert {row.subscriber: row.cut_off for row in report.pairs} == {str(NEAR.identity): 1, str(MID.identity): 1}
     assert report.verdict is Verdict.HOLDS, report.doubts
 
 
-def test_what_a_mesh_accepted_that_should_have_remembered_is_lost(audited: Audited) -> None:
-    report = audited(killed_and_resumed(found=True))
+def test_what_a_mesh_accepted_that_should_have_remembered_is_lost(judged: Judged) -> None:
+    report = judged(killed_and_resumed(found=True))
     assert report.violations == {"lost": 2}

@@ -9,7 +9,7 @@ from tests.failover.audit.runs import ADDRESS, NEAR, START_MS, TWO, Row, Run
 from topic.identity import Epoch
 from topic.journal import Event, Outcome
 
-Audited = Callable[[Run], Report]
+Judged = Callable[[Run], Report]
 LAST = 3
 
 
@@ -38,19 +38,19 @@ def b_is_told_again(run: Run) -> None:
     run.after("b", outcome, **about)
 
 
-def test_what_a_killed_router_was_told_and_the_next_was_told_again_is_not_too_early(audited: Audited) -> None:
+def test_what_a_killed_router_was_told_and_the_next_was_told_again_is_not_too_early(judged: Judged) -> None:
     run = Run()
     a_is_killed(run)
     b_is_told_again(run)
-    report = audited(run)
+    report = judged(run)
     assert report.violations == {} and not any("near" in doubt for doubt in report.doubts), report.doubts
 
 
-def test_what_a_router_was_told_that_lived_is_too_early(audited: Audited) -> None:
+def test_what_a_router_was_told_that_lived_is_too_early(judged: Judged) -> None:
     run = Run()
     run.drop("a", run.find("a", Event.OUTCOME, run.key(TWO, LAST), subscriber=NEAR.name))
     b_is_told_again(run)
-    assert audited(run).violations == {"accepted too early": 1}
+    assert judged(run).violations == {"accepted too early": 1}
 
 
 def near_comes_back(run: Run, *kept: bytes) -> None:
@@ -69,33 +69,33 @@ def processed(run: Run) -> list[bytes]:
     return [row["keys"][0] for row in run.all("clients/near", Event.PROCESSED)][-2:]
 
 
-def test_a_killed_subscriber_that_kept_what_it_had_processed_leaves_no_doubt(audited: Audited) -> None:
+def test_a_killed_subscriber_that_kept_what_it_had_processed_leaves_no_doubt(judged: Judged) -> None:
     run = Run()
     keys = processed(run)
     run.kill("clients/near", lost=4)
     near_comes_back(run, *keys)
-    report = audited(run)
+    report = judged(run)
     assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
 
 
-def test_what_it_kept_no_longer_its_router_knows(audited: Audited) -> None:
+def test_what_it_kept_no_longer_its_router_knows(judged: Judged) -> None:
     run = Run()
     run.kill("clients/near", lost=4)
     near_comes_back(run)
-    report = audited(run)
+    report = judged(run)
     assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
 
 
-def test_what_neither_knows_is_lost(audited: Audited) -> None:
+def test_what_neither_knows_is_lost(judged: Judged) -> None:
     run = Run()
     last = processed(run)[-1]
     run.kill("clients/near", lost=4)
     run.remove(lambda row: row.get("keys") == [last] and row.get("subscriber") == NEAR.name, "a")
     near_comes_back(run)
-    assert audited(run).violations == {"lost": 1}
+    assert judged(run).violations == {"lost": 1}
 
 
-def test_what_it_had_kept_and_processed_again_is_doubled(audited: Audited) -> None:
+def test_what_it_had_kept_and_processed_again_is_doubled(judged: Judged) -> None:
     run = Run()
     last = processed(run)[-1]
     run.kill("clients/near", lost=4)
@@ -103,14 +103,14 @@ def test_what_it_had_kept_and_processed_again_is_doubled(audited: Audited) -> No
     again = {"event": Event.PROCESSED, "keys": [last], "outcome": Outcome.ACCEPTED}
     rows = run.again["clients/near"]
     rows.insert(-1, rows[-1] | again | {"subscriber": NEAR.name, "address": ADDRESS})
-    assert audited(run).violations["duplicated"] == 1
+    assert judged(run).violations["duplicated"] == 1
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_killed_subscriber_that_keeps_nothing_leaves_a_doubt(audited: Audited, kept: bool) -> None:
+def test_a_killed_subscriber_that_keeps_nothing_leaves_a_doubt(judged: Judged, kept: bool) -> None:
     run = Run()
     run.kill("clients/near", lost=4)
     if kept:
         near_comes_back(run)
         run.again["clients/near"] = [row for row in run.again["clients/near"] if row["event"] is not Event.KEPT]
-    assert audited(run).verdict is Verdict.UNDECIDED
+    assert judged(run).verdict is Verdict.UNDECIDED

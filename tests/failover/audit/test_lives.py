@@ -9,7 +9,7 @@ from failover.audit.lives import KeyRow, lives_of
 from tests.failover.audit.runs import FAR, NEAR, ONE, TWO, Client, Run
 from topic.journal import Event, Outcome
 
-Audited = Callable[[Run], Report]
+Judged = Callable[[Run], Report]
 LIVES = 6
 HOSTS: dict[str, Callable[[str], str]] = {
     "one host": lambda log: "host",
@@ -25,41 +25,41 @@ def reusing(hosts: str = "one host") -> Run:
 
 
 @pytest.mark.parametrize("hosts", HOSTS)
-def test_using_a_tag_again_is_no_violation(audited: Audited, hosts: str) -> None:
-    report = audited(reusing(hosts))
+def test_using_a_tag_again_is_no_violation(judged: Judged, hosts: str) -> None:
+    report = judged(reusing(hosts))
     assert report.violations == {} and report.doubts == ()
     assert report.verdict is Verdict.HOLDS
     assert {(row.published, row.accepted, row.owed, row.processed) for row in report.pairs} == {(LIVES,) * 4}
     assert [row.published for row in report.publishers] == [LIVES, LIVES]
 
 
-def test_two_tags_in_turn(audited: Audited) -> None:
-    report = audited(Run(messages=LIVES, tags=2))
+def test_two_tags_in_turn(judged: Judged) -> None:
+    report = judged(Run(messages=LIVES, tags=2))
     assert report.verdict is Verdict.HOLDS, (report.findings, report.doubts)
     assert {row.processed for row in report.pairs} == {LIVES}
 
 
 @pytest.mark.parametrize("publisher", [ONE, TWO], ids=["publisher logs", "plain publisher"])
-def test_one_lost_among_many_of_one_tag_is_found(audited: Audited, publisher: Client) -> None:
+def test_one_lost_among_many_of_one_tag_is_found(judged: Judged, publisher: Client) -> None:
     run = reusing()
     key = run.key(publisher, 0)
     for event in (Event.DELIVERED, Event.PROCESSED):
         run.drop("clients/near", run.all("clients/near", event, keys=[key])[2])
-    report = audited(run)
+    report = judged(run)
     assert report.violations == {"lost": 1}
     (finding,) = report.findings
     assert (finding.key, finding.life, finding.subscribers) == (key.decode(), 3, (str(NEAR.identity),))
 
 
-def test_one_lost_at_a_plain_subscriber_is_found(audited: Audited) -> None:
+def test_one_lost_at_a_plain_subscriber_is_found(judged: Judged) -> None:
     run = reusing()
     for event in (Event.DELIVERED, Event.OUTCOME):
         run.drop("c", run.all("c", event, keys=[run.key(ONE, 0)])[-1])
-    report = audited(run)
+    report = judged(run)
     assert [(f.kind, f.life, f.subscribers) for f in report.findings] == [("lost", LIVES, (str(FAR.identity),))]
 
 
-def test_one_lost_and_another_twice_do_not_make_up_for_each_other(audited: Audited) -> None:
+def test_one_lost_and_another_twice_do_not_make_up_for_each_other(judged: Judged) -> None:
     run = reusing()
     key = run.key(ONE, 0)
     processed = run.all("clients/near", Event.PROCESSED, keys=[key])
@@ -67,28 +67,28 @@ def test_one_lost_and_another_twice_do_not_make_up_for_each_other(audited: Audit
     run.drop("clients/near", processed[4], delivered[4])
     rows = run.logs["clients/near"]
     rows.insert(rows.index(processed[1]) + 1, processed[1] | {"time_us": processed[1]["time_us"] + 1})
-    report = audited(run)
+    report = judged(run)
     assert report.violations == {"lost": 1, "duplicated": 1}
     assert {finding.kind: finding.life for finding in report.findings} == {"lost": 5, "duplicated": 2}
 
 
-def test_what_was_published_once_and_received_twice_is_no_new_life(audited: Audited) -> None:
+def test_what_was_published_once_and_received_twice_is_no_new_life(judged: Judged) -> None:
     run = Run()
     key = run.key(ONE, 3)
     run.after("a", run.find("a", Event.RECEIVED, key), n=4)
     run.after("a", run.find("a", Event.FORGOTTEN, key))
     run.after("clients/near", run.find("clients/near", Event.PROCESSED, key))
-    report = audited(run)
+    report = judged(run)
     assert report.violations == {"duplicated": 1}
     assert report.findings[0].life == 0
 
 
-def test_counts_that_clocks_cannot_explain_are_unknown(audited: Audited) -> None:
+def test_counts_that_clocks_cannot_explain_are_unknown(judged: Judged) -> None:
     run = reusing("a host each")
     key = run.key(ONE, 0)
     run.drop("clients/near", run.all("clients/near", Event.DELIVERED, keys=[key])[2])
     run.drop("clients/near", run.all("clients/near", Event.PROCESSED, keys=[key])[2])
-    report = audited(run)
+    report = judged(run)
     assert report.verdict is Verdict.UNDECIDED and report.violations == {}
 
 
@@ -115,10 +115,10 @@ def test_a_delivery_resumed_at_another_home_is_the_same_life() -> None:
     assert lives_of(rows, whole=False) == ([1, 1], True)
 
 
-def test_outcomes_of_one_life_are_not_compared_with_those_of_another(audited: Audited) -> None:
+def test_outcomes_of_one_life_are_not_compared_with_those_of_another(judged: Judged) -> None:
     run = reusing()
     told = run.all("clients/one", Event.OUTCOME)[1]
     run.all("a", Event.ACCEPTED, keys=[run.key(ONE, 0)])[1]["outcome"] = Outcome.REJECTED
     assert told["outcome"] is Outcome.ACCEPTED
-    report = audited(run)
+    report = judged(run)
     assert [(finding.kind, finding.life) for finding in report.findings] == [("misreported", 2)]

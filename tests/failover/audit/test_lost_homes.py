@@ -11,7 +11,7 @@ from tests.failover.audit.test_open_homes import logged_ends
 from topic.identity import Epoch
 from topic.journal import Event, Outcome
 
-Audited = Callable[[Run], Report]
+Judged = Callable[[Run], Report]
 LAST = 5
 
 
@@ -44,32 +44,32 @@ def clock(ms: int) -> Row:
 
 
 @pytest.mark.parametrize("found", [True, False])
-def test_what_was_told_by_a_home_of_which_nothing_is_left_is_not_misreported(audited: Audited, found: bool) -> None:
+def test_what_was_told_by_a_home_of_which_nothing_is_left_is_not_misreported(judged: Judged, found: bool) -> None:
     run = logged_ends()
     reborn(run, found=found)
-    report = audited(run)
+    report = judged(run)
     assert report.violations == {}, report.findings
     assert report.verdict is (Verdict.HOLDS if found else Verdict.UNDECIDED), report.doubts
 
 
-def test_it_is_not_if_the_next_home_had_it_sent_again_and_left_without_an_answer(audited: Audited) -> None:
+def test_it_is_not_if_the_next_home_had_it_sent_again_and_left_without_an_answer(judged: Judged) -> None:
     run = logged_ends()
     epoch = reborn(run, found=True)
     about: Row = {"keys": [run.key(ONE, LAST)], "address": ADDRESS, "publisher": ONE.name, "epoch": epoch}
     rows = run.again["a"]
     rows.insert(-1, rows[-1] | {"event": Event.RECEIVED, "n": 0} | about)
-    assert audited(run).violations == {}
+    assert judged(run).violations == {}
 
 
-def test_what_a_home_told_whose_log_is_whole_is_misreported_whoever_else_was_killed(audited: Audited) -> None:
+def test_what_a_home_told_whose_log_is_whole_is_misreported_whoever_else_was_killed(judged: Judged) -> None:
     run = Run()
     run.kill("c", lost=6)
     run.find("a", Event.ACCEPTED, run.key(ONE, 1))["outcome"] = Outcome.REJECTED
-    assert audited(run).violations["misreported"] == 1
+    assert judged(run).violations["misreported"] == 1
 
 
 @pytest.mark.parametrize("seen", [True, False])
-def test_an_attach_that_no_log_tells_of_may_have_been_at_any_that_breaks_off(audited: Audited, seen: bool) -> None:
+def test_an_attach_that_no_log_tells_of_may_have_been_at_any_that_breaks_off(judged: Judged, seen: bool) -> None:
     run = Run()
     run.kill("c", lost=6)
     told = run.find("clients/one", Event.OUTCOME, run.key(ONE, 3))
@@ -78,7 +78,7 @@ def test_an_attach_that_no_log_tells_of_may_have_been_at_any_that_breaks_off(aud
     if not seen:
         run.before("clients/one", told, Event.ATTACHED, detail=ONE.detail, address=ADDRESS)
     told["time_us"] = late
-    assert audited(run).violations.get("misreported", 0) == seen
+    assert judged(run).violations.get("misreported", 0) == seen
 
 
 def plain(client: Client, run: Run) -> bytes:
@@ -86,7 +86,7 @@ def plain(client: Client, run: Run) -> bytes:
     return run.key(client, 3)
 
 
-def test_what_a_map_names_of_a_home_of_which_nothing_is_left_was_not_settled_early(audited: Audited) -> None:
+def test_what_a_map_names_of_a_home_of_which_nothing_is_left_was_not_settled_early(judged: Judged) -> None:
     """Its publisher has no log, either."""
     run = Run()
     key = plain(TWO, run)
@@ -100,5 +100,5 @@ def test_what_a_map_names_of_a_home_of_which_nothing_is_left_was_not_settled_ear
         events = (Event.PLACEHOLDER, Event.RESOLVED, Event.SETTLED, Event.FORGOTTEN) if router == "b" else ()
         rows = [{"event": Event.BOOT}, *({"event": event} | about for event in events), {"event": Event.STOPPED}]
         run.again[router] = [row | clock(ms + at) for at, row in enumerate(rows)]
-    report = audited(run)
+    report = judged(run)
     assert report.violations == {} and report.verdict is Verdict.UNDECIDED, report.findings

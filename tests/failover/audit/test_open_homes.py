@@ -10,7 +10,7 @@ from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, ROUTERS, TWO
 from tests.failover.audit.test_audiences import Log as Rows
 from topic.journal import Event
 
-Audited = Callable[[Run], Report]
+Judged = Callable[[Run], Report]
 CUT = "the log of a has no clean end: who was owed what after "
 
 
@@ -42,33 +42,33 @@ def doubts(report: Report) -> list[str]:
     return [doubt for doubt in report.doubts if doubt.startswith(CUT) and doubt.endswith(" is not known")]
 
 
-def test_routers_in_contact_know_who_was_joined(audited: Audited) -> None:
+def test_routers_in_contact_know_who_was_joined(judged: Judged) -> None:
     run = logged_ends()
     cut(run, run.key(ONE, 3))
-    report = audited(run)
+    report = judged(run)
     assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
 
 
-def test_without_a_witness_it_is_not_known_who_was_owed_what(audited: Audited) -> None:
+def test_without_a_witness_it_is_not_known_who_was_owed_what(judged: Judged) -> None:
     run = logged_ends()
     alone(run)
     cut(run, run.key(ONE, 3))
-    report = audited(run)
+    report = judged(run)
     assert report.verdict is Verdict.UNDECIDED and report.violations == {}
     assert len(doubts(report)) == 1
 
 
-def test_a_witness_that_had_lost_contact_is_none(audited: Audited) -> None:
+def test_a_witness_that_had_lost_contact_is_none(judged: Judged) -> None:
     run = logged_ends()
     accepted = run.find("a", Event.ACCEPTED, run.key(ONE, 4))
     cut(run, run.key(ONE, 3))
     for router in "bc":
         row = next(row for row in run.logs[router] if row["time_us"] > accepted["time_us"] - 3000)
         run.before(router, row, Event.LOST, peer="a")
-    assert audited(run).verdict is Verdict.UNDECIDED
+    assert judged(run).verdict is Verdict.UNDECIDED
 
 
-def test_a_relay_that_is_killed_takes_no_knowledge_with_it(audited: Audited) -> None:
+def test_a_relay_that_is_killed_takes_no_knowledge_with_it(judged: Judged) -> None:
     run = logged_ends()
     run.remove(lambda row: MID.name == row.get("subscriber"))
     del run.logs["clients/mid"]
@@ -77,11 +77,11 @@ def test_a_relay_that_is_killed_takes_no_knowledge_with_it(audited: Audited) -> 
             row["detail"] = json.dumps([NEAR.name])
     alone(run)
     run.kill("b", lost=6)
-    report = audited(run)
+    report = judged(run)
     assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
 
 
-def test_a_subscriber_that_only_its_own_log_knows_may_have_been_owed_it(audited: Audited) -> None:
+def test_a_subscriber_that_only_its_own_log_knows_may_have_been_owed_it(judged: Judged) -> None:
     late = Client("late", "a", "subscriber")
     run = logged_ends()
     attached = run.find("clients/near", Event.ATTACHED)
@@ -94,7 +94,7 @@ def test_a_subscriber_that_only_its_own_log_knows_may_have_been_owed_it(audited:
         {"event": Event.ATTACHED} | clock | columns,
         {"event": Event.STOPPED} | {name: stop[name] for name in ("time_us", "hlc")},
     ]
-    report = audited(run)
+    report = judged(run)
     assert report.verdict is Verdict.UNDECIDED
     assert len(doubts(report)) == 1 and any("3 accepted deliveries lack" in doubt for doubt in report.doubts)
 
@@ -112,28 +112,28 @@ def all_killed(run: Run, *, found: bool = True) -> None:
         run.again[router] = [row | clock for row in ({"event": Event.BOOT}, kept, {"event": Event.STOPPED})]
 
 
-def test_what_routers_find_in_their_stores_tells_who_may_have_been_owed_it(audited: Audited) -> None:
+def test_what_routers_find_in_their_stores_tells_who_may_have_been_owed_it(judged: Judged) -> None:
     run = logged_ends()
     all_killed(run)
-    report = audited(run)
+    report = judged(run)
     assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
 
 
-def test_without_their_stores_nobody_can_tell(audited: Audited) -> None:
+def test_without_their_stores_nobody_can_tell(judged: Judged) -> None:
     run = logged_ends()
     all_killed(run, found=False)
-    report = audited(run)
+    report = judged(run)
     assert report.verdict is Verdict.UNDECIDED
     assert len(doubts(report)) == 1
 
 
-def test_a_subscriber_that_only_a_store_knows_may_have_been_owed_it(audited: Audited) -> None:
+def test_a_subscriber_that_only_a_store_knows_may_have_been_owed_it(judged: Judged) -> None:
     late = Client("late", "a", "subscriber")
     run = logged_ends()
     all_killed(run)
     row = run.again["b"][1] | {"subscriber": late.name, "address": ADDRESS, "epoch": run.epoch(late)}
     run.again["b"].insert(2, row)
-    report = audited(run)
+    report = judged(run)
     assert report.verdict is Verdict.UNDECIDED
     assert any("accepted deliveries lack" in doubt for doubt in report.doubts), report.doubts
 

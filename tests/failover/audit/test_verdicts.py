@@ -15,11 +15,11 @@ from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, START_MS, SUBSCRI
 from topic.identity import Epoch
 from topic.journal import Event
 
-Audited = Callable[[Run], Report]
+Judged = Callable[[Run], Report]
 
 
-def test_a_good_run_holds(audited: Audited, tmp_path: Path) -> None:
-    report = audited(Run())
+def test_a_good_run_holds(judged: Judged, tmp_path: Path) -> None:
+    report = judged(Run())
 
     assert report.verdict is Verdict.HOLDS and report.exit_code == 0
     assert (report.violations, report.findings, report.doubts, report.problems, report.torn) == ({}, (), (), (), ())
@@ -34,21 +34,21 @@ def test_a_good_run_holds(audited: Audited, tmp_path: Path) -> None:
     assert "exactly-once holds: 8 accepted, 24 owed" in shown.getvalue()
 
 
-def test_a_publisher_that_nobody_heard_is_shown(audited: Audited) -> None:
+def test_a_publisher_that_nobody_heard_is_shown(judged: Judged) -> None:
     run = Run()
     for subscriber in SUBSCRIBERS:
         for publisher in (ONE, TWO):
             run.leave_out(subscriber, publisher, *range(4), audience=False)
     run.remove(lambda row: row.get("subscriber") is not None)
     shown = StringIO()
-    report = audited(run)
+    report = judged(run)
     report.render(Console(file=shown, width=140))
     assert report.pairs == () and report.verdict is Verdict.HOLDS, report.doubts
     row = next(line for line in shown.getvalue().splitlines() if str(TWO.identity) in line)
     assert [cell.strip() for cell in row.split("│")[2:7]] == ["-", "4", "4", "0", "0"]
 
 
-def test_a_router_killed_with_its_last_entries_lost_does_not_matter_to_ends_that_logged(audited: Audited) -> None:
+def test_a_router_killed_with_its_last_entries_lost_does_not_matter_to_ends_that_logged(judged: Judged) -> None:
     run = Run(messages=6)
     run.remove(lambda row: FAR.name in (row.get("subscriber"), *row.get("keys", ())))  # the plain ends
     for row in run.logs["a"] + run.logs["b"]:
@@ -58,42 +58,42 @@ def test_a_router_killed_with_its_last_entries_lost_does_not_matter_to_ends_that
     run.remove(lambda row: row.get("keys", [b""])[0] in two or row.get("publisher") == TWO.name)
     run.kill("a", lost=18)  # the home of publisher one, with all it wrote of the last deliveries
 
-    report = audited(run)
+    report = judged(run)
 
     assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings, report.problems)
     assert [row.accepted for row in report.publishers] == [6]
     assert [log.name for log in report.logs if not log.stopped] == [f"a.{START_MS}"]
 
 
-def test_an_audience_lost_with_its_home_is_owed_to_whoever_may_have_been_in_it(audited: Audited) -> None:
+def test_an_audience_lost_with_its_home_is_owed_to_whoever_may_have_been_in_it(judged: Judged) -> None:
     run = Run()
     key = run.key(ONE, 3)
     run.kill("a", lost=15)  # among it all that the home wrote of the last delivery of publisher one
     run.remove(lambda row: row.get("keys") == [key] and row.get("subscriber") == NEAR.name)
-    report = audited(run)
+    report = judged(run)
     assert report.verdict is Verdict.UNDECIDED, (report.findings, report.problems)
     assert [doubt for doubt in report.doubts if doubt.startswith("1 accepted deliveries lack")]
 
 
-def test_a_plain_subscriber_of_a_killed_router_is_unknown(audited: Audited) -> None:
+def test_a_plain_subscriber_of_a_killed_router_is_unknown(judged: Judged) -> None:
     run = Run()
     run.kill("c", lost=2)  # with STOPPED goes the entry that told of its departure
-    report = audited(run)
+    report = judged(run)
     assert report.verdict is Verdict.UNDECIDED and report.exit_code == 3
     assert report.violations == {}
     assert [doubt for doubt in report.doubts if str(FAR.identity) in doubt and "no clean end" in doubt]
 
 
-def test_what_an_open_log_may_have_lost_is_unknown_and_not_lost(audited: Audited) -> None:
+def test_what_an_open_log_may_have_lost_is_unknown_and_not_lost(judged: Judged) -> None:
     run = Run()
     run.kill("clients/near", lost=3)  # the last PROCESSED among them
-    report = audited(run)
+    report = judged(run)
     assert report.verdict is Verdict.UNDECIDED
     assert report.violations == {}
     assert {row.subscriber for row in report.pairs if row.unknown} == {str(NEAR.identity)}
 
 
-def test_a_subscriber_that_left_is_owed_nothing_from_then_on(audited: Audited) -> None:
+def test_a_subscriber_that_left_is_owed_nothing_from_then_on(judged: Judged) -> None:
     run = Run()
     gone = run.find("a", Event.CLOSED, subscriber=NEAR.name)
     run.remove(lambda row: row is gone)
@@ -102,13 +102,13 @@ def test_a_subscriber_that_left_is_owed_nothing_from_then_on(audited: Audited) -
     for publisher in (ONE, TWO):
         run.leave_out(NEAR, publisher, 3)
 
-    report = audited(run)
+    report = judged(run)
 
     assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
     assert sorted(row.owed for row in report.pairs) == [3, 3, 4, 4, 4, 4]
 
 
-def test_who_leaves_and_comes_back_is_owed_nothing_in_between(audited: Audited) -> None:
+def test_who_leaves_and_comes_back_is_owed_nothing_in_between(judged: Judged) -> None:
     run = Run()
     c_heard = run.find("c", Event.RECEIVED, run.key(ONE, 1))
     run.before("c", c_heard, Event.CLOSED, subscriber=FAR.name, epoch=run.epoch(FAR))
@@ -126,14 +126,14 @@ def test_who_leaves_and_comes_back_is_owed_nothing_in_between(audited: Audited) 
         if row["event"] in (Event.SETTLED, Event.FORGOTTEN):
             row["hlc"] = c_heard["hlc"] + 2
 
-    report = audited(run)
+    report = judged(run)
 
     assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
     owed = {row.publisher: row.owed for row in report.pairs if row.subscriber == str(FAR.identity)}
     assert owed == {str(ONE.identity): 3, str(TWO.identity): 1}
 
 
-def test_expiry_relieves_its_own_home_of_what_it_has_not_accepted(audited: Audited) -> None:
+def test_expiry_relieves_its_own_home_of_what_it_has_not_accepted(judged: Judged) -> None:
     run = Run()
     run.before(
         "a",
@@ -149,7 +149,7 @@ def test_expiry_relieves_its_own_home_of_what_it_has_not_accepted(audited: Audit
     run.leave_out(FAR, ONE, 3)  # joined again, in the same epoch: lost
     run.leave_out(FAR, TWO, 2)  # of another home: lost
 
-    report = audited(run)
+    report = judged(run)
 
     assert report.violations == {"lost": 3}, report.findings
     expected = {run.key(ONE, 1), run.key(ONE, 3), run.key(TWO, 2)}
@@ -157,7 +157,7 @@ def test_expiry_relieves_its_own_home_of_what_it_has_not_accepted(audited: Audit
     assert {finding.subscribers for finding in report.findings} == {(str(FAR.identity),)}
 
 
-def test_what_was_accepted_while_a_subscriber_was_cut_off_is_shown(audited: Audited) -> None:
+def test_what_was_accepted_while_a_subscriber_was_cut_off_is_shown(judged: Judged) -> None:
     run = Run()
     columns = {"subscriber": FAR.name, "epoch": run.epoch(FAR)}
     run.before("a", run.find("a", Event.ACCEPTED, run.key(ONE, 1)), Event.EXPIRED, **columns)
@@ -166,7 +166,7 @@ def test_what_was_accepted_while_a_subscriber_was_cut_off_is_shown(audited: Audi
     run.leave_out(FAR, ONE, 1)  # it was in the audience
     run.leave_out(FAR, ONE, 2, audience=False)
 
-    report = audited(run)
+    report = judged(run)
 
     assert report.verdict is Verdict.HOLDS, (report.doubts, report.findings)
     assert {(row.publisher, row.subscriber): row.cut_off for row in report.pairs if row.cut_off} == {

@@ -148,10 +148,10 @@ SEEDED = (
 
 
 @pytest.mark.parametrize("spoil", SEEDED, ids=lambda spoil: spoil.__name__)
-def test_exactly_the_seeded_violation_is_found(spoil: Spoil, audited: Callable[[Run], Report]) -> None:
+def test_exactly_the_seeded_violation_is_found(spoil: Spoil, judged: Callable[[Run], Report]) -> None:
     run = Run()
     expected = spoil(run)
-    report = audited(run)
+    report = judged(run)
     assert report.findings == (expected,)
     assert report.violations == {expected.kind: 1}
     assert report.verdict is Verdict.VIOLATED and report.exit_code == 1

@@ -112,3 +112,42 @@ async def test_nobody_at_the_far_end_is_an_end(nursery: trio.Nursery) -> None:
     await nursery.start(proxy.run)
     async with await connect(proxy) as stream:
         assert await ends(stream)
+
+
+async def test_a_slow_link_gives_all_of_it_later_and_in_order(proxy: LinkProxy, autojump_clock: object) -> None:
+    async with await connect(proxy) as stream:
+        proxy.delay(2.0, jitter=1.0)
+        assert not proxy.whole
+        started = trio.current_time()
+        for number in range(10):
+            await stream.send_all(b"%d" % number)
+            await trio.sleep(0.1)
+        assert await read(stream, 10) == b"0123456789"
+        assert 4.0 <= trio.current_time() - started <= 8.0  # there and back
+
+
+async def test_a_reset_ends_connections_but_not_the_link(proxy: LinkProxy) -> None:
+    async with await connect(proxy) as old:
+        await old.send_all(b"before")
+        assert await read(old, 6) == b"before"
+        proxy.reset()
+        with pytest.raises(trio.BrokenResourceError):
+            await old.receive_some()
+    assert proxy.whole
+    async with await connect(proxy) as new:
+        await new.send_all(b"after")
+        assert await read(new, 5) == b"after"
+
+
+async def test_a_silent_link_that_ceases_to_be_slow_lets_nothing_through(
+    proxy: LinkProxy, autojump_clock: object
+) -> None:
+    async with await connect(proxy) as stream:
+        proxy.become(silent=True, severed=False, latency=1.0, jitter=0.0)
+        await stream.send_all(b"under way")
+        proxy.become(silent=True, severed=False, latency=0.0, jitter=0.0)
+        with trio.move_on_after(5) as patience:
+            await stream.receive_some()
+        assert patience.cancelled_caught
+        proxy.become(silent=False, severed=False, latency=0.0, jitter=0.0)
+        assert await read(stream, 9) == b"under way"

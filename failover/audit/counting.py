@@ -1,0 +1,170 @@
+"""What is left of a bucket once it is judged: counts, and the first few violations of each kind. Little, whatever the
+size of the bucket; what several buckets left is added up."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import attrs
+import numpy as np
+
+from failover.audit.astray import InVain
+from failover.audit.checks import Judged, JudgedRecords
+from failover.audit.deliveries import Deliveries
+from failover.audit.facts import Facts
+from failover.audit.happenings import Happened
+from failover.audit.metering import Metered
+from failover.audit.packing import NONE, Flags, Ints
+from failover.audit.pair_checks import JudgedPairs
+from failover.audit.pairs import Pairs
+from failover.audit.records import Records
+from failover.audit.report import FINDINGS_KEPT
+from failover.audit.views import Disputed
+
+# The flags of the rules, and the kinds of the report they stand for.
+PAIR_KINDS = {
+    "lost": "lost",
+    "duplicated": "duplicated",
+    "early": "accepted too early",
+    "overruled": "accepted though refused",
+    "unasked": "never published",
+    "unsent": "sent by nobody",
+    "outcome_disputed": "outcome disputed",
+}
+DELIVERY_KINDS = {"misreported": "misreported", "settled_unasked": "settled by nobody"}
+PAIR_COUNTS = ("owed", "taken", *PAIR_KINDS, "unknown", "unplaced")
+RECORD_KINDS = {
+    "settled_early": "settled before accepted",
+    "kept": "never forgotten",
+    "unforwarded": "forwarded by nobody",
+    "misplaced": "place disputed",
+}
+Rules = tuple[Judged, JudgedPairs, JudgedRecords, Disputed]
+Told = tuple[str, Iterable[int]]
+"""The router and the subscribers that a violation is about."""
+
+
+@attrs.frozen(slots=True, order=True)
+class Found:
+    """One violation, everybody by name."""
+
+    key: str
+    life: int
+    router: str
+    """Empty where a rule is not about one router's record."""
+    publisher: str
+    subscribers: tuple[str, ...]
+
+
+@attrs.define(slots=True)
+class Tally:
+    publishers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    """By publisher and what is counted; pairs by both and that."""
+    addresses: dict[str, str] = attrs.field(factory=dict)
+    pairs: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
+    violations: Counter[str] = attrs.field(factory=Counter)
+    """By kind."""
+    findings: dict[str, list[Found]] = attrs.field(factory=dict)
+    in_vain: InVain = attrs.field(factory=Counter)
+    cut_off: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    unknown_records: int = 0
+    happened: Happened = attrs.field(factory=Happened)
+    metered: Metered = attrs.field(factory=Metered)
+
+    def add(self, other: "Tally") -> None:
+        for name in ("publishers", "pairs", "violations", "in_vain", "cut_off"):
+            getattr(self, name).update(getattr(other, name))
+        self.happened.add(other.happened)
+        self.addresses |= other.addresses
+        self.metered.add(other.metered)
+        self.unknown_records += other.unknown_records
+        for kind, found in other.findings.items():
+            self.keep(kind, found)
+
+    def keep(self, kind: str, found: Iterable[Found]) -> None:
+        self.findings[kind] = sorted([*self.findings.get(kind, ()), *found])[:FINDINGS_KEPT]
+
+
+class Counting:
+    """Of one bucket."""
+
+    def __init__(self, facts: Facts, found: Deliveries, pairs: Pairs, records: Records, rules: Rules) -> None:
+        self._facts, self._found, self._pairs, self._records, self._rules = facts, found, pairs, records, rules
+        self._judged = rules[0]
+        names, self._publisher = np.unique(found.lives.publisher(), return_inverse=True)
+        self._publishers = [name.decode() for name in names.tolist()]
+        self.tally = Tally()
+
+    def count(self) -> Tally:
+        self._count_deliveries()
+        self._count_pairs()
+        pairs, records = self._pairs, self._records
+        told: tuple[tuple[dict[str, str], Ints, Callable[[int], Told]], ...] = (
+            (DELIVERY_KINDS, np.arange(len(self._found.lives.key)), lambda at: ("", self._audience(at))),
+            (PAIR_KINDS, pairs.delivery, lambda at: ("", [pairs.subscriber[at]])),
+            (RECORD_KINDS, records.delivery, self._at_record),
+        )
+        for kinds, deliveries, tell in told:
+            for name, kind in kinds.items():
+                self._find(kind, self._flag(name), deliveries, tell)
+        self.tally.unknown_records = int(self._flag("kept_unknown").sum())
+        return self.tally
+
+    def _flag(self, name: str) -> Flags:
+        """Of whichever rules have it."""
+        found: Flags = next(getattr(rules, name) for rules in self._rules if hasattr(rules, name))
+        return found
+
+    def _count_deliveries(self) -> None:
+        found, judged = self._found, self._judged
+        answered = judged.is_accepted | found.refused | found.told_refused
+        flags = {
+            "published": judged.is_published,
+            "accepted": judged.is_accepted,
+            "unanswered": judged.is_published & ~answered,
+        }
+        for what, flag in flags.items():
+            for name, number in zip(self._publishers, self._by_publisher(flag), strict=True):
+                self.tally.publishers[name, what] += number
+        named = found.address != NONE
+        for publisher, address in zip(self._publisher[named].tolist(), found.address[named].tolist(), strict=True):
+            self.tally.addresses[self._publishers[publisher]] = self._facts.rows.strings[address]
+
+    def _by_publisher(self, flag: Flags) -> list[int]:
+        counted: list[int] = np.bincount(self._publisher[flag], minlength=len(self._publishers)).tolist()
+        return counted
+
+    def _count_pairs(self) -> None:
+        pairs = self._pairs
+        both = self._publisher[pairs.delivery] * len(pairs.names) + pairs.subscriber
+        distinct, which = np.unique(both, return_inverse=True)
+        for what in PAIR_COUNTS:
+            counted = np.bincount(which[self._flag(what)], minlength=len(distinct)).tolist()
+            for one, number in zip(distinct.tolist(), counted, strict=True):
+                publisher, subscriber = divmod(one, len(pairs.names))
+                self.tally.pairs[self._publishers[publisher], pairs.names[subscriber], what] += number
+
+    def _find(self, kind: str, flag: Flags, deliveries: Ints, tell: Callable[[int], Told]) -> None:
+        """The deliveries with the lowest keys are kept."""
+        at = np.flatnonzero(flag)
+        if not len(at):
+            return
+        self.tally.violations[kind] += len(at)
+        lives, of = self._found.lives, deliveries[at]
+        lowest = at[np.lexsort((lives.number[of], lives.key[of]))[: 2 * FINDINGS_KEPT]]
+        self.tally.keep(kind, [self._finding(int(deliveries[index]), *tell(index)) for index in lowest.tolist()])
+
+    def _finding(self, delivery: int, router: str, subscribers: Iterable[int]) -> Found:
+        key, life = self._found.lives.name(delivery)
+        names = sorted({self._pairs.names[code] for code in subscribers})
+        return Found(key, life, router, self._publishers[self._publisher[delivery]], tuple(names))
+
+    def _audience(self, delivery: int) -> list[int]:
+        pairs = self._pairs
+        found: list[int] = pairs.subscriber[(pairs.delivery == delivery) & pairs.in_audience].tolist()
+        return found
+
+    def _at_record(self, at: int) -> Told:
+        rows, records = self._facts.rows, self._records
+        local = rows.subscriber[records.rows[records.groups.of == at]]
+        subscribers = local[local != NONE].tolist() or self._audience(int(records.delivery[at]))
+        return rows.logs[records.log[at]].source, subscribers

@@ -1,0 +1,166 @@
+"""What logs say of deliveries, as columns: packed into bytes by bucket of delivery keys, and unpacked again.
+
+Runs inside Spark's Python workers. Spark moves the bytes; no event ever is an object, of Python's or of Java's. All
+events of one delivery come into one bucket, whichever log they are from, and a bucket is as much as is held at a time.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from topic.identity import KEY_LENGTH
+from topic.journal import BlockView
+
+Ints = NDArray[np.int64]
+Codes = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+Texts = NDArray[np.bytes_]
+
+ROWS_PER_BLOCK = 1 << 20  # `place` = number of the block * this + row in the block: the order of the log
+NONE = -1
+KEY_TYPE = f"S{KEY_LENGTH}"
+MIX = np.uint64(0x9E3779B97F4A7C15)
+NUMBERS = {"event": "u1", "outcome": "u1", "time": "i8", "hlc": "i8"}
+NAMES = ("address", "subscriber", "peer", "epoch", "detail")
+TYPES = NUMBERS | {"place": "i8", "n": "i8", "log": "i4"} | dict.fromkeys(NAMES, "i4") | {"key": KEY_TYPE}
+
+
+class LogName(NamedTuple):
+    """Who wrote: one incarnation of one writer."""
+
+    source: str
+    role: str
+    incarnation: int
+    host: str
+
+    @property
+    def name(self) -> str:
+        """As an epoch names the home: router.incarnation."""
+        return f"{self.source}.{self.incarnation}"
+
+
+class Rows:
+    """One row per (event, delivery). Names are codes of `strings`, logs those of `logs`; `NONE` is none."""
+
+    def __init__(self, columns: dict[str, Any], strings: Sequence[str], logs: Sequence[LogName]) -> None:
+        self.event: NDArray[np.uint8] = columns["event"]
+        self.outcome: NDArray[np.uint8] = columns["outcome"]
+        self.time: Ints = columns["time"]
+        self.hlc: Ints = columns["hlc"]
+        self.place: Ints = columns["place"]
+        self.n: Ints = columns["n"]
+        self.log: Codes = columns["log"]
+        self.address: Codes = columns["address"]
+        self.subscriber: Codes = columns["subscriber"]
+        self.peer: Codes = columns["peer"]
+        self.epoch: Codes = columns["epoch"]
+        self.detail: Codes = columns["detail"]
+        self.key: Texts = columns["key"]
+        self.strings = strings
+        self.logs = logs
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+
+class Packer:
+    """Gathers the blocks of files and gives them back by bucket."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in TYPES}
+        self._strings: dict[str, int] = {}
+        self._logs: dict[LogName, int] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._columns["event"]))
+
+    def add(self, block: BlockView, source: str) -> None:
+        """The entries of a block that tell of deliveries."""
+        columns = block.columns
+        count = np.array(columns["count"], np.int64)
+        entry = np.repeat(np.arange(len(count)), count)
+        if not len(entry):
+            return
+        log = LogName(source, block.role, block.incarnation, block.host)
+        codes = self._coded(block.strings)
+        found: dict[str, Any] = {name: np.array(columns[name], kind)[entry] for name, kind in NUMBERS.items()}
+        found |= {name: codes[np.array(columns[name], np.int32)][entry] for name in NAMES}
+        found["place"] = places(block, count, entry)
+        found["n"] = positions(columns, entry, np.arange(len(entry)) - (np.cumsum(count) - count)[entry])
+        found["log"] = np.full(len(entry), self._logs.setdefault(log, len(self._logs)), np.int32)
+        found["key"] = np.frombuffer(block.keys, KEY_TYPE)
+        for name, column in found.items():
+            self._columns[name].append(column)
+
+    def _coded(self, strings: Sequence[str]) -> Codes:
+        """Codes of the gathered strings by those of a block; its -1 is the last."""
+        known = self._strings
+        return np.array([*(known.setdefault(text, len(known)) for text in strings), NONE], np.int32)
+
+    def buckets(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """What was gathered, spread over so many."""
+        if not self._columns["event"]:
+            return
+        columns = {name: np.concatenate(parts) for name, parts in self._columns.items()}
+        bucket = (hashed(columns["key"]) >> np.uint64(40)) % np.uint64(number)
+        order = np.argsort(bucket, kind="stable")
+        ends = np.cumsum(np.bincount(bucket.astype(np.int64), minlength=number))
+        columns = {name: column[order] for name, column in columns.items()}
+        for index, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+            if end > start:
+                yield index, self._packed({name: column[start:end] for name, column in columns.items()})
+
+    def _packed(self, columns: dict[str, Any]) -> bytes:
+        parts = {name: columns[name].astype(kind, copy=False).tobytes() for name, kind in TYPES.items()}
+        packed: bytes = msgpack.packb({"strings": list(self._strings), "logs": list(self._logs), **parts})
+        return packed
+
+
+def unpack(parts: Iterable[bytes]) -> Rows:
+    """The rows of one bucket, of whichever files."""
+    strings: dict[str, int] = {}
+    logs: dict[LogName, int] = {}
+    columns: dict[str, list[Any]] = {name: [] for name in TYPES}
+    for part in parts:
+        fields = msgpack.unpackb(part, strict_map_key=False)
+        codes = np.array([*(strings.setdefault(text, len(strings)) for text in fields["strings"]), NONE], np.int32)
+        of_logs = [logs.setdefault(LogName(*log), len(logs)) for log in fields["logs"]]
+        for name, kind in TYPES.items():
+            column = np.frombuffer(fields[name], kind)
+            if name in NAMES:
+                column = codes[column]
+            elif name == "log":
+                column = np.array(of_logs, np.int32)[column]
+            columns[name].append(column)
+    whole = {name: np.concatenate([np.empty(0, TYPES[name]), *columns[name]]) for name in TYPES}
+    return Rows(whole, list(strings), list(logs))
+
+
+def hashed(keys: Texts) -> NDArray[np.uint64]:
+    """A number for each key, of its 20 bytes that are a hash already."""
+    words = np.ascontiguousarray(keys).view("<u8").reshape(len(keys), KEY_LENGTH // 8)
+    with np.errstate(over="ignore"):
+        mixed: NDArray[np.uint64] = (words[:, 2] * MIX) ^ (words[:, 3] + words[:, 1] * MIX)
+        return (mixed ^ (mixed >> np.uint64(29))) * MIX
+
+
+def places(block: BlockView, count: Ints, entry: Ints) -> Ints:
+    """Where in its log each row is; an entry without keys takes a place as well."""
+    width = np.maximum(count, 1)
+    assert width.sum() < ROWS_PER_BLOCK
+    before, keys_before = np.cumsum(width) - width, np.cumsum(count) - count
+    found: Ints = block.number * ROWS_PER_BLOCK + np.arange(len(entry)) + (before - keys_before)[entry]
+    return found
+
+
+def positions(columns: dict[str, list[Any]], entry: Ints, offset: Ints) -> Ints:
+    """The n of each row: counted on from the entry's first, or listed by the entry; `NONE` where unknown."""
+    first = np.array(columns["n"], np.int64)[entry]
+    n: Ints = np.where(first < 0, NONE, first + offset)
+    for index, listed in enumerate(columns["ns"]):
+        if listed:
+            n[np.searchsorted(entry, index) :][: len(listed)] = listed
+    return n

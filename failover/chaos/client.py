@@ -1,0 +1,130 @@
+"""One client of a run: a process of its own, so that it can be killed and go on from its state file.
+
+    python -m failover.chaos.client SPEC        # JSON of `Spec`
+
+It tells lines of JSON on its output: every router it attaches to, every loss, how much it has done so far. It finishes
+when told so on its input, and ends at once when that is closed: whoever started it is gone.
+"""
+
+import gc
+import json
+import sqlite3
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Literal
+
+import attrs
+import trio
+
+from failover.chaos.ledger import Ledger, open_database
+from failover.chaos.load import Pace, publish, subscribe
+from failover.client import Connected, Event, Lost, Publisher, SqliteStore, Subscriber
+from failover.client.endpoint import Options
+from topic.identity import LinkIdentity
+
+LINK = "chaos"
+FINISH = b"finish\n"
+GAVE_UP = 3
+"""The exit status of a client that has found no router for too long; it may be started again."""
+COUNT_S = 0.25
+
+
+@attrs.frozen
+class Spec:
+    name: str
+    role: Literal["publisher", "subscriber"]
+    urls: tuple[str, ...]
+    """In the order in which they are tried."""
+    address: str
+    folder: str
+    """For its log and its state."""
+    timeout: int
+    """Seconds for which its terminus is to live, and for which it looks for a router."""
+    rate: float = 1.0
+    size: int = 100
+    settle: Literal["first", "second"] = "second"
+    think: float = 0.0
+
+    @property
+    def state(self) -> Path:
+        return Path(self.folder) / "state.db"
+
+
+def tell(**what: object) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def listen(event: Event) -> None:
+    match event:
+        case Connected(_, router):
+            tell(attached=router)
+        case Lost(reason):
+            tell(lost=reason)
+
+
+async def main(spec: Spec) -> None:
+    with closing(open_database(spec.state)) as connection:
+        store, ledger, finish = SqliteStore(connection), Ledger(connection), trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_obey, finish, nursery.cancel_scope)
+            nursery.start_soon(_count, connection, ledger.counts)
+            await _play(spec, store, ledger, finish)
+            nursery.cancel_scope.cancel()
+        connection.commit()
+
+
+async def _play(spec: Spec, store: SqliteStore, ledger: Ledger, finish: trio.Event) -> None:
+    options: Options = {"log": Path(spec.folder) / "log", "store": store, "events": listen, "timeout": spec.timeout}
+    if spec.role == "publisher":
+        identity = LinkIdentity(spec.name, LINK, spec.address)
+        next_number = store.load("publisher", identity).next_number
+        async with Publisher(spec.urls, spec.address, container=spec.name, link=LINK, **options) as publisher:
+            await publish(publisher, spec.name, ledger, Pace(spec.rate, next_number), finish, spec.size)
+        return
+    subscriber = Subscriber(spec.urls, spec.address, container=spec.name, link=LINK, settle=spec.settle, **options)
+    async with subscriber, trio.open_nursery() as receiving:
+        receiving.start_soon(subscribe, subscriber, ledger, spec.think)
+        await finish.wait()
+        receiving.cancel_scope.cancel()
+
+
+async def _obey(finish: trio.Event, scope: trio.CancelScope) -> None:
+    async with trio.lowlevel.FdStream(sys.stdin.fileno()) as orders:
+        async for order in orders:
+            if order.endswith(FINISH):
+                finish.set()
+    scope.cancel()
+
+
+async def _count(connection: sqlite3.Connection, counts: Mapping[str, int]) -> None:
+    """In mode first nothing else commits what was received."""
+    while True:
+        await trio.sleep(COUNT_S)
+        connection.commit()
+        tell(counts=counts)
+
+
+def run(spec: Spec) -> int:
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)  # messages leave no cycles, and looking for them takes a third of the time
+    status = 0
+    try:
+        trio.run(main, spec)
+    except* ConnectionError as group:
+        tell(gave_up="; ".join(map(str, _alone(group))))
+        status = GAVE_UP
+    return status
+
+
+def _alone(group: BaseExceptionGroup[ConnectionError]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _alone(error)
+        else:
+            yield error
+
+
+if __name__ == "__main__":
+    sys.exit(run(Spec(**json.loads(sys.argv[1]))))

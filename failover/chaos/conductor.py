@@ -1,0 +1,265 @@
+"""Carries out a plan: strikes when it is time, at whom the mesh of that moment offers, and ends what has lasted.
+
+Every strike is a task: it finds its targets, does what its word says (`_ACTS`), waits, and undoes it (`_UNDOES`) where
+nobody else has done so before. A strike that finds nobody is told and left out.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import ClassVar, cast
+
+import attrs
+import trio
+
+from failover.chaos.crew import Crew
+from failover.chaos.links import Condition
+from failover.chaos.mesh import Life, Mesh
+from failover.chaos.planner import Strike
+from failover.chaos.script import Script
+from failover.chaos.targets import Field, Named, resolve, sides
+from failover.chaos.vocabulary import Aim
+from router.quantities import format_duration
+
+READY_S = 10.0
+"""For which a rolling restart waits for a router to be up again before it takes the next."""
+
+
+@attrs.define(eq=False)
+class Struck:
+    """A fault that has struck."""
+
+    number: int
+    word: str
+    targets: tuple[str, ...]
+    text: str
+    at_us: int
+    options: Mapping[str, object]
+    until_us: int | None = None
+    open: set[str] = attrs.field(factory=set)
+    """The targets where it is in force still."""
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
+
+
+class Conductor:
+    """`tell` is told of every fault as it strikes and ends."""
+
+    def __init__(self, script: Script, mesh: Mesh, crew: Crew, tell: Callable[[str], None]) -> None:
+        self.script = script
+        self.mesh = mesh
+        self.crew = crew
+        self.struck: list[Struck] = []
+        self._tell = tell
+
+    @property
+    def in_force(self) -> list[Struck]:
+        return [struck for struck in self.struck if struck.open]
+
+    async def run(self, plan: Sequence[Strike]) -> None:
+        """Until the time of the script is over; what is in force then stays so until `mend`."""
+        started = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for strike in plan:
+                await trio.sleep_until(started + strike.at)
+                nursery.start_soon(self._strike, strike)
+            await trio.sleep_until(started + self.script.duration)
+            nursery.cancel_scope.cancel()
+
+    async def mend(self) -> None:
+        """Everything is as it was in the beginning, but for clocks that are wrong."""
+        for struck in self.in_force:
+            struck.open.clear()
+            struck.until_us = now_us()
+        for member in self.crew.members.values():
+            member.come_back()
+        await self.mesh.mend()
+
+    # strikes
+
+    async def _strike(self, strike: Strike) -> None:
+        fault = strike.fault
+        if fault.verb.ends:
+            await self._end_others(strike)
+            return
+        struck_at = trio.current_time()
+        targets, text = self._aim(strike)
+        if not targets:
+            self._tell(f"{fault.verb.name} {fault.target or ''}: there is nobody to strike")
+            return
+        text += "".join(f", {name} {_shown(name, value)}" for name, value in fault.options.items())
+        text += "" if strike.lasting is None else f", for {format_duration(strike.lasting)}"
+        struck = Struck(strike.number, fault.verb.name, targets, text, now_us(), fault.options, open=set(targets))
+        self.struck.append(struck)
+        self._tell(text)
+        await self._ACTS[struck.word](self, struck)
+        if strike.lasting is not None:
+            await trio.sleep_until(struck_at + strike.lasting)
+        if strike.lasting is not None or struck.word in ("restart", "rolling-restart"):
+            await self._end(struck, targets)
+
+    async def _end_others(self, strike: Strike) -> None:
+        """`start`, `resume`, `heal`, `restore`."""
+        verb = strike.fault.verb
+        found = [struck for struck in self.in_force if struck.word in verb.ends]
+        targets = {name for struck in found for name in struck.open}
+        if verb.aim is not Aim.MESH:
+            targets &= set(self._aim(strike)[0])
+        if not targets:
+            self._tell(f"{verb.name} {strike.fault.target or ''}: there is nothing to end")
+        for struck in found:
+            await self._end(struck, targets)
+
+    async def _end(self, struck: Struck, names: Collection[str]) -> None:
+        ended = [name for name in struck.targets if name in names and name in struck.open]
+        if not ended:
+            return
+        struck.open.difference_update(ended)
+        await self._UNDOES[struck.word](self, struck, ended)
+        if not struck.open:
+            struck.until_us = now_us()
+        self._tell(f"{struck.word} {', '.join(ended)}: over")
+
+    # targets
+
+    def _aim(self, strike: Strike) -> tuple[tuple[str, ...], str]:
+        """Whom it strikes, and how that is told."""
+        fault, random = strike.fault, strike.random()
+        verb, target = fault.verb, fault.target
+        field = self._field(verb.aim, verb.name)
+        if target is None:
+            return tuple(field.open), verb.name
+        if verb.aim is Aim.SIDES:
+            parts = sides(target, field, random)
+            text = " | ".join(", ".join(part) for part in parts)
+            return self.mesh.links.between(parts), f"{verb.name} {text}"
+        found = resolve(target, field, random)
+        told = "" if isinstance(target, Named) else f" ({target})"
+        return found, f"{verb.name} {', '.join(found)}{told}"
+
+    def _field(self, aim: Aim, word: str) -> Field:
+        mesh, sets, seats = self.mesh, self.script.sets, self.crew.seats
+        if aim is Aim.CLIENTS:
+            return Field(list(self.crew.members), self.crew.running, self.script.groups)
+        if aim is Aim.LINKS:
+            links = mesh.links
+            of_routers = {name: links.of([name]) for name in mesh.routers}
+            groups = {**of_routers, **{name: links.of(members) for name, members in sets.items()}}
+            return Field(links.names, links.names, groups, seats)
+        if aim is Aim.SIDES:
+            return Field(mesh.routers, mesh.routers, sets, seats)
+        return Field(mesh.routers, mesh.that_are(*_OPEN.get(word, (Life.UP,))), sets, seats)
+
+    # what the words do
+
+    async def _kill(self, struck: Struck) -> None:
+        await self.mesh.kill(struck.targets)
+
+    async def _stop(self, struck: Struck) -> None:
+        await self.mesh.stop(struck.targets)
+
+    async def _drain(self, struck: Struck) -> None:
+        async with trio.open_nursery() as nursery:
+            for name in struck.targets:
+                nursery.start_soon(self.mesh.drain, name)
+
+    async def _roll(self, struck: Struck) -> None:
+        for name in struck.targets:
+            if self.mesh.lives[name] is Life.UP:
+                await self.mesh.drain(name)
+                self.mesh.start([name])
+                await self.mesh.ready(name, READY_S)
+
+    async def _skew(self, struck: Struck) -> None:
+        await self._set_clocks(struck.targets, cast(float, struck.options["by"]))
+
+    async def _set_clocks(self, names: Collection[str], offset: float) -> None:
+        """A clock is wrong from a start on; one that is down now is so when it is started by others."""
+        for name in names:
+            self.mesh.set_clock(name, offset)
+        running = [name for name in names if self.mesh.lives[name] is Life.UP]
+        await self.mesh.stop(running)
+        self.mesh.start(running)
+
+    async def _pause(self, struck: Struck) -> None:
+        self.mesh.pause(struck.targets)
+
+    async def _spoil(self, struck: Struck) -> None:
+        self.mesh.links.spoil(struck.number, struck.targets, condition_of(struck.word, struck.options))
+
+    async def _crash(self, struck: Struck) -> None:
+        for name in struck.targets:
+            self.crew.members[name].leave()
+
+    async def _start(self, struck: Struck, names: Sequence[str]) -> None:
+        self.mesh.start([name for name in names if self.mesh.lives[name] is Life.DOWN])
+
+    async def _resume(self, struck: Struck, names: Sequence[str]) -> None:
+        self.mesh.resume([name for name in names if self.mesh.lives[name] is Life.PAUSED])
+
+    async def _set_clocks_right(self, struck: Struck, names: Sequence[str]) -> None:
+        await self._set_clocks(names, 0.0)
+
+    async def _mend_links(self, struck: Struck, names: Sequence[str]) -> None:
+        self.mesh.links.mend(struck.number, names)
+
+    async def _come_back(self, struck: Struck, names: Sequence[str]) -> None:
+        for name in names:
+            self.crew.members[name].come_back()
+
+    async def _nothing(self, struck: Struck, names: Sequence[str]) -> None:
+        """It has come to an end by itself."""
+
+    _ACTS: ClassVar[Mapping[str, Callable[["Conductor", Struck], Awaitable[None]]]] = {
+        "kill": _kill,
+        "kill-all": _kill,
+        "restart": _stop,
+        "drain": _drain,
+        "rolling-restart": _roll,
+        "skew": _skew,
+        "pause": _pause,
+        "partition": _spoil,
+        "cut": _spoil,
+        "slow": _spoil,
+        "flaky": _spoil,
+        "crash-client": _crash,
+    }
+    _UNDOES: ClassVar[Mapping[str, Callable[["Conductor", Struck, Sequence[str]], Awaitable[None]]]] = {
+        "kill": _start,
+        "kill-all": _start,
+        "restart": _start,
+        "drain": _start,
+        "rolling-restart": _nothing,
+        "skew": _set_clocks_right,
+        "pause": _resume,
+        "partition": _mend_links,
+        "cut": _mend_links,
+        "slow": _mend_links,
+        "flaky": _mend_links,
+        "crash-client": _come_back,
+    }
+
+
+# Word -> the routers that it can strike; by default those that are up.
+_OPEN: Mapping[str, tuple[Life, ...]] = {
+    "kill": (Life.UP, Life.PAUSED),
+    "kill-all": (Life.UP, Life.PAUSED),
+    "start": (Life.DOWN,),
+    "resume": (Life.PAUSED,),
+}
+
+
+def condition_of(word: str, options: Mapping[str, object]) -> Condition:
+    """What a word does to a link."""
+    if word == "cut" and options.get("how") == "reset":
+        return Condition(severed=True)
+    if word in ("cut", "partition"):
+        return Condition(silent=True)
+    if word == "slow":
+        return Condition(latency=cast(float, options["latency"]), jitter=cast(float, options.get("jitter", 0.0)))
+    return Condition(resets=cast(float, options["resets"]))
+
+
+def _shown(option: str, value: object) -> str:
+    return f"{value:g}{'/s' if option == 'resets' else 's'}" if isinstance(value, float) else str(value)

@@ -1,0 +1,192 @@
+"""The clients of a run, seen from the conductor: a process each, started again with its state file after a crash.
+
+A process that ends by itself because it found no router for too long is started again as well, and said so.
+"""
+
+import contextlib
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import trio
+
+from failover.chaos.client import FINISH, GAVE_UP, Spec
+from failover.chaos.script import Client
+from router.quantities import Address
+
+COMMAND: Final = (sys.executable, "-P", "-m", "failover.chaos.client")
+AGAIN_S: Final = 0.5
+"""Before a client that gave up is started again."""
+
+
+class Member:
+    """One client. `tell` is told what people should know."""
+
+    def __init__(self, client: Client, spec: Spec, tell: Callable[[str], None]) -> None:
+        self.client = client
+        self.counts = {"sent": 0, "accepted": 0, "received": 0}
+        """As far as it has told, over all its lives; its ledger knows better."""
+        self.router: str | None = None
+        """That it is attached to, or was last."""
+        self.attached = False
+        self.running = False
+        self.finished = False
+        self.crashes = 0
+        """Ends that nobody wanted."""
+        self._spec = spec
+        self._tell = tell
+        self._before = dict(self.counts)
+        self._process: trio.Process | None = None
+        self._wanted = trio.Event()
+        self._killed = self._finishing = False
+
+    @property
+    def name(self) -> str:
+        return self.client.name
+
+    @property
+    def state(self) -> Path:
+        """Where it keeps what it needs to go on, and its account."""
+        return self._spec.state
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until it has finished, or this is cancelled; started once it is attached for the first time."""
+        self._first = task_status
+        while True:
+            self._wanted, self._killed = trio.Event(), False
+            status = await self._live()
+            self.attached = self.running = False
+            self._before = dict(self.counts)
+            if self._killed:
+                await self._wanted.wait()
+            elif status == 0:
+                self.finished = True
+                return
+            else:
+                self._ended(status)
+                await trio.sleep(AGAIN_S)
+
+    def _ended(self, status: int) -> None:
+        if status != GAVE_UP:
+            self.crashes += 1
+            self._tell(f"client {self.name} ended by itself with exit status {status}, see {self._spec.folder}")
+
+    async def _live(self) -> int:
+        command = [*COMMAND, json.dumps(attrs.asdict(self._spec))]
+        with (Path(self._spec.folder) / "client.log").open("ab") as errors:
+            process = self._process = await trio.lowlevel.open_process(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,  # ctrl-c is for the conductor, who then ends its clients in order
+            )
+        self.running = True
+        try:
+            if self._finishing:
+                await self.finish()
+            await self._listen(process)
+            return await process.wait()
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+                assert process.stdin is not None and process.stdout is not None
+                await process.stdin.aclose()
+                await process.stdout.aclose()
+
+    async def _listen(self, process: trio.Process) -> None:
+        assert process.stdout is not None
+        unread = b""
+        async for data in process.stdout:
+            *lines, unread = (unread + data).split(b"\n")
+            for line in lines:
+                self._hear(json.loads(line))
+
+    def _hear(self, line: Mapping[str, Any]) -> None:
+        match line:
+            case {"counts": counts}:
+                self.counts = {name: self._before[name] + count for name, count in counts.items()}
+            case {"attached": router}:
+                if self.router is None:
+                    self._first.started()
+                self.router, self.attached = router, True
+            case {"lost": _}:
+                self.attached = False
+            case {"gave_up": reason}:
+                self._tell(f"client {self.name} gave up: {reason}")
+
+    def leave(self) -> None:
+        """Its process is killed; it stays away until told to come back."""
+        assert self._process is not None
+        self._killed = True
+        self.running = self.attached = False
+        self._process.kill()
+
+    def come_back(self) -> None:
+        self._wanted.set()
+
+    async def finish(self) -> None:
+        """A publisher when all outcomes are known, a subscriber at once."""
+        self._finishing = True
+        if self._process is not None and self._process.stdin is not None:
+            # One that has ended is told in its next life.
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await self._process.stdin.send_all(FINISH)
+
+
+class Crew:
+    """All clients."""
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self.members = {member.name: member for member in members}
+
+    def of_role(self, role: str) -> list[Member]:
+        return [member for member in self.members.values() if member.client.role == role]
+
+    @property
+    def running(self) -> list[str]:
+        return [name for name, member in self.members.items() if member.running]
+
+    @property
+    def seats(self) -> dict[str, str]:
+        """Client -> the router that it is attached to, or was last."""
+        return {name: member.router for name, member in self.members.items() if member.router is not None}
+
+    def total(self, what: str) -> int:
+        return sum(member.counts[what] for member in self.members.values())
+
+
+def make_crew(
+    clients: Iterable[Client],
+    addresses: Mapping[str, Address],
+    folder: Path,
+    terminus: float,
+    tell: Callable[[str], None],
+) -> Crew:
+    """Every client tries its own router first, then the others round the mesh."""
+    return Crew(Member(client, _spec(client, addresses, folder, terminus), tell) for client in clients)
+
+
+def _spec(client: Client, addresses: Mapping[str, Address], folder: Path, terminus: float) -> Spec:
+    home = folder / client.name
+    home.mkdir(parents=True, exist_ok=True)
+    names = list(addresses)
+    first = names.index(client.router)
+    return Spec(
+        name=client.name,
+        role=client.role,
+        urls=tuple(f"amqp://{addresses[name]}" for name in (*names[first:], *names[:first])),
+        address=client.address,
+        folder=str(home),
+        timeout=math.ceil(terminus),
+        rate=client.rate,
+        size=client.size,
+        settle=client.settle,
+        think=client.think,
+    )

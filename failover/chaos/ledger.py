@@ -1,0 +1,77 @@
+"""What a client of a run knows itself, kept in the database of its unsettled deliveries: a second account beside its
+delivery log.
+
+A subscriber writes down a message in the transaction of its acceptance. A publisher's messages are numbered by its
+store; only outcomes that are no acceptance are written down. What was told just before a kill may have been noted
+nowhere: it counts as accepted, for a publisher that ended in order left nothing unanswered.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from failover.chaos.accounts import Published
+from failover.client import Outcome, SqliteStore
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS otherwise (number INTEGER PRIMARY KEY, outcome TEXT)",
+    "CREATE TABLE IF NOT EXISTS received (place INTEGER PRIMARY KEY, publisher TEXT, number INTEGER)",
+)
+
+
+class Ledger:
+    """On the connection of the client's store, so that its entries are committed with the store's next write."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.counts = {"sent": 0, "accepted": 0, "received": 0}
+        """Of this life."""
+        self._execute = connection.execute
+
+    def sent(self, number: int) -> None:
+        self.counts["sent"] += 1
+
+    def told(self, number: int, outcome: Outcome) -> None:
+        if outcome is Outcome.ACCEPTED:
+            self.counts["accepted"] += 1
+        else:
+            self._execute("INSERT OR REPLACE INTO otherwise VALUES (?, ?)", (number, str(outcome)))
+
+    def received(self, publisher: str, number: int) -> None:
+        self.counts["received"] += 1
+        self._execute("INSERT INTO received (publisher, number) VALUES (?, ?)", (publisher, number))
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """What a killed process has written is not lost, so nobody need wait for the disk."""
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = OFF")
+    for table in _TABLES:
+        connection.execute(table)
+    return connection
+
+
+def published(path: Path) -> Published:
+    """A publisher's account over all its lives, when none is running."""
+    with _reading(path) as execute:
+        [sent] = execute("SELECT coalesce(max(next_number), 0) FROM oncemesh_link").fetchone()
+        otherwise = {number for (number,) in execute("SELECT number FROM otherwise")}
+        tags = execute("SELECT tag FROM oncemesh_unsettled WHERE state = 0").fetchall()
+    return Published(sent, frozenset(otherwise), frozenset(int.from_bytes(tag, "big") for (tag,) in tags))
+
+
+def received(path: Path) -> dict[str, list[int]]:
+    """A subscriber's: publisher -> numbers, in the order in which they were accepted."""
+    found: dict[str, list[int]] = {}
+    with _reading(path) as execute:
+        for publisher, number in execute("SELECT publisher, number FROM received ORDER BY place"):
+            found.setdefault(publisher, []).append(number)
+    return found
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[Callable[[str], sqlite3.Cursor]]:
+    with contextlib.closing(open_database(path)) as connection:
+        SqliteStore(connection)  # a client that never began has no tables of its own
+        yield connection.execute

@@ -1,0 +1,199 @@
+"""The mesh of a run: its topology on free ports, with a proxy in every link between routers, and its routers' lives.
+
+Ports are taken from below those that the system gives to outgoing connections: a router that was killed finds its port
+free when it is started again. What a router is doing is kept here, as a strike must know whom it can hit.
+"""
+
+import signal
+import socket
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from enum import Enum, auto
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import attrs
+import psutil
+import trio
+import yaml
+
+from failover.chaos.links import Links
+from failover.client.status import fetch_status
+from router.config import Topology
+from router.launcher import ROUTER_COMMAND, Launcher, LaunchError
+from router.quantities import Address
+from router.rundir import RunDirectory
+from router.status import RouterView, look, unfinished
+from router.topology import load
+
+HOST: Final = "127.0.0.1"
+PORTS: Final = range(15000, 32000)
+LOOK_S: Final = 0.1
+
+
+class Life(Enum):
+    UP = auto()
+    PAUSED = auto()
+    DOWN = auto()
+    BUSY = auto()
+    """Being stopped or started."""
+
+
+class Mesh:
+    """`tell` is told what people should know."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        directory: RunDirectory,
+        tell: Callable[[str], None],
+        command: Sequence[str] = ROUTER_COMMAND,
+    ) -> None:
+        self.topology = topology
+        self.directory = directory
+        self.launcher = Launcher(directory, fetch_status, command)
+        self.lives = dict.fromkeys(topology.routers, Life.DOWN)
+        self.crashes = 0
+        """Ends that nobody wanted."""
+        self.links = Links()
+        self._offsets = dict.fromkeys(topology.routers, 0.0)
+        self._tell = tell
+
+    @property
+    def routers(self) -> list[str]:
+        return list(self.lives)
+
+    @property
+    def addresses(self) -> dict[str, Address]:
+        """Where clients connect to."""
+        return {name: router.amqp for name, router in self.topology.routers.items()}
+
+    def that_are(self, *lives: Life) -> list[str]:
+        return [name for name, life in self.lives.items() if life in lives]
+
+    async def up(self, nursery: trio.Nursery, random: Random) -> None:
+        """Its links are carried in `nursery`."""
+        self.topology = _on_free_ports(self.topology)
+        await self.links.open(self.topology, nursery, random)
+        _write(self.topology, self.links.addresses, self.directory.topology_path)
+        await self.launcher.up(load(self.directory.topology_path))
+        self._are(self.routers, Life.UP)
+
+    def _are(self, names: Collection[str], life: Life) -> None:
+        self.lives.update(dict.fromkeys(names, life))
+
+    # what is done to routers; each returns when it is done
+
+    async def kill(self, names: Collection[str]) -> None:
+        self._are(names, Life.BUSY)
+        await self.launcher.kill(names)
+        self._are(names, Life.DOWN)
+
+    async def stop(self, names: Collection[str]) -> None:
+        self._are(names, Life.BUSY)
+        await self.launcher.stop(names)
+        self._are(names, Life.DOWN)
+
+    async def drain(self, name: str) -> None:
+        self._are([name], Life.BUSY)
+        await self.launcher.drain(name)
+        self._are([name], Life.DOWN)
+
+    def start(self, names: Collection[str]) -> None:
+        """Without waiting for what they may lack."""
+        for name in names:
+            try:
+                self.launcher.begin([name], self._offsets[name])
+                self.lives[name] = Life.UP
+            except LaunchError as error:
+                self.lives[name] = Life.DOWN
+                self._tell(str(error))
+
+    def set_clock(self, name: str, offset: float) -> None:
+        """For its next starts."""
+        self._offsets[name] = offset
+
+    def pause(self, names: Collection[str]) -> None:
+        self._signal(names, signal.SIGSTOP, Life.PAUSED)
+
+    def resume(self, names: Collection[str]) -> None:
+        self._signal(names, signal.SIGCONT, Life.UP)
+
+    def _signal(self, names: Collection[str], number: int, life: Life) -> None:
+        processes = self.directory.running()
+        for name in names:
+            try:
+                processes[name].send_signal(number)
+                self.lives[name] = life
+            except (KeyError, psutil.NoSuchProcess):
+                pass  # it has ended by itself, which `crashed` tells
+
+    def crashed(self) -> Iterator[tuple[str, str]]:
+        """Routers that have ended and were not told to, with the reason."""
+        for name, reason in self.launcher.endings():
+            if self.lives[name] in (Life.UP, Life.PAUSED):
+                self.lives[name] = Life.DOWN
+                self.crashes += 1
+                yield name, reason
+
+    async def look(self) -> dict[str, RouterView]:
+        """What the routers say of themselves."""
+        return await look(self.directory, fetch_status)
+
+    async def ready(self, name: str, patience: float) -> None:
+        """Until this router lacks nothing, or so many seconds are over."""
+        with trio.move_on_after(patience):
+            while unfinished(self.topology, await self.look(), [name]):
+                await trio.sleep(LOOK_S)
+
+    async def mend(self) -> None:
+        """Everything runs again, and is linked."""
+        self.links.heal()
+        self.resume(self.that_are(Life.PAUSED))
+        await self.stop(self.that_are(Life.BUSY))
+        self.start(self.that_are(Life.DOWN))
+
+    async def down(self) -> None:
+        if self.directory.exists():
+            self.resume(self.that_are(Life.PAUSED))
+            self._are(self.routers, Life.BUSY)
+            await self.launcher.stop(self.routers)
+
+
+def _on_free_ports(topology: Topology) -> Topology:
+    free = _free_ports()
+    routers = {
+        name: attrs.evolve(router, amqp=Address(HOST, next(free)), inter=Address(HOST, next(free)))
+        for name, router in topology.routers.items()
+    }
+    return attrs.evolve(topology, routers=routers)
+
+
+def _free_ports() -> Iterator[int]:
+    random = Random()  # not the run's: what is free differs from run to run
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        yield port
+    raise LaunchError(f"no free port from {PORTS.start} to {PORTS.stop}")
+
+
+def _write(topology: Topology, proxies: Mapping[tuple[str, str], Address], path: Path) -> None:
+    """As a file that routers read."""
+    timing = {name: f"{seconds:.3f}s" for name, seconds in attrs.asdict(topology.timing).items()}
+    links = [
+        {"between": [link.a, link.b], "cost": link.cost, "address": str(proxies[link.a, link.b])}
+        for link in topology.links
+    ]
+    plan = {
+        "mesh": topology.mesh,
+        "routers": {name: {"amqp": str(one.amqp), "inter": str(one.inter)} for name, one in topology.routers.items()},
+        "links": links,
+        "addresses": [attrs.asdict(rule) for rule in topology.addresses],
+        "timing": timing,
+        "limits": attrs.asdict(topology.limits),
+    }
+    path.write_text(yaml.safe_dump(plan, sort_keys=False))

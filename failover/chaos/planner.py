@@ -1,0 +1,74 @@
+"""From a script and a seed to the timeline of a run: which fault strikes when, and for how long. Pure: the same seed
+gives the same plan.
+
+Whom a strike hits may depend on the run (who is the home, who is still up); it is drawn when it strikes, by a generator
+of the strike's own, so that nothing that happens in between changes the draw. Each line of a script draws from a
+generator of its own as well: a line that is added leaves the others where they were.
+"""
+
+from collections.abc import Iterator
+from random import Random
+
+import attrs
+
+from failover.chaos.script import Fault, Script, When
+from failover.chaos.targets import Named
+from failover.chaos.times import Window
+from failover.chaos.vocabulary import VERBS
+
+
+@attrs.frozen
+class Strike:
+    """One fault at one time. `number` is its place in the plan."""
+
+    number: int
+    at: float
+    lasting: float | None
+    fault: Fault
+    seed: str
+
+    def random(self) -> Random:
+        return Random(self.seed)
+
+
+def plan(script: Script, seed: int) -> tuple[Strike, ...]:
+    """In the order of time."""
+    found = [
+        (at, lasting, fault, f"{seed} {line} {count}")
+        for line, fault in enumerate([*script.faults, *crashes(script)])
+        for count, (at, lasting) in enumerate(_moments(fault, Random(f"{seed} {line}")))
+        if at < script.duration
+    ]
+    found.sort(key=lambda one: one[0])
+    return tuple(Strike(number, *one) for number, one in enumerate(found))
+
+
+def crashes(script: Script) -> Iterator[Fault]:
+    """What the workload says of clients that crash, as faults."""
+    for client in script.clients:
+        if client.crashes is not None:
+            when = When(Window(0.0, script.duration), rate=client.crashes.rate)
+            yield Fault(VERBS["crash-client"], Named(client.name), when, client.crashes.away)
+
+
+def _moments(fault: Fault, random: Random) -> Iterator[tuple[float, float | None]]:
+    for at in _times(fault.when, random):
+        yield at, None if fault.lasting is None else fault.lasting.draw(random)
+
+
+def _times(when: When, random: Random) -> Iterator[float]:
+    """A periodic fault strikes first when one period of its window is over; a random one as a Poisson process."""
+    if when.at is not None:
+        yield when.at.draw(random)
+        return
+    at, count = when.window.start, 0
+    while True:
+        count += 1
+        if when.every is not None:
+            at = when.window.start + count * when.every
+        else:
+            assert when.rate is not None
+            at += random.expovariate(when.rate)
+        if at >= when.window.end:
+            return
+        yield at

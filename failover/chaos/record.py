@@ -1,0 +1,78 @@
+"""DIR/chaos.json: what was done to a mesh, for the audit; written when the run begins and again when it ends.
+
+    {"script", "seed", "mesh", "began_us", "ended_us", "offered": messages per second, "duration_s": of load and faults,
+     "faults": [{"fault", "targets", "at_us", "until_us", "text"}],
+     "clients": {NAME: {"role", ...counts}}, "crashes": routers and clients that ended by themselves,
+     "unfinished": [what had not come to an end, a line each]}
+
+Times are µs of this machine's wall clock, as in the delivery logs.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from failover.chaos.accounts import subscriber_counts
+from failover.chaos.conductor import Struck, now_us
+from failover.chaos.crew import Crew
+from failover.chaos.ledger import published, received
+from failover.chaos.script import Script
+
+FILE = "chaos.json"
+
+
+class Record:
+    def __init__(self, folder: Path, script: Script, seed: int) -> None:
+        self._path = folder / FILE
+        self._data: dict[str, Any] = {
+            "script": script.name,
+            "seed": seed,
+            "mesh": script.topology.mesh,
+            "began_us": now_us(),
+            "ended_us": None,
+            "offered": script.offered,
+            "duration_s": script.duration,
+            "faults": [],
+            "clients": {client.name: {"role": client.role} for client in script.clients},
+            "crashes": 0,
+            "unfinished": [],
+        }
+        self._write()
+
+    def end(self, struck: Iterable[Struck], crew: Crew, crashes: int, unfinished: Iterable[str]) -> None:
+        """When no client runs any more."""
+        for name, account in accounts_of(crew).items():
+            self._data["clients"][name].update(account)
+        self._data["faults"] = [
+            {
+                "fault": one.word,
+                "targets": list(one.targets),
+                "at_us": one.at_us,
+                "until_us": one.until_us,
+                "text": one.text,
+            }
+            for one in struck
+        ]
+        self._data.update(ended_us=now_us(), crashes=crashes, unfinished=list(unfinished))
+        self._write()
+
+    def total(self, what: str) -> int:
+        """Over all clients."""
+        return sum(account.get(what, 0) for account in self._data["clients"].values())
+
+    def _write(self) -> None:
+        fresh = self._path.with_suffix(".new")
+        fresh.write_text(json.dumps(self._data, indent=1) + "\n")
+        os.replace(fresh, self._path)
+
+
+def accounts_of(crew: Crew) -> dict[str, dict[str, int]]:
+    """Client -> what it counted. Subscribers are attached before anything is published, so they are owed all of it."""
+    publishers = {one.name: (one.client.address, published(one.state)) for one in crew.of_role("publisher")}
+    found = {name: account.counts() for name, (_, account) in publishers.items()}
+    for one in crew.of_role("subscriber"):
+        owed = {name: account for name, (address, account) in publishers.items() if address == one.client.address}
+        found[one.name] = subscriber_counts(received(one.state), owed)
+    return found

@@ -1,0 +1,185 @@
+"""One run of a chaos script: a mesh, its clients under load, the faults, and an end in which everything is healed and
+has to be delivered and forgotten.
+
+The walk: `Mesh.up` → subscribers, then publishers attach (`Crew`) → `Conductor.run` strikes as planned → `mend` →
+publishers finish → no router holds any delivery → subscribers finish → `Mesh.down`. Whatever happens on the way, no
+process is left. What is shown meanwhile is `view`'s work, the verdict the audit's.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import attrs
+import trio
+
+from failover.chaos.conductor import Conductor
+from failover.chaos.crew import Crew, make_crew
+from failover.chaos.mesh import Mesh
+from failover.chaos.planner import plan
+from failover.chaos.record import Record
+from failover.chaos.script import Role, Script
+from failover.chaos.view import Board, View
+from router.launcher import ROUTER_COMMAND
+from router.quantities import format_duration
+from router.rundir import RunDirectory, RunError
+from router.status import unfinished
+from router.status_view import waits
+
+SCRIPT = "chaos-script.yaml"
+"""The copy of the script in the run directory; tells a directory that may be made anew."""
+COUNTS = ("sent", "accepted", "received", "missing", "doubled", "overtaken")
+ATTACH_S = 30.0
+LOOK_S = 1.0
+END_S = 30.0
+"""Beyond what routers and termini may be waited for, for which a run waits for its end."""
+
+
+@attrs.frozen
+class Ending:
+    """What came of a run, by the clients' own accounts. Counts are messages, from `received` on times subscribers."""
+
+    sent: int
+    accepted: int
+    received: int
+    missing: int
+    doubled: int
+    overtaken: int
+    crashes: int
+    """Routers and clients that ended by themselves."""
+    unfinished: tuple[str, ...]
+    """What had not come to an end, a line each."""
+
+    @property
+    def clean(self) -> bool:
+        return not self.crashes and not self.unfinished
+
+
+def prepare(path: Path, script: Script) -> RunDirectory:
+    """An empty directory with a copy of the script; one that holds anything but an earlier run is left alone."""
+    directory = RunDirectory(path)
+    if directory.path.exists() and any(directory.path.iterdir()):
+        ours = (directory.path / SCRIPT).exists() and directory.path not in script.path.resolve().parents
+        if not ours:
+            raise RunError(f"{directory.path}: not the directory of a chaos run, choose another with --run-dir")
+        if directory.exists() and directory.running():
+            raise RunError(f"{directory.path}: a mesh is running here, stop it with oncemesh down")
+        shutil.rmtree(directory.path)
+    directory.make()
+    shutil.copyfile(script.path, directory.path / SCRIPT)
+    return directory
+
+
+async def perform(
+    script: Script, seed: int, directory: RunDirectory, view: View, command: Sequence[str] = ROUTER_COMMAND
+) -> Ending:
+    """`command` starts a router."""
+    mesh = Mesh(script.topology, directory, view.tell, command)
+    try:
+        async with trio.open_nursery() as links:
+            view.phase("starting the mesh")
+            await mesh.up(links, Random(f"{seed} links"))
+            folder = directory.path / "clients"
+            crew = make_crew(script.clients, mesh.addresses, folder, script.topology.timing.terminus, view.tell)
+            ending = await _Stage(script, seed, mesh, crew, view).play()
+            links.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            await mesh.down()
+    return ending
+
+
+class _Stage:
+    """A run on a mesh that is up."""
+
+    def __init__(self, script: Script, seed: int, mesh: Mesh, crew: Crew, view: View) -> None:
+        self.script = script
+        self.mesh = mesh
+        self.crew = crew
+        self.view = view
+        self.conductor = Conductor(script, mesh, crew, view.tell)
+        self.plan = plan(script, seed)
+        self.record = Record(mesh.directory.path, script, seed)
+        self.board = Board(script, crew, self.conductor)
+        self.patience = script.topology.timing.terminus + script.topology.timing.boot_wait + END_S
+
+    async def play(self) -> Ending:
+        left: Sequence[str] = ()
+        try:
+            async with trio.open_nursery() as background:
+                background.start_soon(self._watch)
+                background.start_soon(self.view.run, self.board)
+                async with trio.open_nursery() as processes:
+                    left = await self._acts(processes)
+                    processes.cancel_scope.cancel()
+                background.cancel_scope.cancel()
+        finally:
+            self.record.end(self.conductor.struck, self.crew, self.crashes, left)
+        counts = {what: self.record.total(what) for what in COUNTS}
+        return Ending(**counts, crashes=self.crashes, unfinished=tuple(left))
+
+    @property
+    def crashes(self) -> int:
+        return self.mesh.crashes + sum(member.crashes for member in self.crew.members.values())
+
+    async def _acts(self, processes: trio.Nursery) -> Sequence[str]:
+        self.view.phase("attaching the clients")
+        for role in ("subscriber", "publisher"):
+            await self._attach(role, processes)
+        self.view.phase(f"{format_duration(self.script.duration)} of load and faults")
+        await self.conductor.run(self.plan)
+        self.view.phase("healing everything; what is under way comes to its end")
+        await self.conductor.mend()
+        return await self._end()
+
+    async def _attach(self, role: Role, processes: trio.Nursery) -> None:
+        with trio.move_on_after(ATTACH_S) as patience:
+            async with trio.open_nursery() as attaching:
+                for member in self.crew.of_role(role):
+                    attaching.start_soon(processes.start, member.run)
+        if patience.cancelled_caught:
+            raise RunError(f"not all {role}s were attached after {format_duration(ATTACH_S)}")
+
+    async def _end(self) -> Sequence[str]:
+        """Empty if all came to its end."""
+        for member in self.crew.of_role("publisher"):
+            await member.finish()
+        left: Sequence[str] = ("nothing was heard",)
+        with trio.move_on_after(self.patience):
+            while left := await self._left():
+                await trio.sleep(LOOK_S)
+        if left:
+            self.view.tell(f"not at its end after {format_duration(self.patience)}")
+            return left
+        await self._dismiss()
+        return ()
+
+    async def _dismiss(self) -> None:
+        """Subscribers leave in order."""
+        with trio.move_on_after(ATTACH_S):
+            for member in self.crew.of_role("subscriber"):
+                await member.finish()
+            while not all(member.finished for member in self.crew.members.values()):
+                await trio.sleep(0.05)
+
+    async def _left(self) -> list[str]:
+        """What is not at its end, and who waits for whom."""
+        views = await self.mesh.look()
+        found = [f"router {name} {lack}" for name, lack in unfinished(self.mesh.topology, views, views).items()]
+        found += waits(views.values())
+        for name, view in views.items():
+            records = sum(view.status["records"].values()) if view.status else 0
+            found += [f"router {name} holds {records} deliveries"] if records else []
+        publishers = [member for member in self.crew.of_role("publisher") if not member.finished]
+        found += [f"publisher {one.name} waits for outcomes at router {one.router}" for one in publishers]
+        self.board.waits = found
+        return found
+
+    async def _watch(self) -> None:
+        """Who waits for whom; and routers that end by themselves."""
+        while True:
+            for name, reason in self.mesh.crashed():
+                self.view.tell(f"router {name} ended by itself: {reason}")
+            self.board.waits = list(waits((await self.mesh.look()).values()))
+            await trio.sleep(LOOK_S)

@@ -1,0 +1,87 @@
+"""A chaos script: which mesh, which clients, which faults, for how long. Reading the file is script_reader's work.
+
+All times are seconds from the moment at which all clients are attached.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import attrs
+
+from failover.chaos.targets import Target
+from failover.chaos.times import Span, Window
+from failover.chaos.vocabulary import Verb
+from router.config import Topology
+
+Role: TypeAlias = Literal["publisher", "subscriber"]
+
+
+@attrs.frozen
+class Crashes:
+    """A client's process is killed so often in a second, each time for so long; it goes on with its state file."""
+
+    rate: float
+    away: Span
+
+
+@attrs.frozen
+class Client:
+    """One client. It begins at `router`; when that is lost it goes to others."""
+
+    name: str
+    role: Role
+    address: str
+    router: str
+    rate: float = 0.0
+    """Messages per second that a publisher offers."""
+    size: int = 0
+    """Bytes of each."""
+    settle: Literal["first", "second"] = "second"
+    think: float = 0.0
+    """Seconds that a subscriber takes over a message."""
+    crashes: Crashes | None = None
+
+
+@attrs.frozen
+class When:
+    """Once at a time, periodically, or at random: one of the three is given."""
+
+    window: Window
+    at: Span | None = None
+    every: float | None = None
+    rate: float | None = None
+
+
+@attrs.frozen
+class Fault:
+    """A line of the script: what strikes whom, when, for how long."""
+
+    verb: Verb
+    target: Target | None
+    when: When
+    lasting: Span | None = None
+    options: Mapping[str, object] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Script:
+    name: str
+    path: Path
+    topology: Topology
+    """With the script's own timing."""
+    duration: float
+    clients: tuple[Client, ...]
+    groups: Mapping[str, tuple[str, ...]]
+    """Name -> clients."""
+    sets: Mapping[str, tuple[str, ...]]
+    """Name -> routers."""
+    faults: tuple[Fault, ...]
+
+    @property
+    def offered(self) -> float:
+        """Messages per second of all publishers together."""
+        return sum(client.rate for client in self.clients)
+
+    def of_role(self, role: str) -> Iterator[Client]:
+        return (client for client in self.clients if client.role == role)

@@ -1,0 +1,101 @@
+"""Whom a fault strikes: by name, by number (`one`, `minority`, `majority`, `all`), or by what they are to a client.
+
+A target stands for names; which ones depends on the mesh at the moment of the strike, the rest is chance. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final, TypeAlias
+
+import attrs
+
+AMOUNTS: Final = ("one", "minority", "majority", "all")
+
+
+@attrs.frozen
+class Some:
+    """So many of those that can be struck."""
+
+    amount: str
+
+    def of(self, number: int) -> int:
+        """How many, in a mesh of that number."""
+        return {"one": 1, "minority": (number - 1) // 2, "majority": number // 2 + 1, "all": number}[self.amount]
+
+    def __str__(self) -> str:
+        return self.amount
+
+
+@attrs.frozen
+class Named:
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@attrs.frozen
+class RouterOf:
+    """`home-of` a publisher, `custodian-of` a subscriber: the router that it is attached to, or was last."""
+
+    what: str
+    client: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.client}"
+
+
+@attrs.frozen
+class Several:
+    """All of these."""
+
+    targets: "tuple[Target, ...]"
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.targets))
+
+
+Target: TypeAlias = Some | Named | RouterOf | Several
+
+
+@attrs.frozen
+class Field:
+    """Who is there, at the moment of a strike."""
+
+    names: Sequence[str]
+    open: Sequence[str]
+    """Those that can be struck just now."""
+    groups: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+    """Names that stand for several."""
+    seats: Mapping[str, str] = attrs.field(factory=dict)
+    """Client -> its router."""
+
+
+def resolve(target: Target, field: Field, random: Random) -> tuple[str, ...]:
+    """The names to strike, in the mesh's order; none if there is nothing to be struck."""
+    chosen = set(_chosen(target, field, random))
+    return tuple(name for name in field.open if name in chosen)
+
+
+def _chosen(target: Target, field: Field, random: Random) -> Sequence[str]:
+    match target:
+        case Some():
+            return random.sample(list(field.open), min(target.of(len(field.names)), len(field.open)))
+        case Named(name):
+            return field.groups.get(name, (name,))
+        case RouterOf(_, client):
+            router = field.seats.get(client)
+            return () if router is None else field.groups.get(router, (router,))
+        case Several(targets):
+            return [name for one in targets for name in _chosen(one, field, random)]
+
+
+def sides(target: Target, field: Field, random: Random) -> list[tuple[str, ...]]:
+    """The parts of a partition: those that are named, and all the others."""
+    found: list[tuple[str, ...]] = []
+    left = list(field.names)
+    for one in target.targets if isinstance(target, Several) else (target,):
+        side = resolve(one, attrs.evolve(field, open=left), random)
+        left = [name for name in left if name not in side]
+        found += [side] if side else []
+    return [*found, tuple(left)] if left else found

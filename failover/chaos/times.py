@@ -1,0 +1,86 @@
+"""Times as a chaos script writes them: spans to draw from, windows, rates.
+
+Each parser raises ValueError with a sentence that says what was found and what was expected.
+"""
+
+import re
+from random import Random
+from typing import Self
+
+import attrs
+
+from router.quantities import parse_duration
+
+MOST_PER_S = 10.0
+LONGEST_S = 24 * 3600.0
+_PER = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@attrs.frozen
+class Span:
+    """Seconds: `2s`, or anything from one to another, `1s..3s`."""
+
+    least: float
+    most: float
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        least, dots, most = text.partition("..")
+        found = cls(parse_duration(least), parse_duration(most if dots else least))
+        if found.most < found.least:
+            raise ValueError(f'"{text}", expected the shorter time first')
+        return found
+
+    def draw(self, random: Random) -> float:
+        return self.least if self.least == self.most else random.uniform(self.least, self.most)
+
+
+@attrs.frozen
+class Window:
+    """Seconds of a run between which something goes on: `10s..50s`."""
+
+    start: float
+    end: float
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        start, dots, end = text.partition("..")
+        if not dots:
+            raise ValueError(f'"{text}" is not a window, expected its start and end such as 10s..50s')
+        found = cls(0.0 if start == "0s" else parse_duration(start), parse_duration(end))
+        if found.end <= found.start:
+            raise ValueError(f'"{text}", expected a window that ends after its start')
+        return found
+
+    @property
+    def length(self) -> float:
+        return self.end - self.start
+
+
+def parse_rate(text: str) -> float:
+    """How often in a second, from `0.5/s`, `6/m` or `20/h`."""
+    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)/([smh])", text)
+    rate = float(found[1]) / _PER[found[2]] if found else 0.0
+    if not 0 < rate <= MOST_PER_S:
+        raise ValueError(f'"{text}" is not a rate, expected so many in a time such as 0.5/s, 6/m or 20/h, at most 10/s')
+    return rate
+
+
+def parse_period(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds < 1 / MOST_PER_S:
+        raise ValueError(f'"{text}", expected a period of at least {1000 / MOST_PER_S:.0f}ms')
+    return seconds
+
+
+def parse_length(text: str) -> float:
+    """Of a run."""
+    seconds = parse_duration(text)
+    if seconds > LONGEST_S:
+        raise ValueError(f'"{text}", expected at most 24h')
+    return seconds
+
+
+def parse_offset(text: str) -> float:
+    """Seconds by which a clock is ahead, or behind: `5s`, `-5s`."""
+    return -parse_duration(text[1:]) if text.startswith("-") else parse_duration(text)

@@ -1,0 +1,153 @@
+"""A run as it goes: a live table on a terminal, plain lines elsewhere.
+
+Both tell every fault as it strikes and ends. The table shows what each client does and who waits for whom now; the
+plain view says the same in one line every few seconds.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import attrs
+import trio
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from failover.chaos.conductor import Conductor
+from failover.chaos.crew import Crew, Member
+from failover.chaos.mesh import Life
+from failover.chaos.script import Script
+
+REFRESH_S: Final = 0.5
+LINE_S: Final = 5.0
+MOST_WAITS: Final = 8
+
+
+@attrs.define
+class Board:
+    """What there is to be seen of a run."""
+
+    script: Script
+    crew: Crew
+    conductor: Conductor
+    waits: Sequence[str] = ()
+    """Who waits for whom, a line each."""
+
+
+class View(Protocol):
+    def tell(self, text: str) -> None:
+        """Something has happened."""
+
+    def phase(self, text: str) -> None:
+        """The next part of the run begins."""
+
+    async def run(self, board: Board) -> None:
+        """Show how it goes on, until cancelled."""
+
+
+class Rates:
+    """Messages per second since the last look."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[float, int]] = {}
+
+    def rate(self, name: str, count: int) -> float:
+        now = trio.current_time()
+        since, before = self._last.get(name, (now, count))
+        self._last[name] = now, count
+        return (count - before) / (now - since) if now > since else 0.0
+
+
+class PlainView:
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._started = trio.current_time()
+
+    def tell(self, text: str) -> None:
+        self._out.print(f"{trio.current_time() - self._started:6.1f}s  {text}", soft_wrap=True)
+
+    def phase(self, text: str) -> None:
+        self.tell(text)
+
+    async def run(self, board: Board) -> None:
+        rates = Rates()
+        while True:
+            self.tell(self._line(board, rates))
+            await trio.sleep(LINE_S)
+
+    @staticmethod
+    def _line(board: Board, rates: Rates) -> str:
+        """Who waits for whom is news only if the mesh does not keep up: some delivery is always waited for."""
+        sent, accepted, received = (
+            rates.rate(what, board.crew.total(what)) for what in ("sent", "accepted", "received")
+        )
+        offered = board.script.offered
+        line = f"offered {offered:g}/s, published {sent:.0f}/s, accepted {accepted:.0f}/s, received {received:.0f}/s"
+        in_force = [f"{struck.word} {', '.join(struck.targets)}" for struck in board.conductor.in_force]
+        waits = board.waits[:MOST_WAITS] if accepted < offered / 2 else ()
+        return "; ".join([line, *in_force, *waits])
+
+
+class LiveView:
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._started = trio.current_time()
+        self._phase = ""
+
+    def tell(self, text: str) -> None:
+        """Above the table."""
+        self._out.print(Text(f"{trio.current_time() - self._started:6.1f}s  ", style="dim") + Text(text))
+
+    def phase(self, text: str) -> None:
+        self._phase = text
+        self.tell(text)
+
+    async def run(self, board: Board) -> None:
+        rates = Rates()
+        with Live(console=self._out, auto_refresh=False, transient=True) as live:
+            while True:
+                live.update(self._picture(board, rates), refresh=True)
+                await trio.sleep(REFRESH_S)
+
+    def _picture(self, board: Board, rates: Rates) -> RenderableType:
+        elapsed = trio.current_time() - self._started
+        parts: list[RenderableType] = ["", Text(f"{elapsed:6.1f}s  {self._phase}", style="bold")]
+        parts += [clients_table(board.crew.members.values(), rates), _routers(board.conductor.mesh.lives)]
+        in_force = [struck.text for struck in board.conductor.in_force]
+        if in_force:
+            parts.append(Text("\n".join(in_force), style="red"))
+        if board.waits:
+            parts.append(Text("\n".join(board.waits[:MOST_WAITS]), style="yellow"))
+        return Group(*parts)
+
+
+def clients_table(members: Iterable[Member], rates: Rates) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("Client", "Router"):
+        table.add_column(heading)
+    for heading in ("Published", "/s", "Accepted", "/s", "Received", "/s"):
+        table.add_column(heading, justify="right")
+    for member in members:
+        table.add_row(*_row(member, rates))
+    return table
+
+
+def _routers(lives: Mapping[str, Life]) -> Text:
+    said = [
+        Text(name, style="green") if life is Life.UP else Text(f"{name} {life.name.lower()}", style="red")
+        for name, life in lives.items()
+    ]
+    return Text("routers ") + Text("  ").join(said)
+
+
+def _row(member: Member, rates: Rates) -> list[Text]:
+    place = member.router or ""
+    state = Text(place, style="green") if member.attached else Text(f"({place})" if member.running else "dead", "red")
+    cells = [Text(member.name, style="bold"), state]
+    for what, role in (("sent", "publisher"), ("accepted", "publisher"), ("received", "subscriber")):
+        count = member.counts[what]
+        rate = rates.rate(f"{member.name} {what}", count)
+        cells += [Text(str(count)), Text(f"{rate:.0f}")] if member.client.role == role else [Text(), Text()]
+    return cells

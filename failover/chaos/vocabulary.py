@@ -1,0 +1,65 @@
+"""The words of a chaos script for what is done to a mesh, as in Jepsen's nemeses: a table, read by the script's reader.
+
+A fault is in force from its strike until its time (`for`) is over, a word that ends it strikes, or the run ends.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import Final
+
+import attrs
+
+from failover.chaos.times import parse_offset, parse_rate
+from router.quantities import parse_duration
+
+
+class Aim(Enum):
+    """What a word is about."""
+
+    ROUTERS = auto()
+    LINKS = auto()
+    """By their own names, a-b, or by a router's: all links of it."""
+    CLIENTS = auto()
+    SIDES = auto()
+    """Of a partition: groups of routers that do not hear each other."""
+    MESH = auto()
+
+
+@attrs.frozen
+class Verb:
+    name: str
+    aim: Aim
+    lasts: bool = True
+    """Whether it may be given a time."""
+    ends: tuple[str, ...] = ()
+    """The faults that it ends."""
+    options: Mapping[str, Callable[[str], object]] = attrs.field(factory=dict)
+    needs: tuple[str, ...] = ()
+    """Options that have no default."""
+
+
+def _how(text: str) -> str:
+    if text not in ("silent", "reset"):
+        raise ValueError(f'"{text}", expected silent (a pulled cable) or reset (connections are refused)')
+    return text
+
+
+_ALL = (
+    Verb("kill", Aim.ROUTERS),
+    Verb("restart", Aim.ROUTERS),
+    Verb("pause", Aim.ROUTERS),
+    Verb("drain", Aim.ROUTERS),
+    Verb("rolling-restart", Aim.ROUTERS, lasts=False),
+    Verb("kill-all", Aim.MESH),
+    Verb("skew", Aim.ROUTERS, options={"by": parse_offset}, needs=("by",)),
+    Verb("partition", Aim.SIDES),
+    Verb("cut", Aim.LINKS, options={"how": _how}),
+    Verb("slow", Aim.LINKS, options={"latency": parse_duration, "jitter": parse_duration}, needs=("latency",)),
+    Verb("flaky", Aim.LINKS, options={"resets": parse_rate}, needs=("resets",)),
+    Verb("crash-client", Aim.CLIENTS),
+    Verb("start", Aim.ROUTERS, lasts=False, ends=("kill", "restart", "drain", "kill-all")),
+    Verb("resume", Aim.ROUTERS, lasts=False, ends=("pause",)),
+    Verb("heal", Aim.MESH, lasts=False, ends=("partition",)),
+    Verb("restore", Aim.LINKS, lasts=False, ends=("cut", "slow", "flaky")),
+)
+VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in _ALL}

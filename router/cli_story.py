@@ -1,0 +1,36 @@
+"""The command that tells the life of one delivery: story."""
+
+import json
+
+import click
+
+from router.cli_base import console
+
+CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+"""Keys may begin with a hyphen; no option of this command has a short form they could be taken for."""
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("run_dirs", nargs=-1, required=True, metavar="RUN_DIR...")
+@click.argument("key", metavar="KEY")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--master", metavar="URL", help="A Spark master, for run directories that are not local.")
+def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None) -> None:
+    """Tell one delivery's life across routers and clients, in the order of time.
+
+    KEY is the delivery's key as the audit tells it, or a start of it that no other key has. Several run directories
+    belong to one mesh; those that are not local are named with their scheme, such as hdfs://.
+
+    \b
+    Example: oncemesh story run/triangle iOqXyO9LeQEY5ypLWcgN
+    """
+    from failover.audit import StoryError, tell_story
+
+    try:
+        told = tell_story(run_dirs, key, master)
+    except StoryError as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        click.echo(json.dumps(told.as_json(), indent=1, ensure_ascii=False))
+    else:
+        told.render(console())

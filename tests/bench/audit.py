@@ -1,0 +1,71 @@
+"""`python -m tests.bench.audit [EVENTS...]`: how long the audit takes over synthetic logs, and how much memory.
+
+Time is that of the whole command, the start of Java included; memory the largest sum over its processes (command,
+Java, Python workers) that samples found, pages shared by them counted once. Processor time tells on a machine with
+other work.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import attrs
+import psutil
+
+from tests.failover.audit.synthetic import write
+
+SAMPLE_S = 0.5
+COMMAND = "import sys; from router.cli import main; main(['audit', sys.argv[1]])"
+
+
+@attrs.define
+class Usage:
+    seconds: float = 0.0
+    processor_s: float = 0.0
+    peak_bytes: int = 0
+    exit_code: int = -1
+
+
+def measure(directory: Path) -> Usage:
+    begun, usage = time.monotonic(), Usage()
+    with subprocess.Popen([sys.executable, "-c", COMMAND, str(directory)], stdout=subprocess.DEVNULL) as process:
+        root, spent = psutil.Process(process.pid), dict[int, float]()
+        while process.poll() is None:
+            sample(root, spent, usage)
+            time.sleep(SAMPLE_S)
+    usage.seconds, usage.processor_s = time.monotonic() - begun, sum(spent.values())
+    usage.exit_code = process.returncode
+    return usage
+
+
+def sample(root: psutil.Process, spent: dict[int, float], usage: Usage) -> None:
+    held = 0
+    try:
+        for process in (root, *root.children(recursive=True)):
+            held += process.memory_full_info().pss
+            times = process.cpu_times()
+            spent[process.pid] = times.user + times.system
+    except psutil.NoSuchProcess:
+        return
+    usage.peak_bytes = max(usage.peak_bytes, held)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.audit", description=__doc__)
+    parser.add_argument("events", nargs="*", type=int, default=[2_000_000, 20_000_000, 40_000_000])
+    for events in parser.parse_args().events:
+        with tempfile.TemporaryDirectory() as folder:
+            written = write(Path(folder), events)
+            usage = measure(Path(folder))
+        print(
+            f"{written:,} events: {usage.seconds:.0f} s, {usage.processor_s:.0f} s of processor, "
+            f"{usage.peak_bytes / 2**30:.1f} GiB, exit status {usage.exit_code}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Routers whose clocks are seconds apart: nothing is accused for it, and nothing hidden."""
+
+from collections.abc import Callable
+
+import pytest
+
+from failover.audit import Report, Verdict
+from failover.audit.clocks import HybridClock, find_clocks, wall_hlc
+from failover.audit.inventory import Log
+from tests.failover.audit.runs import ONE, ROUTERS, TWO, Run
+from tests.failover.audit.test_audiences import Log as Rows
+from tests.failover.audit.test_lost_homes import reborn
+from tests.failover.audit.test_open_homes import logged_ends
+from topic.journal import Event
+
+Judged = Callable[[Run], Report]
+SKEW_MS = 5_000
+
+
+def skew(run: Run, router: str, ms: int, *, own_host: bool = True) -> None:
+    """This router's wall clock is so far ahead; the hybrid clocks of all follow the fastest."""
+    fastest = max(ms, 0)
+    for name in ROUTERS:
+        for row in run.logs[name] + run.again.get(name, []):
+            row["hlc"] += fastest << 16
+            row["time_us"] += ms * 1000 if name == router else 0
+    if own_host:
+        run.hosts[router] = "elsewhere"
+
+
+@pytest.mark.parametrize("own_host", [True, False])
+@pytest.mark.parametrize("ms", [SKEW_MS, -SKEW_MS])
+@pytest.mark.parametrize("router", ROUTERS)
+def test_a_good_run_holds_with_a_wrong_clock(judged: Judged, router: str, ms: int, own_host: bool) -> None:
+    run = Run()
+    skew(run, router, ms, own_host=own_host)
+    report = judged(run)
+    assert report.verdict is Verdict.HOLDS, (report.findings, report.doubts)
+
+
+@pytest.mark.parametrize("ms", [SKEW_MS, -SKEW_MS])
+def test_all_killed_routers_with_a_wrong_clock_among_them_accuse_nobody(judged: Judged, ms: int) -> None:
+    run = logged_ends()
+    reborn(run, found=True)
+    skew(run, "a", ms)
+    report = judged(run)
+    assert report.violations == {} and report.verdict is not Verdict.INCOMPLETE, report.findings
+
+
+@pytest.mark.parametrize("ms", [SKEW_MS, -SKEW_MS])
+def test_a_violation_is_found_in_spite_of_it(judged: Judged, ms: int) -> None:
+    run = Run()
+    key = run.key(ONE, 2)
+    run.remove(lambda row: row.get("keys") == [key], "clients/near")
+    skew(run, "b", ms)
+    assert judged(run).violations == {"lost": 1}
+
+
+@pytest.mark.parametrize("ms", [SKEW_MS, -SKEW_MS])
+def test_what_was_accepted_too_early_is_found_in_spite_of_it(judged: Judged, ms: int) -> None:
+    run = Run()
+    accepted, outcome = run.find("b", Event.ACCEPTED, run.key(TWO, 3)), run.find("c", Event.OUTCOME, run.key(TWO, 3))
+    outcome["hlc"] = accepted["hlc"] + 1
+    skew(run, "c", ms)
+    assert judged(run).violations == {"accepted too early": 1}
+
+
+def test_clocks_that_agree_within_a_second_are_left_alone() -> None:
+    rows, logs = contacts(900_000)
+    clocks = find_clocks(rows.rows, logs)
+    assert clocks.ahead_us == {"a.1": 0, "b.1": 0}
+    assert clocks.clock == {"a.1": "h", "b.1": "h"}
+
+
+def test_one_that_claims_a_host_whose_clock_it_does_not_have_has_one_of_its_own() -> None:
+    rows, logs = contacts(5_000_000)
+    met(rows, "b", "c", 7_000_000)
+    met(rows, "c", "b", 7_000_000)
+    logs.append(Log("c", "router", 1, "h", 0, 9, stopped=True))
+    clocks = find_clocks(rows.rows, logs)
+    assert clocks.clock == {"a.1": "h a.1", "b.1": "h", "c.1": "h"}
+    assert clocks.ahead_us == {"a.1": -5_000_000, "b.1": 0, "c.1": 0}
+
+
+def contacts(ahead_us: int) -> tuple[Rows, list[Log]]:
+    """Two routers of one host that note their contact; the second so much later."""
+    rows = Rows()
+    for router, peer, time in (("a", "b", 1_000_000), ("b", "a", 1_000_000 + ahead_us)):
+        met(rows, router, peer, time)
+    return rows, [Log(name, "router", 1, "h", 0, 9, stopped=True) for name in "ab"]
+
+
+def met(rows: Rows, router: str, peer: str, time: int) -> None:
+    detail = '{"incarnation": 1}'
+    rows.say(router, Event.CONTACT, at=0, epoch=0, peer=peer, detail=detail, time=time, subscriber=None)
+
+
+def test_the_hybrid_clock_is_as_far_ahead_as_the_entries_around_say() -> None:
+    rows = Rows()
+    for ms, ahead_ms in ((1_000, 0), (2_000, 5_000), (9_000, 0)):
+        rows.say("a", Event.BOOT, at=0, epoch=0, time=ms * 1000, hlc=wall_hlc((ms + ahead_ms) * 1000))
+    clock = HybridClock(rows.rows)
+    assert clock.at(500_000) == wall_hlc(500_000)
+    assert clock.at(3_000_000) == wall_hlc(8_000_000)
+    assert clock.at(9_500_000) == wall_hlc(9_500_000)

@@ -1,0 +1,14 @@
+"""A router with one rule switched off: `python -m tests.failover.chaos.broken_router MUTANT NAME ...`."""
+
+import sys
+
+from router.cli_base import Commands
+from router.cli_router import router
+from tests.mutants import breaks_audience
+from tests.mutants.mutant import MUTANTS
+
+if __name__ == "__main__":
+    assert breaks_audience.__doc__  # its mutants are registered
+    mutant, *arguments = sys.argv[1:]
+    with MUTANTS[mutant].applied():
+        Commands(commands=[router])(["router", *arguments], prog_name="python -m")

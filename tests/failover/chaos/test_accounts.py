@@ -1,0 +1,72 @@
+"""What clients count themselves, in memory and over the lives of their processes."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from failover.chaos.accounts import Published, overtaken, subscriber_counts
+from failover.chaos.ledger import Ledger, open_database, published, received
+from failover.client import Outcome, SqliteStore
+from failover.client.store import Added, Decided, Removed, tag_of
+from router.amqp.handler import ACCEPTED
+from topic.identity import LinkIdentity
+
+ALL = Published(5, frozenset(), frozenset())
+LINK = LinkIdentity("news", "chaos", "topic/x")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "counts"),
+    [
+        ((0, 1, 2, 3, 4), {"received": 5, "missing": 0, "doubled": 0, "overtaken": 0}),
+        ((0, 1, 3, 4), {"received": 4, "missing": 1, "doubled": 0, "overtaken": 0}),
+        ((0, 1, 2, 3, 4, 1), {"received": 6, "missing": 0, "doubled": 1, "overtaken": 0}),
+        ((2, 0, 1, 3, 4), {"received": 5, "missing": 0, "doubled": 0, "overtaken": 2}),
+        ((), {"received": 0, "missing": 5, "doubled": 0, "overtaken": 0}),
+    ],
+)
+def test_a_subscriber_is_owed_everything_once_and_in_order(numbers: tuple[int, ...], counts: dict[str, int]) -> None:
+    assert subscriber_counts({"news": numbers}, {"news": ALL}) == counts
+
+
+def test_only_what_was_accepted_can_be_missing() -> None:
+    account = Published(5, otherwise=frozenset([1]), unknown=frozenset([4]))
+    assert account.counts() == {"sent": 5, "accepted": 3, "otherwise": 1, "unknown": 1}
+    assert account.missing([0, 2]) == 1
+    assert account.missing([0, 1, 2, 3]) == 0
+
+
+def test_what_was_delivered_again_overtakes_nothing() -> None:
+    assert overtaken([0, 1, 2, 0, 3]) == 0
+
+
+def test_a_publishers_account_outlives_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    for life in range(2):
+        with closing(open_database(path)) as connection:
+            store, ledger = SqliteStore(connection), Ledger(connection)
+            for number in range(3 * life, 3 * life + 3):
+                store.write("publisher", LINK, [Added(number, b"x")])
+                ledger.sent(number)
+            ledger.told(3 * life, Outcome.IN_DOUBT)
+            store.write("publisher", LINK, [Removed(tag_of(3 * life)), Decided(tag_of(3 * life + 1), ACCEPTED)])
+            ledger.told(3 * life + 1, Outcome.ACCEPTED)
+            assert (ledger.counts["sent"], ledger.counts["accepted"]) == (3, 1)
+    assert published(path) == Published(6, otherwise=frozenset([0, 3]), unknown=frozenset([2, 5]))
+
+
+def test_a_subscribers_account_is_what_it_committed_with_its_acceptances(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with closing(open_database(path)) as connection:
+        store, ledger = SqliteStore(connection), Ledger(connection)
+        for publisher, number in (("p", 0), ("q", 0), ("p", 1)):
+            ledger.received(publisher, number)
+            store.write("subscriber", LINK, [Decided(b"%b%d" % (publisher.encode(), number), ACCEPTED)])
+        ledger.received("p", 2)  # killed before it was accepted
+    assert received(path) == {"p": [0, 1], "q": [0]}
+
+
+def test_a_client_that_never_began_has_an_account_of_nothing(tmp_path: Path) -> None:
+    assert published(tmp_path / "p.db") == Published(0, frozenset(), frozenset())
+    assert received(tmp_path / "s.db") == {}

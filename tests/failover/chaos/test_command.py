@@ -1,0 +1,85 @@
+"""The command chaos: its exit status is the audit's, and never that of a violation for anything else."""
+
+import re
+from pathlib import Path
+from unittest.mock import patch
+
+import attrs
+import pytest
+from click.testing import CliRunner, Result
+
+from failover.chaos import run as running
+from failover.chaos.run import Ending
+from router import cli_chaos, cli_demo
+from router.cli import main
+from tests.failover.chaos.scripts import write
+
+CLEAN = Ending(sent=5, accepted=5, received=9, missing=1, doubled=2, overtaken=3, crashes=0, unfinished=())
+
+
+def oncemesh(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(one) for one in arguments])
+
+
+def chaos(folder: Path, ending: Ending, verdict: int) -> Result:
+    async def perform(*_: object) -> Ending:
+        return ending
+
+    with patch.object(running, "perform", perform), patch.object(cli_chaos, "judge", return_value=verdict):
+        return oncemesh("chaos", write(folder, topology="pair"), "--run-dir", folder / "run", "--seed", 5)
+
+
+@pytest.mark.parametrize("verdict", [0, 1, 2, 3, 130])
+def test_the_status_of_a_clean_run_is_the_audits(tmp_path: Path, verdict: int) -> None:
+    result = chaos(tmp_path, CLEAN, verdict)
+    assert result.exit_code == verdict
+    assert "script script, seed 5, run directory" in result.stdout
+    assert "offered 2000 messages (200/s), sent 5, accepted 5, received by subscribers 9" in result.stdout
+    assert "1 missing, 2 doubled, 3 out of order" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [
+        (attrs.evolve(CLEAN, unfinished=("router b does not answer",)), "not at its end: router b does not answer"),
+        (attrs.evolve(CLEAN, crashes=2), "2 routers or clients ended by themselves"),
+    ],
+)
+def test_a_run_that_was_not_clean_never_holds(tmp_path: Path, ending: Ending, said: str) -> None:
+    result = chaos(tmp_path, ending, 0)
+    assert result.exit_code == 3 and said in result.stdout
+    assert chaos(tmp_path, ending, 1).exit_code == 1
+
+
+def test_a_seed_that_was_not_given_is_told(tmp_path: Path) -> None:
+    with patch.object(cli_chaos, "judge", return_value=0), patch.object(running, "perform", side_effect=OSError):
+        out = oncemesh("chaos", write(tmp_path), "--run-dir", tmp_path / "run").stdout
+    assert re.match(r"script script, seed \d+, run directory", out)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "topology: nowhere.yaml\nduration: 1s\n"])
+def test_a_bad_script_is_no_violation(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    result = oncemesh("chaos", path, "--run-dir", tmp_path / "run")
+    assert result.exit_code == 2 and result.stderr.startswith(f"Error: {path}:1: ")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_directory_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
+    result = oncemesh("chaos", write(tmp_path), "--run-dir", tmp_path)
+    assert result.exit_code == 2 and "not the directory of a chaos run" in result.stderr
+
+
+def test_the_demo_breaks_a_mesh_and_ends_with_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own script, at a tenth of its length."""
+    text = cli_demo.SCRIPT.read_text().replace("15s\npub", "3s\npub").replace("at: 4s, for: 2s", "at: 1s, for: 1s")
+    script = tmp_path / "demo.yaml"
+    script.write_text(
+        text.replace("at: 10s", "at: 2s").replace("triangle.yaml", str(cli_demo.SCRIPT.parent / "triangle.yaml"))
+    )
+    monkeypatch.setattr(cli_demo, "SCRIPT", script)
+    result = oncemesh("demo", "--run-dir", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    assert "kill a (home-of amy), for 1.0s" in result.stdout
+    assert "exactly-once holds: " in result.stdout

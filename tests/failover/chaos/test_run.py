@@ -1,0 +1,259 @@
+"""Short runs of chaos on real processes: what was planned is done, all comes to its end, and nothing is left."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import trio
+
+from failover.chaos.run import Ending, perform, prepare
+from failover.chaos.script_reader import load
+from failover.chaos.view import PlainView
+from router.cli_base import console
+from router.rundir import RunDirectory, RunError
+from tests.failover.chaos.scripts import script, write
+from topic.journal import read_blocks
+
+ROOT = Path(__file__).parents[3]
+PATIENCE_S = 60.0
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """Routers and clients of runs below this folder, whoever started them."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any(str(folder) in word for word in process.cmdline()):
+                found.append(process)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(tmp_path: Path) -> Iterator[None]:
+    yield
+    left = processes_of(tmp_path)
+    for process in left:
+        process.kill()
+    assert not left
+
+
+class Listening(PlainView):
+    """Keeps what is told, and cries for help when a run goes as a test wants it."""
+
+    def __init__(self) -> None:
+        super().__init__(console())
+        self.told: list[str] = []
+
+    def tell(self, text: str) -> None:
+        super().tell(text)
+        self.told.append(text)
+
+
+async def played(
+    folder: Path, *faults: str, topology: str = "pair", duration: str = "3s"
+) -> tuple[Ending, Any, list[str]]:
+    """How it ended, what chaos.json says, what was told."""
+    made = script(folder, *faults, topology=topology, duration=duration)
+    directory = prepare(folder / "run", made)
+    view = Listening()
+    with trio.fail_after(PATIENCE_S):
+        ending = await perform(made, 7, directory, view)
+    record = json.loads((directory.path / "chaos.json").read_text())
+    return ending, record, view.told
+
+
+async def test_a_home_that_is_killed_is_named_and_back_at_its_time(tmp_path: Path) -> None:
+    ending, record, told = await played(tmp_path, "kill: {home-of: news}, at: 1s, for: 1s")
+    assert ending.clean and ending.sent == ending.accepted > 0
+    assert ending.received == 2 * ending.accepted
+    [fault] = record["faults"]
+    assert (fault["fault"], fault["targets"], fault["text"]) == ("kill", ["a"], "kill a (home-of news), for 1.0s")
+    assert record["began_us"] < fault["at_us"] < fault["until_us"] < record["ended_us"]
+    assert 0.9e6 < fault["until_us"] - fault["at_us"] < 3e6
+    assert "kill a: over" in told
+    assert record["clients"]["news"] == {
+        "role": "publisher",
+        "sent": ending.sent,
+        "accepted": ending.sent,
+        "otherwise": 0,
+        "unknown": 0,
+    }
+    assert record["clients"]["reader1"] == {
+        "role": "subscriber",
+        "received": ending.sent,
+        "missing": 0,
+        "doubled": 0,
+        "overtaken": 0,
+    }
+    assert (record["seed"], record["offered"], record["mesh"]) == (7, 200.0, "pair")
+
+
+async def test_every_kind_of_fault_strikes_and_is_over_at_the_end(tmp_path: Path) -> None:
+    ending, record, _ = await played(
+        tmp_path,
+        "crash-client: [news, reader1], at: 0.5s, for: 500ms",
+        "pause: b, at: 1s, for: 1.5s",
+        "partition: [west, east], at: 3s, for: 1s",
+        "slow: one, latency: 5ms, jitter: 5ms, at: 0.2s",
+        "flaky: all, resets: 2/s, at: 3.2s, for: 1s",
+        "cut: a-c, how: reset, at: 3.4s, for: 500ms",
+        "drain: c, at: 3.5s, for: 200ms",
+        topology="triangle",
+        duration="5s",
+    )
+    assert ending.clean, ending
+    assert ending.sent == ending.accepted and ending.received == 2 * ending.accepted
+    assert [fault["fault"] for fault in record["faults"]] == [
+        "slow",
+        "crash-client",
+        "pause",
+        "partition",
+        "flaky",
+        "cut",
+        "drain",
+    ]
+    assert all(fault["until_us"] > fault["at_us"] for fault in record["faults"])
+
+
+async def test_words_that_end_faults_end_them(tmp_path: Path) -> None:
+    ending, record, told = await played(
+        tmp_path,
+        "kill-all: , at: 500ms",
+        "start: all, at: 1s",
+        "pause: a, at: 2s",
+        "resume: a, at: 2.5s",
+        "start: b, at: 2.6s",
+        "cut: all, at: 2.7s",
+        "restore: a-b, at: 3s",
+        "kill: a, at: 3.5s",
+        duration="4s",
+    )
+    assert ending.clean, ending
+    assert [told.index(f"{one}: over") for one in ("kill-all a, b", "pause a", "cut a-b")]
+    assert "start b: there is nothing to end" in told
+    lasted = [fault["until_us"] - fault["at_us"] for fault in record["faults"]]
+    assert [fault["fault"] for fault in record["faults"]] == ["kill-all", "pause", "cut", "kill"]
+    assert all(0 < one < 3e6 for one in lasted)
+
+
+async def test_a_clock_that_is_wrong_shows_in_the_routers_log(tmp_path: Path) -> None:
+    ending, record, _ = await played(tmp_path, "skew: b, by: 1h, at: 500ms")
+    assert ending.clean and ending.sent == ending.accepted
+    log = RunDirectory(tmp_path / "run").log_path("b").read_text()
+    hours = [int(found) for found in re.findall(r"^\S+ (\d\d):", log, re.MULTILINE)]
+    assert (hours[0] + 1) % 24 in hours
+    [fault] = record["faults"]
+    assert fault["text"] == "skew b, by 3600s"
+    segments = sorted((tmp_path / "run" / "b" / "log").iterdir())
+    right, wrong = (read_blocks(path.read_bytes())[0][0].host for path in segments)
+    assert wrong == f"{right}+3600s"  # who shares a host shares its clock
+
+
+async def test_a_rolling_restart_takes_one_router_after_the_other(tmp_path: Path) -> None:
+    ending, _, _ = await played(tmp_path, "rolling-restart: , at: 500ms", duration="5s")
+    assert ending.clean and ending.sent == ending.accepted
+    for name in "ab":
+        assert RunDirectory(tmp_path / "run").log_path(name).read_text().count("draining") == 1
+
+
+async def test_a_router_that_ends_by_itself_is_told_and_counts(tmp_path: Path) -> None:
+    made = script(tmp_path, topology="pair", duration="2s")
+    directory = prepare(tmp_path / "run", made)
+    view = Listening()
+
+    async def murder() -> None:
+        while not any("of load" in text for text in view.told):
+            await trio.sleep(0.01)
+        directory.running()["b"].kill()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(murder)
+        with trio.fail_after(PATIENCE_S):
+            ending = await perform(made, 1, directory, view)
+    assert (ending.crashes, ending.clean) == (1, False)
+    assert ending.sent == ending.accepted and not ending.unfinished
+    assert "router b ended by itself: ended by SIGKILL" in view.told
+
+
+async def test_what_does_not_come_to_its_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A router that is stopped behind the conductor's back, and never goes on."""
+    monkeypatch.setattr("failover.chaos.run.END_S", 1.0)
+    path = write(tmp_path, topology="pair", duration="2s")
+    path.write_text(path.read_text().replace("terminus: 15s, boot_wait: 3s", "terminus: 1s, boot_wait: 1s"))
+    made = load(path)
+    directory = prepare(tmp_path / "run", made)
+    view = Listening()
+
+    async def hang() -> None:
+        while not any("of load" in text for text in view.told):
+            await trio.sleep(0.01)
+        directory.running()["b"].suspend()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hang)
+        with trio.fail_after(PATIENCE_S):
+            ending = await perform(made, 1, directory, view)
+    assert "router b does not answer" in ending.unfinished and not ending.clean
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_everything_without_a_verdict(tmp_path: Path, number: signal.Signals) -> None:
+    path = write(tmp_path, "pause: b, at: 100ms", topology="pair", duration="60s")
+    command = [sys.executable, "-P", "-c", "from router.cli import main; main()", "chaos", str(path)]
+    command += ["--run-dir", str(tmp_path / "run")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "pause b" in line:
+                process.send_signal(number)
+                break
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, errors
+    assert errors == "Error: interrupted, everything is stopped: no verdict\n"
+    assert processes_of(tmp_path) == []
+
+
+def test_clients_whose_conductor_is_killed_end_by_themselves(tmp_path: Path) -> None:
+    path = write(tmp_path, topology="pair", duration="60s")
+    command = [sys.executable, "-P", "-c", "from router.cli import main; main()", "chaos", str(path)]
+    command += ["--run-dir", str(tmp_path / "run")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "of load" in line:
+                break
+        process.kill()
+    clients = [one for one in processes_of(tmp_path) if "failover.chaos.client" in one.cmdline()]
+    _, alive = psutil.wait_procs(clients, timeout=PATIENCE_S)
+    for router in processes_of(tmp_path):
+        router.kill()
+        router.wait()
+    assert not alive
+
+
+def test_only_the_directory_of_a_run_is_made_anew(tmp_path: Path) -> None:
+    made = script(tmp_path)
+    first = prepare(tmp_path / "run", made)
+    (first.path / "chaos.json").write_text("{}")
+    assert [path.name for path in prepare(tmp_path / "run", made).path.iterdir()] == ["chaos-script.yaml"]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "precious").touch()
+    with pytest.raises(RunError, match="not the directory of a chaos run, choose another with --run-dir"):
+        prepare(tmp_path / "other", made)
+    assert (tmp_path / "other" / "precious").exists()
+    (tmp_path / "chaos-script.yaml").touch()
+    with pytest.raises(RunError, match="not the directory of a chaos run"):
+        prepare(tmp_path, made)  # where the script itself is

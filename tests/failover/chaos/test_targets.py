@@ -1,0 +1,58 @@
+"""Whom a strike hits: by name, by number, by what they are to a client; never anybody who cannot be struck."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from failover.chaos.targets import AMOUNTS, Field, Named, RouterOf, Several, Some, Target, resolve, sides
+
+ROUTERS = ("a", "b", "c", "d", "e")
+GROUPS = {"west": ("a", "b")}
+SEATS = {"news": "d", "reader": "b"}
+
+opens = st.sets(st.sampled_from(ROUTERS)).map(lambda some: [name for name in ROUTERS if name in some])
+plain = st.one_of(
+    st.sampled_from(AMOUNTS).map(Some),
+    st.sampled_from([*ROUTERS, "west"]).map(Named),
+    st.sampled_from(["news", "reader", "gone"]).map(lambda client: RouterOf("home-of", client)),
+)
+targets: st.SearchStrategy[Target] = st.one_of(
+    plain, st.lists(plain, max_size=3).map(lambda some: Several(tuple(some)))
+)
+
+
+def field(*of: str) -> Field:
+    return Field(ROUTERS, of or ROUTERS, GROUPS, SEATS)
+
+
+@given(targets, opens, st.integers())
+def test_only_those_are_hit_that_can_be_struck_each_once_and_in_order(target: Target, of: list[str], seed: int) -> None:
+    found = resolve(target, Field(ROUTERS, of, GROUPS, SEATS), Random(seed))
+    assert list(found) == [name for name in of if name in found]
+    assert found == resolve(target, Field(ROUTERS, of, GROUPS, SEATS), Random(seed))
+
+
+@pytest.mark.parametrize(("amount", "number"), [("one", 1), ("minority", 2), ("majority", 3), ("all", 5)])
+def test_an_amount_counts_the_whole_mesh(amount: str, number: int) -> None:
+    assert len(resolve(Some(amount), field(), Random(1))) == number
+    assert len(resolve(Some(amount), field("a", "b"), Random(1))) == min(number, 2)
+
+
+def test_who_a_router_is_to_a_client_is_asked_at_the_strike() -> None:
+    assert resolve(RouterOf("home-of", "news"), field(), Random(1)) == ("d",)
+    assert resolve(RouterOf("home-of", "gone"), field(), Random(1)) == ()
+    assert resolve(Several((RouterOf("home-of", "news"), Named("west"))), field(), Random(1)) == ("a", "b", "d")
+
+
+def test_what_is_on_no_side_of_a_partition_is_a_side_of_its_own() -> None:
+    assert sides(Several((Named("west"), Named("d"))), field(), Random(1)) == [("a", "b"), ("d",), ("c", "e")]
+    assert sides(Named("west"), field(), Random(1)) == [("a", "b"), ("c", "d", "e")]
+
+
+@given(targets, st.integers())
+def test_the_sides_of_a_partition_are_all_routers_each_once(target: Target, seed: int) -> None:
+    found = sides(target, field(), Random(seed))
+    assert sorted(name for side in found for name in side) == list(ROUTERS)
+    assert all(found)
