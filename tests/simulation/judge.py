@@ -7,6 +7,7 @@ recognised by its cause, noted in the trace as "limit: ...":
 - when home decided, no router that can have told it knew the subscriber; or that came back without memory, to such
 - a slower clock gave an older attach of the client a later epoch, or one from before it began afresh came after that
 - a life expired on one side of a partition and went on elsewhere; or longer ago than routers remember
+- the life of a publisher that echoes nothing was ended by who did not know it, and resumed by who did not hear of that
 """
 
 import math

@@ -15,13 +15,14 @@ class Lives:
         self._judge = judge
         self.generations: dict[tuple[str, int], bytes] = {}
         """(publisher, life) -> as answered."""
-        self._given: dict[str, dict[bytes, Epoch]] = {}
-        """By publisher: the generations that routers have given it, and the latest attach of each."""
+        self._given: dict[str, dict[bytes, tuple[Epoch, Epoch]]] = {}
+        """By publisher: the generations that routers have given it, and the first and last attach of each."""
 
     def given(self, publisher: str, generation: bytes, epoch: Epoch) -> None:
         """Some router has it so in its directory; the publisher may never hear of that."""
         generations = self._given.setdefault(publisher, {})
-        generations[generation] = max(epoch, generations.get(generation, epoch))
+        first, last = generations.get(generation, (epoch, epoch))
+        generations[generation] = min(first, epoch), max(last, epoch)
 
     def begun(self, publisher: "Publisher", generation: bytes) -> None:
         """A null map is answered: the life has begun, and its keys are no other life's."""
@@ -34,8 +35,9 @@ class Lives:
         assert publisher.link is not None and publisher.generation is not None
         termini, link = self._judge.termini, publisher.link
         if termini.is_forgotten(link, publisher.generation):
-            self._judge.note(publisher.name, "limit: routers have forgotten that this life expired")
-            self._judge.inexact.add(publisher.name)
+            self._limit(publisher, "routers have forgotten that this life expired")
+        elif publisher.silent and self._is_replaced(publisher.name, publisher.generation):
+            self._limit(publisher, "its router does not know that this life was given up for another")
         else:
             again = termini.has_agreed(link, publisher.generation)
             self._judge.check(not again, f"8 consent: {link} resumes a life that its router had agreed to let expire")
@@ -51,9 +53,17 @@ class Lives:
         self._judge.life_over(publisher.texts.values())
 
     def is_over(self, message: Message) -> bool:
-        """Whether some router has given a later attach of its publisher another life; that may not know yet."""
-        given = self._given[message.publisher]
-        return max(given.values()) > given[self.generations[message.publisher, message.life]]
+        """Whether some router has given a later attach of its publisher another life; that may never hear of it."""
+        return self._is_replaced(message.publisher, self.generations[message.publisher, message.life])
+
+    def _is_replaced(self, publisher: str, own: bytes) -> bool:
+        given = self._given[publisher]
+        begun, _ = given[own]
+        return any(last > begun for generation, (_, last) in given.items() if generation != own)
+
+    def _limit(self, publisher: "Publisher", cause: str) -> None:
+        self._judge.note(publisher.name, f"limit: {cause}")
+        self._judge.inexact.add(publisher.name)
 
 
 def _was_overtaken(publisher: "Publisher") -> bool:
