@@ -2,6 +2,7 @@
 # make test   all tests
 # make lint   style and types
 # make bench  throughput and latency on this machine, with a load generator in C
+# make spark-python  the Python that a Spark cluster runs the audit with, as an archive: docs/audit.md
 #
 # What proves the protocol at length, beyond what the tests do of it:
 # make soak           real processes, broken at random instants; goes on where it was interrupted (SOAK=directory)
@@ -20,7 +21,7 @@ INTEROP_READY := $(INTEROP_LOCK:package-lock.json=node_modules/.ready)
 
 SOAK ?= build/soak
 
-.PHONY: setup demo test lint bench bench-tools soak simulate-soak exhaustive mutants clean
+.PHONY: setup demo test lint spark-python bench bench-tools soak simulate-soak exhaustive mutants clean
 
 setup: $(READY) $(INTEROP_READY)
 	@:
@@ -44,6 +45,11 @@ test: setup
 lint: setup
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
+
+spark-python: setup
+	@mkdir -p build
+	@$(VENV)/bin/python -m failover.audit.bundle build/oncemesh-python.tar.gz
+	@echo build/oncemesh-python.tar.gz
 
 bench: setup
 	@$(VENV)/bin/python -m tests.bench

@@ -32,7 +32,7 @@ class Astray:
         self._codes = {name: code for code, name in enumerate(pairs.names)}
         self._address = [*facts.rows.strings, None]
 
-    def unaddressed(self) -> tuple[InVain, Flags]:
+    def unaddressed(self, judged_pairs: JudgedPairs) -> tuple[InVain, Flags]:
         """Counted, and by delivery. Not if everybody was forgotten before, by routers whose logs are whole."""
         astray = self._judged.is_accepted & ~self._found.has_audience
         for forgetting in self._case.forgettings:
@@ -41,7 +41,7 @@ class Astray:
         at = np.flatnonzero(astray)
         counted, found = InVain(), np.zeros(len(astray), np.bool_)
         if len(at):
-            served = self._served(self._pairs.in_audience | (self._pairs.own_count + self._pairs.edge_count > 0))
+            served = self._served(self._pairs.in_audience | judged_pairs.taken)
             for name, party in self._case.parties.subscribers.items():
                 possible = at[self._may_have_been_there(at, name, party)]
                 in_vain = possible[~self._are(served, possible, name)]

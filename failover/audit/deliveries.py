@@ -31,7 +31,6 @@ class Deliveries:
     begun_time: Ints
     received_hlc: Ints
     """The first router to receive it."""
-    at_home: Flags
     has_audience: Flags
     answered: Ints
     """The first answer to the publisher by a home."""
@@ -71,7 +70,6 @@ def gather(facts: Facts, lives: Lives) -> Deliveries:
         ranked=groups.first(received & (rows.n >= 0), facts.epoch_hlc, rows.n),
         begun_time=groups.lowest(facts.by_router | published, rows.time),
         received_hlc=received_hlc,
-        at_home=groups.any(received & facts.at_home),
         has_audience=groups.any(facts.tells(Event.AUDIENCE)),
         answered=groups.first(home_says, *stamp),
         accepted=groups.first(home_says & facts.accepted, *stamp),

@@ -34,7 +34,7 @@ def judge_bucket(parts: Iterable[bytes], case: Case, frame: Frame) -> tuple[Tall
     rules = (judged, judged_pairs, judged_records, disputed)
     tally = Counting(facts, found, pairs, records, rules).count()
     astray = Astray(facts, found, judged, pairs, case)
-    tally.in_vain, unaddressed = astray.unaddressed()
+    tally.in_vain, unaddressed = astray.unaddressed(judged_pairs)
     tally.cut_off = astray.cut_off(judged_pairs)
     fate = fates(found, pairs, records, rules, unaddressed)
     tally.happened = count_happenings(facts, found, records, fate, case)

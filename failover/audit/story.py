@@ -1,8 +1,7 @@
 """The life of one delivery as all logs tell it, in the order of time: the same for the terminal, JSON and the page.
 
-Order: on one host its wall clock tells it, if that is right; else the routers' hybrid clock does, which never runs
-behind what it has heard of. A host without a router of this story has nothing but its wall clock to be placed by: then
-the order is a guess, and the story says so. `lookup` finds the entries.
+Order: by wall clocks, those found wrong put right (see `clocks`). Between routers the hybrid clock repairs what
+these are not exact enough for; but not more, as it knows nothing of what clients tell routers. `lookup` finds entries.
 """
 
 import json
@@ -15,7 +14,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from failover.audit.clocks import Clocks, find_clocks, wall_us
+from failover.audit.clocks import Clocks, find_clocks
 from failover.audit.faults import Fault
 from failover.audit.inventory import ControlRow, Log
 from failover.audit.lives import ROW_FIELDS, KeyRow, lives_of
@@ -25,6 +24,8 @@ from topic.journal import Event, Outcome
 
 NAMES_SHOWN = 8
 ASIDES_SHOWN = 200
+INEXACT_US = 20_000
+"""Clocks that are put right are taken to agree within this."""
 
 HOME: Mapping[Event, str] = {
     Event.RECEIVED: "received from {publisher} as its number {n}: home of it from here on",
@@ -169,6 +170,10 @@ class Setting:
     def clock(self, row: "Entry | ControlRow | Log") -> str:
         return self.clocks.clock.get(f"{row.source}.{row.incarnation}", row.host)
 
+    def instant(self, row: "Entry | ControlRow") -> int:
+        """In µs of the clock of most clients."""
+        return row.time - self.clocks.ahead_us.get(f"{row.source}.{row.incarnation}", 0)
+
     def name(self, link: str | None) -> str:
         return self.names.get(link or "", link or "?")
 
@@ -177,7 +182,7 @@ def tell(key: str, entries: Sequence[Entry], setting: Setting) -> Story:
     publisher = setting.parties.publishers.get(key[:NAME_LENGTH])
     entries = [attrs.evolve(entry, host=setting.clock(entry)) for entry in entries]
     use, sure = _uses(entries, whole=publisher is not None and publisher.logged)
-    placed = in_order(entries)
+    placed = in_order(entries, setting)
     steps = [(group[0][0], _step(group, setting, use)) for group in _alike(placed, use)]
     asides, left_out = _asides(placed, setting)
     told = sorted([*steps, *asides], key=lambda timed: timed[0])
@@ -211,20 +216,18 @@ def _used_again(entries: Sequence[Entry], *, whole: bool) -> bool:
     return published > 1 or (len(places) > 1 and not (whole and published == 1))
 
 
-def in_order(entries: Iterable[Entry]) -> list[Placed]:
+def in_order(entries: Iterable[Entry], setting: Setting) -> list[Placed]:
     """Each entry with the instant by which it is placed; not for people, see the module."""
     found = list(entries)
-    ahead: dict[str, int] = {}
-    one_host = len({entry.host for entry in found}) == 1
-    for entry in found:
-        if entry.role == "router" and not one_host:
-            ahead[entry.host] = max(ahead.get(entry.host, 0), wall_us(entry.hlc) - entry.time)
-    placed = [(entry.time + ahead.get(entry.host, 0), entry) for entry in found if entry.role != "router"]
+    placed = [(setting.instant(entry), entry) for entry in found if entry.role != "router"]
     latest = 0
     routers = [entry for entry in found if entry.role == "router"]
     for entry in sorted(routers, key=lambda entry: (entry.hlc, entry.source, entry.place)):
-        latest = max(latest, entry.time + ahead.get(entry.host, 0))
-        placed.append((latest, entry))
+        instant = setting.instant(entry)
+        if 0 < latest - instant < INEXACT_US:
+            instant = latest
+        placed.append((instant, entry))
+        latest = instant
     return sorted(placed, key=_by_instant)
 
 
@@ -286,11 +289,9 @@ def _asides(placed: Sequence[Placed], setting: Setting) -> tuple[list[tuple[int,
     """What went on beside the delivery, as far as it concerns those who had to do with it."""
     if not placed:
         return [], 0
-    ahead = {entry.host: instant - entry.time for instant, entry in placed}
     since, till = placed[0][0], placed[-1][0]
     concerned = _Concerned(placed)
-    steps = [*_of_links(setting, concerned), *_of_ends(setting, concerned), *_of_faults(setting, placed)]
-    timed = [(step.time + ahead.get(step.host, 0), step) for step in steps]
+    timed = [*_of_links(setting, concerned), *_of_ends(setting, concerned), *_of_faults(setting, placed)]
     within = sorted([(at, step) for at, step in timed if since <= at <= till], key=lambda timed: timed[0])
     return within[:ASIDES_SHOWN], len(within[ASIDES_SHOWN:])
 
@@ -309,29 +310,34 @@ class _Concerned:
         return row.source in self.sources if about is None else about in self.links
 
 
-def _of_links(setting: Setting, concerned: _Concerned) -> Iterator[Step]:
+Timed = tuple[int, Step]
+
+
+def _of_links(setting: Setting, concerned: _Concerned) -> Iterator[Timed]:
     for row in setting.control:
         event = Event(row.event) if row.event >= 0 else None
         if event is None or event not in ASIDES or not concerned.by(row):
             continue
         text = ASIDES[event].format(peer=row.peer, party=setting.name(row.publisher or row.subscriber))
-        yield Step(row.time, setting.clock(row), row.role, plain(row.source), event.name.lower(), text, aside=True)
+        where = (row.time, setting.clock(row), row.role, plain(row.source))
+        yield setting.instant(row), Step(*where, event.name.lower(), text, aside=True)
 
 
-def _of_ends(setting: Setting, concerned: _Concerned) -> Iterator[Step]:
+def _of_ends(setting: Setting, concerned: _Concerned) -> Iterator[Timed]:
     for log in setting.logs:
         if not log.stopped and log.source in concerned.sources:
             text = "its log breaks off here: what it did in the next 50 ms is not known"
-            yield Step(log.last_time, setting.clock(log), log.role, plain(log.source), "end", text, aside=True)
+            step = Step(log.last_time, setting.clock(log), log.role, plain(log.source), "end", text, aside=True)
+            yield log.last_time - setting.clocks.ahead_us.get(log.name, 0), step
 
 
-def _of_faults(setting: Setting, placed: Sequence[Placed]) -> Iterator[Step]:
+def _of_faults(setting: Setting, placed: Sequence[Placed]) -> Iterator[Timed]:
     """By the clock of the clients, which run where the faults come from."""
     host = next((entry.host for _, entry in placed if entry.role != "router"), placed[0][1].host)
     for fault in setting.faults:
-        yield Step(fault.at_us, host, "fault", "", "fault", fault.text, aside=True)
+        yield fault.at_us, Step(fault.at_us, host, "fault", "", "fault", fault.text, aside=True)
         if fault.until_us is not None:
-            yield Step(fault.until_us, host, "fault", "", "fault", f"over: {fault.text}", aside=True)
+            yield fault.until_us, Step(fault.until_us, host, "fault", "", "fault", f"over: {fault.text}", aside=True)
 
 
 def _notes(placed: Sequence[Placed], left_out: int, sure: bool) -> Iterator[str]:
@@ -339,10 +345,8 @@ def _notes(placed: Sequence[Placed], left_out: int, sure: bool) -> Iterator[str]
         yield "its publisher used the tag again: which entries belong to which use is not certain"
     hosts = sorted({entry.host for _, entry in placed})
     if len(hosts) > 1:
-        known = {entry.host for _, entry in placed if entry.role == "router"}
         named = ", ".join(host or "unknown" for host in hosts)
         yield f"written on different hosts ({named}), whose clocks differ: times of one do not tell those of another"
-        if guessed := [host or "unknown" for host in hosts if host not in known]:
-            yield f"no router tells of the clock of {', '.join(guessed)}: where its entries belong is a guess"
+        yield "between these hosts the order is a guess, from when routers and clients met"
     if left_out:
         yield f"{left_out} more events of links and routers while it was under way are left out"

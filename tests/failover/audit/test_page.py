@@ -206,7 +206,7 @@ def test_times_of_another_host_are_not_told_as_differences() -> None:
     [story] = one.stories
     elsewhere = attrs.evolve(story.steps[1], host="elsewhere")
     text = Page(page.render(attrs.evolve(one, stories=(attrs.evolve(story, steps=(story.steps[0], elsewhere)),)))).text
-    assert f"{elsewhere.clock} router b" in text
+    assert f"{elsewhere.clock[:-3]} router b" in text
 
 
 EVIL = "<script>alert('$x$')</script>&amp;\"'"

@@ -122,23 +122,21 @@ def test_clocks_of_other_hosts_do_not_disorder_it(tmp_path: Path) -> None:
     found = story([str(run.write(tmp_path))], key(run))
     assert told(found) == WHOLE
     assert "different hosts (host, other)" in found.notes[0]
-    assert len(found.notes) == 1
+    assert "the order is a guess" in found.notes[1]
 
 
-def test_a_clock_that_is_wrong_on_its_own_host_does_not_disorder_it(tmp_path: Path) -> None:
+def test_a_clock_that_is_wrong_on_its_own_host_does_not_disorder_routers(tmp_path: Path) -> None:
+    """Its clients' entries may be some ms off."""
     run = Run()
     for row in run.logs["b"]:
         row["time_us"] -= 5_000_000
     found = story([str(run.write(tmp_path))], key(run))
-    assert told(found) == WHOLE
+    steps, whole = told(found).splitlines(), WHOLE.splitlines()
+    assert [line for line in steps if line.startswith("router")] == [
+        line for line in whole if line.startswith("router")
+    ]
+    assert sorted(steps) == sorted(whole)
     assert "clocks differ" in found.notes[0]
-
-
-def test_an_order_that_is_a_guess_is_called_one(tmp_path: Path) -> None:
-    run = Run()
-    run.hosts = {"clients/mid": "island"}
-    found = story([str(run.write(tmp_path))], key(run))
-    assert "where its entries belong is a guess" in found.notes[1] and "island" in found.notes[1]
 
 
 def test_the_uses_of_a_tag_are_told_apart(tmp_path: Path) -> None:
