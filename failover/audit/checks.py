@@ -127,7 +127,7 @@ def judge_records(facts: Facts, found: Records, of: Deliveries, judged: Judged, 
     settled, answered = found.settled, of.answered[delivery]
     told = (of.told_accepted >= 0) | of.told_refused
     unanswered = (answered == NONE) & ~told[delivery] & ~judged.home_doubted[delivery]
-    before = (settled >= 0) & (answered >= 0) & _precedes(facts, settled, answered)
+    before = (settled >= 0) & (answered >= 0) & _was_before(facts, settled, answered)
     too_soon = (settled >= 0) & ~of.abandoned[delivery] & (before | unanswered)
     logs = [case.logs.get(log.name) for log in rows.logs]
     stopped = np.array([log is not None and log.stopped for log in logs], np.bool_)[found.log]
@@ -137,6 +137,16 @@ def judge_records(facts: Facts, found: Records, of: Deliveries, judged: Judged, 
     due = (ended != BIG) & (np.where(ended != BIG, ended, 0) + FORGET_GRACE_US < last_time)
     kept, sure = held & stopped & due & ~found.awaited, of.lives.sure[delivery]
     return JudgedRecords(too_soon & sure, kept & sure, held & (ended != BIG) & ~kept)
+
+
+def _was_before(facts: Facts, settled: Ints, answered: Ints) -> Flags:
+    """Routers order what is told under one epoch among themselves. From one epoch to another it is the publisher that
+    carries what it knows, by its map, and no hybrid clock: there only the wall clock of one host tells."""
+    rows, host = facts.rows, facts.host
+    one_home = facts.home[settled] == facts.home[answered]
+    by_routers = one_home & (facts.epoch_hlc[settled] == facts.epoch_hlc[answered])
+    by_wall = (host[settled] == host[answered]) & (host[settled] != NONE) & (rows.time[settled] < rows.time[answered])
+    return np.where(by_routers, _precedes(facts, settled, answered), by_wall)
 
 
 def _precedes(facts: Facts, one: Ints, other: Ints) -> Flags:

@@ -103,3 +103,20 @@ def test_the_hybrid_clock_is_as_far_ahead_as_the_entries_around_say() -> None:
     assert clock.at(500_000) == wall_hlc(500_000)
     assert clock.at(3_000_000) == wall_hlc(8_000_000)
     assert clock.at(9_500_000) == wall_hlc(9_500_000)
+
+
+@pytest.mark.parametrize("own_host", [True, False])
+def test_what_a_publisher_carries_to_another_home_no_hybrid_clock_orders(judged: Judged, own_host: bool) -> None:
+    """Its map says to the next home that the delivery is settled, by a clock that has not heard of the acceptance."""
+    run = Run()
+    key = run.key(TWO, 1)
+    settled, accepted = run.find("c", Event.SETTLED, key), run.find("b", Event.ACCEPTED, key)
+    settled["hlc"] = accepted["hlc"] - 1
+    settled["epoch"] = "1.a.1"
+    if own_host:
+        run.hosts["c"] = "elsewhere"
+        settled["time_us"] = accepted["time_us"] - 1
+    assert judged(run).violations == {}
+    if not own_host:
+        settled["time_us"] = accepted["time_us"] - 1
+        assert judged(run).violations == {"settled before accepted": 1}
