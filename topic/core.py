@@ -216,6 +216,8 @@ class Topic:
         self.edge.forgetting.attached_again(subscriber, unsettled)
         self.attaching.subscriber(subscriber, now)
         named = self.edge.limbo.name(subscriber, unsettled or {}, partial(self.lives.stream_named, subscriber))
+        if unsettled is not None:  # what else it says is settled, whatever comes for these keys before it is answered
+            subscriber.said = {record.key: unsettled[record.key] for record in named}
         resumed = unsettled is not None or (known is not None and known.live)
         entry = Entry(Role.SUBSCRIBER, name, identity, subscriber.epoch, lifetime=lifetime, resumed=resumed)
         self._write(entry)
@@ -345,6 +347,7 @@ class Topic:
         self.edge.lost(router)
         self.home.lost(router)
         self.attaching.lost()
+        self.expiry.begin_anew(router)
         self.expiry.contacts_changed()
         self.home.release_freed()
 
@@ -356,7 +359,7 @@ class Topic:
     def heard(self, router: str) -> None:
         """Its section has come."""
         self._unheard.discard(router)
-        self.expiry.heard(router)
+        self.expiry.begin_anew(router)
         self._check_booted(-math.inf)
         if self.directory.complete:
             self.lives.all_known()

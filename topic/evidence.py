@@ -37,4 +37,6 @@ class Evidence:
         stream.proving = 0
         for doubt in proven:
             self._settle(stream, doubt)
+        if stream.withheld:
+            self.context.freed.append(stream)
         self.ask(stream)

@@ -63,8 +63,8 @@ class Expiry:
                 self._asks[key] = now + ASK_AGAIN_S
                 self._propose(lonely[key])
 
-    def heard(self, router: str) -> None:
-        """It is in contact again: the time of its links begins anew when it is lost."""
+    def begin_anew(self, router: str) -> None:
+        """It is in contact again, or lost just now: the time of its links begins when it is next seen to be lost."""
         self._ends = {key: end for key, end in self._ends.items() if key[1].router != router}
 
     def _forget(self, now: float) -> None:

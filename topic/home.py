@@ -52,7 +52,8 @@ class Home:
         if presettled:
             for record in records:
                 record.presettled = True
-        if stream.withheld or not (presettled or self.context.enter(records)):
+        asked = stream.doubts and any(self.resolving.is_open(stream, key) for key in keys)
+        if stream.withheld or asked or not (presettled or self.context.enter(records)):
             stream.withheld.extend(records)
             self._release(stream)
         else:
@@ -62,7 +63,6 @@ class Home:
     def _publish_again(self, stream: Stream, tag: bytes, message: bytes, *, presettled: bool) -> Record:
         """A transfer while some deliveries of the publisher's map are expected: it may be one of them."""
         key = stream.keys.key(tag)
-        self.resolving.not_in_doubt(stream, key)
         record = self.edge.limbo.take(stream, key) if stream.expected.pop(key, None) is not None else None
         if record is None or presettled:
             (record,) = self._publish_new(stream, [key], [tag], [message], presettled=presettled)
@@ -82,10 +82,13 @@ class Home:
         return record
 
     def _release(self, stream: Stream) -> None:
-        """A withheld delivery goes on when its key is free again, and not before those ahead of it."""
+        """A withheld delivery goes on when its key is free again, and nobody waits to hear of an older one of that key;
+        and not before those ahead of it."""
         while stream.withheld:
             record = stream.withheld[0]
             goes_on = record.state is State.IN_DOUBT
+            if goes_on and stream.doubts and self.resolving.is_open(stream, record.key):
+                return
             again = self.context.records.get(record.key) is record
             if goes_on and not (again or record.presettled or self.context.enter([record])):
                 self.context.blocked[record.key] = stream

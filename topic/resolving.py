@@ -31,9 +31,11 @@ class Resolving:
             self._evidence.doubt(stream, (router, settled))
 
     def _is_doubted(self, stream: Stream, key: bytes) -> bool:
+        """By the map, as long as it has not transferred it again; from then on by what we hold, withheld or not."""
         record = self.context.records.get(key)
-        here = record is not None and record.stream is stream and record.n >= 0 and record.state is not State.SETTLED
-        return here or key in stream.expected or stream.partial
+        ours = record is not None and record.stream is stream and record.state is not State.SETTLED
+        transferred = (ours and key not in stream.limbo) or any(record.key == key for record in stream.withheld)
+        return transferred or key in stream.expected or stream.partial
 
     def _resolve_here(self, stream: Stream, keys: list[bytes]) -> None:
         self.resolve(self.context.router, stream, keys)
@@ -50,9 +52,6 @@ class Resolving:
                 if router != self.context.router:
                     self.context.outgoing.resolved(router, stream, [record.key])
 
-    def not_in_doubt(self, stream: Stream, key: bytes) -> None:
-        """The publisher uses the key for a new delivery: who asked about an older one need not wait for evidence."""
-        for place, doubt in enumerate(stream.doubts):
-            if not isinstance(doubt, bytes) and key in doubt[1] and key not in stream.expected:
-                stream.doubts[place] = doubt[0], [other for other in doubt[1] if other != key]
-                self.answer(doubt[0], stream, [key])
+    def is_open(self, stream: Stream, key: bytes) -> bool:
+        """Whether somebody asked about the key and evidence is awaited. A transfer is none: it may be late."""
+        return any(not isinstance(doubt, bytes) and key in doubt[1] for doubt in stream.doubts)

@@ -300,3 +300,16 @@ def test_what_was_resumed_behind_a_withheld_delivery_is_resumed_elsewhere() -> N
     reader.accept(b"1", b"2 again")
     assert moved.outcomes == {b"1": Outcome.ACCEPTED, b"2": Outcome.ACCEPTED}
     assert reader.delivered == [b"1", b"2", b"2 again"]
+
+
+def test_a_transfer_is_no_evidence_that_an_older_delivery_of_its_key_is_settled() -> None:
+    """It may be late, and the delivery the same: sent elsewhere meanwhile, and accepted there."""
+    bench = Bench("a")
+    pen = pen_at(bench, "a", lively=False)
+    reader = reader_at(bench, "a", unsettled={key_of(pen, b"1"): Outcome.ACCEPTED})
+    pen.send(b"1")
+    assert (reader.settled, reader.delivered, pen.outcomes) == ([], [], {})
+    pen.answer_echo()  # so it is another one, and the older is settled
+    assert len(reader.settled) == 1
+    reader.answer_echo()
+    assert reader.delivered == [b"1"]
