@@ -362,7 +362,6 @@ class Topic:
         self.expiry.begin_anew(router)
         self._check_booted(-math.inf)
         if self.directory.complete:
-            self.lives.all_known()
             self.attaching.begin_unknown(-math.inf)
 
     # time

@@ -80,7 +80,7 @@ class Limbo:
                 record.locals[subscriber] = HELD
 
     def name(
-        self, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Callable[[bytes], Stream | None]
+        self, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Callable[[bytes], Stream]
     ) -> list[Record]:
         """The unsettled map of an attach: what it states is recorded, what is not here gets a placeholder, and home is
         asked. Returns what is named and here. What is left out of our map is settled, or no delivery of ours."""
@@ -90,7 +90,7 @@ class Limbo:
             record = self.context.records.get(key)
             if record is None and len(key) == KEY_LENGTH:
                 stream = stream_of(key[:NAME_LENGTH])
-                if stream is None or stream.address != subscriber.identity.address:
+                if stream.address != subscriber.identity.address:
                     continue
                 record = Record(stream, key, b"", None)
                 self.context.records[key] = stream.limbo[key] = record

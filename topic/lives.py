@@ -129,7 +129,7 @@ class Lives:
     def _keep_placeholders(self, stream: Stream, new: Stream | None) -> None:
         """A key does not tell its generation: they may be of a life that goes on, maybe out of our sight."""
         placeholders = [record for record in stream.limbo.values() if record.is_placeholder]
-        if placeholders and new is None and not self.context.directory.complete:
+        if placeholders and new is None:
             new = self._nowhere_stream(stream.publisher, stream.address)
         if new is not None and new.address == stream.address:
             self._edge.limbo.move(stream, new, placeholders)
@@ -151,16 +151,15 @@ class Lives:
             self.context.out.append(Detach(stream.link, STOLEN, f"the link was attached {where}"))
             stream.link = None
 
-    def stream_named(self, subscriber: Subscriber, publisher: bytes) -> Stream | None:
-        """Where a placeholder of that publisher goes; None if the publisher is gone."""
+    def stream_named(self, subscriber: Subscriber, publisher: bytes) -> Stream:
+        """Where a placeholder of that publisher goes. It may be of a later life than the one that we know has ended:
+        that all routers are in contact proves nothing, one may be gone and not be missed yet."""
         stream = self._home.streams.get(publisher) or self._edge.streams.get(publisher)
         if stream is not None:
             return stream
         entry = self.context.directory.publisher(publisher)
         if entry is not None and entry.live:
             return self._edge.stream(entry)
-        if entry is not None and self.context.directory.complete:
-            return None
         return self._nowhere_stream(publisher, subscriber.identity.address)
 
     def give_up_nowhere(self, now: float) -> None:
@@ -168,12 +167,6 @@ class Lives:
         for index, found in list(self._nowhere.items()):
             found.deadline = min(found.deadline, now + self._longest)
             if now >= found.deadline or not found.stream.limbo:
-                self._end(index)
-
-    def all_known(self) -> None:
-        """All routers are in contact: what has ended has no other life."""
-        for index in list(self._nowhere):
-            if self.context.directory.publisher(index[0]) is not None:
                 self._end(index)
 
     def _end(self, index: tuple[bytes, str]) -> None:
