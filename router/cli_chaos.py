@@ -31,7 +31,7 @@ MOST_SEED = 1 << 32
 )
 @click.option("--seed", type=click.IntRange(0, MOST_SEED), help="Of everything random. Default: a new one, told.")
 def chaos(script: Path, run_dir: Path | None, seed: int | None) -> None:
-    """Break a mesh under load as a script says, and see whether exactly-once holds.
+    """Break a mesh under load, by a script; ends with the verdict.
 
     Starts the script's mesh on free ports and its clients, strikes with its faults, heals everything, waits until
     all is delivered, and audits the run. Scripts are in topologies/chaos.

@@ -169,7 +169,7 @@ def publish(
     name: str | None,
     state: Path | None,
 ) -> None:
-    """Publish messages; the exit status is 0 only if all were accepted.
+    """Publish messages; exit status 0 only if all were accepted.
 
     When its router is lost it goes on at another, and looks for one for up to a minute: nothing is lost or comes twice.
     With --state, what an earlier run left without an outcome comes first; --count 0 does only that.

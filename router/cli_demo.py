@@ -20,7 +20,7 @@ SCRIPT = Path(__file__).parents[1] / "failover" / "chaos" / "demo" / "demo.yaml"
     help="Where logs and state go; made anew.",
 )
 def demo(run_dir: Path) -> None:
-    """Watch the main job once: a mesh, clients, killed routers, the audit.
+    """Watch the main job once: a mesh, killed routers, the verdict.
 
     \b
     Example: oncemesh demo

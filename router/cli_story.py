@@ -16,7 +16,7 @@ CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.option("--master", metavar="URL", help="A Spark master, for run directories that are not local.")
 def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None) -> None:
-    """Tell one delivery's life across routers and clients, in the order of time.
+    """Tell one delivery's life across routers and clients.
 
     KEY is the delivery's key as the audit tells it, or a start of it that no other key has. Several run directories
     belong to one mesh; those that are not local are named with their scheme, such as hdfs://.
