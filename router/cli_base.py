@@ -6,13 +6,14 @@ Router processes load this module too, so it imports only what they need anyway.
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import trio
 
+from router.groups import leaves
 from router.reading import FileError
 from router.rundir import RunError
 
@@ -60,18 +61,10 @@ def run(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
     try:
         return trio.run(main, *arguments)
     except BaseExceptionGroup as group:
-        [error, *others] = {id(error): error for error in _leaves(group)}.values()
+        [error, *others] = {id(error): error for error in leaves(group)}.values()
         if others:
             raise
         raise error from None
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for part in error.exceptions:
-            yield from _leaves(part)
-    else:
-        yield error
 
 
 async def fetch_status(host: str, port: int, timeout: float) -> dict[str, Any]:

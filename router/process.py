@@ -5,7 +5,6 @@ error of a peer ends its connection; any other exception ends the router loudly,
 """
 
 import contextlib
-import gc
 import logging
 import resource
 import signal
@@ -20,6 +19,7 @@ from router.amqp.connection import Connection
 from router.amqp.transport import serve
 from router.clients import ClientEdge
 from router.config import Topology
+from router.garbage import tame
 from router.journal import JournalFile
 from router.neighbours import Neighbours
 from router.node import Node
@@ -218,19 +218,11 @@ class Process:
         return [{"network-host": at.host, "port": at.port, "scheme": "amqp", "hostname": at.host} for at in others]
 
 
-def _tame_garbage_collection() -> None:
-    """What comes and goes with messages is freed by reference counts alone; only connections leave cycles, and they are
-    few. Looking for cycles every 700 objects costs a third of a message's time, and stalls of 100 ms."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
-
-
 async def run_router(
     topology: Topology, name: str, *, run_dir: Path, amqp_socket: socket.socket, inter_socket: socket.socket
 ) -> None:
     """Run one router on these listeners until it is told to stop."""
-    _tame_garbage_collection()
+    tame()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every client takes a file descriptor
     directory = run_dir / name

@@ -83,7 +83,8 @@ class Limbo:
         self, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Callable[[bytes], Stream]
     ) -> list[Record]:
         """The unsettled map of an attach: what it states is recorded, what is not here gets a placeholder, and home is
-        asked. Returns what is named and here. What is left out of our map is settled, or no delivery of ours."""
+        asked. What waits here behind an older delivery was had elsewhere. Returns what is named and here. What is left
+        out of our map is settled, or no delivery of ours."""
         known: list[Record] = []
         unknown: dict[Stream, list[bytes]] = {}
         for key, state in said.items():
@@ -92,9 +93,11 @@ class Limbo:
                 stream = stream_of(key[:NAME_LENGTH])
                 if stream.address != subscriber.identity.address:
                     continue
-                record = Record(stream, key, b"", None)
-                self.context.records[key] = stream.limbo[key] = record
-                unknown.setdefault(stream, []).append(key)
+                record = next((r for r, _ in stream.waiting if r.key == key and r.state is not State.SETTLED), None)
+                if record is None:
+                    record = stream.limbo[key] = Record(stream, key, b"", None)
+                    unknown.setdefault(stream, []).append(key)
+                self.context.records[key] = record
             if record is not None and _is_meant(subscriber, record, state):
                 self._state(subscriber, record, state)
                 known.append(record)

@@ -16,8 +16,8 @@ from topic.journal import Event
 
 
 @attrs.frozen(slots=True)
-class ControlRow:
-    """A row without a delivery key; those about files (negative events) have no place and no clocks."""
+class Row:
+    """What every row tells: who wrote it, where in the log and when, and of what."""
 
     source: str
     role: str
@@ -27,6 +27,12 @@ class ControlRow:
     time: int
     hlc: int
     event: int
+
+
+@attrs.frozen(slots=True)
+class ControlRow(Row):
+    """A row without a delivery key; those about files (negative events) have no place and no clocks."""
+
     address: str | None
     publisher: str | None
     subscriber: str | None

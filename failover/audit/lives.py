@@ -18,6 +18,7 @@ import numpy as np
 
 from failover.audit.facts import Facts
 from failover.audit.grouping import Groups, by_key
+from failover.audit.inventory import Row
 from failover.audit.packing import NONE, Flags, Ints, Texts
 from topic.identity import NAME_LENGTH
 from topic.journal import Event
@@ -29,17 +30,9 @@ ROW_FIELDS = (
 
 
 @attrs.frozen(slots=True)
-class KeyRow:
+class KeyRow(Row):
     """What one entry says of one key, as far as it matters here."""
 
-    source: str
-    role: str
-    incarnation: int
-    host: str
-    place: int
-    time: int
-    hlc: int
-    event: int
     peer: str | None
     subscriber: str | None
     epoch_hlc: int | None

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from failover.audit.clocks import Clocks, find_clocks
 from failover.audit.faults import Fault
-from failover.audit.inventory import ControlRow, Log
+from failover.audit.inventory import ControlRow, Log, Row
 from failover.audit.lives import ROW_FIELDS, KeyRow, lives_of
 from failover.audit.parties import Parties
 from topic.identity import NAME_LENGTH
@@ -74,17 +74,9 @@ ASIDES: Mapping[Event, str] = {
 
 
 @attrs.frozen(slots=True)
-class Entry:
+class Entry(Row):
     """What one entry of a log says of the delivery; the columns of the rows."""
 
-    source: str
-    role: str
-    incarnation: int
-    host: str
-    place: int
-    time: int
-    hlc: int
-    event: int
     outcome: int
     n: int
     epoch_hlc: int | None

@@ -6,11 +6,10 @@ It tells lines of JSON on its output: every router it attaches to, every loss, h
 when told so on its input, and ends at once when that is closed: whoever started it is gone.
 """
 
-import gc
 import json
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Literal
@@ -22,6 +21,8 @@ from failover.chaos.ledger import Ledger, open_database
 from failover.chaos.load import Pace, publish, subscribe
 from failover.client import Connected, Event, Lost, Publisher, SqliteStore, Subscriber
 from failover.client.endpoint import Options
+from router.garbage import tame
+from router.groups import leaves
 from topic.identity import LinkIdentity
 
 LINK = "chaos"
@@ -107,23 +108,14 @@ async def _count(connection: sqlite3.Connection, counts: Mapping[str, int]) -> N
 
 
 def run(spec: Spec) -> int:
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 20)  # messages leave no cycles, and looking for them takes a third of the time
+    tame()
     status = 0
     try:
         trio.run(main, spec)
     except* ConnectionError as group:
-        tell(gave_up="; ".join(map(str, _alone(group))))
+        tell(gave_up="; ".join(map(str, leaves(group))))
         status = GAVE_UP
     return status
-
-
-def _alone(group: BaseExceptionGroup[ConnectionError]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _alone(error)
-        else:
-            yield error
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ nowhere: it counts as accepted, for a publisher that ended in order left nothing
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from failover.chaos.accounts import Published
@@ -42,12 +42,12 @@ class Ledger:
         self._execute("INSERT INTO received (publisher, number) VALUES (?, ?)", (publisher, number))
 
 
-def open_database(path: Path) -> sqlite3.Connection:
+def open_database(path: Path, tables: Iterable[str] = _TABLES) -> sqlite3.Connection:
     """What a killed process has written is not lost, so nobody need wait for the disk."""
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = OFF")
-    for table in _TABLES:
+    for table in tables:
         connection.execute(table)
     return connection
 

@@ -198,6 +198,8 @@ class Judge:
         self.termini.watch(home)  # in the same event, it may have let subscribers expire
         for key in keys:
             message = self._by_key[key]
+            if message.home != home.name:
+                continue  # a zombie home: its link's other end has gone on elsewhere, and will not read the answer
             for name in sorted(message.promised):
                 self._check_promise(home, message, name, outcome)
 
@@ -376,7 +378,7 @@ class Judge:
         """A subscriber takes a delivery for settled."""
         reader, message = self.readers[client.name], self.messages[text]
         if self._is_exact(client.name, message) and not reader.expired:
-            over = message.over or self.lives.is_over(message)
+            over = message.over or self.lives.is_over(message) or self.termini.given_up(message)
             self.check(over, f"3 forgets early: {text.decode()} at {client.name}, {how}")
         if self.termini.is_over(self.lives.generations[message.publisher, message.life]):
             reader.may_repeat.add(text)  # by the word of a router that has let it expire; others have not

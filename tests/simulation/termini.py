@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tests.simulation.parties import Reader
+from tests.simulation.parties import Message, Reader
 from topic.identity import Epoch, link_name
 
 if TYPE_CHECKING:
@@ -137,6 +137,20 @@ class Termini:
     def is_over(self, generation: bytes) -> bool:
         """Whether some router has rightly let that life of a publisher expire; behind a partition it may go on."""
         return generation in self._lives_over
+
+    def given_up(self, message: Message) -> bool:
+        """Whether routers that do not know its publisher may settle what is left of it: nobody has had that one
+        attached for as long as its timeout (protocol 6.10)."""
+        now = self._judge.schedule.now
+        for client, _, _ in self._clients:
+            if client.name == message.publisher:
+                ends = [link.ended_at if link.ended else now for link in client.opened if link.attached]
+                message.over = now - max(ends, default=now) >= client.lifetime.timeout
+        if message.over:
+            generation = self._judge.lives.generations[message.publisher, message.life]
+            self._lives_over.setdefault(generation, now)
+            self._consenting.setdefault(generation, set())
+        return message.over
 
     def has_agreed(self, link: "PublisherLink", generation: bytes) -> bool:
         """Whether the router had agreed to let the life expire, and that had happened, when the attach came."""

@@ -20,6 +20,7 @@ from typing import Literal
 import attrs
 import trio
 
+from failover.chaos.ledger import open_database
 from failover.chaos.load import Pace, publish, subscribe
 from failover.client import Outcome, SqliteStore
 from tests.soak.accounts import Attachment, Published, Received
@@ -50,22 +51,12 @@ class Ledger:
         self._execute("INSERT INTO received (publisher, number) VALUES (?, ?)", (publisher, number))
 
 
-def open_database(path: Path) -> sqlite3.Connection:
-    """What a killed process has written is not lost, so nobody need wait for the disk."""
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = OFF")
-    for table in TABLES:
-        connection.execute(table)
-    return connection
-
-
 def tell(attachment: Attachment) -> None:
     print(json.dumps(attrs.asdict(attachment)), flush=True)
 
 
 async def main(role: str, folder: str, rate: str, place: Place) -> None:
-    connection = open_database(Path(folder) / f"{place.name}.db")
+    connection = open_database(Path(folder) / f"{place.name}.db", TABLES)
     store, ledger, finish = SqliteStore(connection), Ledger(connection), trio.Event()
     async with trio.open_nursery() as nursery:
         await nursery.start(_finish_on_signal, finish)

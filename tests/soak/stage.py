@@ -5,13 +5,14 @@ The fault is a scenario's; see `scenarios`.
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from signal import SIGCONT, SIGKILL, SIGSTOP
 
 import attrs
 import trio
 
+from router.groups import leaves
 from router.rundir import RunError
 from tests.processes.mesh import eventually
 from tests.soak.accounts import Fault, Tally, longest_pause, resumptions, tally
@@ -178,7 +179,7 @@ async def perform(mesh: SoakMesh, strike: Strike, cast: Cast, lengths: Lengths, 
     try:
         await _play(stage, strike)
     except* (Stuck, ConnectionError, RunError, AssertionError) as group:
-        error = "; ".join(f"{type(reason).__name__}: {reason}" for reason in _alone(group))
+        error = "; ".join(f"{type(reason).__name__}: {reason}" for reason in leaves(group))
     return _outcome(stage, error)
 
 
@@ -216,14 +217,6 @@ def _outcome(stage: Stage, error: str) -> Outcome:
         [seconds for account in published for seconds in resumptions(account, stage.faults)],
         error or _crashes(stage.mesh),
     )
-
-
-def _alone(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _alone(error)
-        else:
-            yield error
 
 
 def _crashes(mesh: SoakMesh) -> str:

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 import trio
 
 from failover.chaos.run import Ending, perform, prepare
+from failover.chaos.script import Script
 from failover.chaos.script_reader import load
 from failover.chaos.view import PlainView
 from router.cli_base import console
@@ -52,10 +53,28 @@ class Listening(PlainView):
     def __init__(self) -> None:
         super().__init__(console())
         self.told: list[str] = []
+        self.loaded = trio.Event()
+        """The clients are attached, load and faults begin."""
 
     def tell(self, text: str) -> None:
         super().tell(text)
         self.told.append(text)
+        if "of load" in text:
+            self.loaded.set()
+
+
+async def disturbed(script: Script, directory: RunDirectory, view: Listening, disturb: Callable[[], None]) -> Ending:
+    """A run that something befalls as its load begins, behind the conductor's back."""
+
+    async def strike() -> None:
+        await view.loaded.wait()
+        disturb()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(strike)
+        with trio.fail_after(PATIENCE_S):
+            ending = await perform(script, 1, directory, view)
+    return ending
 
 
 async def played(
@@ -169,16 +188,7 @@ async def test_a_router_that_ends_by_itself_is_told_and_counts(tmp_path: Path) -
     made = script(tmp_path, topology="pair", duration="2s")
     directory = prepare(tmp_path / "run", made)
     view = Listening()
-
-    async def murder() -> None:
-        while not any("of load" in text for text in view.told):
-            await trio.sleep(0.01)
-        directory.running()["b"].kill()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(murder)
-        with trio.fail_after(PATIENCE_S):
-            ending = await perform(made, 1, directory, view)
+    ending = await disturbed(made, directory, view, lambda: directory.running()["b"].kill())
     assert (ending.crashes, ending.clean) == (1, False)
     assert ending.sent == ending.accepted and not ending.unfinished
     assert "router b ended by itself: ended by SIGKILL" in view.told
@@ -192,16 +202,7 @@ async def test_what_does_not_come_to_its_end_is_told(tmp_path: Path, monkeypatch
     made = load(path)
     directory = prepare(tmp_path / "run", made)
     view = Listening()
-
-    async def hang() -> None:
-        while not any("of load" in text for text in view.told):
-            await trio.sleep(0.01)
-        directory.running()["b"].suspend()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(hang)
-        with trio.fail_after(PATIENCE_S):
-            ending = await perform(made, 1, directory, view)
+    ending = await disturbed(made, directory, view, lambda: directory.running()["b"].suspend())
     assert "router b does not answer" in ending.unfinished and not ending.clean
 
 
