@@ -221,7 +221,7 @@ class Topic:
         resumed = unsettled is not None or (known is not None and known.live)
         entry = Entry(Role.SUBSCRIBER, name, identity, subscriber.epoch, lifetime=lifetime, resumed=resumed)
         self._write(entry)
-        self.edge.finished([record for record in named if not record.open])
+        self.edge.delivering.finished([record for record in named if not record.open])
         self.attaching.answer_subscriber(subscriber)
         self.home.release_freed()
         return subscriber
@@ -259,7 +259,7 @@ class Topic:
             self.home.release_freed()
 
     def outcomes(self, subscriber: Subscriber, records: list[Record], outcome: Outcome, *, final: bool = False) -> None:
-        self.edge.outcomes(subscriber, records, outcome, final=final)
+        self.edge.delivering.outcomes(subscriber, records, outcome, final=final)
         self.home.release_freed()
 
     # the directory and what follows from it
@@ -304,7 +304,7 @@ class Topic:
     def _subscriber_left(self, subscriber: Subscriber) -> None:
         self.attaching.withdraw_subscriber(subscriber.name)
         left = self.edge.drop(subscriber)
-        self.edge.finished([record for record in left if not record.open])
+        self.edge.delivering.finished([record for record in left if not record.open])
 
     def _subscriber_moved(self, subscriber: Subscriber, entry: Entry) -> None:
         """It has a new custodian: its link here is a zombie's (6.7)."""
@@ -318,7 +318,7 @@ class Topic:
         for record in left:
             record.moved = (*record.moved, subscriber.name)
         self.home.joining.orphan(subscriber.name, left)
-        self.edge.finished([record for record in left if not record.open])
+        self.edge.delivering.finished([record for record in left if not record.open])
 
     # routers
 

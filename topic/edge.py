@@ -1,21 +1,17 @@
-"""The edge rules: what a router does for its own subscribers (protocol section 5, Edge and Settle; 6.3, 6.4).
-
-A record comes here from its home, which may be this very router; it goes to the local subscribers that home has joined,
-in `n` order per publisher; when all have a final outcome, home is told. The edge knows nothing of audiences.
+"""The edge rules: the subscribers that a router has, and what other homes forward to it for them (protocol section 5,
+Edge and Settle; 6.3, 6.4). What they are given is `topic.delivering`'s. The edge knows nothing of audiences.
 """
 
 from collections.abc import Callable, Iterator
 
-from topic.actions import Deliver, Redeliver, Resume
-from topic.context import Context, by_stream, in_ranges, ranges_without
+from topic.context import Context, in_ranges, ranges_without
+from topic.delivering import Delivering, name_in
 from topic.directory import Entry
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.limbo import Limbo
-from topic.outcomes import LOGGED, add_refusals, refusal
-from topic.record import HELD, OPEN, QUEUED, SENT, UNPROVEN, WITHHELD, Outcome, Record, State, Stream
+from topic.record import HELD, OPEN, QUEUED, UNPROVEN, WITHHELD, Outcome, Record, State, Stream
 from topic.reporting import Reporting
-from topic.settling import Settling
 from topic.subscriber import Subscriber
 
 
@@ -27,11 +23,11 @@ class Edge:
         self.streams: dict[bytes, Stream] = {}
         """By publisher name, under the epoch of the last Forward."""
         self.subscribers: dict[bytes, Subscriber] = {}
-        self._evaluate = evaluate
         self._at: dict[str, list[Subscriber]] = {}
         self.limbo = Limbo(context, self.subscribers)
         self.reporting = Reporting(context, self.subscribers)
-        self.settling = Settling(context, self._at, self.pump)
+        self.delivering = Delivering(context, self._at, self.reporting, evaluate)
+        self.settling = self.delivering.settling
         self.forgetting = self.settling.forgetting
 
     # subscribers
@@ -108,7 +104,7 @@ class Edge:
         homed = self._homed_at(home)
         self._leave_out(subscriber, [r for r in homed if gated.get(r.stream.publisher) != UNPROVEN])
         self.reporting.joined(home, subscriber.name)
-        self.pump(subscriber)
+        self.delivering.pump(subscriber)
 
     def joined_before(self, home: str, subscriber: Subscriber) -> None:
         """`home` joined it for an attach that is over: it will do so again, and what it forwarded was for that one."""
@@ -126,12 +122,12 @@ class Edge:
         left = [record for record in records if record.locals.get(subscriber) == HELD]
         for record in dict.fromkeys(left):
             _let_go(record, subscriber)
-        self.finished([record for record in left if not record.open])
+        self.delivering.finished([record for record in left if not record.open])
 
     def admit(self, subscriber: Subscriber, publisher: bytes, home: str) -> None:
         if publisher in subscriber.gates_of(home):
             subscriber.ready.extend(subscriber.open_gate(publisher))
-            self.pump(subscriber)
+            self.delivering.pump(subscriber)
 
     def rehomed(self, publisher: bytes) -> None:
         """The publisher has a new attach, or has gone: the gates of the older one fall (6.3)."""
@@ -143,145 +139,8 @@ class Edge:
     def credit(self, subscriber: Subscriber, credit: int) -> None:
         """The client takes `credit` transfers from now on."""
         subscriber.credit = credit
-        self.pump(subscriber)
+        self.delivering.pump(subscriber)
         self.forgetting.ask(subscriber)
-
-    # deliveries: hot
-
-    def take(self, stream: Stream, records: list[Record]) -> None:
-        """New records of one stream, in order: they are for all local subscribers that its home has joined."""
-        joined = self._joined(stream)
-        if records[0].presettled:
-            self._hand_on(stream, records, joined)
-            return
-        for record in records:
-            record.locals = dict.fromkeys(joined, QUEUED)
-            record.open = len(joined)
-        for subscriber in joined:
-            self._offer(subscriber, stream, records)
-
-    def _joined(self, stream: Stream) -> list[Subscriber]:
-        home = stream.home
-        return [s for s in self._at.get(stream.identity.address, ()) if home in s.joined]
-
-    def take_again(self, stream: Stream, records: list[Record]) -> None:
-        """As `take`, of records that were here in limbo."""
-        for record in records:
-            self.take_for(stream, record, self._joined(stream))
-
-    def take_for(self, stream: Stream, record: Record, subscribers: list[Subscriber]) -> None:
-        """The record is for these too (6.2). What they have had stays so."""
-        fresh = _name(record, subscribers, QUEUED)
-        for subscriber in fresh:
-            self._offer(subscriber, stream, [record])
-
-    def _offer(self, subscriber: Subscriber, stream: Stream, records: list[Record]) -> None:
-        now = subscriber.offer(stream.publisher, records)
-        if now:
-            self._deliver(subscriber, stream, now)
-
-    def _hand_on(self, stream: Stream, records: list[Record], joined: list[Subscriber]) -> None:
-        """Presettled: to whom has credit and no gate; dropped for the others (protocol 5, Presettled)."""
-        for subscriber in joined:
-            if stream.publisher not in subscriber.held and not subscriber.ready and not subscriber.partial:
-                now = records[: subscriber.credit]
-                if now:
-                    subscriber.credit -= len(now)
-                    self._deliver(subscriber, stream, now)
-
-    def pump(self, subscriber: Subscriber) -> None:
-        """Send what credit lets go."""
-        for stream, records in by_stream(subscriber.next_ready()):
-            self._deliver(subscriber, stream, records)
-
-    def _deliver(self, subscriber: Subscriber, stream: Stream, records: list[Record]) -> None:
-        if not records[0].presettled:
-            self.context.trace_records(Event.DELIVERED, stream, records, subscriber=subscriber.name)
-        subscriber.delivered += len(records)
-        if subscriber.armed:
-            subscriber.mark(records)
-        if subscriber.resuming and any(record in subscriber.resuming for record in records):
-            records = self._deliver_resumed(subscriber, records)
-        elif subscriber.attempts and any(record in subscriber.attempts for record in records):
-            self._deliver_again(subscriber, records)
-        else:
-            self.context.out.append(Deliver(subscriber.link, records))
-        if records and not records[0].presettled:
-            for record in records:
-                record.locals[subscriber] = SENT
-            if subscriber.sends_settled:
-                self.outcomes(subscriber, records, Outcome.ACCEPTED)
-
-    def _deliver_resumed(self, subscriber: Subscriber, records: list[Record]) -> list[Record]:
-        """With resume=true what the client's map named; returns those whose outcome is awaited (comparison of maps)."""
-        awaited: list[Record] = []
-        for record in records:
-            state = subscriber.resuming.pop(record, None)
-            if state is None:
-                self._deliver_again(subscriber, [record])
-            else:
-                self.context.out.append(Resume(subscriber.link, record, state, record.state is State.SETTLED))
-                if record.state is State.SETTLED:
-                    self.forgetting.told(subscriber, record)
-                    self.forgetting.ask(subscriber)
-            if not state and record.state is not State.SETTLED:
-                awaited.append(record)
-        return awaited
-
-    def _deliver_again(self, subscriber: Subscriber, records: list[Record]) -> None:
-        for record in records:
-            attempts = subscriber.attempts.get(record)
-            action = Redeliver(subscriber.link, record, attempts) if attempts else Deliver(subscriber.link, [record])
-            self.context.out.append(action)
-
-    def outcomes(self, subscriber: Subscriber, records: list[Record], outcome: Outcome, *, final: bool = False) -> None:
-        """The subscriber's outcome of what was sent to it. Released and modified ones are redelivered up to
-        `redeliveries` times, unless `final` (undeliverable-here)."""
-        if subscriber.marker is not None and subscriber.marker in records:  # before it is another one
-            self.forgetting.known(subscriber, subscriber.confirmable)
-        sent = [record for record in records if record.locals.get(subscriber) == SENT]
-        for stream, run in by_stream(sent):
-            self.context.trace_records(Event.OUTCOME, stream, run, subscriber=subscriber.name, outcome=LOGGED[outcome])
-        if outcome is Outcome.ACCEPTED:
-            subscriber.accepted += len(sent)
-        elif outcome in (Outcome.RELEASED, Outcome.MODIFIED) and not final:
-            sent = [record for record in sent if not self._again(subscriber, record)]
-        finished: list[Record] = []
-        refused = refusal(outcome)
-        for record in sent:
-            record.locals[subscriber] = outcome
-            record.open -= 1
-            if refused is not None:
-                record.refusals = add_refusals(record.refusals, refused)
-            if not record.open:
-                finished.append(record)
-        if subscriber.attempts:
-            for record in sent:
-                subscriber.attempts.pop(record, None)
-        self.finished(finished)
-
-    def _again(self, subscriber: Subscriber, record: Record) -> bool:
-        """Queue a released delivery once more, behind what waits already; False when it has been often enough."""
-        attempts = subscriber.attempts.get(record, 0)
-        if attempts >= self.context.redeliveries or record.state is State.SETTLED:
-            return False
-        subscriber.attempts[record] = attempts + 1
-        record.locals[subscriber] = QUEUED
-        subscriber.ready.append(record)
-        self.pump(subscriber)
-        return True
-
-    def finished(self, records: list[Record]) -> None:
-        """All local subscribers of these have a final outcome: tell home (protocol 5, Edge)."""
-        for stream, run in by_stream(records):
-            if stream.abandoned:
-                self.settling.close(stream, [record for record in run if record.state is not State.SETTLED])
-            elif stream.here:
-                self._evaluate(stream, run)
-            else:
-                for record in run:
-                    if record.state is State.IN_DOUBT:  # not reported, nor settled meanwhile
-                        self.reporting.report(record)
 
     # streams of other homes
 
@@ -297,7 +156,7 @@ class Edge:
     def forward(self, stream: Stream, first: int, seen: int, records: list[Record]) -> None:
         """A Forward of the current epoch, for all local subscribers that home has joined."""
         moved = self._moved_since(seen)
-        joined = self._joined(stream)
+        joined = self.delivering.joined_at(stream)
         if stream.limbo:
             for n, record in enumerate(records, first):
                 self._forward_one(stream, n, moved, record, joined)
@@ -335,12 +194,12 @@ class Edge:
             self.context.trace_records(Event.RECEIVED, stream, [known], n=n)
         known.moved = moved
         known.state = State.IN_DOUBT
-        stream.waiting.append((known, _name(known, subscribers, WITHHELD)))
+        stream.waiting.append((known, name_in(known, subscribers, WITHHELD)))
 
     def forward_presettled(self, stream: Stream, first: int, records: list[Record]) -> None:
         """Handed on or dropped, never kept: home may forget these at once. They do not overtake what is withheld."""
         if not stream.waiting:
-            self._hand_on(stream, records, self._joined(stream))
+            self.delivering.hand_on(stream, records, self.delivering.joined_at(stream))
         for n in range(first, first + len(records)):
             self.context.outgoing.outcome(stream.home, stream, n)
 
@@ -358,8 +217,8 @@ class Edge:
             self.release(stream)
             return
         for subscriber in list(records[0].locals):
-            self._offer(subscriber, stream, records)
-        self.finished([record for record in records if not record.open])
+            self.delivering.offer(subscriber, stream, records)
+        self.delivering.finished([record for record in records if not record.open])
 
     def release(self, stream: Stream) -> None:
         """What is withheld goes on, in order, as far as its keys are free."""
@@ -378,8 +237,8 @@ class Edge:
         for subscriber in subscribers:
             if record.locals.get(subscriber) == WITHHELD:  # it may have left or attached again meanwhile
                 record.locals[subscriber] = QUEUED
-                self._offer(subscriber, stream, [record])
-        self.finished([] if record.open else [record])
+                self.delivering.offer(subscriber, stream, [record])
+        self.delivering.finished([] if record.open else [record])
 
     def settle(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
         """Home says settled: the subscribers learn it, and home that they know (protocol 5, Settle)."""
@@ -445,17 +304,3 @@ def _let_go(record: Record, subscriber: Subscriber) -> None:
     else:
         del record.locals[subscriber]
     record.open -= 1
-
-
-def _name(record: Record, subscribers: list[Subscriber], state: int) -> list[Subscriber]:
-    """Those for whom the record is new, or held until home named them; they are in it with this state now."""
-    fresh = [subscriber for subscriber in subscribers if _may_have(record, subscriber)]
-    for subscriber in fresh:
-        record.open += record.locals.get(subscriber) not in OPEN
-        record.locals[subscriber] = state
-    return fresh
-
-
-def _may_have(record: Record, subscriber: Subscriber) -> bool:
-    known = record.locals.get(subscriber, HELD)
-    return known == HELD or (known == Outcome.RELEASED and record in subscriber.attempts)

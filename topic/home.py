@@ -1,7 +1,7 @@
 """The home rules: what a router does for the publishers attached to it (protocol section 5; 6.2, 6.3).
 
 Home computes the audience of each delivery, forwards it, and answers the publisher when nobody of the audience is
-awaited. It alone knows what is in doubt. What local subscribers do with a record is `topic.edge`'s.
+awaited. It alone knows what is in doubt. What local subscribers do with a record is `topic.delivering`'s.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,7 +57,7 @@ class Home:
             stream.withheld.extend(records)
             self._release(stream)
         else:
-            self._spread(stream, records, self.edge.take)
+            self._spread(stream, records, self.edge.delivering.take)
         return records
 
     def _publish_again(self, stream: Stream, tag: bytes, message: bytes, *, presettled: bool) -> Record:
@@ -78,7 +78,7 @@ class Home:
         if stream.withheld:
             stream.withheld.append(record)
         else:
-            self._spread(stream, [record], self.edge.take_again)
+            self._spread(stream, [record], self.edge.delivering.take_again)
         return record
 
     def _release(self, stream: Stream) -> None:
@@ -95,7 +95,7 @@ class Home:
                 return
             stream.withheld.popleft()  # before it is spread: that may settle it at once, and come back here
             if goes_on:
-                self._spread(stream, [record], self.edge.take_again if again else self.edge.take)
+                self._spread(stream, [record], self.edge.delivering.take_again if again else self.edge.delivering.take)
 
     def _spread(self, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]) -> None:
         audience = self.context.directory.audience(stream.address)

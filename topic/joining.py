@@ -162,7 +162,7 @@ class Joining:
             record.orphans.add(name)
             return False
         if router == directory.router:
-            self.edge.take_for(record.stream, record, [self.edge.subscribers[name]])
+            self.edge.delivering.take_for(record.stream, record, [self.edge.subscribers[name]])
             return False
         record.awaited.add(router)
         if router not in record.routers:

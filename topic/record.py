@@ -1,7 +1,7 @@
 """Delivery records and the streams that order them (protocol section 4).
 
 There is one record per delivery and router that holds it. Records are the hot path: slotted, compared by identity, and
-handled in batches by `topic.home` and `topic.edge`, which own the rules.
+handled in batches by `topic.home`, `topic.edge` and `topic.delivering`, which own the rules.
 """
 
 import enum

@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
 from topic.attaching import Attaching
+from topic.delivering import Delivering
 from topic.directory import Entry
 from topic.edge import Edge
 from topic.evidence import Evidence
@@ -123,12 +124,12 @@ def backlog_not_waited_for(owes: Method) -> Method:
     return broken
 
 
-@mutant(Edge, "_joined", by="135", **MOVING | {"plain": 1.0, "delay": 0.05, "patience": 0.05, "subscribers": 4})
+@mutant(Delivering, "joined_at", by="135", **MOVING | {"plain": 1.0, "delay": 0.05, "patience": 0.05, "subscribers": 4})
 def delivered_unjoined(_: Method) -> Method:
     """6.4: nothing is delivered to a subscriber by a home that has not joined it."""
 
-    def broken(edge: Edge, stream: Stream) -> list[Subscriber]:
-        return list(edge._at.get(stream.identity.address, ()))
+    def broken(delivering: Delivering, stream: Stream) -> list[Subscriber]:
+        return list(delivering._at.get(stream.identity.address, ()))
 
     return broken
 

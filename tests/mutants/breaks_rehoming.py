@@ -151,7 +151,7 @@ def abandoned_limbo_delivered(_: Method) -> Method:
             held = [s for s, state in record.locals.items() if state == HELD and record.message is not None]
             for subscriber in held:
                 record.locals[subscriber] = QUEUED
-                edge._offer(subscriber, stream, [record])
+                edge.delivering.offer(subscriber, stream, [record])
 
     return broken
 

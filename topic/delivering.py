@@ -1,0 +1,184 @@
+"""What local subscribers are given, and what they say to it (protocol section 5, Edge): the hot path of an edge.
+
+A record goes to the local subscribers that its home has joined, in `n` order per publisher; when all have a final
+outcome, home is told.
+"""
+
+from collections.abc import Callable, Mapping
+
+from topic.actions import Deliver, Redeliver, Resume
+from topic.context import Context, by_stream
+from topic.journal import Event
+from topic.outcomes import LOGGED, add_refusals, refusal
+from topic.record import HELD, OPEN, QUEUED, SENT, Outcome, Record, State, Stream
+from topic.reporting import Reporting
+from topic.settling import Settling
+from topic.subscriber import Subscriber
+
+
+class Delivering:
+    """The deliveries to the local subscribers."""
+
+    def __init__(
+        self,
+        context: Context,
+        at: Mapping[str, list[Subscriber]],
+        reporting: Reporting,
+        evaluate: Callable[[Stream, list[Record]], None],
+    ) -> None:
+        """`at` has the local subscribers by address; `evaluate` are the home rules for streams that are homed here."""
+        self.context = context
+        self.settling = Settling(context, at, self.pump)
+        self._forgetting = self.settling.forgetting
+        self._reporting = reporting
+        self._at = at
+        self._evaluate = evaluate
+
+    def take(self, stream: Stream, records: list[Record]) -> None:
+        """New records of one stream, in order: they are for all local subscribers that its home has joined."""
+        joined = self.joined_at(stream)
+        if records[0].presettled:
+            self.hand_on(stream, records, joined)
+            return
+        for record in records:
+            record.locals = dict.fromkeys(joined, QUEUED)
+            record.open = len(joined)
+        for subscriber in joined:
+            self.offer(subscriber, stream, records)
+
+    def joined_at(self, stream: Stream) -> list[Subscriber]:
+        home = stream.home
+        return [s for s in self._at.get(stream.identity.address, ()) if home in s.joined]
+
+    def take_again(self, stream: Stream, records: list[Record]) -> None:
+        """As `take`, of records that were here in limbo."""
+        for record in records:
+            self.take_for(stream, record, self.joined_at(stream))
+
+    def take_for(self, stream: Stream, record: Record, subscribers: list[Subscriber]) -> None:
+        """The record is for these too (6.2). What they have had stays so."""
+        fresh = name_in(record, subscribers, QUEUED)
+        for subscriber in fresh:
+            self.offer(subscriber, stream, [record])
+
+    def offer(self, subscriber: Subscriber, stream: Stream, records: list[Record]) -> None:
+        now = subscriber.offer(stream.publisher, records)
+        if now:
+            self._deliver(subscriber, stream, now)
+
+    def hand_on(self, stream: Stream, records: list[Record], joined: list[Subscriber]) -> None:
+        """Presettled: to whom has credit and no gate; dropped for the others (protocol 5, Presettled)."""
+        for subscriber in joined:
+            if stream.publisher not in subscriber.held and not subscriber.ready and not subscriber.partial:
+                now = records[: subscriber.credit]
+                if now:
+                    subscriber.credit -= len(now)
+                    self._deliver(subscriber, stream, now)
+
+    def pump(self, subscriber: Subscriber) -> None:
+        """Send what credit lets go."""
+        for stream, records in by_stream(subscriber.next_ready()):
+            self._deliver(subscriber, stream, records)
+
+    def _deliver(self, subscriber: Subscriber, stream: Stream, records: list[Record]) -> None:
+        if not records[0].presettled:
+            self.context.trace_records(Event.DELIVERED, stream, records, subscriber=subscriber.name)
+        subscriber.delivered += len(records)
+        if subscriber.armed:
+            subscriber.mark(records)
+        if subscriber.resuming and any(record in subscriber.resuming for record in records):
+            records = self._deliver_resumed(subscriber, records)
+        elif subscriber.attempts and any(record in subscriber.attempts for record in records):
+            self._deliver_again(subscriber, records)
+        else:
+            self.context.out.append(Deliver(subscriber.link, records))
+        if records and not records[0].presettled:
+            for record in records:
+                record.locals[subscriber] = SENT
+            if subscriber.sends_settled:
+                self.outcomes(subscriber, records, Outcome.ACCEPTED)
+
+    def _deliver_resumed(self, subscriber: Subscriber, records: list[Record]) -> list[Record]:
+        """With resume=true what the client's map named; returns those whose outcome is awaited (comparison of maps)."""
+        awaited: list[Record] = []
+        for record in records:
+            state = subscriber.resuming.pop(record, None)
+            if state is None:
+                self._deliver_again(subscriber, [record])
+            else:
+                self.context.out.append(Resume(subscriber.link, record, state, record.state is State.SETTLED))
+                if record.state is State.SETTLED:
+                    self._forgetting.told(subscriber, record)
+                    self._forgetting.ask(subscriber)
+            if not state and record.state is not State.SETTLED:
+                awaited.append(record)
+        return awaited
+
+    def _deliver_again(self, subscriber: Subscriber, records: list[Record]) -> None:
+        for record in records:
+            attempts = subscriber.attempts.get(record)
+            action = Redeliver(subscriber.link, record, attempts) if attempts else Deliver(subscriber.link, [record])
+            self.context.out.append(action)
+
+    def outcomes(self, subscriber: Subscriber, records: list[Record], outcome: Outcome, *, final: bool = False) -> None:
+        """The subscriber's outcome of what was sent to it. Released and modified ones are redelivered up to
+        `redeliveries` times, unless `final` (undeliverable-here)."""
+        if subscriber.marker is not None and subscriber.marker in records:  # before it is another one
+            self._forgetting.known(subscriber, subscriber.confirmable)
+        sent = [record for record in records if record.locals.get(subscriber) == SENT]
+        for stream, run in by_stream(sent):
+            self.context.trace_records(Event.OUTCOME, stream, run, subscriber=subscriber.name, outcome=LOGGED[outcome])
+        if outcome is Outcome.ACCEPTED:
+            subscriber.accepted += len(sent)
+        elif outcome in (Outcome.RELEASED, Outcome.MODIFIED) and not final:
+            sent = [record for record in sent if not self._again(subscriber, record)]
+        finished: list[Record] = []
+        refused = refusal(outcome)
+        for record in sent:
+            record.locals[subscriber] = outcome
+            record.open -= 1
+            if refused is not None:
+                record.refusals = add_refusals(record.refusals, refused)
+            if not record.open:
+                finished.append(record)
+        if subscriber.attempts:
+            for record in sent:
+                subscriber.attempts.pop(record, None)
+        self.finished(finished)
+
+    def _again(self, subscriber: Subscriber, record: Record) -> bool:
+        """Queue a released delivery once more, behind what waits already; False when it has been often enough."""
+        attempts = subscriber.attempts.get(record, 0)
+        if attempts >= self.context.redeliveries or record.state is State.SETTLED:
+            return False
+        subscriber.attempts[record] = attempts + 1
+        record.locals[subscriber] = QUEUED
+        subscriber.ready.append(record)
+        self.pump(subscriber)
+        return True
+
+    def finished(self, records: list[Record]) -> None:
+        """All local subscribers of these have a final outcome: tell home (protocol 5, Edge)."""
+        for stream, run in by_stream(records):
+            if stream.abandoned:
+                self.settling.close(stream, [record for record in run if record.state is not State.SETTLED])
+            elif stream.here:
+                self._evaluate(stream, run)
+            else:
+                for record in run:
+                    if record.state is State.IN_DOUBT:  # not reported, nor settled meanwhile
+                        self._reporting.report(record)
+
+
+def name_in(record: Record, subscribers: list[Subscriber], state: int) -> list[Subscriber]:
+    """Those for whom the record is new, or held until home named them; they are in it with this state now."""
+    fresh = [subscriber for subscriber in subscribers if _may_have(record, subscriber)]
+    for subscriber in fresh:
+        record.open += record.locals.get(subscriber) not in OPEN
+        record.locals[subscriber] = state
+    return fresh
+
+
+def _may_have(record: Record, subscriber: Subscriber) -> bool:
+    known = record.locals.get(subscriber, HELD)
+    return known == HELD or (known == Outcome.RELEASED and record in subscriber.attempts)
