@@ -38,6 +38,7 @@ class Edge:
             self.subscribers[subscriber.name] = subscriber
             self._at.setdefault(subscriber.identity.address, []).append(subscriber)
         self.reporting.attaches(subscriber.name)
+        _forget_attempts(subscriber)
         named = [record for record in self._records() if subscriber in record.locals]
         self.limbo.hold_for(subscriber, named)
         self._leave_out(subscriber, [record for record in named if record.stream.abandoned])
@@ -304,3 +305,11 @@ def _let_go(record: Record, subscriber: Subscriber) -> None:
     else:
         del record.locals[subscriber]
     record.open -= 1
+
+
+def _forget_attempts(subscriber: Subscriber) -> None:
+    """They were those of its last link. What it had released there and was let go, its home may name again."""
+    for record in subscriber.attempts:
+        if record.locals.get(subscriber) == Outcome.RELEASED:
+            del record.locals[subscriber]
+    subscriber.attempts.clear()

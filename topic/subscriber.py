@@ -164,7 +164,6 @@ class Subscriber:
         self.ready.clear()
         self.held.clear()
         self.joined.clear()
-        self.attempts.clear()
         self.link = link
         self.epoch = epoch
         self.said = said

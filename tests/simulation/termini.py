@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tests.simulation.parties import Message, Reader
+from topic.directory import Entry, Status
 from topic.identity import Epoch, link_name
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Termini:
         """Generations of publishers that some router has rightly let expire, under whatever epoch, and when last."""
         self._consenting: dict[bytes, set[tuple[str, int]]] = {}
         """The incarnations in contact with the first to let a life expire: all of them have agreed."""
+        self._bound: set[tuple[str, bytes]] = set()
+        """Routers and the lives that they have rightly agreed to let expire; they stand by that, even restarted."""
         self._views: dict[tuple[str, int], dict[str, View]] = {}
 
     def add(self, client: "Client", *, publisher: bool) -> None:
@@ -158,6 +161,11 @@ class Termini:
         incarnation = link.router.name, link.router.incarnation
         return over is not None and link.attached_at > over and incarnation in self._consenting[generation]
 
+    def is_bound(self, link: "PublisherLink") -> bool:
+        """Whether the router had agreed to let the client's present life expire, whatever became of that elsewhere."""
+        generation = self._judge.lives.generations[link.client.name, link.client.life]
+        return (link.router.name, generation) in self._bound
+
     def is_forgotten(self, link: "PublisherLink", generation: bytes) -> bool:
         """Whether the life had expired so long before the attach that no router remembers that."""
         over = self._lives_over.get(generation)
@@ -179,11 +187,18 @@ class Termini:
                     self._judge.memory.epoch_seen(router, entry.epoch)
                     self._judge.lives.given(client.name, entry.generation, entry.epoch)
                 view.epoch, view.generation = entry.epoch, entry.generation
+                if publisher and entry.status is Status.BOUND:
+                    self._bind(router, client, entry)
                 if view.untold and not router.topic.context.outgoing:
                     self._tell(router, view)
             elif view.epoch is not None:
                 self._forgotten(router, client, view, view.epoch)
                 view.epoch = None
+
+    def _bind(self, router: "Router", client: "Client", entry: Entry) -> None:
+        away = max(self._unseen(other, client, entry.epoch) for other in self.around(router))
+        if away >= client.lifetime.timeout - self._grain(router):
+            self._bound.add((router.name, entry.generation))
 
     @staticmethod
     def _tell(router: "Router", view: View) -> None:
