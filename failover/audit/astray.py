@@ -34,7 +34,7 @@ class Astray:
 
     def unaddressed(self, judged_pairs: JudgedPairs) -> tuple[InVain, Flags]:
         """Counted, and by delivery. Not if everybody was forgotten before, by routers whose logs are whole."""
-        astray = self._judged.is_accepted & ~self._found.has_audience
+        astray = (self._judged.is_accepted | self._judged.presumed) & ~self._found.has_audience
         for forgetting in self._case.forgettings:
             if forgetting.whole:
                 astray &= self._judged.accepted_hlc < forgetting.at
@@ -98,7 +98,8 @@ class Astray:
         return (names[home] for home in self._found.last_home[deliveries].tolist())
 
     def _may_have_been_there(self, at: Ints, name: str, party: Party) -> Flags:
-        """Whether any attach of the subscriber had begun and not ended when the delivery was accepted."""
+        """Whether any attach of the subscriber had begun and not ended when the delivery was accepted, if it is known
+        when that was."""
         hlc, time = self._judged.accepted_hlc[at], self._judged.accepted_time[at]
         begun = self._found.begun_time[at]
         found = np.zeros(len(at), np.bool_)
@@ -107,7 +108,7 @@ class Astray:
                 found |= (term.since <= hlc) & (hlc < term.ended)
         for since, till in party.present:
             found |= (since <= time) & (begun <= till) & (begun != BIG)
-        return found & self._addressed(party.address)[at]
+        return (found | self._judged.presumed[at]) & self._addressed(party.address)[at]
 
     def _unwatched(self, at: Ints) -> Flags:
         """Whether the delivery's home, or any that may have been it, had a log without a clean end, and no router with

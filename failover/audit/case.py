@@ -12,7 +12,7 @@ from failover.audit.clocks import Clocks, HybridClock, find_clocks
 from failover.audit.faults import Chaos
 from failover.audit.happenings import fault_instants
 from failover.audit.inventory import ControlRow, Inventory, Log
-from failover.audit.parties import CLOSING, FOREVER, Parties, Span, find_parties, open_windows
+from failover.audit.parties import CLOSING, FOREVER, Parties, Resumed, Span, find_parties, open_windows
 from failover.audit.witnesses import all_remembered, watched_spans
 from topic.journal import Event
 
@@ -61,6 +61,12 @@ class Case:
     @cached_property
     def open_windows(self) -> list[Span]:
         return open_windows(self.logs.values())
+
+    @cached_property
+    def resumed(self) -> dict[str, Resumed]:
+        """By publisher."""
+        publishers = self.parties.publishers.values()
+        return {party.name: party.resumed for party in publishers if party.resumed is not None}
 
     @cached_property
     def whole(self) -> frozenset[str]:

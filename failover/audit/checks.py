@@ -18,6 +18,7 @@ from failover.audit.grouping import BIG, codes_of, taken
 from failover.audit.packing import NONE, Flags, Ints
 from failover.audit.parties import Party, Span
 from failover.audit.records import Records
+from topic.journal import Event
 
 FORGET_GRACE_US = 2_000_000
 """A record settled this shortly before its router stopped may rightly have waited to be forgotten."""
@@ -42,6 +43,10 @@ class Judged:
     position: Order
     """Its place in its publisher's order."""
     lives_doubted: Flags
+    presumed: Flags
+    """Nothing is left that tells whether it was accepted, but its publisher had it answered and settled."""
+    earlier: Flags
+    """Published before its publisher came back for the last time, with what it had kept."""
 
 
 @attrs.frozen
@@ -59,17 +64,34 @@ def judge_deliveries(facts: Facts, found: Deliveries, case: Case) -> Judged:
     published = (found.published >= 0) | (~logged & (found.received_hlc != BIG))
     misreported = (told & ~answered) | (found.told_refused & ~found.refused)
     told_time = taken(rows.time, found.told_accepted, BIG)
+    invented = ~published & (logged | ~doubted)
+    unsettled, earlier = _before_resuming(facts, found, case)
+    unanswered = ~(told | answered | found.refused | found.told_refused)
     return Judged(
         doubted,
         is_accepted=told | answered,
         is_published=published,
-        invented=~published & (logged | ~doubted),
+        invented=invented,
         misreported=misreported & ~doubted & sure,
         accepted_time=np.where(answered, taken(rows.time, found.accepted_first), told_time),
         accepted_hlc=np.where(answered, taken(rows.hlc, found.accepted), _told_hlc(told_time, case)),
         position=_position(facts, found, logged),
         lives_doubted=found.lives.reused & ~logged & doubted,
+        presumed=earlier & ~unsettled & ~invented & unanswered,
+        earlier=earlier & ~invented,
     )
+
+
+def _before_resuming(facts: Facts, found: Deliveries, case: Case) -> tuple[Flags, Flags]:
+    """Of publishers that came back with what they had kept: what of that they never settled, and all that they had
+    published by then."""
+    rows, last = facts.rows, {resumed.log for resumed in case.resumed.values()}
+    in_last = facts.by_publisher & np.array([log.name in last for log in rows.logs], np.bool_)[rows.log]
+    kept, settled = (found.groups.any(in_last & facts.tells(event)) for event in (Event.KEPT, Event.SETTLED))
+    first = found.published
+    new = taken(in_last, first, False) & (taken(rows.event, first) == Event.PUBLISHED)
+    resumed = np.isin(found.lives.publisher(), [name.encode() for name in case.resumed])
+    return kept & ~settled, resumed & ~new
 
 
 def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:

@@ -121,6 +121,7 @@ class Counting:
             "published": judged.is_published,
             "accepted": judged.is_accepted,
             "unanswered": judged.is_published & ~answered,
+            "earlier": judged.earlier,
         }
         for what, flag in flags.items():
             for name, number in zip(self._publishers, self._by_publisher(flag), strict=True):

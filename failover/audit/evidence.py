@@ -94,9 +94,14 @@ def doubts(tally: Tally, case: Case) -> Iterator[str]:
             yield f"{unplaced} deliveries from {names[0]} to {names[1]}: published in an unknown order"
     for role, known in (("publisher", parties.publishers), ("subscriber", parties.subscribers)):
         for party in sorted(known.values(), key=lambda party: party.identity):
-            if party.doubts:
+            if party.doubts and not _is_accounted_for(tally, party):
                 yield _open_ended(role, party)
     yield from _unaddressed(tally, case)
+
+
+def _is_accounted_for(tally: Tally, party: Party) -> bool:
+    """Whether there are traces of all that the publisher says it had published before it came back."""
+    return party.resumed is not None and tally.publishers[party.name, "earlier"] >= party.resumed.published
 
 
 def _unaddressed(tally: Tally, case: Case) -> Iterator[str]:

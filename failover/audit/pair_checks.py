@@ -93,6 +93,7 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
     handed = _handed(facts, pairs, own)
     owed = pairs.in_audience & judged.is_accepted[each.at] & ~_excused(each) & ~_forgotten(each)
     missing, got = owed & (count == 0), owed & (count > 0)
+    presumed = judged.presumed[each.at] & pairs.in_audience & ~_forgotten(each)
     early, proven = _early(each, np.where(own, pairs.own_processed, pairs.edge_accepted), edge_doubted)
     vague = ~of.lives.sure[each.at] | (judged.lives_doubted[each.at] & duplicated)
     unended = (each.accepted_time == BIG) & bool(case.unfinished)  # it may have lasted until the end of any log
@@ -105,7 +106,10 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
         early=got & early & ~vague,
         overruled=missing & refused & ~vague,
         unasked=was_handed & invented & ~vague,
-        unknown=(missing & ~refused & doubted) | (got & ~early & ~proven) | (vague & (owed | was_handed)),
+        unknown=(missing & ~refused & doubted)
+        | (got & ~early & ~proven)
+        | (vague & (owed | was_handed))
+        | (presumed & (count == 0) & ~refused),
         unplaced=was_handed & (judged.position[1][each.at] == NONE) & ~invented,
         handed=handed,
         vague=vague,

@@ -45,6 +45,8 @@ class Party:
     """When entries of its routers may be missing, whoever judges it."""
     bridged: list[Span] = attrs.field(factory=list)
     """When entries of its own may be missing, but what it kept says the same."""
+    resumed: "Resumed | None" = None
+    """Of a publisher whose broken off logs are all made up for by what it kept."""
     present: list[Span] = attrs.field(factory=list)
     """When it may have been attached by its own log, one for each attach; from, to, in µs of wall clock."""
     open_logs: list[str] = attrs.field(factory=list)
@@ -54,6 +56,17 @@ class Party:
     def logged(self) -> bool:
         """Whether it has logs of its own and all of them are whole."""
         return bool(self.logs) and all(log.stopped for log in self.logs)
+
+
+@attrs.frozen(slots=True)
+class Resumed:
+    """The last time that a publisher came back with what it had kept: whatever it had published before and does not
+    name then was settled, and it says how much that was."""
+
+    log: str
+    """It begins with what was kept, and is whole."""
+    published: int
+    """How many different deliveries there must be traces of, besides those that this log says were published then."""
 
 
 @attrs.frozen(slots=True)
@@ -76,6 +89,7 @@ def find_parties(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Parties:
         if len(party.present) > len(party.lives):  # it attached where no log tells of it: at any that breaks off
             party.custody += open_windows(logs)
         if not party.logged:
+            party.resumed = _resumed(party, rows)
             _doubt(party, broken)
     for party in subscribers.values():
         custody = list(_broken_custody(party, by_name, left))
@@ -162,6 +176,19 @@ def _judge_broken_off(party: Party, keeping: Collection[str]) -> None:
             party.bridged.append(_span(log, following.first_time))
         else:
             _doubt(party, [(log, following.first_time if following is not None else FOREVER)])
+
+
+def _resumed(party: Party, rows: Iterable[ControlRow]) -> Resumed | None:
+    """None if it does not say, or was given another life meanwhile, in which it publishes under other keys."""
+    logs = sorted(party.logs, key=lambda log: log.first_time)
+    own = [row for row in rows if row.log_name in {log.name for log in logs}]
+    kept = {row.log_name: row.details.get("published") for row in own if row.event == Event.KEPT}
+    lives = {row.details.get("generation") for row in own if row.event == Event.ATTACHED}
+    bridged = all(log.stopped or following.name in kept for log, following in pairwise(logs))
+    if len(lives) != 1 or not bridged or not logs[-1].stopped:
+        return None
+    first, last = kept.get(logs[0].name, 0), kept.get(logs[-1].name)
+    return Resumed(logs[-1].name, last - first) if isinstance(first, int) and isinstance(last, int) else None
 
 
 def _broken_custody(

@@ -40,7 +40,7 @@ class ClientLog:
 
     def attached(self, mode: str, timeout: int, generation: bytes | None) -> None:
         self._generation = generation
-        detail = {
+        detail: dict[str, object] = {
             "role": self._role,
             "container": self._identity.container,
             "link": self._identity.link,
@@ -48,6 +48,8 @@ class ClientLog:
             "mode": mode,
             "timeout": timeout,
         }
+        if generation is not None:
+            detail["generation"] = generation.hex()
         self._append(Event.ATTACHED, detail=json.dumps(detail))
 
     def published(self, key: bytes, tag: bytes) -> None:
@@ -64,10 +66,10 @@ class ClientLog:
     def deliveries(self, event: Event, keys: Sequence[bytes], outcome: Outcome = Outcome.NONE) -> None:
         self._append(event, keys, outcome=outcome)
 
-    def kept(self, of: Mapping[Outcome, Sequence[bytes]]) -> None:
-        """What the client's store had when it began: unsettled deliveries, by what is known of each. Makes up for what
-        an earlier life could not write any more."""
-        self._append(Event.KEPT)
+    def kept(self, of: Mapping[Outcome, Sequence[bytes]], published: int | None = None) -> None:
+        """What the client's store had when it began: unsettled deliveries, by what is known of each, and how many it
+        has ever published. Makes up for what an earlier life could not write any more."""
+        self._append(Event.KEPT, detail=None if published is None else json.dumps({"published": published}))
         for outcome, keys in of.items():
             self._append(Event.KEPT, keys, outcome=outcome)
 

@@ -129,7 +129,8 @@ class Publisher(Endpoint):
                 delivery.decide(entry.state)
         self.resumed = tuple(self._deliveries.values())
         if self._log is not None and self._keys is not None:
-            self._log.kept({LOGGED[Outcome.UNKNOWN]: [self._keys.key(delivery.tag) for delivery in self.resumed]})
+            keys = [self._keys.key(delivery.tag) for delivery in self.resumed]
+            self._log.kept({LOGGED[Outcome.UNKNOWN]: keys}, saved.next_number)
             for delivery in self.resumed:
                 delivery.logged = True
 

@@ -1,11 +1,12 @@
 """Writers that are killed, where others know what their logs could not say any more."""
 
+import json
 from collections.abc import Callable
 
 import pytest
 
 from failover.audit import Report, Verdict
-from tests.failover.audit.runs import ADDRESS, NEAR, START_MS, TWO, Row, Run
+from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, START_MS, TWO, Row, Run
 from topic.identity import Epoch
 from topic.journal import Event, Outcome
 
@@ -114,3 +115,67 @@ def test_a_killed_subscriber_that_keeps_nothing_leaves_a_doubt(judged: Judged, k
         near_comes_back(run)
         run.again["clients/near"] = [row for row in run.again["clients/near"] if row["event"] is not Event.KEPT]
     assert judged(run).verdict is Verdict.UNDECIDED
+
+
+def one_is_killed(run: Run, *, lost: int, a_lost: int = 0) -> None:
+    """With the router that it was at, a: the last entries of both are gone."""
+    run.kill("clients/one", lost=lost)
+    run.kill("a", lost=a_lost)
+
+
+def one_comes_back(run: Run, *kept: bytes, published: int | None, generation: bytes | None = None) -> None:
+    """With what its store has, at b, and publishes nothing more."""
+    stop = run.logs["clients/mid"][-1]
+    clock = {"time_us": stop["time_us"] - 1000, "hlc": stop["hlc"] - 1}
+    about = {"publisher": ONE.name, "address": ADDRESS}
+    told = json.loads(ONE.detail) | {"generation": (generation or run.generation(ONE)).hex()}
+    attached = {"event": Event.ATTACHED, "detail": json.dumps(told), "generation": run.generation(ONE)}
+    rows: list[Row] = [{"event": Event.BOOT}, {"event": Event.KEPT, "detail": json.dumps({"published": published})}]
+    rows += [{"event": Event.KEPT, "keys": [key]} for key in kept]
+    rows += [attached, {"event": Event.STOPPED}]
+    run.again["clients/one"] = [row | clock | about for row in rows]
+    for row in run.all("clients/one", Event.ATTACHED):
+        row["detail"] = json.dumps(json.loads(ONE.detail) | {"generation": run.generation(ONE).hex()})
+
+
+def doubts_of_one(report: Report) -> list[str]:
+    return [doubt for doubt in report.doubts if "publisher one" in doubt]
+
+
+def test_a_publisher_killed_with_its_router_leaves_no_doubt_if_all_it_published_left_traces(judged: Judged) -> None:
+    run = Run()
+    one_is_killed(run, lost=3)  # whatever its log says of the last one
+    one_comes_back(run, published=LAST + 1)
+    report = judged(run)
+    assert not doubts_of_one(report) and report.violations == {}, report.doubts
+
+
+@pytest.mark.parametrize(("published", "generation"), [(LAST + 2, None), (None, None), (LAST + 1, bytes(8))])
+def test_it_does_if_there_are_too_few_traces_or_it_does_not_say_or_has_another_life(
+    judged: Judged, published: int | None, generation: bytes | None
+) -> None:
+    run = Run()
+    one_is_killed(run, lost=3)
+    one_comes_back(run, published=published, generation=generation)
+    assert doubts_of_one(judged(run))
+
+
+def test_what_such_a_publisher_had_answered_and_somebody_did_not_get_is_unknown(judged: Judged) -> None:
+    run = Run()
+    key = run.key(ONE, LAST)
+    one_is_killed(run, lost=3)
+    one_comes_back(run, published=LAST + 1)
+    run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.ACCEPTED)
+    assert not any("one" in doubt for doubt in judged(run).doubts)
+    run.leave_out(FAR, ONE, LAST)
+    assert any("from one" in doubt and "to far" in doubt for doubt in judged(run).doubts)
+
+
+def test_what_it_had_in_its_store_still_is_owed_to_nobody(judged: Judged) -> None:
+    run = Run()
+    key = run.key(ONE, LAST)
+    one_is_killed(run, lost=3)
+    one_comes_back(run, key, published=LAST + 1)
+    run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.ACCEPTED)
+    run.leave_out(FAR, ONE, LAST)
+    assert not any("from one" in doubt for doubt in judged(run).doubts)
