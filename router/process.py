@@ -199,18 +199,19 @@ class Process:
         """Keep a connection to a neighbour; the first attempts follow each other fast."""
         wait = RETRY_FIRST_S
         while True:
+            began = trio.current_time()
             try:
                 stream = await trio.open_tcp_stream(address.host, address.port)
             except OSError as error:
                 log.debug("router %s: %s", neighbour, error)
-                await trio.sleep(wait)
-                wait = min(2 * wait, RETRY_MOST_S)
             else:
                 connection = self._neighbour_connection(server=False)
                 connection.open()
                 await self._serve(stream, connection)
+            if trio.current_time() - began > RETRY_MOST_S:
                 wait = RETRY_FIRST_S
-                await trio.sleep(wait)
+            await trio.sleep(wait)
+            wait = min(2 * wait, RETRY_MOST_S)
 
     def _failover_list(self) -> list[dict[str, object]]:
         """The other routers of the mesh, as clients of the ecosystem expect them in the open's properties."""

@@ -85,9 +85,10 @@ class Edge:
 
     def _records(self) -> Iterator[Record]:
         """All that local subscribers may be named in."""
-        yield from self.context.records.values()
+        entered = self.context.records
+        yield from entered.values()
         for stream in self.streams.values():
-            yield from (record for record, _ in stream.waiting)
+            yield from (record for record, _ in stream.waiting if entered.get(record.key) is not record)
 
     def joined(self, home: str, subscriber: Subscriber, gated: dict[bytes, int]) -> None:
         """`home` has joined the subscriber; of the gated publishers, from that `n` on, it waits for Admit. What home
@@ -261,9 +262,10 @@ class Edge:
         stream.abandoned = True
         if self.streams.get(stream.publisher) is stream:
             del self.streams[stream.publisher]
-        for record, subscribers in stream.waiting:  # nobody has had these
+        for record, subscribers in stream.waiting:  # nobody has had these here
             for subscriber in subscribers:
-                if record.locals.pop(subscriber, None) is not None:
+                if record.locals.get(subscriber) in OPEN:
+                    del record.locals[subscriber]
                     record.open -= 1
         stream.waiting.clear()
         self.abandon_limbo(stream)

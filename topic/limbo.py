@@ -93,7 +93,7 @@ class Limbo:
                 stream = stream_of(key[:NAME_LENGTH])
                 if stream.address != subscriber.identity.address:
                     continue
-                record = next((r for r, _ in stream.waiting if r.key == key and r.state is not State.SETTLED), None)
+                record = stream.put_off(key)
                 if record is None:
                     record = stream.limbo[key] = Record(stream, key, b"", None)
                     unknown.setdefault(stream, []).append(key)

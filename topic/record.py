@@ -133,7 +133,7 @@ class Stream:
         """Nobody will settle these records any more: they are delivered, then settled and forgotten here."""
         self.waiting: deque[tuple[Record, list[Any]]] = deque()
         """At an edge only: what is withheld as an older delivery of the same key is still here, and all that came
-        after, in order; with the subscribers it is for."""
+        after, in order; with the subscribers it is for. Entered by key only if an unsettled map has named it."""
         self.here = False
         """Home is this router, in this incarnation."""
         # at home only
@@ -177,6 +177,13 @@ class Stream:
     @property
     def address(self) -> str:
         return self.identity.address
+
+    def put_off(self, key: bytes) -> Record | None:
+        """The delivery of that key that has come and waits behind an older one of another key, here or at home."""
+        for record in (*self.withheld, *(record for record, _ in self.waiting)):
+            if record.key == key and record.state is not State.SETTLED and not record.presettled:
+                return record
+        return None
 
 
 UNPROVEN = -1

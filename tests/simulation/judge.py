@@ -288,6 +288,8 @@ class Judge:
         if reader.link is None or link.number >= reader.link.number:
             reader.link = None
             self._void(name, lambda home: True)
+        elif reader.link.epoch is None or (link.epoch is not None and link.epoch > reader.link.epoch):
+            self._void(name, lambda home: True)  # it was given the later epoch: routers take it for the last attach
         else:  # the end of a zombie; who knows no better takes it for the end of the subscriber
             router = reader.link.router
             self._void(name, lambda home: home != router.name and self.contact(router, home) is None)
@@ -321,9 +323,10 @@ class Judge:
 
     def restated(self, name: str, text: bytes, said: int, state: int) -> None:
         """A router resumes a delivery with a state instead of the payload: what the subscriber says of it, or what it
-        said before it lost its memory."""
+        said before it lost its memory, or settled it and then was given it once more."""
         reader = self.readers[name]
-        done = said == state or (text in reader.lost and (text, state) in reader.outcomes)
+        forgot = text in reader.lost or reader.first
+        done = said == state or (forgot and (text, state) in reader.outcomes)
         self.check(done, f"1 resume: {name} said {said} of {text.decode()}, and is told {state}")
 
     def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int, resumed: bool) -> None:
@@ -377,10 +380,12 @@ class Judge:
     def forgotten(self, client: "SubscriberClient", text: bytes, how: str) -> None:
         """A subscriber takes a delivery for settled."""
         reader, message = self.readers[client.name], self.messages[text]
+        given_up = False
         if self._is_exact(client.name, message) and not reader.expired:
-            over = message.over or self.lives.is_over(message) or self.termini.given_up(message)
-            self.check(over, f"3 forgets early: {text.decode()} at {client.name}, {how}")
-        if self.termini.is_over(self.lives.generations[message.publisher, message.life]):
+            over = message.over or self.lives.is_over(message)
+            given_up = not over and client.link is not None and self.termini.may_give_up(client.link.router, message)
+            self.check(over or given_up, f"3 forgets early: {text.decode()} at {client.name}, {how}")
+        if given_up or self.termini.is_over(self.lives.generations[message.publisher, message.life]):
             reader.may_repeat.add(text)  # by the word of a router that has let it expire; others have not
 
     def outcome(self, name: str, text: bytes, outcome: Outcome, final: bool) -> None:

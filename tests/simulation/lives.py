@@ -49,7 +49,7 @@ class Lives:
         legit = publisher.silent and not publisher.link.life_known
         legit = legit or publisher.name in self._judge.inexact or _was_overtaken(publisher)
         legit = legit or self._judge.termini.was_over(publisher, publisher.confirmed)
-        legit = legit or self._judge.termini.is_bound(publisher.link)
+        legit = legit or publisher.link.life_bound
         self._judge.check(legit, f"3 generation: {publisher.name} resumes and is given another one")
         self._judge.life_over(publisher.texts.values())
 

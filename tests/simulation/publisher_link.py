@@ -20,6 +20,8 @@ class PublisherLink(Link):
     stream: Stream
     life_known: bool
     """Whether its router knew the client's life when the attach came."""
+    life_bound: bool
+    """Whether it had agreed by then to let that life expire."""
 
     def __init__(self, router: "Router", client: "Publisher", number: int, first: bool) -> None:
         super().__init__(router, client, number, first)
@@ -33,6 +35,7 @@ class PublisherLink(Link):
         self._arrived()
         self.afresh = unsettled is None
         self.life_known = self.router.judge.termini.knows_life(self)
+        self.life_bound = self.router.judge.termini.is_bound(self)
         self.stream = topic.attach_publisher(
             client.identity, self, now, generation=generation, seen=seen, first=self.first,
             lifetime=client.lifetime, unsettled=unsettled, complete=complete,

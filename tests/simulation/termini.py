@@ -46,7 +46,7 @@ class Termini:
         self._consenting: dict[bytes, set[tuple[str, int]]] = {}
         """The incarnations in contact with the first to let a life expire: all of them have agreed."""
         self._bound: set[tuple[str, bytes]] = set()
-        """Routers and the lives that they have rightly agreed to let expire; they stand by that, even restarted."""
+        """Routers and the lives that they have rightly agreed to let expire, and stand by that, even restarted."""
         self._views: dict[tuple[str, int], dict[str, View]] = {}
 
     def add(self, client: "Client", *, publisher: bool) -> None:
@@ -141,19 +141,17 @@ class Termini:
         """Whether some router has rightly let that life of a publisher expire; behind a partition it may go on."""
         return generation in self._lives_over
 
-    def given_up(self, message: Message) -> bool:
-        """Whether routers that do not know its publisher may settle what is left of it: nobody has had that one
-        attached for as long as its timeout (protocol 6.10)."""
+    def may_give_up(self, router: "Router", message: Message) -> bool:
+        """Whether the router may settle what is left of a publisher that it does not know: nobody has had that one
+        attached for as long as any terminus lives (protocol 6.10)."""
         now = self._judge.schedule.now
-        for client, _, _ in self._clients:
+        for client, name, _ in self._clients:
             if client.name == message.publisher:
+                entry = router.topic.directory.publisher(name)
                 ends = [link.ended_at if link.ended else now for link in client.opened if link.attached]
-                message.over = now - max(ends, default=now) >= client.lifetime.timeout
-        if message.over:
-            generation = self._judge.lives.generations[message.publisher, message.life]
-            self._lives_over.setdefault(generation, now)
-            self._consenting.setdefault(generation, set())
-        return message.over
+                long_gone = now - max(ends, default=now) >= router.topic.settings.terminus
+                return long_gone and (entry is None or not entry.live)
+        return False
 
     def has_agreed(self, link: "PublisherLink", generation: bytes) -> bool:
         """Whether the router had agreed to let the life expire, and that had happened, when the attach came."""
@@ -162,9 +160,9 @@ class Termini:
         return over is not None and link.attached_at > over and incarnation in self._consenting[generation]
 
     def is_bound(self, link: "PublisherLink") -> bool:
-        """Whether the router had agreed to let the client's present life expire, whatever became of that elsewhere."""
-        generation = self._judge.lives.generations[link.client.name, link.client.life]
-        return (link.router.name, generation) in self._bound
+        """Whether the router has agreed to let the client's present life expire, whatever became of that elsewhere."""
+        generation = self._judge.lives.generations.get((link.client.name, link.client.life))
+        return generation is not None and (link.router.name, generation) in self._bound
 
     def is_forgotten(self, link: "PublisherLink", generation: bytes) -> bool:
         """Whether the life had expired so long before the attach that no router remembers that."""
@@ -187,15 +185,18 @@ class Termini:
                     self._judge.memory.epoch_seen(router, entry.epoch)
                     self._judge.lives.given(client.name, entry.generation, entry.epoch)
                 view.epoch, view.generation = entry.epoch, entry.generation
-                if publisher and entry.status is Status.BOUND:
-                    self._bind(router, client, entry)
+                if publisher:
+                    self._watch_consent(router, client, entry)
                 if view.untold and not router.topic.context.outgoing:
                     self._tell(router, view)
             elif view.epoch is not None:
                 self._forgotten(router, client, view, view.epoch)
                 view.epoch = None
 
-    def _bind(self, router: "Router", client: "Client", entry: Entry) -> None:
+    def _watch_consent(self, router: "Router", client: "Client", entry: Entry) -> None:
+        if entry.status is not Status.BOUND:
+            self._bound.discard((router.name, entry.generation))
+            return
         away = max(self._unseen(other, client, entry.epoch) for other in self.around(router))
         if away >= client.lifetime.timeout - self._grain(router):
             self._bound.add((router.name, entry.generation))

@@ -313,3 +313,71 @@ def test_a_transfer_is_no_evidence_that_an_older_delivery_of_its_key_is_settled(
     assert len(reader.settled) == 1
     reader.answer_echo()
     assert reader.delivered == [b"1"]
+
+
+def put_off_at_b() -> tuple[Bench, Pen, Reader, Reader]:
+    """Of x and y, used again, nothing goes on at b: the contact was lost, and one reader there has not said that it
+    knows of the older x. Home has forgotten it."""
+    bench = Bench("a", "b")
+    pen, slow, quick = pen_at(bench, "a"), reader_at(bench, "b", "slow"), reader_at(bench, "b", "quick")
+    pen.send(b"1", tags=[b"x"])
+    slow.accept(b"1")
+    quick.accept(b"1")
+    pen.settle(b"1")
+    quick.answer_echo()
+    bench.part("a", "b")
+    bench.meet("a", "b")
+    bench.flow()
+    pen.send(b"2", b"3", tags=[b"x", b"y"])
+    assert (slow.delivered, quick.delivered) == ([b"1"], [b"1"])
+    return bench, pen, slow, quick
+
+
+def test_a_map_may_name_what_was_forwarded_and_waits_behind_an_older_delivery() -> None:
+    bench, pen, slow, _ = put_off_at_b()
+    again = reader_at(bench, "b", "quick", unsettled={key_of(pen, b"y"): Outcome.ACCEPTED})
+    slow.answer_echo()
+    slow.accept(b"2", b"3")
+    again.accept(b"2")
+    assert pen.outcomes == {b"x": Outcome.ACCEPTED, b"y": Outcome.ACCEPTED}
+    assert (again.delivered, again.resumed) == ([b"2"], [(None, Outcome.ACCEPTED, False)])
+
+
+@pytest.mark.parametrize("outcome", [0, Outcome.ACCEPTED])
+def test_what_a_map_named_as_it_waited_ends_with_its_publisher(outcome: int) -> None:
+    bench, pen, slow, _ = put_off_at_b()
+    again = reader_at(bench, "b", "quick", unsettled={key_of(pen, b"y"): outcome})
+    pen.close()
+    for reader in (slow, again) * 2:
+        if reader.mine(Echo):
+            reader.answer_echo()
+    bench.time(400)
+    assert bench.records() == {} and slow.delivered == [b"1"]
+
+
+def test_a_map_may_name_what_is_withheld_at_its_home() -> None:
+    bench = Bench("a")
+    pen, slow = pen_at(bench, "a"), reader_at(bench, "a", "slow")
+    pen.send(b"1", tags=[b"x"])
+    slow.accept(b"1")
+    pen.settle(b"1")
+    pen.send(b"2", b"3", tags=[b"x", b"y"])
+    reader = reader_at(bench, "a", unsettled={key_of(pen, b"y"): Outcome.ACCEPTED})
+    slow.answer_echo()
+    slow.accept(b"2", b"3")
+    reader.accept(b"2")
+    assert pen.outcomes == {b"x": Outcome.ACCEPTED, b"y": Outcome.ACCEPTED}
+    assert (reader.delivered, reader.resumed) == ([b"2"], [(None, Outcome.ACCEPTED, False)])
+
+
+def test_what_was_released_and_then_let_go_is_given_on_the_next_link() -> None:
+    bench = Bench("a", "b", meet=False)
+    reader, pen = reader_at(bench, "a", credit=1), pen_at(bench, "a")
+    pen.send(b"1")
+    reader.answer(Outcome.RELEASED, b"1")
+    moved = pen_at(bench, "b", pen, unsettled={b"1": 0})
+    bench.meet("a", "b")
+    bench.flow()  # b has joined the reader, and forwards nothing to it yet
+    again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): Outcome.RELEASED})
+    moved.send(b"1")
+    assert again.resumed == [(b"1", 0, False)] and moved.outcomes == {}

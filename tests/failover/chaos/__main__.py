@@ -69,7 +69,11 @@ def table(results: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.failover.chaos", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.failover.chaos",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seeds", default="1", help="FIRST-LAST, or one; default 1")
     parser.add_argument("directory", type=Path)
     parser.add_argument("scripts", nargs="*", type=Path)
