@@ -66,18 +66,24 @@ Entries
     CONTACT      with router `peer`; detail = JSON {"incarnation": int}
     LOST         that contact
     BOOT         first entry of every log, written to disk at once; also a client's
+    KEPT         what the state store had when the router started: (no link) detail = JSON {"found": whether there was
+                 one}; then publisher or subscriber (address, epoch)
     STOPPED      last entry of every log that ends in a clean shutdown, also a client's. A log without one
                  may lack its last 50 ms
 
-    publisher: ATTACHED as above with generation; on deliveries: all with keys, address, publisher
+    publisher: ATTACHED as above with generation, also in the detail; on deliveries: all with keys, address, publisher
     PUBLISHED    sent for the first time, in this order (tags, generation); all within 1 ms of the entry's time
     OUTCOME      `outcome` as the router told it
     SETTLED      settled
+
+    KEPT         it came back with what its store had: (no keys) detail = JSON {"published": how many it ever
+                 had}; then (keys) what of that is not settled, by `outcome`, 0 while it has none
 
     subscriber: ATTACHED as above; on deliveries: all with keys, address, subscriber
     DELIVERED    handed to the application; again for every further transfer
     PROCESSED    the application is done with it and answers `outcome`
     SETTLED      the key is forgotten
+    KEPT         as a publisher's, without detail
     CLOSED       (no keys) its own closing detach: owed nothing from here on
 """
 

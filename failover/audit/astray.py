@@ -1,4 +1,5 @@
-"""Accepted deliveries that cannot be laid at anybody's door by their audience: it got lost, or did not count.
+"""Deliveries, accepted for all that is known, that cannot be laid at anybody's door by their audience: it got lost, or
+did not count.
 
 *Unaddressed*: the audience got lost with the log of its home, so who was owed it has to be told from elsewhere. *Cut
 off*: accepted while a subscriber that lived on had expired in the view of the home, or was forgotten: owed to nobody,
@@ -34,10 +35,11 @@ class Astray:
 
     def unaddressed(self, judged_pairs: JudgedPairs) -> tuple[InVain, Flags]:
         """Counted, and by delivery. Not if everybody was forgotten before, by routers whose logs are whole."""
-        astray = (self._judged.is_accepted | self._judged.presumed) & ~self._found.has_audience
+        unheard = self._judged.unheard
+        astray = (self._judged.is_accepted | unheard) & ~self._found.has_audience
         for forgetting in self._case.forgettings:
             if forgetting.whole:
-                astray &= self._judged.accepted_hlc < forgetting.at
+                astray &= (self._judged.accepted_hlc < forgetting.at) | unheard
         at = np.flatnonzero(astray)
         counted, found = InVain(), np.zeros(len(astray), np.bool_)
         if len(at):
@@ -108,7 +110,7 @@ class Astray:
                 found |= (term.since <= hlc) & (hlc < term.ended)
         for since, till in party.present:
             found |= (since <= time) & (begun <= till) & (begun != BIG)
-        return (found | self._judged.presumed[at]) & self._addressed(party.address)[at]
+        return (found | self._judged.unheard[at]) & self._addressed(party.address)[at]
 
     def _unwatched(self, at: Ints) -> Flags:
         """Whether the delivery's home, or any that may have been it, had a log without a clean end, and no router with

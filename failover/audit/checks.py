@@ -18,7 +18,7 @@ from failover.audit.grouping import BIG, codes_of, taken
 from failover.audit.packing import NONE, Flags, Ints
 from failover.audit.parties import Party, Span
 from failover.audit.records import Records
-from topic.journal import Event
+from topic.journal import Event, Outcome
 
 FORGET_GRACE_US = 2_000_000
 """A record settled this shortly before its router stopped may rightly have waited to be forgotten."""
@@ -43,10 +43,13 @@ class Judged:
     position: Order
     """Its place in its publisher's order."""
     lives_doubted: Flags
-    presumed: Flags
-    """Nothing is left that tells whether it was accepted, but its publisher had it answered and settled."""
+    unheard: Flags
+    """Its publisher had an answer and settled it, but no log is left that tells which answer, or when."""
+    unheard_since: Ints
+    """When it had no answer yet, by its publisher's wall clock; `NONE` if that is not known."""
     earlier: Flags
-    """Published before its publisher came back for the last time, with what it had kept."""
+    """There are traces of it, and it was published before its publisher came back for the last time, with what it had
+    kept."""
 
 
 @attrs.frozen
@@ -66,7 +69,8 @@ def judge_deliveries(facts: Facts, found: Deliveries, case: Case) -> Judged:
     told_time = taken(rows.time, found.told_accepted, BIG)
     invented = ~published & (logged | ~doubted)
     unsettled, earlier = _before_resuming(facts, found, case)
-    unanswered = ~(told | answered | found.refused | found.told_refused)
+    ends = {log.name: NONE if log.stopped else log.last_time for log in case.logs.values()}
+    end = np.array([ends.get(log.name, NONE) for log in rows.logs], np.int64)[rows.log]
     return Judged(
         doubted,
         is_accepted=told | answered,
@@ -77,21 +81,24 @@ def judge_deliveries(facts: Facts, found: Deliveries, case: Case) -> Judged:
         accepted_hlc=np.where(answered, taken(rows.hlc, found.accepted), _told_hlc(told_time, case)),
         position=_position(facts, found, logged),
         lives_doubted=found.lives.reused & ~logged & doubted,
-        presumed=earlier & ~unsettled & ~invented & unanswered,
-        earlier=earlier & ~invented,
+        unheard=earlier & ~unsettled & ~invented & ~(told | answered | found.told_refused),
+        unheard_since=taken(end, found.published),
+        earlier=earlier & ~invented & (found.lives.number <= 1),
     )
 
 
 def _before_resuming(facts: Facts, found: Deliveries, case: Case) -> tuple[Flags, Flags]:
-    """Of publishers that came back with what they had kept: what of that they never settled, and all that they had
-    published by then."""
+    """Of publishers that came back with what they had kept: what of that had no answer and never was settled, and all
+    that they had published by then and left traces of."""
     rows, last = facts.rows, {resumed.log for resumed in case.resumed.values()}
     in_last = facts.by_publisher & np.array([log.name in last for log in rows.logs], np.bool_)[rows.log]
-    kept, settled = (found.groups.any(in_last & facts.tells(event)) for event in (Event.KEPT, Event.SETTLED))
+    kept = found.groups.any(in_last & facts.tells(Event.KEPT) & (rows.outcome == Outcome.NONE))
+    settled = found.groups.any(in_last & facts.tells(Event.SETTLED))
     first = found.published
     new = taken(in_last, first, False) & (taken(rows.event, first) == Event.PUBLISHED)
     resumed = np.isin(found.lives.publisher(), [name.encode() for name in case.resumed])
-    return kept & ~settled, resumed & ~new
+    traced = (first >= 0) | (found.received_hlc != BIG) | found.handed
+    return kept & ~settled, resumed & ~new & traced
 
 
 def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:

@@ -26,6 +26,8 @@ class Deliveries:
     """Code."""
     published: Ints
     """By the publisher's log, or what it kept."""
+    handed: Flags
+    """To some subscriber, by anybody's log."""
     ranked: Ints
     """Where a home gave it its place in the publisher's order."""
     begun_time: Ints
@@ -67,6 +69,7 @@ def gather(facts: Facts, lives: Lives) -> Deliveries:
         lives,
         address=taken(rows.address, groups.first(rows.address != NONE)),
         published=groups.first(published | kept, facts.incarnation, rows.place),
+        handed=groups.any(facts.tells(Event.DELIVERED, Event.PROCESSED)),
         ranked=groups.first(received & (rows.n >= 0), facts.epoch_hlc, rows.n),
         begun_time=groups.lowest(facts.by_router | published, rows.time),
         received_hlc=received_hlc,

@@ -93,8 +93,9 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
     handed = _handed(facts, pairs, own)
     owed = pairs.in_audience & judged.is_accepted[each.at] & ~_excused(each) & ~_forgotten(each)
     missing, got = owed & (count == 0), owed & (count > 0)
-    presumed = judged.presumed[each.at] & pairs.in_audience & ~_forgotten(each)
-    early, proven = _early(each, np.where(own, pairs.own_processed, pairs.edge_accepted), edge_doubted)
+    processed = np.where(own, pairs.own_processed, pairs.edge_accepted)
+    unheard = judged.unheard[each.at] & pairs.in_audience & (refused | ~_before_any_answer(each, processed))
+    early, proven = _early(each, processed, edge_doubted)
     vague = ~of.lives.sure[each.at] | (judged.lives_doubted[each.at] & duplicated)
     unended = (each.accepted_time == BIG) & bool(case.unfinished)  # it may have lasted until the end of any log
     was_handed, invented = handed[1] != NONE, judged.invented[each.at]
@@ -106,10 +107,7 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
         early=got & early & ~vague,
         overruled=missing & refused & ~vague,
         unasked=was_handed & invented & ~vague,
-        unknown=(missing & ~refused & doubted)
-        | (got & ~early & ~proven)
-        | (vague & (owed | was_handed))
-        | (presumed & (count == 0) & ~refused),
+        unknown=(missing & ~refused & doubted) | (got & ~early & ~proven) | (vague & (owed | was_handed)) | unheard,
         unplaced=was_handed & (judged.position[1][each.at] == NONE) & ~invented,
         handed=handed,
         vague=vague,
@@ -138,6 +136,16 @@ def _early(each: _Of, processed: Ints, edge_doubted: Flags) -> tuple[Flags, Flag
     after, before = _clocks(each, processed)
     told_later = known & later & ~edge_doubted  # else it may be a later router that says so
     return told_later | after, (known & ~later) | before
+
+
+def _before_any_answer(each: _Of, processed: Ints) -> Flags:
+    """Whether it was processed before its publisher, whose log breaks off after that, can have been answered."""
+    rows, host, published = each.facts.rows, each.facts.host, each.deliveries.published[each.at]
+    since = each.judged.unheard_since[each.at]
+    one_clock = (taken(host, processed) == taken(host, published)) & (taken(host, processed) != NONE)
+    by = taken(rows.time, processed) + np.where(one_clock, 0, SKEW_US)
+    found: Flags = (processed >= 0) & (since != NONE) & (by <= since)
+    return found
 
 
 def _edge_later(each: _Of) -> tuple[Flags, Flags]:

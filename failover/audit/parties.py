@@ -46,7 +46,7 @@ class Party:
     bridged: list[Span] = attrs.field(factory=list)
     """When entries of its own may be missing, but what it kept says the same."""
     resumed: "Resumed | None" = None
-    """Of a publisher whose broken off logs are all made up for by what it kept."""
+    """Of a publisher that says in its last log what had become of all that it published before."""
     present: list[Span] = attrs.field(factory=list)
     """When it may have been attached by its own log, one for each attach; from, to, in µs of wall clock."""
     open_logs: list[str] = attrs.field(factory=list)
@@ -61,12 +61,12 @@ class Party:
 @attrs.frozen(slots=True)
 class Resumed:
     """The last time that a publisher came back with what it had kept: whatever it had published before and does not
-    name then was settled, and it says how much that was."""
+    name then it had settled, and it says how much it had published."""
 
     log: str
     """It begins with what was kept, and is whole."""
     published: int
-    """How many different deliveries there must be traces of, besides those that this log says were published then."""
+    """How many deliveries there must be traces of, besides those that it published from then on."""
 
 
 @attrs.frozen(slots=True)
@@ -179,16 +179,18 @@ def _judge_broken_off(party: Party, keeping: Collection[str]) -> None:
 
 
 def _resumed(party: Party, rows: Iterable[ControlRow]) -> Resumed | None:
-    """None if it does not say, or was given another life meanwhile, in which it publishes under other keys."""
+    """None if it does not say; or had published before its first log, or was given another life meanwhile: then other
+    keys than those that are in the logs may count, or one delivery may have two."""
     logs = sorted(party.logs, key=lambda log: log.first_time)
-    own = [row for row in rows if row.log_name in {log.name for log in logs}]
-    kept = {row.log_name: row.details.get("published") for row in own if row.event == Event.KEPT}
-    lives = {row.details.get("generation") for row in own if row.event == Event.ATTACHED}
+    names = {log.name for log in logs}
+    own = [(row.log_name, row.event, row.details) for row in rows if row.log_name in names]
+    lives = {str(details.get("generation", "")) for _, event, details in own if event == Event.ATTACHED}
+    said = [(log, details.get("published")) for log, event, details in own if event == Event.KEPT]
+    kept = {log: published for log, published in said if isinstance(published, int)}
     bridged = all(log.stopped or following.name in kept for log, following in pairwise(logs))
-    if len(lives) != 1 or not bridged or not logs[-1].stopped:
+    if len(lives) != 1 or "" in lives or not bridged or logs[0].name in kept or not logs[-1].stopped:
         return None
-    first, last = kept.get(logs[0].name, 0), kept.get(logs[-1].name)
-    return Resumed(logs[-1].name, last - first) if isinstance(first, int) and isinstance(last, int) else None
+    return Resumed(logs[-1].name, kept[logs[-1].name]) if logs[-1].name in kept else None
 
 
 def _broken_custody(

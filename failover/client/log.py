@@ -71,7 +71,8 @@ class ClientLog:
         has ever published. Makes up for what an earlier life could not write any more."""
         self._append(Event.KEPT, detail=None if published is None else json.dumps({"published": published}))
         for outcome, keys in of.items():
-            self._append(Event.KEPT, keys, outcome=outcome)
+            if keys:
+                self._append(Event.KEPT, keys, outcome=outcome)
 
     def closed(self) -> None:
         self._append(Event.CLOSED)

@@ -32,6 +32,7 @@ from router.amqp.link import Link
 from router.amqp.message import data_message
 from topic.identity import KeyMaker, link_name
 from topic.journal import Event
+from topic.journal import Outcome as LoggedOutcome
 
 TURN = 64  # sends after which other tasks get theirs, if credit lasts that long
 
@@ -129,8 +130,10 @@ class Publisher(Endpoint):
                 delivery.decide(entry.state)
         self.resumed = tuple(self._deliveries.values())
         if self._log is not None and self._keys is not None:
-            keys = [self._keys.key(delivery.tag) for delivery in self.resumed]
-            self._log.kept({LOGGED[Outcome.UNKNOWN]: keys}, saved.next_number)
+            kept: dict[LoggedOutcome, list[bytes]] = {}
+            for tag, entry in saved.unsettled.items():
+                kept.setdefault(LOGGED[OF_STATE.get(entry.state, Outcome.UNKNOWN)], []).append(self._keys.key(tag))
+            self._log.kept(kept, saved.next_number)
             for delivery in self.resumed:
                 delivery.logged = True
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from failover.audit import Report, Verdict
-from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, START_MS, TWO, Row, Run
+from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, START_MS, TWO, Row, Run
 from topic.identity import Epoch
 from topic.journal import Event, Outcome
 
@@ -117,65 +117,127 @@ def test_a_killed_subscriber_that_keeps_nothing_leaves_a_doubt(judged: Judged, k
     assert judged(run).verdict is Verdict.UNDECIDED
 
 
-def one_is_killed(run: Run, *, lost: int, a_lost: int = 0) -> None:
-    """With the router that it was at, a: the last entries of both are gone."""
+def one_is_killed(run: Run, *, lost: int = 3) -> None:
+    """With the router that it was at, a: the last entries of its log are gone, that is all that it says of the last."""
+    for row in run.all("clients/one", Event.ATTACHED):
+        row["detail"] = json.dumps(json.loads(ONE.detail) | {"generation": run.generation(ONE).hex()})
     run.kill("clients/one", lost=lost)
-    run.kill("a", lost=a_lost)
+    run.kill("a")
 
 
-def one_comes_back(run: Run, *kept: bytes, published: int | None, generation: bytes | None = None) -> None:
+def one_comes_back(
+    run: Run, *kept: bytes, published: object = LAST + 1, generation: object = None, outcome: Outcome = Outcome.NONE
+) -> None:
     """With what its store has, at b, and publishes nothing more."""
     stop = run.logs["clients/mid"][-1]
     clock = {"time_us": stop["time_us"] - 1000, "hlc": stop["hlc"] - 1}
     about = {"publisher": ONE.name, "address": ADDRESS}
-    told = json.loads(ONE.detail) | {"generation": (generation or run.generation(ONE)).hex()}
+    told = json.loads(ONE.detail) | {"generation": generation or run.generation(ONE).hex()}
     attached = {"event": Event.ATTACHED, "detail": json.dumps(told), "generation": run.generation(ONE)}
     rows: list[Row] = [{"event": Event.BOOT}, {"event": Event.KEPT, "detail": json.dumps({"published": published})}]
-    rows += [{"event": Event.KEPT, "keys": [key]} for key in kept]
+    rows += [{"event": Event.KEPT, "keys": [key], "outcome": outcome} for key in kept]
     rows += [attached, {"event": Event.STOPPED}]
     run.again["clients/one"] = [row | clock | about for row in rows]
-    for row in run.all("clients/one", Event.ATTACHED):
-        row["detail"] = json.dumps(json.loads(ONE.detail) | {"generation": run.generation(ONE).hex()})
 
 
-def doubts_of_one(report: Report) -> list[str]:
-    return [doubt for doubt in report.doubts if "publisher one" in doubt]
+def answer_is_lost(run: Run) -> bytes:
+    """Of the last delivery of publisher one: the key."""
+    key = run.key(ONE, LAST)
+    run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.ACCEPTED)
+    return key
+
+
+def doubts_about(report: Report, *words: str) -> list[str]:
+    return [doubt for doubt in report.doubts if all(word in doubt for word in words)]
 
 
 def test_a_publisher_killed_with_its_router_leaves_no_doubt_if_all_it_published_left_traces(judged: Judged) -> None:
     run = Run()
-    one_is_killed(run, lost=3)  # whatever its log says of the last one
-    one_comes_back(run, published=LAST + 1)
+    one_is_killed(run)
+    one_comes_back(run)
     report = judged(run)
-    assert not doubts_of_one(report) and report.violations == {}, report.doubts
+    assert not doubts_about(report, "one") and report.violations == {}, report.doubts
 
 
-@pytest.mark.parametrize(("published", "generation"), [(LAST + 2, None), (None, None), (LAST + 1, bytes(8))])
+@pytest.mark.parametrize(
+    ("published", "generation"),
+    [(LAST + 2, None), (None, None), ([], None), (LAST + 1, "0000000000000000"), (LAST + 1, ["x"])],
+)
 def test_it_does_if_there_are_too_few_traces_or_it_does_not_say_or_has_another_life(
-    judged: Judged, published: int | None, generation: bytes | None
+    judged: Judged, published: object, generation: object
 ) -> None:
     run = Run()
-    one_is_killed(run, lost=3)
+    one_is_killed(run)
     one_comes_back(run, published=published, generation=generation)
-    assert doubts_of_one(judged(run))
+    assert doubts_about(judged(run), "publisher one")
 
 
-def test_what_such_a_publisher_had_answered_and_somebody_did_not_get_is_unknown(judged: Judged) -> None:
+def test_it_does_if_it_had_published_before_its_first_log(judged: Judged) -> None:
     run = Run()
-    key = run.key(ONE, LAST)
-    one_is_killed(run, lost=3)
-    one_comes_back(run, published=LAST + 1)
-    run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.ACCEPTED)
-    assert not any("one" in doubt for doubt in judged(run).doubts)
-    run.leave_out(FAR, ONE, LAST)
-    assert any("from one" in doubt and "to far" in doubt for doubt in judged(run).doubts)
+    one_is_killed(run)
+    one_comes_back(run)
+    boot = run.logs["clients/one"][0]
+    about = {"publisher": ONE.name, "address": ADDRESS}
+    kept = {"event": Event.KEPT, "detail": json.dumps({"published": 0})}
+    run.logs["clients/one"].insert(1, boot | kept | about)
+    assert doubts_about(judged(run), "publisher one")
 
 
-def test_what_it_had_in_its_store_still_is_owed_to_nobody(judged: Judged) -> None:
+def test_a_key_that_only_a_map_names_is_no_trace(judged: Judged) -> None:
     run = Run()
+    one_is_killed(run)
+    one_comes_back(run, published=LAST + 2)
+    key = run.key(ONE, LAST + 1)
+    row = run.find("b", Event.DELIVERED, run.key(ONE, LAST), subscriber=MID.name)
+    run.after("b", row, event=Event.PLACEHOLDER, keys=[key])
+    assert doubts_about(judged(run), "publisher one")
+
+
+def test_an_answer_that_no_log_tells_is_no_doubt_if_all_had_it_before(judged: Judged) -> None:
+    run = Run()
+    one_is_killed(run, lost=2)  # it was published before the end of the log
+    one_comes_back(run)
+    key = answer_is_lost(run)
+    (sent,) = [row for row in run.all("clients/one", Event.PUBLISHED) if row["keys"] == [key]]
+    sent["time_us"] = run.find("a", Event.FORGOTTEN, key)["time_us"]  # nothing was told until then
+    report = judged(run)
+    assert not doubts_about(report, "one") and report.violations == {}, report.doubts
+
+
+def refuses(run: Run, key: bytes) -> None:
+    for log in ("clients/mid", "b"):
+        for row in run.logs[log]:
+            if row.get("keys") == [key] and row.get("subscriber") == MID.name and "outcome" in row:
+                row["outcome"] = Outcome.REJECTED
+
+
+@pytest.mark.parametrize("spoil", ["missed", "refused", "late", "audience", "home refused"])
+def test_an_answer_that_no_log_tells_is_a_doubt_if_somebody_may_not_have_had_it(judged: Judged, spoil: str) -> None:
+    run = Run()
+    one_is_killed(run, lost=2)
+    one_comes_back(run)
     key = run.key(ONE, LAST)
-    one_is_killed(run, lost=3)
-    one_comes_back(run, key, published=LAST + 1)
-    run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.ACCEPTED)
+    (sent,) = [row for row in run.all("clients/one", Event.PUBLISHED) if row["keys"] == [key]]
+    sent["time_us"] = run.find("a", Event.FORGOTTEN, key)["time_us"]
+    if spoil == "home refused":
+        run.find("a", Event.ACCEPTED, key)["outcome"] = Outcome.REJECTED
+    else:
+        answer_is_lost(run)
+    if spoil == "late":
+        run.find("clients/mid", Event.PROCESSED, key)["time_us"] = run.again["clients/one"][-1]["time_us"] + 500
+    elif spoil == "refused":
+        refuses(run, key)
+    else:
+        run.leave_out(MID, ONE, LAST)
+    if spoil == "audience":
+        run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.AUDIENCE)
+    assert doubts_about(judged(run), "mid") or doubts_about(judged(run), "whom they were for")
+
+
+@pytest.mark.parametrize("outcome", [Outcome.NONE, Outcome.ACCEPTED])
+def test_what_is_in_doubt_in_its_store_is_owed_to_nobody(judged: Judged, outcome: Outcome) -> None:
+    run = Run()
+    one_is_killed(run)
+    one_comes_back(run, answer_is_lost(run), outcome=outcome)
     run.leave_out(FAR, ONE, LAST)
-    assert not any("from one" in doubt for doubt in judged(run).doubts)
+    assert bool(doubts_about(judged(run), "from one", "to far")) is (outcome is Outcome.ACCEPTED)
