@@ -77,7 +77,7 @@ Entries
     SETTLED      settled
 
     KEPT         it came back with what its store had: (no keys) detail = JSON {"published": how many it ever
-                 had}; then (keys) what of that is not settled, by `outcome`, 0 while it has none
+                 had}; then (keys) what of that is not settled, in order, `outcome` 0 while it has none
 
     subscriber: ATTACHED as above; on deliveries: all with keys, address, subscriber
     DELIVERED    handed to the application; again for every further transfer

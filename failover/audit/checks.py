@@ -17,13 +17,12 @@ from failover.audit.facts import Facts
 from failover.audit.grouping import BIG, codes_of, taken
 from failover.audit.packing import NONE, Flags, Ints
 from failover.audit.parties import Party, Span
+from failover.audit.publishing import Order, order
 from failover.audit.records import Records
 from topic.journal import Event, Outcome
 
 FORGET_GRACE_US = 2_000_000
 """A record settled this shortly before its router stopped may rightly have waited to be forgotten."""
-Order = tuple[Ints, Ints]
-"""Major and minor; the minor is `NONE` where there is no place."""
 Spans = list[tuple[Flags | Ints, Sequence[Span]]]
 """Which elements they are about, and from when to when."""
 
@@ -79,7 +78,7 @@ def judge_deliveries(facts: Facts, found: Deliveries, case: Case) -> Judged:
         misreported=misreported & ~doubted & sure,
         accepted_time=np.where(answered, taken(rows.time, found.accepted_first), told_time),
         accepted_hlc=np.where(answered, taken(rows.hlc, found.accepted), _told_hlc(told_time, case)),
-        position=_position(facts, found, logged),
+        position=order(facts, found, case),
         lives_doubted=found.lives.reused & ~logged & doubted,
         unheard=earlier & ~unsettled & ~invented & ~(told | answered | found.told_refused),
         unheard_since=taken(end, found.published),
@@ -138,16 +137,6 @@ def _told_hlc(time_us: Ints, case: Case) -> Ints:
     """By hybrid clock, not before the publisher was told."""
     known = time_us != BIG
     return np.where(known, case.hybrid.latest(np.where(known, time_us, 0)), BIG)
-
-
-def _position(facts: Facts, found: Deliveries, logged: Flags) -> Order:
-    """By the publisher's log, or else by epoch and n."""
-    by_log, by_home = logged & (found.published >= 0), ~logged & (found.ranked >= 0)
-    rows, sure = facts.rows, found.lives.sure
-    major = np.where(by_log, taken(facts.incarnation, found.published), taken(facts.epoch_hlc, found.ranked))
-    minor = np.where(by_log, taken(rows.place, found.published), taken(rows.n, found.ranked))
-    known = (by_log | by_home) & sure
-    return np.where(known, major, NONE), np.where(known, minor, NONE)
 
 
 def judge_records(facts: Facts, found: Records, of: Deliveries, judged: Judged, case: Case) -> JudgedRecords:

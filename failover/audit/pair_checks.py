@@ -11,7 +11,7 @@ import numpy as np
 
 from failover.audit.audiences import Term
 from failover.audit.case import Case
-from failover.audit.checks import Judged, Order, Spans, within
+from failover.audit.checks import Judged, Spans, within
 from failover.audit.clocks import SKEW_US
 from failover.audit.deliveries import Deliveries
 from failover.audit.facts import Facts
@@ -19,6 +19,7 @@ from failover.audit.grouping import BIG, taken
 from failover.audit.packing import NONE, Flags, Ints
 from failover.audit.pairs import Pairs
 from failover.audit.parties import Party, Span
+from failover.audit.publishing import Order
 
 
 @attrs.frozen

@@ -7,7 +7,7 @@ Nobody's behaviour depends on it: without a directory nothing is logged.
 import json
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import trio
@@ -66,13 +66,12 @@ class ClientLog:
     def deliveries(self, event: Event, keys: Sequence[bytes], outcome: Outcome = Outcome.NONE) -> None:
         self._append(event, keys, outcome=outcome)
 
-    def kept(self, of: Mapping[Outcome, Sequence[bytes]], published: int | None = None) -> None:
-        """What the client's store had when it began: unsettled deliveries, by what is known of each, and how many it
-        has ever published. Makes up for what an earlier life could not write any more."""
+    def kept(self, of: Iterable[tuple[Outcome, Sequence[bytes]]], published: int | None = None) -> None:
+        """What the client's store had when it began: unsettled deliveries, with what is known of each, a publisher's in
+        its order; and how many it has ever published. Makes up for what an earlier life could not write any more."""
         self._append(Event.KEPT, detail=None if published is None else json.dumps({"published": published}))
-        for outcome, keys in of.items():
-            if keys:
-                self._append(Event.KEPT, keys, outcome=outcome)
+        for outcome, keys in of:
+            self._append(Event.KEPT, keys, outcome=outcome)
 
     def closed(self) -> None:
         self._append(Event.CLOSED)

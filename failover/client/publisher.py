@@ -14,6 +14,7 @@ While a map is incomplete, only what both maps name goes on; then the link is at
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, ClassVar, NamedTuple, Unpack
 
 import trio
@@ -32,7 +33,6 @@ from router.amqp.link import Link
 from router.amqp.message import data_message
 from topic.identity import KeyMaker, link_name
 from topic.journal import Event
-from topic.journal import Outcome as LoggedOutcome
 
 TURN = 64  # sends after which other tasks get theirs, if credit lasts that long
 
@@ -130,9 +130,9 @@ class Publisher(Endpoint):
                 delivery.decide(entry.state)
         self.resumed = tuple(self._deliveries.values())
         if self._log is not None and self._keys is not None:
-            kept: dict[LoggedOutcome, list[bytes]] = {}
-            for tag, entry in saved.unsettled.items():
-                kept.setdefault(LOGGED[OF_STATE.get(entry.state, Outcome.UNKNOWN)], []).append(self._keys.key(tag))
+            key = self._keys.key
+            runs = groupby(saved.unsettled, lambda tag: OF_STATE.get(saved.unsettled[tag].state, Outcome.UNKNOWN))
+            kept = [(LOGGED[outcome], [key(tag) for tag in tags]) for outcome, tags in runs]
             self._log.kept(kept, saved.next_number)
             for delivery in self.resumed:
                 delivery.logged = True

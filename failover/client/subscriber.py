@@ -95,7 +95,7 @@ class Subscriber(Endpoint):
             delivery.answered, delivery.state = True, entry.state
             kept.setdefault(LOGGED[OF_STATE[entry.state]], []).append(key)
         if self._log is not None and self._resumes:
-            self._log.kept(kept)
+            self._log.kept(kept.items())
 
     # -- attaching
 

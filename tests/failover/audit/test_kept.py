@@ -241,3 +241,27 @@ def test_what_is_in_doubt_in_its_store_is_owed_to_nobody(judged: Judged, outcome
     one_comes_back(run, answer_is_lost(run), outcome=outcome)
     run.leave_out(FAR, ONE, LAST)
     assert bool(doubts_about(judged(run), "from one", "to far")) is (outcome is Outcome.ACCEPTED)
+
+
+def order_is_doubted(report: Report) -> bool:
+    return bool(doubts_about(report, "from one", "in an unknown order"))
+
+
+def test_what_no_log_says_was_published_has_the_place_that_its_home_gave_it(judged: Judged) -> None:
+    run = Run()
+    one_is_killed(run, lost=6)  # all of the last two
+    one_comes_back(run, run.key(ONE, LAST - 1))  # the last was settled before the one before it
+    report = judged(run)
+    assert not order_is_doubted(report) and report.violations == {}, report.doubts
+    first, last = (run.find("clients/near", Event.PROCESSED, run.key(ONE, tag)) for tag in (LAST - 1, LAST))
+    handed = [run.find("clients/near", Event.DELIVERED, row["keys"][0]) for row in (first, last)]
+    run.swap("clients/near", *handed)
+    assert judged(run).violations == {"out of order": 1}
+
+
+def test_its_place_is_not_known_if_its_home_is_on_another_host(judged: Judged) -> None:
+    run = Run()
+    run.hosts["a"] = run.hosts["b"] = run.hosts["c"] = "elsewhere"
+    one_is_killed(run)
+    one_comes_back(run)
+    assert order_is_doubted(judged(run))
