@@ -196,10 +196,10 @@ class Process:
         await serve(stream, connection, clock=self.node.now, after_input=self.node.pump)
 
     async def _dial(self, neighbour: str, address: Address) -> None:
-        """Keep a connection to a neighbour; the first attempts follow each other fast."""
+        """Keep a connection to a neighbour; the first attempts follow each other fast. One that does not last counts as
+        none."""
         wait = RETRY_FIRST_S
         while True:
-            began = trio.current_time()
             try:
                 stream = await trio.open_tcp_stream(address.host, address.port)
             except OSError as error:
@@ -207,9 +207,10 @@ class Process:
             else:
                 connection = self._neighbour_connection(server=False)
                 connection.open()
+                began = trio.current_time()
                 await self._serve(stream, connection)
-            if trio.current_time() - began > RETRY_MOST_S:
-                wait = RETRY_FIRST_S
+                if trio.current_time() - began > RETRY_MOST_S:
+                    wait = RETRY_FIRST_S
             await trio.sleep(wait)
             wait = min(2 * wait, RETRY_MOST_S)
 

@@ -52,7 +52,7 @@ class Home:
         if presettled:
             for record in records:
                 record.presettled = True
-        asked = stream.doubts and any(self.resolving.is_open(stream, key) for key in keys)
+        asked = stream.doubts and any(stream.is_open(key) for key in keys)
         if stream.withheld or asked or not (presettled or self.context.enter(records)):
             stream.withheld.extend(records)
             self._release(stream)
@@ -87,7 +87,7 @@ class Home:
         while stream.withheld:
             record = stream.withheld[0]
             goes_on = record.state is State.IN_DOUBT
-            if goes_on and stream.doubts and self.resolving.is_open(stream, record.key):
+            if goes_on and stream.doubts and stream.is_open(record.key):
                 return
             again = self.context.records.get(record.key) is record
             if goes_on and not (again or record.presettled or self.context.enter([record])):

@@ -83,8 +83,8 @@ class Limbo:
         self, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Callable[[bytes], Stream]
     ) -> list[Record]:
         """The unsettled map of an attach: what it states is recorded, what is not here gets a placeholder, and home is
-        asked. What waits here behind an older delivery was had elsewhere. Returns what is named and here. What is left
-        out of our map is settled, or no delivery of ours."""
+        asked. What it names may have come here, too, and wait behind an older delivery. Returns what is named and
+        here. What is left out of our map is settled, or no delivery of ours."""
         known: list[Record] = []
         unknown: dict[Stream, list[bytes]] = {}
         for key, state in said.items():

@@ -6,6 +6,7 @@ handled in batches by `topic.home`, `topic.edge` and `topic.delivering`, which o
 
 import enum
 from collections import deque
+from itertools import chain
 from typing import Any
 
 from topic.directory import Lifetime
@@ -178,12 +179,17 @@ class Stream:
     def address(self) -> str:
         return self.identity.address
 
+    def is_open(self, key: bytes) -> bool:
+        """Whether somebody asked about the key and evidence is awaited. A transfer is none: it may be late."""
+        return any(not isinstance(doubt, bytes) and key in doubt[1] for doubt in self.doubts)
+
     def put_off(self, key: bytes) -> Record | None:
-        """The delivery of that key that has come and waits behind an older one of another key, here or at home."""
-        for record in (*self.withheld, *(record for record, _ in self.waiting)):
-            if record.key == key and record.state is not State.SETTLED and not record.presettled:
-                return record
-        return None
+        """The delivery of that key that has come and waits behind older ones of other keys, at an edge or at home."""
+        if self.is_open(key):
+            return None
+        come = chain(self.withheld, (record for record, _ in self.waiting))
+        waits = (r for r in come if r.key == key and r.state is not State.SETTLED and not r.presettled)
+        return next(waits, None)
 
 
 UNPROVEN = -1

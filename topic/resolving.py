@@ -31,10 +31,12 @@ class Resolving:
             self._evidence.doubt(stream, (router, settled))
 
     def _is_doubted(self, stream: Stream, key: bytes) -> bool:
-        """By the map, as long as it has not transferred it again; from then on by what we hold, withheld or not."""
+        """By the map, as long as it has not transferred it again; from then on by what we hold, withheld or not. But
+        not by what waits for evidence about its own key: who asks now waits for the same."""
         record = self.context.records.get(key)
         ours = record is not None and record.stream is stream and record.state is not State.SETTLED
-        transferred = (ours and key not in stream.limbo) or any(record.key == key for record in stream.withheld)
+        withheld = any(record.key == key for record in stream.withheld) and not stream.is_open(key)
+        transferred = withheld or (ours and key not in stream.limbo)
         return transferred or key in stream.expected or stream.partial
 
     def _resolve_here(self, stream: Stream, keys: list[bytes]) -> None:
@@ -51,7 +53,3 @@ class Resolving:
             for router in sorted(stream.asked.pop(record.key, ())):
                 if router != self.context.router:
                     self.context.outgoing.resolved(router, stream, [record.key])
-
-    def is_open(self, stream: Stream, key: bytes) -> bool:
-        """Whether somebody asked about the key and evidence is awaited. A transfer is none: it may be late."""
-        return any(not isinstance(doubt, bytes) and key in doubt[1] for doubt in stream.doubts)

@@ -45,8 +45,9 @@ class Termini:
         """Generations of publishers that some router has rightly let expire, under whatever epoch, and when last."""
         self._consenting: dict[bytes, set[tuple[str, int]]] = {}
         """The incarnations in contact with the first to let a life expire: all of them have agreed."""
-        self._bound: set[tuple[str, bytes]] = set()
-        """Routers and the lives that they have rightly agreed to let expire, and stand by that, even restarted."""
+        self._bound: dict[tuple[str, str], tuple[bytes, bool]] = {}
+        """By router and publisher: the life that it has agreed to let expire, and stands by that, even restarted; and
+        whether it did so rightly."""
         self._views: dict[tuple[str, int], dict[str, View]] = {}
 
     def add(self, client: "Client", *, publisher: bool) -> None:
@@ -162,7 +163,7 @@ class Termini:
     def is_bound(self, link: "PublisherLink") -> bool:
         """Whether the router has agreed to let the client's present life expire, whatever became of that elsewhere."""
         generation = self._judge.lives.generations.get((link.client.name, link.client.life))
-        return generation is not None and (link.router.name, generation) in self._bound
+        return generation is not None and self._bound.get((link.router.name, link.client.name)) == (generation, True)
 
     def is_forgotten(self, link: "PublisherLink", generation: bytes) -> bool:
         """Whether the life had expired so long before the attach that no router remembers that."""
@@ -177,6 +178,8 @@ class Termini:
         router.sections.update(directory.applied)
         for client, name, publisher in self._clients:
             entry = directory.publisher(name) if publisher else directory.subscriber(name)
+            if publisher:
+                self._watch_consent(router, client, entry)
             view = views[client.name]
             if entry is not None and entry.live:
                 if view.epoch is None:
@@ -185,21 +188,19 @@ class Termini:
                     self._judge.memory.epoch_seen(router, entry.epoch)
                     self._judge.lives.given(client.name, entry.generation, entry.epoch)
                 view.epoch, view.generation = entry.epoch, entry.generation
-                if publisher:
-                    self._watch_consent(router, client, entry)
                 if view.untold and not router.topic.context.outgoing:
                     self._tell(router, view)
             elif view.epoch is not None:
                 self._forgotten(router, client, view, view.epoch)
                 view.epoch = None
 
-    def _watch_consent(self, router: "Router", client: "Client", entry: Entry) -> None:
-        if entry.status is not Status.BOUND:
-            self._bound.discard((router.name, entry.generation))
-            return
-        away = max(self._unseen(other, client, entry.epoch) for other in self.around(router))
-        if away >= client.lifetime.timeout - self._grain(router):
-            self._bound.add((router.name, entry.generation))
+    def _watch_consent(self, router: "Router", client: "Client", entry: Entry | None) -> None:
+        key = router.name, client.name
+        if entry is None or entry.status is not Status.BOUND:
+            self._bound.pop(key, None)
+        elif key not in self._bound or self._bound[key][0] != entry.generation:
+            away = max(self._unseen(other, client, entry.epoch) for other in self.around(router))
+            self._bound[key] = entry.generation, away >= client.lifetime.timeout - self._grain(router)
 
     @staticmethod
     def _tell(router: "Router", view: View) -> None:

@@ -381,3 +381,20 @@ def test_what_was_released_and_then_let_go_is_given_on_the_next_link() -> None:
     again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): Outcome.RELEASED})
     moved.send(b"1")
     assert again.resumed == [(b"1", 0, False)] and moved.outcomes == {}
+
+
+@pytest.mark.parametrize("second", ["a", "b", "c"])
+def test_who_asks_about_a_transfer_that_waits_for_evidence_waits_for_it_too(second: str) -> None:
+    """Both have had the older delivery of that key, wherever that was; neither its outcome nor the new one is lost."""
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "a", lively=False)
+    map_of_both = {key_of(pen, b"1"): Outcome.ACCEPTED}
+    one = reader_at(bench, "b", "one", unsettled=map_of_both)
+    pen.send(b"1")
+    two = reader_at(bench, second, "two", unsettled=map_of_both)
+    pen.answer_echo()
+    pen.answer_echo()
+    for reader in (one, two):
+        if reader.mine(Echo):
+            reader.answer_echo()
+    assert (one.delivered, two.delivered, pen.outcomes) == ([b"1"], [b"1"], {})
