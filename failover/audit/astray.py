@@ -43,7 +43,7 @@ class Astray:
         at = np.flatnonzero(astray)
         counted, found = InVain(), np.zeros(len(astray), np.bool_)
         if len(at):
-            served = self._served(self._pairs.in_audience | judged_pairs.taken)
+            served = self._served(self._pairs.in_audience | (judged_pairs.taken & judged_pairs.timely))
             for name, party in self._case.parties.subscribers.items():
                 possible = at[self._may_have_been_there(at, name, party)]
                 in_vain = possible[~self._are(served, possible, name)]

@@ -80,8 +80,8 @@ def judge_deliveries(facts: Facts, found: Deliveries, case: Case) -> Judged:
         accepted_hlc=np.where(answered, taken(rows.hlc, found.accepted), _told_hlc(told_time, case)),
         position=order(facts, found, case),
         lives_doubted=found.lives.reused & ~logged & doubted,
-        unheard=earlier & ~unsettled & ~invented & ~(told | answered | found.told_refused),
-        unheard_since=taken(end, found.published),
+        unheard=earlier & ~unsettled & ~invented & ~(told | answered | found.told_refused | (found.refused & ~doubted)),
+        unheard_since=np.where(_was_open(facts, found.published), taken(end, found.published), NONE),
         earlier=earlier & ~invented & (found.lives.number <= 1),
     )
 
@@ -98,6 +98,13 @@ def _before_resuming(facts: Facts, found: Deliveries, case: Case) -> tuple[Flags
     resumed = np.isin(found.lives.publisher(), [name.encode() for name in case.resumed])
     traced = (first >= 0) | (found.received_hlc != BIG) | found.handed
     return kept & ~settled, resumed & ~new & traced
+
+
+def _was_open(facts: Facts, published: Ints) -> Flags:
+    """Whether these entries of a publisher's log are about deliveries without an outcome."""
+    event, outcome = taken(facts.rows.event, published), taken(facts.rows.outcome, published)
+    found: Flags = (event == Event.PUBLISHED) | ((event == Event.KEPT) & (outcome == Outcome.NONE))
+    return found
 
 
 def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:

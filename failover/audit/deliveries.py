@@ -70,7 +70,7 @@ def gather(facts: Facts, lives: Lives) -> Deliveries:
         address=taken(rows.address, groups.first(rows.address != NONE)),
         published=groups.first(published | kept, facts.incarnation, rows.place),
         handed=groups.any(facts.tells(Event.DELIVERED, Event.PROCESSED)),
-        ranked=groups.first(received & (rows.n >= 0), facts.epoch_hlc, rows.n),
+        ranked=groups.first(received & (rows.n >= 0), facts.epoch_hlc, rows.n, ~facts.at_home, *stamp),
         begun_time=groups.lowest(facts.by_router | published, rows.time),
         received_hlc=received_hlc,
         has_audience=groups.any(facts.tells(Event.AUDIENCE)),

@@ -94,14 +94,16 @@ def doubts(tally: Tally, case: Case) -> Iterator[str]:
             yield f"{unplaced} deliveries from {names[0]} to {names[1]}: published in an unknown order"
     for role, known in (("publisher", parties.publishers), ("subscriber", parties.subscribers)):
         for party in sorted(known.values(), key=lambda party: party.identity):
-            if party.doubts and not _is_accounted_for(tally, party):
+            if missing := _untraced(tally, party):
+                yield f"{role} {party.identity}: {missing} of the deliveries that it had published left no trace"
+            elif party.doubts and party.resumed is None:
                 yield _open_ended(role, party)
     yield from _unaddressed(tally, case)
 
 
-def _is_accounted_for(tally: Tally, party: Party) -> bool:
-    """Whether there are traces of all that the publisher says it had published before it came back."""
-    return party.resumed is not None and tally.publishers[party.name, "earlier"] >= party.resumed.published
+def _untraced(tally: Tally, party: Party) -> int:
+    """Of what the publisher says it had published before it came back."""
+    return max(0, party.resumed.published - tally.publishers[party.name, "earlier"]) if party.resumed else 0
 
 
 def _unaddressed(tally: Tally, case: Case) -> Iterator[str]:

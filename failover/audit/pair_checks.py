@@ -39,6 +39,8 @@ class JudgedPairs:
     """When the subscriber was handed it first, in the order of its log, or of the clock of its routers."""
     vague: Flags
     """Nothing is concluded."""
+    timely: Flags
+    """Certainly done with it before the publisher was answered."""
     own_doubted: Flags
     """Whether entries of the subscriber's own logs may be missing, or those of its routers."""
     router_doubted: Flags
@@ -95,7 +97,8 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
     owed = pairs.in_audience & judged.is_accepted[each.at] & ~_excused(each) & ~_forgotten(each)
     missing, got = owed & (count == 0), owed & (count > 0)
     processed = np.where(own, pairs.own_processed, pairs.edge_accepted)
-    unheard = judged.unheard[each.at] & pairs.in_audience & (refused | ~_before_any_answer(each, processed))
+    unanswered = _before_any_answer(each, processed)
+    unheard = judged.unheard[each.at] & pairs.in_audience & (refused | ~unanswered)
     early, proven = _early(each, processed, edge_doubted)
     vague = ~of.lives.sure[each.at] | (judged.lives_doubted[each.at] & duplicated)
     unended = (each.accepted_time == BIG) & bool(case.unfinished)  # it may have lasted until the end of any log
@@ -112,6 +115,7 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
         unplaced=was_handed & (judged.position[1][each.at] == NONE) & ~invented,
         handed=handed,
         vague=vague,
+        timely=(proven & ~early) | unanswered,
         own_doubted=doubted | bridged | unended,
         router_doubted=edge_doubted | unended,
     )

@@ -5,7 +5,6 @@ spans of time in which an absent entry proves nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 
 import attrs
 
@@ -66,7 +65,7 @@ class Resumed:
     log: str
     """It begins with what was kept, and is whole."""
     published: int
-    """How many deliveries there must be traces of, besides those that it published from then on."""
+    """How many deliveries, published before that log began, there must be traces of."""
 
 
 @attrs.frozen(slots=True)
@@ -121,7 +120,7 @@ def _parties(role: str, rows: Sequence[ControlRow], logs: Sequence[Log]) -> dict
     parties: dict[str, Party] = {}
     for row in rows:
         name = _named(role, row)
-        if name is None or row.event not in (*OPENING, *CLOSING, Event.KEPT):
+        if name is None or row.event not in (*OPENING, *CLOSING, Event.KEPT, Event.BOOT):
             continue
         party = parties.setdefault(name, Party(name, identity=name))
         party.address = party.address or row.address
@@ -138,7 +137,7 @@ def _parties(role: str, rows: Sequence[ControlRow], logs: Sequence[Log]) -> dict
 def _note_life(party: Party, row: ControlRow, hybrid: HybridClock) -> None:
     """Rows of routers open and close lives; a client's own closing is one too, as far as its wall clock tells."""
     if row.role != "router":
-        if row.event == Event.KEPT:
+        if row.event in (Event.KEPT, Event.BOOT):
             return
         if row.event in CLOSING:
             party.closings.append((hybrid.at(row.time - SKEW_US), hybrid.at(row.time + SKEW_US), ""))
@@ -166,16 +165,16 @@ def _custodian(row: ControlRow) -> str:
 
 
 def _judge_broken_off(party: Party, keeping: Collection[str]) -> None:
-    """A party's own logs without a clean end. What such a log lost is made up for where the next begins with what the
-    client kept: but for deliveries that its router had settled meanwhile, which that router knows."""
-    logs: list[Log | None] = [*sorted(party.logs, key=lambda log: log.first_time), None]
-    for log, following in pairwise(logs):
-        if log is None or log.stopped:
-            continue
-        if following is not None and following.name in keeping:
-            party.bridged.append(_span(log, following.first_time))
-        else:
-            _doubt(party, [(log, following.first_time if following is not None else FOREVER)])
+    """A party's own logs without a clean end. What such a log lost is made up for where a later one begins with what
+    the client kept: but for deliveries that its router had settled meanwhile, which that router knows."""
+    logs = sorted(party.logs, key=lambda log: log.first_time)
+    for place, log in enumerate(logs):
+        later = logs[place + 1 :]
+        made_up = next((after.first_time for after in later if after.name in keeping), None)
+        if not log.stopped and made_up is not None:
+            party.bridged.append(_span(log, made_up))
+        elif not log.stopped:
+            _doubt(party, [(log, later[0].first_time if later else FOREVER)])
 
 
 def _resumed(party: Party, rows: Iterable[ControlRow]) -> Resumed | None:
@@ -186,9 +185,8 @@ def _resumed(party: Party, rows: Iterable[ControlRow]) -> Resumed | None:
     own = [(row.log_name, row.event, row.details) for row in rows if row.log_name in names]
     lives = {str(details.get("generation", "")) for _, event, details in own if event == Event.ATTACHED}
     said = [(log, details.get("published")) for log, event, details in own if event == Event.KEPT]
-    kept = {log: published for log, published in said if isinstance(published, int)}
-    bridged = all(log.stopped or following.name in kept for log, following in pairwise(logs))
-    if len(lives) != 1 or "" in lives or not bridged or logs[0].name in kept or not logs[-1].stopped:
+    kept = {log: published for log, published in said if type(published) is int and published >= 0}
+    if len(lives) != 1 or "" in lives or logs[0].name in kept or not logs[-1].stopped:
         return None
     return Resumed(logs[-1].name, kept[logs[-1].name]) if logs[-1].name in kept else None
 

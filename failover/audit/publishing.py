@@ -18,9 +18,11 @@ from topic.journal import Event
 
 Order = tuple[Ints, Ints]
 """Major and minor; the minor is `NONE` where there is no place."""
-BEHIND = 1 << 62  # what a log says
+BEHIND = 1 << 62
+"""More than any place in a log. What comes behind has this and, in 31 bits each, its epoch and n: below 2 ** 63."""
 N_BITS = 31
-AGE_MS = 1 << 30  # between an attach and the beginning of that life of the publisher
+AGE_MS = 1 << 30
+"""An epoch counts in ms since its publisher's life began, and this: the clock of a router may be behind."""
 
 
 def order(facts: Facts, found: Deliveries, case: Case) -> Order:

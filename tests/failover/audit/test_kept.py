@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from failover.audit import Report, Verdict
-from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, START_MS, TWO, Row, Run
+from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, START_MS, TWO, Client, Row, Run
 from topic.identity import Epoch
 from topic.journal import Event, Outcome
 
@@ -211,7 +211,7 @@ def refuses(run: Run, key: bytes) -> None:
                 row["outcome"] = Outcome.REJECTED
 
 
-@pytest.mark.parametrize("spoil", ["missed", "refused", "late", "audience", "home refused"])
+@pytest.mark.parametrize("spoil", ["missed", "refused", "late", "audience", "late, audience", "home refused"])
 def test_an_answer_that_no_log_tells_is_a_doubt_if_somebody_may_not_have_had_it(judged: Judged, spoil: str) -> None:
     run = Run()
     one_is_killed(run, lost=2)
@@ -223,13 +223,13 @@ def test_an_answer_that_no_log_tells_is_a_doubt_if_somebody_may_not_have_had_it(
         run.find("a", Event.ACCEPTED, key)["outcome"] = Outcome.REJECTED
     else:
         answer_is_lost(run)
-    if spoil == "late":
+    if "late" in spoil:
         run.find("clients/mid", Event.PROCESSED, key)["time_us"] = run.again["clients/one"][-1]["time_us"] + 500
     elif spoil == "refused":
         refuses(run, key)
     else:
         run.leave_out(MID, ONE, LAST)
-    if spoil == "audience":
+    if "audience" in spoil:
         run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.AUDIENCE)
     assert doubts_about(judged(run), "mid") or doubts_about(judged(run), "whom they were for")
 
@@ -265,3 +265,43 @@ def test_its_place_is_not_known_if_its_home_is_on_another_host(judged: Judged) -
     one_is_killed(run)
     one_comes_back(run)
     assert order_is_doubted(judged(run))
+
+
+def test_it_says_that_more_was_published_than_there_are_traces_of_even_if_all_routers_are_whole(judged: Judged) -> None:
+    run = Run()
+    one_is_killed(run)
+    run.logs["a"].append(run.logs["b"][-1])
+    one_comes_back(run, published=LAST + 2)
+    assert doubts_about(judged(run), "publisher one", "1 of the deliveries", "left no trace")
+
+
+def test_what_a_whole_home_refused_is_owed_to_nobody(judged: Judged) -> None:
+    run = Run()
+    one_is_killed(run, lost=2)
+    run.logs["a"].append(run.logs["b"][-1])
+    one_comes_back(run)
+    key = run.key(ONE, LAST)
+    run.find("a", Event.ACCEPTED, key)["outcome"] = Outcome.REJECTED
+    refuses(run, key)
+    report = judged(run)
+    assert not doubts_about(report, "one") and report.violations == {}, report.doubts
+
+
+@pytest.mark.parametrize("client", [ONE, NEAR])
+def test_a_life_that_could_only_say_that_it_began_is_its_clients(judged: Judged, client: Client) -> None:
+    run = Run()
+    named = {client.role: client.name, "address": ADDRESS}
+    log = f"clients/{client.container}"
+    run.again[log] = [run.logs[log][-1] | {"event": Event.BOOT} | named]
+    assert judged(run).violations == {}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_place_does_not_depend_on_which_router_is_read_first(judged: Judged, order: int) -> None:
+    run = Run()
+    run.hosts["b"] = run.hosts["c"] = "elsewhere"
+    run.logs = dict(list(run.logs.items())[::order])
+    one_is_killed(run, lost=6)
+    one_comes_back(run, run.key(ONE, LAST - 1), run.key(ONE, LAST))
+    report = judged(run)
+    assert not order_is_doubted(report) and "out of order" not in report.violations
