@@ -18,6 +18,8 @@ from failover.audit.inventory import ControlRow, Log
 from failover.audit.packing import Ints, Rows
 from topic.journal import Event
 
+COUNTER_BITS = 16
+"""Of a hybrid clock, below its ms (protocol 2)."""
 SKEW_US = 1_000_000
 """Wall clocks of different hosts are taken to agree within this."""
 Differences = Mapping[tuple[str, str], int]
@@ -152,4 +154,4 @@ def wall_hlc(time_us: int) -> int:
 
 def wall_us(hlc: int) -> int:
     """The instant of a hybrid clock, to its ms."""
-    return (hlc >> 16) * 1000
+    return (hlc >> COUNTER_BITS) * 1000

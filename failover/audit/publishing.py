@@ -8,12 +8,12 @@ that life could write down. What no home had received by then it names as kept, 
 import numpy as np
 
 from failover.audit.case import Case
+from failover.audit.clocks import COUNTER_BITS
 from failover.audit.deliveries import Deliveries
 from failover.audit.facts import Facts
 from failover.audit.grouping import taken
 from failover.audit.packing import NONE, Flags, Ints
 from failover.audit.parties import Party
-from linkstate.clock import COUNTER_BITS
 from topic.journal import Event
 
 Order = tuple[Ints, Ints]
