@@ -80,8 +80,9 @@ class Edge:
         self.forgetting.forget(unnamed)
 
     def _is_listed(self, record: Record) -> bool:
-        """Whether our map in the answer to an attach has it: then that subscriber is owed the end of it."""
-        return any(record in subscriber.resuming for subscriber in self._at.get(record.stream.address, ()))
+        """Whether our map in the answer to an attach has it, or will have: its subscriber is owed the end of it."""
+        there = self._at.get(record.stream.address, ())
+        return any(record in subscriber.resuming or record.key in (subscriber.said or ()) for subscriber in there)
 
     def _records(self) -> Iterator[Record]:
         """All that local subscribers may be named in."""

@@ -253,6 +253,18 @@ def test_placeholders_go_with_the_last_who_names_them() -> None:
     assert bench.records() == {}
 
 
+def test_a_placeholder_stays_for_who_waits_for_an_answer_though_home_has_joined_it() -> None:
+    bench = Bench("a", "b", "c")
+    key = key_of(pen_at(bench, "a", lively=False), b"1")
+    bench.hold("b", "c")  # so the attaches are not answered yet
+    reader = reader_at(bench, "c", unsettled={key: 0})
+    other = reader_at(bench, "c", "other", unsettled={key: Outcome.ACCEPTED})
+    other.close()
+    bench.let_go()
+    bench.flow()
+    assert reader.answered and reader.map == {key: 0}
+
+
 def test_a_wrong_address_for_a_publisher_that_nobody_knows_hides_nothing_of_the_right_one() -> None:
     bench = Bench("a", "b")
     bench.kill("b")
