@@ -55,7 +55,6 @@ SCOPES = {
         Scope("apart-twice", "a", "b", faults=2, early="sp"),
         Scope("together-twice", "a", "a", faults=2, early="sp"),
         Scope("both-twice", "a", "ab", faults=2, early="sp", prompt=True),
-        Scope("away-twice", "a", "bb", faults=2, early="sp", prompt=True),
         # 1 publisher, 3 routers, 1 subscriber, 1 message, a move and a kill
         Scope("three-apart", "a", "b", "abc", faults=2, kinds=MOVE_AND_KILL, early="sp", restarts=False),
         Scope("three-together", "a", "a", "abc", faults=2, kinds=MOVE_AND_KILL, early="sp", restarts=False),
