@@ -145,12 +145,17 @@ def _early(each: _Of, processed: Ints, edge_doubted: Flags) -> tuple[Flags, Flag
 
 def _before_any_answer(each: _Of, processed: Ints) -> Flags:
     """Whether it was processed before its publisher, whose log breaks off after that, can have been answered."""
-    rows, host, published = each.facts.rows, each.facts.host, each.deliveries.published[each.at]
     since = each.judged.unheard_since[each.at]
-    one_clock = (taken(host, processed) == taken(host, published)) & (taken(host, processed) != NONE)
-    by = taken(rows.time, processed) + np.where(one_clock, 0, SKEW_US)
+    by = taken(each.facts.rows.time, processed) + _slack(each, processed, each.deliveries.published[each.at])
     found: Flags = (processed >= 0) & (since != NONE) & (by <= since)
     return found
+
+
+def _slack(each: _Of, one: Ints, other: Ints) -> Ints:
+    """By how much the wall clocks may differ that these rows were written by, in µs."""
+    host = each.facts.host
+    one_clock = (taken(host, one) == taken(host, other)) & (taken(host, one) != NONE)
+    return np.where(one_clock, 0, SKEW_US)
 
 
 def _edge_later(each: _Of) -> tuple[Flags, Flags]:
@@ -167,12 +172,11 @@ def _edge_later(each: _Of) -> tuple[Flags, Flags]:
 def _clocks(each: _Of, processed: Ints) -> tuple[Flags, Flags]:
     """Whether by wall clocks it was processed certainly after, and certainly before, the publisher knew: by its own
     log, or else when its home told it."""
-    time, host = each.facts.rows.time, each.facts.host
+    time = each.facts.rows.time
     told, home = each.deliveries.told_accepted[each.at], each.deliveries.accepted_first[each.at]
     answer = np.where(told >= 0, told, home)
     known = (processed >= 0) & (answer >= 0)
-    one_clock = (taken(host, processed) == taken(host, answer)) & (taken(host, processed) != NONE)
-    slack = np.where(one_clock, 0, SKEW_US)
+    slack = _slack(each, processed, answer)
     later = taken(time, processed) - taken(time, answer)
     return known & (later > slack), known & (later <= -slack)
 

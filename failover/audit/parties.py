@@ -56,6 +56,11 @@ class Party:
         """Whether it has logs of its own and all of them are whole."""
         return bool(self.logs) and all(log.stopped for log in self.logs)
 
+    @property
+    def logs_in_order(self) -> list[Log]:
+        """One for each life of its process."""
+        return sorted(self.logs, key=lambda log: log.first_time)
+
 
 @attrs.frozen(slots=True)
 class Resumed:
@@ -167,7 +172,7 @@ def _custodian(row: ControlRow) -> str:
 def _judge_broken_off(party: Party, keeping: Collection[str]) -> None:
     """A party's own logs without a clean end. What such a log lost is made up for where a later one begins with what
     the client kept: but for deliveries that its router had settled meanwhile, which that router knows."""
-    logs = sorted(party.logs, key=lambda log: log.first_time)
+    logs = party.logs_in_order
     for place, log in enumerate(logs):
         later = logs[place + 1 :]
         made_up = next((after.first_time for after in later if after.name in keeping), None)
@@ -180,7 +185,7 @@ def _judge_broken_off(party: Party, keeping: Collection[str]) -> None:
 def _resumed(party: Party, rows: Iterable[ControlRow]) -> Resumed | None:
     """None if it does not say; or had published before its first log, or was given another life meanwhile: then other
     keys than those that are in the logs may count, or one delivery may have two."""
-    logs = sorted(party.logs, key=lambda log: log.first_time)
+    logs = party.logs_in_order
     names = {log.name for log in logs}
     own = [(row.log_name, row.event, row.details) for row in rows if row.log_name in names]
     lives = {str(details.get("generation", "")) for _, event, details in own if event == Event.ATTACHED}

@@ -46,7 +46,7 @@ def order(facts: Facts, found: Deliveries, case: Case) -> Order:
 def _behind(facts: Facts, ranked: Ints, party: Party) -> tuple[Ints, Ints]:
     """The life of the publisher that a router received these in, by the clock of one host, and the place behind what
     the log of that life says; `NONE` if it is whole."""
-    logs = sorted(party.logs, key=lambda log: log.first_time)
+    logs = party.logs_in_order
     lives = np.array([log.incarnation for log in logs], np.int64)
     at = np.searchsorted([log.first_time for log in logs], facts.rows.time[ranked], side="right") - 1
     hosts = np.array([log.host for log in facts.rows.logs])[facts.rows.log[ranked]]
