@@ -23,14 +23,15 @@ from topic.actions import (
     SettleSubscriber,
 )
 from topic.core import Settings, Topic
-from topic.directory import Entry
-from topic.identity import LinkIdentity
+from topic.directory import Entry, Lifetime
+from topic.identity import KeyMaker, LinkIdentity
 from topic.journal import Block
 from topic.record import Outcome, Record, Stream
 from topic.subscriber import Subscriber
 from topic.wire import Kind, decode
 
 NEWS = "topic/news"
+LASTING = Lifetime(60, "connection-close", 1)
 SETTINGS = Settings(window=10, redeliveries=2, join=2.0, boot_wait=10.0)
 
 
@@ -270,3 +271,16 @@ class Reader:
     @property
     def settled(self) -> list[Record]:
         return [record for action in self.mine(SettleSubscriber) for record in action.records]
+
+
+def key_of(pen: Pen, tag: bytes) -> bytes:
+    return KeyMaker(pen.stream.publisher, pen.stream.generation).key(tag)
+
+
+def pen_at(bench: Bench, router: str, former: Pen | None = None, **options: Any) -> Pen:
+    generation = former.stream.generation if former is not None else None
+    return bench.publisher(router, lifetime=LASTING, generation=generation, **options)
+
+
+def reader_at(bench: Bench, router: str, name: str = "s", **options: Any) -> Reader:
+    return bench.subscriber(router, name, lifetime=LASTING, **options)

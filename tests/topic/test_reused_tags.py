@@ -1,0 +1,110 @@
+"""A tag that is used again, and who resumes meanwhile: what waits behind an older delivery (protocol 5, 6.1, 7.4)."""
+
+import pytest
+
+from tests.topic.bench import Bench, Pen, Reader, key_of, pen_at, reader_at
+from topic.actions import Echo
+from topic.record import Outcome
+
+
+def test_what_was_resumed_behind_a_withheld_delivery_is_resumed_elsewhere() -> None:
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, "a"), pen_at(bench, "a")
+    pen.send(b"1", b"2")
+    reader.accept(b"2")
+    pen.settle(b"2")  # but the reader does not say that it knows
+    again = pen_at(bench, "a", pen, unsettled={b"2": 0, b"1": 0})
+    again.send(b"2 again", tags=[b"2"])
+    again.send_again(b"1")
+    moved = pen_at(bench, "b", pen, unsettled={b"2": 0, b"1": 0})
+    moved.send(b"2 again", tags=[b"2"])
+    moved.send(b"1")
+    reader.answer_echo()
+    reader.accept(b"1", b"2 again")
+    assert moved.outcomes == {b"1": Outcome.ACCEPTED, b"2": Outcome.ACCEPTED}
+    assert reader.delivered == [b"1", b"2", b"2 again"]
+
+
+def test_a_transfer_is_no_evidence_that_an_older_delivery_of_its_key_is_settled() -> None:
+    """It may be late, and the delivery the same: sent elsewhere meanwhile, and accepted there."""
+    bench = Bench("a")
+    pen = pen_at(bench, "a", lively=False)
+    reader = reader_at(bench, "a", unsettled={key_of(pen, b"1"): Outcome.ACCEPTED})
+    pen.send(b"1")
+    assert (reader.settled, reader.delivered, pen.outcomes) == ([], [], {})
+    pen.answer_echo()  # so it is another one, and the older is settled
+    assert len(reader.settled) == 1
+    reader.answer_echo()
+    assert reader.delivered == [b"1"]
+
+
+def put_off_at_b() -> tuple[Bench, Pen, Reader, Reader]:
+    """Of x and y, used again, nothing goes on at b: the contact was lost, and one reader there has not said that it
+    knows of the older x. Home has forgotten it."""
+    bench = Bench("a", "b")
+    pen, slow, quick = pen_at(bench, "a"), reader_at(bench, "b", "slow"), reader_at(bench, "b", "quick")
+    pen.send(b"1", tags=[b"x"])
+    slow.accept(b"1")
+    quick.accept(b"1")
+    pen.settle(b"1")
+    quick.answer_echo()
+    bench.part("a", "b")
+    bench.meet("a", "b")
+    bench.flow()
+    pen.send(b"2", b"3", tags=[b"x", b"y"])
+    assert (slow.delivered, quick.delivered) == ([b"1"], [b"1"])
+    return bench, pen, slow, quick
+
+
+def test_a_map_may_name_what_was_forwarded_and_waits_behind_an_older_delivery() -> None:
+    bench, pen, slow, _ = put_off_at_b()
+    again = reader_at(bench, "b", "quick", unsettled={key_of(pen, b"y"): Outcome.ACCEPTED})
+    slow.answer_echo()
+    slow.accept(b"2", b"3")
+    again.accept(b"2")
+    assert pen.outcomes == {b"x": Outcome.ACCEPTED, b"y": Outcome.ACCEPTED}
+    assert (again.delivered, again.resumed) == ([b"2"], [(None, Outcome.ACCEPTED, False)])
+
+
+@pytest.mark.parametrize("outcome", [0, Outcome.ACCEPTED])
+def test_what_a_map_named_as_it_waited_ends_with_its_publisher(outcome: int) -> None:
+    bench, pen, slow, _ = put_off_at_b()
+    again = reader_at(bench, "b", "quick", unsettled={key_of(pen, b"y"): outcome})
+    pen.close()
+    for reader in (slow, again) * 2:
+        if reader.mine(Echo):
+            reader.answer_echo()
+    bench.time(400)
+    assert bench.records() == {} and slow.delivered == [b"1"]
+
+
+def test_a_map_may_name_what_is_withheld_at_its_home() -> None:
+    bench = Bench("a")
+    pen, slow = pen_at(bench, "a"), reader_at(bench, "a", "slow")
+    pen.send(b"1", tags=[b"x"])
+    slow.accept(b"1")
+    pen.settle(b"1")
+    pen.send(b"2", b"3", tags=[b"x", b"y"])
+    reader = reader_at(bench, "a", unsettled={key_of(pen, b"y"): Outcome.ACCEPTED})
+    slow.answer_echo()
+    slow.accept(b"2", b"3")
+    reader.accept(b"2")
+    assert pen.outcomes == {b"x": Outcome.ACCEPTED, b"y": Outcome.ACCEPTED}
+    assert (reader.delivered, reader.resumed) == ([b"2"], [(None, Outcome.ACCEPTED, False)])
+
+
+@pytest.mark.parametrize("second", ["a", "b", "c"])
+def test_who_asks_about_a_transfer_that_waits_for_evidence_waits_for_it_too(second: str) -> None:
+    """Both have had the older delivery of that key, wherever that was; neither its outcome nor the new one is lost."""
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "a", lively=False)
+    map_of_both = {key_of(pen, b"1"): Outcome.ACCEPTED}
+    one = reader_at(bench, "b", "one", unsettled=map_of_both)
+    pen.send(b"1")
+    two = reader_at(bench, second, "two", unsettled=map_of_both)
+    pen.answer_echo()
+    pen.answer_echo()
+    for reader in (one, two):
+        if reader.mine(Echo):
+            reader.answer_echo()
+    assert (one.delivered, two.delivered, pen.outcomes) == ([b"1"], [b"1"], {})
