@@ -328,8 +328,9 @@ class Directory:
 
     def apply_departures(self, router: str, moved: list[Entry]) -> list[Change]:
         """Subscribers that moved away from `router`. Those that moved to a contact wait as orphans for its word, so
-        that nobody counts on `router` for them any more; those that moved elsewhere, for their timeout. Others are
-        lost, or were closed before we heard this, be it by ourselves."""
+        that nobody counts on `router` for them any more; those that moved elsewhere, for their timeout, and so do those
+        that last and that the contact has not told us of: they have moved on before it could. Others are lost, or were
+        closed before we heard this, be it by ourselves."""
         changes: list[Change] = []
         for entry in moved:
             index = entry.role, entry.name
@@ -337,12 +338,11 @@ class Directory:
             if old is None or old.epoch[1:] != (router, self.contacts[router]) or old.epoch >= entry.epoch:
                 continue
             in_contact = self.contacts.get(entry.router) == entry.epoch.incarnation
-            if in_contact and self._heard.get(entry.router, old.epoch) < entry.epoch:
+            lasts = entry.lifetime.timeout > 0 and not self.is_mine(entry)
+            if lasts or (in_contact and self._heard.get(entry.router, old.epoch) < entry.epoch):
                 self._put(entry)
-                self._announced.add(index)
-                changes.append(Change(old, entry))
-            elif entry.lifetime.timeout and not in_contact and not self.is_mine(entry):
-                self._put(entry)
+                if in_contact:
+                    self._announced.add(index)
                 changes.append(Change(old, entry))
             else:
                 self._remove(index)

@@ -210,7 +210,7 @@ class Home:
         """Its connection is gone: outcomes wait for it."""
         stream.link = None
         stream.unsettled = 0
-        stream.proving = 0
+        stream.proving = None
 
     def supersede(self, stream: Stream) -> None:
         """The publisher has a later attach: what is in doubt goes to limbo, and its gates fall (6.3, 7.4)."""

@@ -45,7 +45,7 @@ class Joining:
         )
         for stream in self._streams.values():
             if stream.address == subscriber.identity.address:
-                unproven = known and self._owes_backlog(stream, subscriber.name)
+                unproven = known and self._needs_proof(stream, subscriber)
                 self._gate(stream, subscriber, () if known else UNSETTLED, unproven=unproven)
         self.tell_joined(subscriber)
 
@@ -69,12 +69,14 @@ class Joining:
             stream.gates[name] = Gate(name, subscriber.router, remaining, unproven=unproven)
             self.context.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
 
-    def _owes_backlog(self, stream: Stream, name: bytes) -> bool:
-        """Whether the subscriber is awaited for something: that is given on evidence."""
-        owes = any(_is_owed(record, name) for record in stream.records.values())
-        if owes and name not in stream.doubts:
+    def _needs_proof(self, stream: Stream, subscriber: Entry) -> bool:
+        """Whether it is given something on evidence only (6.2): it is awaited for something here, or it has been
+        elsewhere, and may have had there what we have yet to read."""
+        name, has_been_elsewhere = subscriber.name, subscriber.resumed and subscriber.lifetime.timeout
+        needed = has_been_elsewhere or any(_is_owed(record, name) for record in stream.records.values())
+        if needed:
             self._evidence.doubt(stream, name)
-        return owes
+        return bool(needed)
 
     def _give_backlog(self, stream: Stream, name: bytes) -> None:
         """What the subscriber is awaited for goes to where it is; its map may have told the outcome already."""

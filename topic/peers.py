@@ -74,9 +74,10 @@ class Peers:
 
     def _is_news(self, change: Change) -> bool:
         entry, old = change.entry, change.old
+        lasts = entry.role is Role.SUBSCRIBER and entry.lifetime.timeout > 0
         if entry.live:
-            return entry.role is Role.SUBSCRIBER and entry.lifetime.timeout > 0
-        return old is not None and old.live and self.directory.is_mine(old)
+            return lasts
+        return old is not None and old.live and (lasts or self.directory.is_mine(old))
 
     def _on_expire(self, router: str, role: int, name: bytes, epoch: list[Any]) -> None:
         self._topic.expiry.proposed(router, (Role(role), name), Epoch(*epoch))

@@ -152,8 +152,8 @@ class Stream:
         """Key -> routers that asked about it while it was in doubt, and are told when it is settled."""
         self.doubts: list[Doubt] = []
         """What waits for a proof that the publisher is alive and here (6.2, Evidence)."""
-        self.proving = 0
-        """How many of them the echo that is under way covers."""
+        self.proving: int | None = None
+        """How many of them the echo that is under way covers; None if none is."""
         self.settles_first = False
         """Receiver settle mode first on the publisher's link: outcomes are sent settled."""
         self.next_n = 0

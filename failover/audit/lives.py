@@ -145,18 +145,20 @@ def _publications(rows: Iterable[KeyRow]) -> Iterable[int]:
 
 def _starts(rows: Iterable[KeyRow]) -> list[KeyRow]:
     """Where each life began as far as routers know: at a new place in the same order, or after the publisher had
-    settled. Received in another epoch without that, it is the same life, resumed at its next home."""
+    settled. Received in another epoch without that, it is the same life, resumed at its next home; and in an older
+    one, by a former home that had been paused and reads late what it was sent then."""
     told = sorted((row for row in rows if row.role == "router"), key=lambda row: (row.hlc, row.source, row.place))
     starts: list[KeyRow] = []
-    known: set[tuple[int | None, int]] = set()
-    epoch, ended = None, True
+    known: set[tuple[int, int]] = set()
+    latest, ended = 0, True
     for row in told:
-        if row.event == Event.RECEIVED and row.n >= 0 and (row.epoch_hlc, row.n) not in known:
-            if ended or row.epoch_hlc == epoch:
+        epoch = row.epoch_hlc or 0
+        if row.event == Event.RECEIVED and row.n >= 0 and epoch >= latest and (epoch, row.n) not in known:
+            if ended or epoch == latest:
                 starts.append(row)
-            known.add((row.epoch_hlc, row.n))
-            epoch, ended = row.epoch_hlc, False
-        elif row.event in (Event.SETTLED, Event.ABANDONED) and row.peer is None:
+            known.add((epoch, row.n))
+            latest, ended = epoch, False
+        elif row.event in (Event.SETTLED, Event.ABANDONED) and row.peer is None and epoch >= latest:
             ended = True
     return starts
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import attrs
+
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
 from topic.attaching import Attaching
 from topic.delivering import Delivering
@@ -68,13 +70,24 @@ def gates_outlive_their_home(_: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "_owes_backlog", by="1", **PUZZLED)
-def backlog_without_evidence(owes: Method) -> Method:
+@mutant(Joining, "_needs_proof", by="1", **PUZZLED)
+def backlog_without_evidence(_: Method) -> Method:
     """6.2 Evidence: a home that may be a zombie gives no backlog before its publisher has proven alive."""
 
-    def broken(joining: Joining, stream: Stream, name: bytes) -> bool:
-        joining._give_backlog(stream, name)
+    def broken(joining: Joining, stream: Stream, subscriber: Entry) -> bool:
+        joining._give_backlog(stream, subscriber.name)
         return False
+
+    return broken
+
+
+@mutant(Joining, "_needs_proof", by="1", **PUZZLED | STALLING)
+def read_late_without_evidence(needs: Method) -> Method:
+    """6.2 Evidence: nor anything else to who may have had it elsewhere."""
+
+    def broken(joining: Joining, stream: Stream, subscriber: Entry) -> bool:
+        proof: bool = needs(joining, stream, attrs.evolve(subscriber, resumed=False))
+        return proof
 
     return broken
 
@@ -103,22 +116,22 @@ def evidence_of_the_past(alive: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "_owes_backlog", by="45", **MOVING)
+@mutant(Joining, "_needs_proof", by="45", **MOVING)
 def no_backlog(_: Method) -> Method:
     """6.2 Backlog: what awaits a subscriber is forwarded to where it attached."""
 
-    def broken(joining: Joining, stream: Stream, name: bytes) -> bool:
+    def broken(joining: Joining, stream: Stream, subscriber: Entry) -> bool:
         return False
 
     return broken
 
 
-@mutant(Joining, "_owes_backlog", by="1", **MOVING)
-def backlog_not_waited_for(owes: Method) -> Method:
+@mutant(Joining, "_needs_proof", by="1", **MOVING)
+def backlog_not_waited_for(needs: Method) -> Method:
     """6.2 Evidence: while a backlog waits for it, nothing later of that publisher comes."""
 
-    def broken(joining: Joining, stream: Stream, name: bytes) -> bool:
-        owes(joining, stream, name)
+    def broken(joining: Joining, stream: Stream, subscriber: Entry) -> bool:
+        needs(joining, stream, subscriber)
         return False
 
     return broken

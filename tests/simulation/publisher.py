@@ -101,9 +101,9 @@ class Publisher(Client):
     def _in_doubt(self, ours: dict[bytes, int]) -> None:
         """Another life than ours: nothing is resent under the old one, and what the router knows by our tags is given
         up. (A client that echoes nothing is given what the router takes for its latest life: it attaches again to say
-        that the rest of its map is over, too.)"""
+        that the rest of its map is over, too, and if the map was incomplete.)"""
         self.judge.lives.renewed(self)
-        self.partial = not ours.keys() >= (self.said or {}).keys()
+        self.partial = self.partial or not ours.keys() >= (self.said or {}).keys()
         self.begin_afresh()
         self._new_life()
         self.again.extend((tag, Step.ABORTED) for tag in ours)

@@ -136,22 +136,22 @@ class Termini:
         if client.plain:
             return 0.0
         known = [(router, self._views_of(router)[client.name].epoch) for router in self.around(link.router)]
-        return max((self._unseen(router, client, epoch) for router, epoch in known if epoch is not None), default=0.0)
+        routers = self._judge.routers
+        unseen = [self._unseen(router, client, routers[epoch.router]) for router, epoch in known if epoch is not None]
+        return max(unseen, default=0.0)
 
     def is_over(self, generation: bytes) -> bool:
         """Whether some router has rightly let that life of a publisher expire; behind a partition it may go on."""
         return generation in self._lives_over
 
     def may_give_up(self, router: "Router", message: Message) -> bool:
-        """Whether the router may settle what is left of a publisher that it does not know: nobody has had that one
-        attached for as long as any terminus lives (protocol 6.10)."""
-        now = self._judge.schedule.now
+        """Whether the router may settle what is left of a publisher that it does not know: for as long as any terminus
+        lives nobody has had that one attached, as far as the router can have seen (protocol 6.10)."""
         for client, name, _ in self._clients:
             if client.name == message.publisher:
                 entry = router.topic.directory.publisher(name)
-                ends = [link.ended_at if link.ended else now for link in client.opened if link.attached]
-                long_gone = now - max(ends, default=now) >= router.topic.settings.terminus
-                return long_gone and (entry is None or not entry.live)
+                away = min(self._unseen(router, client, there) for there in self._judge.routers.values())
+                return away >= router.topic.settings.terminus and (entry is None or not entry.live)
         return False
 
     def has_agreed(self, link: "PublisherLink", generation: bytes) -> bool:
@@ -199,7 +199,8 @@ class Termini:
         if entry is None or entry.status is not Status.BOUND:
             self._bound.pop(key, None)
         elif key not in self._bound or self._bound[key][0] != entry.generation:
-            away = max(self._unseen(other, client, entry.epoch) for other in self.around(router))
+            custodian = self._judge.routers[entry.router]
+            away = max(self._unseen(other, client, custodian) for other in self.around(router))
             self._bound[key] = entry.generation, away >= client.lifetime.timeout - self._grain(router)
 
     @staticmethod
@@ -217,9 +218,9 @@ class Termini:
             views = self._views[incarnation] = {name: View() for name in names}
         return views
 
-    def _unseen(self, router: "Router", client: "Client", epoch: Epoch) -> float:
-        """For how long it has not been attached, by that epoch or a later one there, as this router can have seen."""
-        now, there = self._judge.schedule.now, self._judge.routers[epoch.router]
+    def _unseen(self, router: "Router", client: "Client", there: "Router") -> float:
+        """For how long it has not been attached there, as this router can have seen."""
+        now = self._judge.schedule.now
         if there is router or self._judge.contact(router, there.name) is not None:
             until = now
         else:
@@ -232,7 +233,7 @@ class Termini:
         judge = self._judge
         if any(link.closed and (link.epoch is None or link.epoch >= epoch) for link in client.opened):
             return
-        away = self._unseen(router, client, epoch)
+        away = self._unseen(router, client, judge.routers[epoch.router])
         long = client.lifetime.timeout - self._grain(router)
         told = view.generation in self._lives_over or (client.name in self._over and self._over[client.name] >= epoch)
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")

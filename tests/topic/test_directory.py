@@ -94,6 +94,19 @@ def test_a_departure_told_after_the_new_custodian_closed_the_link_is_stale() -> 
     assert where(here) == {}
 
 
+def test_who_has_moved_on_from_there_too_before_we_were_told_is_still_waited_for() -> None:
+    here = directory("b")
+    lasting = Lifetime(60)
+    here.apply_delta("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=lasting)])
+    here.contact("c", 1)
+    here.apply_section("c", 9, [entry("y", "c", 5)], [])
+    moved = attrs.evolve(entry("x", "c", 2), lifetime=lasting)
+    here.apply_departures("b", [moved])
+    assert here.audience(ADDRESS).orphans == (moved.name,), "until b says that it is back there"
+    here.apply_delta("b", 3, [attrs.evolve(entry("x", "b", 6), lifetime=lasting)])
+    assert (here.audience(ADDRESS).routers, here.audience(ADDRESS).orphans) == (("b", "c"), ())
+
+
 def test_a_departure_to_us_told_after_we_have_ended_the_link_is_stale() -> None:
     here = directory("b")
     here.apply_delta("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))])

@@ -114,6 +114,31 @@ def test_a_zombie_home_gives_nothing_and_calls_nothing_settled_without_evidence(
     assert moved.delivered == [b"1", b"2"]
 
 
+def test_what_is_read_late_is_given_on_evidence_to_who_may_have_had_it_elsewhere() -> None:
+    bench = Bench("a", "b")
+    pen = pen_at(bench, "a", lively=False)
+    here, there = reader_at(bench, "a", unsettled={}), reader_at(bench, "b", "t", unsettled={})
+    fresh = reader_at(bench, "b", "u")
+    pen.send(b"1")
+    assert (here.delivered, there.delivered, fresh.delivered) == ([], [], [b"1"])
+    pen.answer_echo()
+    pen.answer_echo()
+    assert (here.delivered, there.delivered) == ([b"1"], [b"1"])
+
+
+def test_evidence_counts_from_the_last_attach_on() -> None:
+    """The publisher may have gone elsewhere after the first, and so may the subscriber."""
+    bench = Bench("a")
+    pen = pen_at(bench, "a", lively=False)
+    reader_at(bench, "a", unsettled={})
+    again = reader_at(bench, "a", unsettled={})
+    pen.send(b"1")
+    pen.answer_echo()
+    assert again.delivered == []
+    pen.answer_echo()
+    assert again.delivered == [b"1"]
+
+
 def test_an_orphan_expires_when_all_in_contact_agree() -> None:
     bench = Bench("a", "b", "c")
     pen = pen_at(bench, "b")

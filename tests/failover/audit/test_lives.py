@@ -115,6 +115,20 @@ def test_a_delivery_resumed_at_another_home_is_the_same_life() -> None:
     assert lives_of(rows, whole=False) == ([1, 1], True)
 
 
+def test_what_a_former_home_reads_late_and_gives_up_late_begins_no_life() -> None:
+    def row(source: str, event: Event, at: int, *, epoch: int, n: int = -1) -> KeyRow:
+        return KeyRow(source, "router", 1, "h", at, at, at, event, None, None, epoch, n)
+
+    rows = [
+        row("b", Event.RECEIVED, 1, epoch=7, n=0),
+        row("a", Event.ABANDONED, 2, epoch=5),
+        row("c", Event.RECEIVED, 3, epoch=9, n=4),
+        row("c", Event.SETTLED, 4, epoch=9),
+        row("b", Event.RECEIVED, 5, epoch=7, n=1),
+    ]
+    assert lives_of(rows, whole=False) == ([1, 1, 1, 1, 1], True)
+
+
 def test_outcomes_of_one_life_are_not_compared_with_those_of_another(judged: Judged) -> None:
     run = reusing()
     told = run.all("clients/one", Event.OUTCOME)[1]
