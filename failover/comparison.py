@@ -1,4 +1,4 @@
-"""What the sender of a resumed link does about each delivery, by both ends' unsettled maps (protocol 6.6 and 7.2).
+"""What the sender of a resumed link does about each delivery, by both ends' unsettled maps (protocol 6.8 and 7.2).
 
 The rules of AMQP 1.0 (2.6.3, 2.6.13, 2.7.3) as one table. Used by publishers, as senders to a router, and by routers,
 as senders to subscribers. Our senders keep whole messages: what they resume they resume from its beginning, so

@@ -120,7 +120,7 @@ class Mesh:
         self._contacts.send(targets, payload, now)
 
     def drop_contact(self, router: str, now: float) -> None:
-        """Declare the contact with a router lost (protocol 6.5). A new one follows if there is a path."""
+        """Declare the contact with a router lost (protocol 6.7). A new one follows if there is a path."""
         self._contacts.drop(router, now)
 
     def _follow_reachability(self, now: float) -> None:

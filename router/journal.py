@@ -1,4 +1,4 @@
-"""Writes a source's delivery log to its segment files (protocol section 10; the format is `topic.journal`'s).
+"""Writes a source's delivery log to its segment files (docs/architecture.md; the format is `topic.journal`'s).
 
 The log is evidence, never state: nothing here is ever read by a router.
 """

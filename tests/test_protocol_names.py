@@ -1,4 +1,4 @@
-"""docs/protocol.md says where each rule is kept: what it names is there."""
+"""docs/protocol.md says where each rule is kept, and code which rule it keeps: what they name is there."""
 
 import re
 from pathlib import Path
@@ -6,12 +6,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-NAMED = sorted(set(re.findall(r"`([A-Z][A-Za-z]+)\.(_?[a-z_]+)`", (ROOT / "docs" / "protocol.md").read_text())))
+PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
+NAMED = sorted(set(re.findall(r"`([A-Z][A-Za-z]+)\.(_?[a-z_]+)`", PROTOCOL)))
 FOLDERS = ("linkstate", "topic", "failover", "router")
 SOURCES = [path.read_text() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+CITED = sorted({place for source in SOURCES for place in re.findall(r"protocol (?:section )?(\d+\.\d+)", source)})
 
 
 @pytest.mark.parametrize(("owner", "name"), NAMED)
 def test_a_rule_is_kept_where_the_protocol_says(owner: str, name: str) -> None:
     declared = re.compile(rf"^class {owner}\b.*?^    (?:async )?(?:def )?{name}\b", re.MULTILINE | re.DOTALL)
     assert any(declared.search(source) for source in SOURCES), f"{owner}.{name}"
+
+
+@pytest.mark.parametrize("place", CITED)
+def test_a_rule_that_is_cited_is_in_the_protocol(place: str) -> None:
+    section, item = place.split(".")
+    (text,) = re.findall(rf"^## {section}\. .*?(?=^## |\Z)", PROTOCOL, re.MULTILINE | re.DOTALL)
+    assert re.search(rf"^{item}\. ", text, re.MULTILINE), f"protocol {place}"

@@ -28,7 +28,7 @@ class AnswerPublisher:
 
 @attrs.frozen(slots=True)
 class AnswerSubscriber:
-    """Answer the attach of a subscriber: all routers in contact have joined it (protocol 6.5)."""
+    """Answer the attach of a subscriber: all routers in contact have joined it (protocol 6.7)."""
 
     link: Any
     epoch: Epoch

@@ -1,4 +1,4 @@
-"""Attaches that wait for other routers before they are answered (protocol 6.4, 7.1).
+"""Attaches that wait for other routers before they are answered (protocol 6.7, 7.1, 7.6).
 
 A publisher's waits until every router in contact has acknowledged the section version that lists it, a subscriber's
 until every router in contact has joined it. Neither waits longer than `join`, nor for a router that is lost. What an
@@ -54,7 +54,7 @@ class Attaching:
 
     def unknown(self, stream: Stream, begin: Callable[[], None], deadline: float) -> None:
         """It has an unsettled map, but not the generation: somebody must know it. `begin` waits until all routers are
-        in contact, but not beyond `deadline` (7.1)."""
+        in contact, but not beyond `deadline` (7.6)."""
         self.withdraw_unknown(stream.publisher)
         self._unknown[stream.publisher] = _Unknown(stream, begin, deadline)
 

@@ -39,7 +39,7 @@ class Context:
 
     def enter(self, records: list[Record]) -> bool:
         """Enters new records by key; False, and nothing entered, if an older delivery holds one of the keys: a tag
-        must not be used again before the network has forgotten it (protocol 1, known limits)."""
+        must not be used again before the network has forgotten it (protocol 10, Limits)."""
         keys = [record.key for record in records]
         if len(set(keys)) < len(keys) or not self.records.keys().isdisjoint(keys):
             return False
@@ -60,7 +60,7 @@ class Context:
         record.stream.records.pop(record.n, None)
 
     def trace(self, event: Event, **columns: Any) -> None:
-        """One entry of the delivery log (protocol 10)."""
+        """One entry of the delivery log (docs/architecture.md)."""
         self._journal.append(event, time_us=self.time_us, hlc=self.clock.stamp(), **columns)
 
     def trace_records(self, event: Event, stream: Stream, records: list[Record], **columns: Any) -> None:

@@ -307,7 +307,7 @@ class Topic:
         self.edge.delivering.finished([record for record in left if not record.open])
 
     def _subscriber_moved(self, subscriber: Subscriber, entry: Entry) -> None:
-        """It has a new custodian: its link here is a zombie's (6.7)."""
+        """It has a new custodian: its link here is a zombie's (6.9)."""
         self.context.trace(Event.STOLEN, subscriber=subscriber.name, peer=entry.router)
         if subscriber.link is not None:
             self.out.append(Detach(subscriber.link, STOLEN, f"attached at router {entry.router}"))

@@ -56,7 +56,7 @@ class Delivering:
             self.take_for(stream, record, self.joined_at(stream))
 
     def take_for(self, stream: Stream, record: Record, subscribers: list[Subscriber]) -> None:
-        """The record is for these too (6.2). What they have had stays so."""
+        """The record is for these too (6.3). What they have had stays so."""
         fresh = name_in(record, subscribers, QUEUED)
         for subscriber in fresh:
             self.offer(subscriber, stream, [record])

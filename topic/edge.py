@@ -1,5 +1,5 @@
 """The edge rules: the subscribers that a router has, and what other homes forward to it for them (protocol section 5,
-Edge and Settle; 6.3, 6.4). What they are given is `topic.delivering`'s. The edge knows nothing of audiences.
+Edge and Settle; 6.3, 6.5). What they are given is `topic.delivering`'s. The edge knows nothing of audiences.
 """
 
 from collections.abc import Callable, Iterator
@@ -133,7 +133,7 @@ class Edge:
             self.delivering.pump(subscriber)
 
     def rehomed(self, publisher: bytes) -> None:
-        """The publisher has a new attach, or has gone: the gates of the older one fall (6.3)."""
+        """The publisher has a new attach, or has gone: the gates of the older one fall (6.5)."""
         for subscriber in self.subscribers.values():
             if publisher in subscriber.held:
                 self.admit(subscriber, publisher, subscriber.held[publisher].home)
@@ -175,7 +175,7 @@ class Edge:
         self._begin(stream, records)
 
     def backlog(self, stream: Stream, n: int, seen: int, record: Record, only: list[bytes]) -> None:
-        """A Forward for the named subscribers: the record may be here already, for others or reported (6.2)."""
+        """A Forward for the named subscribers: the record may be here already, for others or reported (6.3)."""
         named = [self.subscribers[name] for name in only if name in self.subscribers]
         for subscriber in named:
             if stream.home not in subscriber.joined and stream.publisher not in subscriber.held:
@@ -259,7 +259,7 @@ class Edge:
             self.context.outgoing.settled(home, publisher, epoch, ranges)
 
     def abandon(self, stream: Stream) -> None:
-        """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.6, 8)."""
+        """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.5, 8)."""
         stream.abandoned = True
         if self.streams.get(stream.publisher) is stream:
             del self.streams[stream.publisher]

@@ -1,4 +1,4 @@
-"""Proof that a publisher is alive and attached here (protocol 6.2, Evidence).
+"""Proof that a publisher is alive and attached here (protocol 6.6, Evidence).
 
 A home may be a zombie: its publisher went on elsewhere, behind a partition, and settled there what is in doubt here, or
 is still to be read here. So before a home gives anything to a subscriber that may have been elsewhere, or calls settled

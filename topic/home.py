@@ -1,4 +1,4 @@
-"""The home rules: what a router does for the publishers attached to it (protocol section 5; 6.2, 6.3).
+"""The home rules: what a router does for the publishers attached to it (protocol section 5; 6.3, 6.5, 6.6).
 
 Home computes the audience of each delivery, forwards it, and answers the publisher when nobody of the audience is
 awaited. It alone knows what is in doubt. What local subscribers do with a record is `topic.delivering`'s.
@@ -213,7 +213,7 @@ class Home:
         stream.proving = None
 
     def supersede(self, stream: Stream) -> None:
-        """The publisher has a later attach: what is in doubt goes to limbo, and its gates fall (6.3, 7.4)."""
+        """The publisher has a later attach: what is in doubt goes to limbo, and its gates fall (6.5, 7.4)."""
         del self.streams[stream.publisher]
         stream.link = None
         stream.gates.clear()
@@ -224,7 +224,7 @@ class Home:
         self.edge.forgetting.forget([record for record in done if not record.unknowing])
 
     def begin_afresh(self, stream: Stream) -> None:
-        """A publisher attached with a null map: of its older lives nothing is in doubt any more (7.6)."""
+        """A publisher attached with a null map: of its older lives nothing is in doubt any more (7.5)."""
         self.edge.settling.close(stream, list(stream.limbo.values()))
 
     def resume(self, stream: Stream, said: Mapping[bytes, int], *, complete: bool) -> None:
@@ -356,7 +356,7 @@ class Home:
     # publishers that go
 
     def abandon(self, stream: Stream) -> None:
-        """The publisher is gone: every router delivers and settles what it holds, and so do we (7.6)."""
+        """The publisher is gone: every router delivers and settles what it holds, and so do we (7.5)."""
         self.streams.pop(stream.publisher, None)
         stream.abandoned = True
         stream.link = None

@@ -1,4 +1,4 @@
-"""Which subscribers a delivery waits for at its home, as they come, move and go (protocol 6.1 to 6.3).
+"""Which subscribers a delivery waits for at its home, as they come, move and go (protocol 6.2 to 6.6).
 
 Home counts on routers for what their subscribers have not answered, and on subscribers by name while they are orphans
 or their backlog is not under way. Gates keep a subscriber from what it may only get after older deliveries.
@@ -33,7 +33,7 @@ class Joining:
         self._evaluate = evaluate
 
     def join(self, subscriber: Entry, *, known: bool) -> None:
-        """From here on the subscriber is in the audience of what is published here (protocol 6.1, 6.3). One that was
+        """From here on the subscriber is in the audience of what is published here (protocol 6.2, 6.5). One that was
         known has been in that of everything since, and gets its backlog first. To one that was not, all that is not
         settled is a gate."""
         self.context.trace(
@@ -70,7 +70,7 @@ class Joining:
             self.context.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
 
     def _needs_proof(self, stream: Stream, subscriber: Entry) -> bool:
-        """Whether it is given something on evidence only (6.2): it is awaited for something here, or it has been
+        """Whether it is given something on evidence only (6.6): it is awaited for something here, or it has been
         elsewhere, and may have had there what we have yet to read."""
         name, has_been_elsewhere = subscriber.name, subscriber.resumed and subscriber.lifetime.timeout
         needed = has_been_elsewhere or any(_is_owed(record, name) for record in stream.records.values())
@@ -121,7 +121,7 @@ class Joining:
 
     def expect(self, subscriber: Entry, former: str) -> None:
         """A known subscriber has attached anew, it was at `former`: it is awaited by name for what that router has not
-        told the outcome of (6.2, Backlog)."""
+        told the outcome of (6.3, Backlog)."""
         local = self.edge.subscribers.get(subscriber.name) if former == self.context.router else None
         for stream in self._streams.values():
             if stream.address == subscriber.identity.address:
@@ -130,7 +130,7 @@ class Joining:
                         self._expect(record, subscriber.name)
 
     def adopt(self, subscriber: Entry) -> None:
-        """Learned of from a contact: it may be awaited for anything that its publishers have resumed here (6.3)."""
+        """Learned of from a contact: it may be awaited for anything that its publishers have resumed here (6.4)."""
         for stream in self._streams.values():
             if stream.address == subscriber.identity.address:
                 self._gate(stream, subscriber, (State.ACCEPTED,), unproven=False)

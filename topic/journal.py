@@ -1,4 +1,4 @@
-"""The delivery log, written by routers and clients for the audit (protocol section 10). Bytes in, bytes out.
+"""The delivery log, written by routers and clients for the audit (docs/architecture.md). Bytes in, bytes out.
 
 A writer owns one `Block`, appends an entry per *batch* of deliveries and, every 50 ms (or at `BLOCK_LIMIT`),
 writes `encode()`, unless the block is empty, to the end of the current segment. This module never opens a

@@ -111,7 +111,7 @@ class Lives:
 
     def _retire(self, name: bytes, new: Stream | None) -> None:
         """Earlier attaches of the publisher: what they have in doubt is resumed under the `new` one if that is of the
-        same life (7.4), else abandoned (7.6)."""
+        same life (7.4), else abandoned (7.5)."""
         mine, other = self._home.streams.get(name), self._edge.streams.pop(name, None)
         if mine is not None:
             self._end_link(mine, None if new is None else new.home)

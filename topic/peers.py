@@ -140,7 +140,7 @@ class Peers:
             self.edge.resolved(stream, wire.split_keys(keys))
 
     def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> Entry | None:
-        """The publisher's entry if `epoch` is its current one; else the sender is told of the higher one (7.5)."""
+        """The publisher's entry if `epoch` is its current one; else the sender is told of the higher one (5, Fence)."""
         entry = self.directory.publisher(publisher)
         if entry is not None and entry.live and entry.epoch == epoch:
             return entry

@@ -61,7 +61,7 @@ class Record:
         self.message: bytes | None = message
         """Encoded message; dropped once settled. A placeholder has none yet: an unsettled map named it."""
         self.n = -1
-        """Place in the publisher's order at its home; -1 while withheld (protocol 1, known limits) or in limbo."""
+        """Place in the publisher's order at its home; -1 while withheld (protocol 5, Reused tags) or in limbo."""
         self.state = State.IN_DOUBT
         self.presettled = False
         self.locals: dict[Any, int] = {}
@@ -151,7 +151,7 @@ class Stream:
         self.asked: dict[bytes, set[str]] = {}
         """Key -> routers that asked about it while it was in doubt, and are told when it is settled."""
         self.doubts: list[Doubt] = []
-        """What waits for a proof that the publisher is alive and here (6.2, Evidence)."""
+        """What waits for a proof that the publisher is alive and here (6.6, Evidence)."""
         self.proving: int | None = None
         """How many of them the echo that is under way covers; None if none is."""
         self.settles_first = False
@@ -197,8 +197,8 @@ UNPROVEN = -1
 
 
 class Gate:
-    """Keeps a subscriber from later messages of a publisher while older ones, not its own, are unsettled (6.3), or
-    while its backlog waits for evidence (6.2)."""
+    """Keeps a subscriber from later messages of a publisher while older ones, not its own, are unsettled (6.5), or
+    while it takes evidence to give it anything (6.6)."""
 
     __slots__ = ("remaining", "router", "subscriber", "unproven")
 

@@ -1,7 +1,7 @@
 """Outcomes for other homes, and when they have to wait (protocol 5, Edge).
 
 An outcome must not be under way when home adds a subscriber of ours to the delivery: it would be taken for that one's
-too. So it waits while home has not joined all of them, and while home may still forward a backlog for one (6.2).
+too. So it waits while home has not joined all of them, and while home may still forward a backlog for one (6.6).
 """
 
 from collections.abc import Mapping

@@ -20,7 +20,7 @@ class Resolving:
 
     def resolve(self, router: str, stream: Stream, keys: list[bytes]) -> None:
         """Answer which of these are settled: all that is neither held in doubt nor in doubt by the publisher's map; by
-        absence only on evidence (6.2). Of the others the asker is told later."""
+        absence only on evidence (6.6). Of the others the asker is told later."""
         settled: list[bytes] = []
         for key in keys:
             if self._is_doubted(stream, key):

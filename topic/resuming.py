@@ -1,4 +1,4 @@
-"""What a subscriber's new link begins with (protocol 6.6).
+"""What a subscriber's new link begins with (protocol 6.8).
 
 Its unsettled map says what it has of the deliveries that were transferred on its older links, wherever those were; by
 the time its attach is answered, the records here say what became of them. Both together give our map, and what is

@@ -1,4 +1,4 @@
-"""One local subscriber: its credit, the records that wait for it, and who has joined it (protocol 6.1 to 6.5).
+"""One local subscriber: its credit, the records that wait for it, and who has joined it (protocol 6.1 to 6.7).
 
 It decides *when* a record may go to the subscriber, `topic.delivering` what that means for the record.
 """

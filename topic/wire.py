@@ -114,7 +114,7 @@ class Outgoing:
     # joining
 
     def joined(self, router: str, subscriber: bytes, epoch: Epoch, gated: dict[bytes, int]) -> None:
-        """From here on the subscriber is in the audience of all that is published at this router (6.1); of what was
+        """From here on the subscriber is in the audience of all that is published at this router (6.2); of what was
         published before, only what was forwarded for it by name just now is for it. `gated` publishers are so from
         that `n` on."""
         self._say((router,), Kind.JOINED, subscriber, epoch, gated)
@@ -133,7 +133,7 @@ class Outgoing:
         only: list[bytes] | None,
     ) -> None:
         """`Forward` of records with consecutive `n`, all presettled or none; `only` names the subscribers of a
-        backlog, None stands for all joined ones (protocol 5, Publish and 6.2)."""
+        backlog, None stands for all joined ones (protocol 5, Publish and 6.3)."""
         first = records[0]
         messages = [record.message for record in records]
         batch = self._batch(routers)
@@ -164,7 +164,7 @@ class Outgoing:
         self._range((home,), Kind.SETTLED, stream, n)
 
     def fenced(self, router: str, publisher: bytes, epoch: Epoch) -> None:
-        """What came under this epoch was dropped: it is not the publisher's current one (7.5)."""
+        """What came under this epoch was dropped: it is not the publisher's current one (5, Fence)."""
         self._say((router,), Kind.FENCED, publisher, epoch)
 
     def resolve(self, home: str, stream: Stream, keys: list[bytes]) -> None:

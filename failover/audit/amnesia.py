@@ -1,6 +1,6 @@
 """When a whole mesh forgot its links: every router had ended, and none found its state store when it was started again.
 
-Nobody is owed then what was accepted before it was back: no router knew of it (protocol 1, known limits). A single
+Nobody is owed then what was accepted before it was back: no router knew of it (protocol 10, Limits). A single
 router that remembers is enough for this to be no excuse.
 """
 

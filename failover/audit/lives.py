@@ -1,8 +1,8 @@
 """Deliveries that share a key, told apart: a publisher may use a tag again once the delivery before is settled.
 
-Routers withhold a key until the old delivery is forgotten (protocol section 1), so the lives of one key follow each
-other in the mesh. From here on each is a delivery of its own. Where the logs do not say for certain which life an entry
-belongs to, none of the lives of that key is sure, and nothing is concluded from how they were told apart.
+Routers withhold a key until the old delivery is forgotten (protocol 5, Reused tags), so the lives of one key follow
+each other in the mesh. From here on each is a delivery of its own. Where the logs do not say for certain which life an
+entry belongs to, none of the lives of that key is sure, and nothing is concluded from how they were told apart.
 
 Who says how many lives there were: the publisher's own log if it is whole, else the routers, by the places in the
 publisher's order (epoch, n) that they received the key at. A second transfer of what the publisher sent once is no new

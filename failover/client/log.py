@@ -1,4 +1,4 @@
-"""A client's delivery log (protocol section 10): what it published or processed, for the audit.
+"""A client's delivery log (docs/architecture.md): what it published or processed, for the audit.
 
 The format is `topic.journal`'s. Entries are gathered into blocks and written every 50 ms, into segments of their own.
 Nobody's behaviour depends on it: without a directory nothing is logged.

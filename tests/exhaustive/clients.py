@@ -5,7 +5,7 @@ time, and arrives at once too. That loses no behaviour: a frame that takes long 
 late, one that takes long to reach its router might as well be an act that comes late; what is still under way when the
 connection is cut are acts after the cut, and what a router says just before it dies is said to deaf ears. The publisher
 transfers in order and settles what it knows the outcome of; the subscriber accepts in order and keeps in its map what
-is not settled. Both bring their maps when they attach again (protocol 6.6 and 7.2). Frames are plain tuples.
+is not settled. Both bring their maps when they attach again (protocol 6.8 and 7.2). Frames are plain tuples.
 """
 
 from collections.abc import Callable

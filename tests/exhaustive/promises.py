@@ -2,7 +2,7 @@
 
 A message is promised to the subscribers that its publisher's router had joined when it arrived there first, if ever an
 attach of theirs was answered. One is excused: a subscriber that no router in contact with home knew when the publisher
-was told (protocol 1, known limits).
+was told (protocol 10, Limits).
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Promises:
         self._promise(draft, router, self._indexes[name])
 
     def answered(self, draft: Draft, router: int, index: int, contacts: Mapping[str, int]) -> None:
-        """A client's attach: a subscriber all routers in contact have joined (6.5)."""
+        """A client's attach: a subscriber all routers in contact have joined (6.7)."""
         if index in self._subscribers:
             self._promise(draft, router, index)
             for other, incarnation in contacts.items():

@@ -117,7 +117,7 @@ def accepted_before_booted(_: Method) -> Method:
 
 @mutant(Joining, "orphans_of", (Joining, "_seek"), by="45", **NEWCOMERS | CROWDED)
 def gating_and_awaited(_: Method, seek: Method) -> tuple[Method, Method]:
-    """6.3 Gate: who is gated by a delivery is not awaited for it."""
+    """6.5 Gate: who is gated by a delivery is not awaited for it."""
 
     def orphans_of(joining: Joining, record: Record, router: str) -> list[bytes]:
         at_address = joining.context.directory.subscribers(record.stream.address)

@@ -81,7 +81,7 @@ def yes_does_not_bind(_: Method) -> Method:
 
 @mutant(Entry, "expired_life", by="138", **EXPIRING | RETURNING)
 def expired_lives_forgotten(_: Method) -> Any:
-    """8, as built: an expired life of a publisher is remembered, lest it come back as if nothing had been."""
+    """3.3: an expired life of a publisher is remembered, lest it come back as if nothing had been."""
     return property(lambda entry: False)
 
 

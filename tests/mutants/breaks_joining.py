@@ -28,7 +28,7 @@ STALLING = {
 
 @mutant(Joining, "_gate", by="1", **MOVING | {"subscribers": 3})
 def no_gate(_: Method) -> Method:
-    """6.3 Gate: nothing later comes to a subscriber while what is not its own may come after it."""
+    """6.5 Gate: nothing later comes to a subscriber while what is not its own may come after it."""
 
     def broken(joining: Joining, stream: Stream, subscriber: Entry, gating: object, *, unproven: bool) -> None:
         """No gate stands."""
@@ -38,7 +38,7 @@ def no_gate(_: Method) -> Method:
 
 @mutant(Joining, "_gate", by="1", **NEWCOMERS)
 def not_gated_by_doubt(gate: Method) -> Method:
-    """6.3 Gate: for a subscriber that nobody knew, also records in doubt gate."""
+    """6.5 Gate: for a subscriber that nobody knew, also records in doubt gate."""
 
     def broken(
         joining: Joining, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool
@@ -50,7 +50,7 @@ def not_gated_by_doubt(gate: Method) -> Method:
 
 @mutant(Joining, "_gate", by="1", scope="apart")
 def not_gated_by_acceptances(gate: Method) -> Method:
-    """6.3 Gate: and those that are accepted and not settled."""
+    """6.5 Gate: and those that are accepted and not settled."""
 
     def broken(
         joining: Joining, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool
@@ -62,7 +62,7 @@ def not_gated_by_acceptances(gate: Method) -> Method:
 
 @mutant(Edge, "rehomed", by="45", **MOVING | {"think": 0.5})
 def gates_outlive_their_home(_: Method) -> Method:
-    """6.3 Gate: when a publisher is re-homed, its gates fall."""
+    """6.5 Gate: when a publisher is re-homed, its gates fall."""
 
     def broken(edge: Edge, publisher: bytes) -> None:
         edge.reporting.rehomed(publisher)
@@ -72,7 +72,7 @@ def gates_outlive_their_home(_: Method) -> Method:
 
 @mutant(Joining, "_needs_proof", by="1", **PUZZLED)
 def backlog_without_evidence(_: Method) -> Method:
-    """6.2 Evidence: a home that may be a zombie gives no backlog before its publisher has proven alive."""
+    """6.6 Evidence: a home that may be a zombie gives no backlog before its publisher has proven alive."""
 
     def broken(joining: Joining, stream: Stream, subscriber: Entry) -> bool:
         joining._give_backlog(stream, subscriber.name)
@@ -83,7 +83,7 @@ def backlog_without_evidence(_: Method) -> Method:
 
 @mutant(Joining, "_needs_proof", by="1", **PUZZLED | STALLING)
 def read_late_without_evidence(needs: Method) -> Method:
-    """6.2 Evidence: nor anything else to who may have had it elsewhere."""
+    """6.6 Evidence: nor anything else to who may have had it elsewhere."""
 
     def broken(joining: Joining, stream: Stream, subscriber: Entry) -> bool:
         proof: bool = needs(joining, stream, attrs.evolve(subscriber, resumed=False))
@@ -94,7 +94,7 @@ def read_late_without_evidence(needs: Method) -> Method:
 
 @mutant(Evidence, "doubt", by="3", **PUZZLED)
 def absence_without_evidence(doubt_: Method) -> Method:
-    """6.2 Evidence: nor does it call settled what it has not got."""
+    """6.6 Evidence: nor does it call settled what it has not got."""
 
     def broken(evidence: Evidence, stream: Stream, doubt: Doubt) -> None:
         if isinstance(doubt, bytes):
@@ -107,7 +107,7 @@ def absence_without_evidence(doubt_: Method) -> Method:
 
 @mutant(Evidence, "alive", by="13", **PUZZLED | STALLING)
 def evidence_of_the_past(alive: Method) -> Method:
-    """6.2 Evidence: what proves is an echo that was sent after the question came up."""
+    """6.6 Evidence: what proves is an echo that was sent after the question came up."""
 
     def broken(evidence: Evidence, stream: Stream) -> None:
         stream.proving = len(stream.doubts)
@@ -118,7 +118,7 @@ def evidence_of_the_past(alive: Method) -> Method:
 
 @mutant(Joining, "_needs_proof", by="45", **MOVING)
 def no_backlog(_: Method) -> Method:
-    """6.2 Backlog: what awaits a subscriber is forwarded to where it attached."""
+    """6.3 Backlog: what awaits a subscriber is forwarded to where it attached."""
 
     def broken(joining: Joining, stream: Stream, subscriber: Entry) -> bool:
         return False
@@ -128,7 +128,7 @@ def no_backlog(_: Method) -> Method:
 
 @mutant(Joining, "_needs_proof", by="1", **MOVING)
 def backlog_not_waited_for(needs: Method) -> Method:
-    """6.2 Evidence: while a backlog waits for it, nothing later of that publisher comes."""
+    """6.6 Evidence: while a backlog waits for it, nothing later of that publisher comes."""
 
     def broken(joining: Joining, stream: Stream, subscriber: Entry) -> bool:
         needs(joining, stream, subscriber)
@@ -139,7 +139,7 @@ def backlog_not_waited_for(needs: Method) -> Method:
 
 @mutant(Delivering, "joined_at", by="135", **MOVING | {"plain": 1.0, "delay": 0.05, "patience": 0.05, "subscribers": 4})
 def delivered_unjoined(_: Method) -> Method:
-    """6.4: nothing is delivered to a subscriber by a home that has not joined it."""
+    """5 Edge: nothing is delivered to a subscriber by a home that has not joined it."""
 
     def broken(delivering: Delivering, stream: Stream) -> list[Subscriber]:
         return list(delivering._at.get(stream.identity.address, ()))
@@ -149,7 +149,7 @@ def delivered_unjoined(_: Method) -> Method:
 
 @mutant(Attaching, "subscriber", by="6", **MOVING | {"delay": 0.2})
 def answered_unjoined(attach: Method) -> Method:
-    """6.5: a subscriber's attach is answered when all routers in contact have joined it."""
+    """6.7: a subscriber's attach is answered when all routers in contact have joined it."""
 
     def broken(attaching: Attaching, subscriber: Subscriber, now: float) -> None:
         attach(attaching, subscriber, now)
@@ -160,7 +160,7 @@ def answered_unjoined(attach: Method) -> Method:
 
 @mutant(Peers._HANDLERS, Kind.JOINED, by="6", **MOVING | {"delay": 0.2})
 def joined_for_an_older_attach(joined: Method) -> Method:
-    """6.5: Joined counts for the attach that it names only."""
+    """6.2: Joined counts for the attach that it names only."""
 
     def broken(peers: Peers, router: str, name: bytes, epoch: object, gated: dict[bytes, int]) -> None:
         subscriber = peers.edge.subscribers.get(name)
@@ -172,7 +172,7 @@ def joined_for_an_older_attach(joined: Method) -> Method:
 
 @mutant(Edge, "_leave_out", by="45", **MOVING)
 def held_after_joined(_: Method) -> Method:
-    """6.2 Backlog: what home has not forwarded for a subscriber when it joins it, is not for it any more."""
+    """6.3 Backlog: what home has not forwarded for a subscriber when it joins it, is not for it any more."""
 
     def broken(edge: Edge, subscriber: Subscriber, records: list[Record]) -> None:
         """All stays HELD."""
@@ -193,7 +193,7 @@ def no_placeholder(name: Method) -> Method:
 
 @mutant(Limbo, "_state", by="1", **MOVING)
 def stated_outcomes_ignored(state_: Method) -> Method:
-    """6.6: what the map states an outcome of is recorded, and never delivered again."""
+    """6.1: what the map states an outcome of is recorded, and never delivered again."""
 
     def broken(limbo: Limbo, subscriber: Subscriber, record: Record, state: int) -> None:
         state_(limbo, subscriber, record, 0)
@@ -203,7 +203,7 @@ def stated_outcomes_ignored(state_: Method) -> Method:
 
 @mutant(Limbo, "hold_for", by="1", **PARTITIONS | {"think": 0.05})
 def held_delivered(hold: Method) -> Method:
-    """7.3, as built: nothing is delivered but by a Forward of the current epoch and contact."""
+    """4: nothing is delivered but by a Forward of the current epoch and contact."""
 
     def broken(limbo: Limbo, subscriber: Subscriber, records: Iterable[Record]) -> None:
         held = [record for record in records if record.locals.get(subscriber) in OPEN and record.message is not None]
@@ -217,7 +217,7 @@ def held_delivered(hold: Method) -> Method:
 
 @mutant(Limbo, "hold_for", by="5", **MOVING)
 def sent_by_the_zombie(hold: Method) -> Method:
-    """6.6: what the map lacks comes as an ordinary transfer, also if it was sent on the older link."""
+    """6.8: what the map lacks comes as an ordinary transfer, also if it was sent on the older link."""
 
     def broken(limbo: Limbo, subscriber: Subscriber, records: Iterable[Record]) -> None:
         hold(limbo, subscriber, [record for record in records if record.locals.get(subscriber) != SENT])
@@ -227,7 +227,7 @@ def sent_by_the_zombie(hold: Method) -> Method:
 
 @mutant(Joining, "adopt", by="12", **KILLS | {"store_loss": 1.0})
 def unknown_not_adopted(_: Method) -> Method:
-    """6.8: a subscriber that resumes, and that home does not know, is owed what is in doubt."""
+    """6.4 Adoption: a subscriber that resumes, and that home does not know, is owed what is in doubt."""
 
     def broken(joining: Joining, subscriber: Entry) -> None:
         """It is taken for a new one."""

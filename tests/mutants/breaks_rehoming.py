@@ -38,7 +38,7 @@ def lost_home_abandoned(lost: Method) -> Method:
 
 @mutant(Peers, "_unfenced", by="12", **MOVING | STRAGGLING)
 def no_fence(unfenced: Method) -> Method:
-    """7.5 Fence: a Forward under an older epoch is dropped, and answered so."""
+    """5 Fence: a Forward under an older epoch is dropped, and answered so."""
 
     def broken(peers: Peers, router: str, publisher: bytes, epoch: Epoch) -> Entry | None:
         entry = peers.directory.publisher(publisher)
@@ -52,7 +52,7 @@ def no_fence(unfenced: Method) -> Method:
 
 @mutant(Lives, "changed", by="45", **MOVING)
 def home_does_not_step_down(changed: Method) -> Method:
-    """7.5 Fence: a home that sees a higher epoch is home no more."""
+    """5 Fence: a home that sees a higher epoch is home no more."""
 
     def broken(lives: Lives, change: Change) -> None:
         if change.new is None or change.entry.name not in lives._home.streams:
@@ -134,7 +134,7 @@ def generations_repeated(_: Method) -> Method:
 
 @mutant(Edge, "abandon", by="45", **MOVING | {"durable": 0.0})
 def nothing_abandoned(_: Method) -> Method:
-    """7.6: what edges hold of an abandoned life is delivered and settled without its publisher."""
+    """7.5: what edges hold of an abandoned life is delivered and settled without its publisher."""
 
     def broken(edge: Edge, stream: Stream) -> None:
         edge.streams.pop(stream.publisher, None)
@@ -144,7 +144,7 @@ def nothing_abandoned(_: Method) -> Method:
 
 @mutant(Edge, "abandon_limbo", by="14", **KILLS | {"durable": 0.0, "timeouts": (2, 5)})
 def abandoned_limbo_delivered(_: Method) -> Method:
-    """7.6: but what is in limbo then goes to nobody: it may have been had elsewhere."""
+    """7.5: but what is in limbo then goes to nobody: it may have been had elsewhere."""
 
     def broken(edge: Edge, stream: Stream) -> None:
         for record in [*stream.limbo.values(), *stream.records.values()]:
@@ -158,7 +158,7 @@ def abandoned_limbo_delivered(_: Method) -> Method:
 
 @mutant(Outgoing, "hearsay", by="2", **KILLS | RESTARTING)
 def resumed_without_hearsay(_: Method) -> Method:
-    """7.1, as built: a home that resumes hears of orphans before its attach is answered."""
+    """3.3: a home that resumes hears of orphans before its attach is answered."""
 
     def broken(outgoing: Outgoing, router: str, entries: list[Entry]) -> None:
         """Not a word."""

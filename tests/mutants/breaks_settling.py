@@ -60,7 +60,7 @@ def home_forgets_early(settle: Method) -> Method:
 
 @mutant(Context, "enter", by="1", **MOVING | REUSING | {"plain": 1.0, "faults": ("kill", "flap", "partition")})
 def key_used_again_at_once(_: Method) -> Method:
-    """1, 5 Reused tags: a key that the network still holds is withheld."""
+    """5 Reused tags: a key that the network still holds is withheld."""
 
     def broken(context: Context, records: list[Record]) -> bool:
         context.records.update((record.key, record) for record in records)

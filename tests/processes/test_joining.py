@@ -1,4 +1,4 @@
-"""A subscriber that is attached anywhere gets everything that is published from that instant on (protocol 6.5).
+"""A subscriber that is attached anywhere gets everything that is published from that instant on (protocol 6.7).
 
         a
        / \\

@@ -1,4 +1,4 @@
-"""Outcomes and settlements over the wire, and what becomes of a link that is attached twice (protocol 5 and 6.7).
+"""Outcomes and settlements over the wire, and what becomes of a link that is attached twice (protocol 5 and 6.9).
 
         a - publisher
        / \\

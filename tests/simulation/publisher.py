@@ -220,7 +220,7 @@ class Publisher(Client):
         return list(islice((tag for tag in order if tag not in unsettled and self._forgotten(tag)), count))
 
     def _forgotten(self, tag: bytes) -> bool:
-        """Whether the network has forgotten what went by this tag before (protocol 1, known limits). Where nobody comes
+        """Whether the network has forgotten what went by this tag before (protocol 10, Limits). Where nobody comes
         back with a map, that need not be: the next one is withheld until then."""
         nobody_resumes = self.plain and not any(reader.resumes for reader in self.judge.readers.values())
         return nobody_resumes or self.judge.forgotten_everywhere(self, tag)

@@ -87,7 +87,7 @@ class Termini:
         return name == home.name or self._judge.contact(home, name) is not None
 
     def answered(self, link: "SubscriberLink", reader: Reader) -> None:
-        """From here on everybody in contact delivers to it (protocol 6.5)."""
+        """From here on everybody in contact delivers to it (protocol 6.7)."""
         for router in self._told_of(link) if reader.resumes else ():
             entry = router.topic.directory.subscriber(link_name(link.client.identity))
             known = entry is not None and entry.live and entry.epoch == link.epoch

@@ -1,4 +1,4 @@
-"""Joining subscribers and attaching publishers (protocol 6.1 to 6.5, 7.1): when attaches are answered, and gates."""
+"""Joining subscribers and attaching publishers (protocol 6.1 to 6.7, 7.1): when attaches are answered, and gates."""
 
 from tests.topic.bench import SETTINGS, Bench
 from topic.actions import AnswerPublisher, AnswerSubscriber, Detach, DropContact

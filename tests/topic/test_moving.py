@@ -1,4 +1,4 @@
-"""Links that are attached again, elsewhere or here, and routers that are lost (protocol 6.7, 7.5, 7.6, 8)."""
+"""Links that are attached again, elsewhere or here, and routers that are lost (protocol 5, Fence; 6.9, 7.5, 8)."""
 
 from tests.topic.bench import Bench
 from topic.actions import Detach
