@@ -173,13 +173,15 @@ class Directory:
 
     def in_contact(self, entry: Entry) -> bool:
         """Whether the owner, in that very incarnation, is this router, or in contact and its section was applied."""
-        router = entry.router
-        if self.is_announced(entry):
-            return False
-        return self.is_mine(entry) or (self.contacts.get(router) == entry.epoch.incarnation and router in self.applied)
+        return not self.is_announced(entry) and (self.is_mine(entry) or self.tells_itself(entry))
 
     def is_announced(self, entry: Entry) -> bool:
         return (entry.role, entry.name) in self._announced
+
+    def tells_itself(self, entry: Entry) -> bool:
+        """Whether its owner, in that very incarnation, is in contact and has told us its section."""
+        router = entry.router
+        return self.contacts.get(router) == entry.epoch.incarnation and router in self.applied
 
     def audience(self, address: str) -> Audience:
         """The audience of a message published now (protocol 5, Publish); cached until the directory changes."""
@@ -311,7 +313,8 @@ class Directory:
 
     def apply_hearsay(self, entries: list[Entry]) -> list[Change]:
         """What a contact knows of others: of those in contact with us, only what they do not know themselves."""
-        return self._merge([e for e in entries if not self.in_contact(e) or (not e.live and not self.is_mine(e))])
+        others = [entry for entry in entries if not self.is_mine(entry)]
+        return self._merge([entry for entry in others if not entry.live or not self.tells_itself(entry)])
 
     def apply_delta(self, router: str, version: int, entries: list[Entry]) -> list[Change]:
         """Entries that a contact wrote; `version` is its section's version with them."""

@@ -1,9 +1,10 @@
 """Termini that nobody came back for expire by consent (protocol 8, Expiry).
 
-A suspended link is ended by its custodian, an orphan by the router in contact with the lowest name. It asks every
-router in contact; one that knows of a later attach, or for which the link has not been without a client for all its
-timeout, says no. A yes binds: the link is `BOUND` there, also on disk, until the matter is decided. Only if all say yes
-is it over; if the contacts change meanwhile, it is asked again.
+A suspended link is ended by its custodian, an orphan by the router in contact with the lowest name, which the others
+tell of it; one whose new custodian has said nothing, by whoever waits for that. It asks every router in contact; one
+that knows of a later attach, or for which the link has not been without a client for all its timeout, says no. A yes
+binds: the link is `BOUND` there, also on disk, until the matter is decided. Only if all say yes is it over; if the
+contacts change meanwhile, it is asked again.
 """
 
 import math
@@ -55,13 +56,12 @@ class Expiry:
         self._looked = now
         lonely = {((entry.role, entry.name), entry.epoch): entry for entry in self._lonely()}
         self._ends = {key: self._ends.get(key, now + entry.lifetime.timeout) for key, entry in lonely.items()}
-        ours = [key for key, entry in lonely.items() if self._speaks_for(entry)]
-        self._asks = {key: max(self._ends[key], self._asks.get(key, now)) for key in ours}
+        self._asks = {key: max(self._ends[key], self._asks.get(key, now)) for key in lonely}
         self._forget(now)
-        for key in ours:
+        for key, entry in lonely.items():
             if now >= self._asks[key]:
                 self._asks[key] = now + ASK_AGAIN_S
-                self._propose(lonely[key])
+                (self._propose if self._speaks_for(entry) else self._point_out)(entry)
 
     def begin_anew(self, router: str) -> None:
         """It is in contact again, or lost just now: the time of its links begins when it is next seen to be lost."""
@@ -91,11 +91,15 @@ class Expiry:
 
     def _speaks_for(self, entry: Entry) -> bool:
         directory = self.context.directory
-        if directory.is_mine(entry) or entry.status is Status.BOUND:
+        if directory.is_mine(entry) or entry.status is Status.BOUND or directory.is_announced(entry):
             return True
         return all(self.context.router < router for router in directory.contacts)
 
     # asking
+
+    def _point_out(self, entry: Entry) -> None:
+        """To who has to propose it, and may not know of it."""
+        self.context.outgoing.hearsay(min(self.context.directory.contacts), [entry])
 
     def _propose(self, entry: Entry) -> None:
         contacts = self.context.directory.contacts

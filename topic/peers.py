@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from topic import wire
 from topic.actions import STOLEN, Detach, Note
-from topic.directory import Change, Entry, Role, unpack_entry
+from topic.directory import Change, Entry, Role, Status, unpack_entry
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.record import Record
@@ -40,9 +40,7 @@ class Peers:
         for entry in entries:
             if entry.name in joined_before:
                 self.home.joining.join(entry, known=True)
-        for entry in told:
-            if not entry.live and self.directory.is_mine(entry):
-                self._topic.expired_elsewhere(entry)
+        self._end_ours(told)
         self.context.outgoing.ack(router, version)
         self._topic.heard(router)
 
@@ -60,24 +58,39 @@ class Peers:
         self.context.outgoing.ack(router, version)
 
     def _on_hearsay(self, router: str, entries: list[Any]) -> None:
-        changes = self.directory.apply_hearsay([unpack_entry(fields) for fields in entries])
+        told = [unpack_entry(fields) for fields in entries]
+        changes = self.directory.apply_hearsay(told)
         self._pass_on(router, changes)
         self._topic.changed(changes, learned=True)
+        self._end_ours(told)
+
+    def _end_ours(self, told: list[Entry]) -> None:
+        for entry in told:
+            if not entry.live and self.directory.is_mine(entry):
+                self._topic.expired_elsewhere(entry)
 
     def _pass_on(self, router: str, changes: list[Change]) -> None:
         """Other contacts may be home of what these subscribers are owed, and not in contact with who holds them; or
-        they have forgotten that a link was closed elsewhere, and have believed us that it lives."""
+        they have forgotten that a link was closed elsewhere, and have believed us that it lives. What expired behind a
+        partition, who holds it has to know."""
         news = [change.new for change in changes if change.new is not None and self._is_news(change)]
         for contact in self.directory.contacts if news else ():
             if contact != router:
                 self.context.outgoing.hearsay(contact, news)
+        for change in changes:
+            entry, was_live = change.entry, change.old is not None and change.old.live
+            if was_live and entry.status is Status.EXPIRED and self.directory.tells_itself(entry):
+                self.context.outgoing.hearsay(entry.router, [entry])
 
     def _is_news(self, change: Change) -> bool:
+        """An ending only if we have it from the owner, or what it ends was ours: others may have forgotten it, and take
+        what they hear of the link for news again and again."""
         entry, old = change.entry, change.old
         lasts = entry.role is Role.SUBSCRIBER and entry.lifetime.timeout > 0
-        if entry.live:
-            return lasts
-        return old is not None and old.live and (lasts or self.directory.is_mine(old))
+        if entry.live or old is None or not old.live:
+            return entry.live and lasts
+        closed = lasts and entry.status is Status.CLOSED and self.directory.tells_itself(entry)
+        return closed or self.directory.is_mine(old)
 
     def _on_expire(self, router: str, role: int, name: bytes, epoch: list[Any]) -> None:
         self._topic.expiry.proposed(router, (Role(role), name), Epoch(*epoch))

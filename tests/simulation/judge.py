@@ -324,10 +324,10 @@ class Judge:
 
     def restated(self, name: str, text: bytes, said: int, state: int) -> None:
         """A router resumes a delivery with a state instead of the payload: what the subscriber says of it, or what it
-        said before it lost its memory, or settled it and then was given it once more."""
+        said before it lost its memory, or settled it or gave it back and then was given it once more."""
         reader = self.readers[name]
-        forgot = text in reader.lost or (reader.first and state in FINAL)
-        done = said == state or (forgot and (text, state) in reader.outcomes)
+        again = text in reader.lost or state not in FINAL or reader.first
+        done = said == state or (again and (text, state) in reader.outcomes)
         self.check(done, f"1 resume: {name} said {said} of {text.decode()}, and is told {state}")
 
     def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int, resumed: bool) -> None:

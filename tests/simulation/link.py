@@ -106,7 +106,7 @@ class Link:
 
     def stall(self, longest: float) -> None:
         """What the client sends from now on takes its time."""
-        self._arrival[0] = self.router.schedule.now + self._soon(longest)
+        self._arrival[0] = max(self._arrival[0], self.router.schedule.now + self._soon(longest))
 
     def given_up(self) -> None:
         """The client hears nothing from its router and goes elsewhere."""
