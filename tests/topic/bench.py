@@ -94,13 +94,16 @@ class Bench:
         for name in self.names:
             self.collect(name)
         while wire := next((w for w, queue in self._wires.items() if queue and w not in self._held), None):
-            here, there = wire
-            core = self.tick(there)
-            core.context.clock.merge(self.cores[here].context.clock.read())
-            core.receive(here, self._wires[wire].popleft())
-            self.collect(there)
+            self.step(*wire)
         while self._lively:
             self._lively.pop().answer_echo()
+
+    def step(self, here: str, there: str) -> None:
+        """The next batch arrives, held or not."""
+        core = self.tick(there)
+        core.context.clock.merge(self.cores[here].context.clock.read())
+        core.receive(here, self._wires[here, there].popleft())
+        self.collect(there)
 
     def tick(self, name: str) -> Topic:
         self._wall += 1000

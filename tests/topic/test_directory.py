@@ -107,6 +107,17 @@ def test_who_has_moved_on_from_there_too_before_we_were_told_is_still_waited_for
     assert (here.audience(ADDRESS).routers, here.audience(ADDRESS).orphans) == (("b", "c"), ())
 
 
+def test_only_who_has_it_confirms_what_was_announced() -> None:
+    here = directory("b", "c")
+    moved = attrs.evolve(entry("x", "c", 2), lifetime=Lifetime(60))
+    here.apply_delta("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))])
+    here.apply_departures("b", [moved])
+    here.apply_hearsay([moved])
+    assert here.audience(ADDRESS).orphans == (moved.name,)
+    here.apply_delta("c", 1, [moved])
+    assert here.audience(ADDRESS).routers == ("c",)
+
+
 def test_a_departure_to_us_told_after_we_have_ended_the_link_is_stale() -> None:
     here = directory("b")
     here.apply_delta("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))])

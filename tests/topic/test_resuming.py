@@ -3,9 +3,8 @@
 import pytest
 
 from tests.topic.bench import LASTING, NEWS, Bench, key_of, pen_at, reader_at
-from topic.actions import Detach, Echo
+from topic.actions import Echo
 from topic.core import Settings
-from topic.directory import Role, Status
 from topic.identity import KeyMaker, LinkIdentity, link_name
 from topic.record import Outcome
 
@@ -137,47 +136,6 @@ def test_evidence_counts_from_the_last_attach_on() -> None:
     assert again.delivered == []
     pen.answer_echo()
     assert again.delivered == [b"1"]
-
-
-def test_an_orphan_expires_when_all_in_contact_agree() -> None:
-    bench = Bench("a", "b", "c")
-    pen = pen_at(bench, "b")
-    reader_at(bench, "c")
-    pen.send(b"1")
-    bench.kill("c")
-    bench.time(1)
-    assert not pen.outcomes
-    bench.time(61)
-    bench.flow()
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
-    statuses = [entry.status for entry in bench.cores["b"].directory.entries() if entry.role is Role.SUBSCRIBER]
-    assert statuses == [Status.EXPIRED]
-
-
-def test_one_that_has_seen_a_later_attach_prevents_it() -> None:
-    bench = Bench("a", "b", "c")
-    pen = pen_at(bench, "a")
-    reader_at(bench, "c")
-    pen.send(b"1")
-    bench.kill("c")
-    bench.time(1)
-    bench.hold("b", "a")
-    reader_at(bench, "b", unsettled={})  # a has not heard of it
-    bench.time(61)
-    bench.let_go()
-    assert not pen.outcomes
-
-
-def test_who_expired_behind_a_partition_is_told_so() -> None:
-    bench = Bench("a", "b")
-    reader = reader_at(bench, "b")
-    bench.part("a", "b")
-    bench.cores["a"].handle_timer(bench.now)
-    bench.now += 61
-    bench.cores["a"].handle_timer(bench.now)
-    bench.meet("a", "b")
-    bench.flow()
-    assert [detach.condition for detach in reader.mine(Detach)] == ["amqp:resource-deleted"]
 
 
 def test_all_routers_die_and_their_stores_know_whom_to_wait_for() -> None:

@@ -1,0 +1,123 @@
+"""Termini that nobody comes back for, and who has to know that they are over (protocol 8, Expiry and Partition)."""
+
+import pytest
+
+from tests.topic.bench import Bench, pen_at, reader_at
+from topic.actions import Detach
+from topic.directory import Role, Status
+from topic.record import Outcome
+from topic.wire import Kind
+
+EXPIRED = "amqp:resource-deleted"
+
+
+def expires_at(bench: Bench, router: str) -> None:
+    """Time passes for that router only."""
+    bench.cores[router].handle_timer(bench.now)
+    bench.now += 61
+    bench.cores[router].handle_timer(bench.now)
+    bench.flow()
+
+
+def wait(bench: Bench, seconds: int) -> None:
+    for _ in range(seconds):
+        bench.time(1)
+        bench.flow()
+
+
+def test_an_orphan_expires_when_all_in_contact_agree() -> None:
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "b")
+    reader_at(bench, "c")
+    pen.send(b"1")
+    bench.kill("c")
+    bench.time(1)
+    assert not pen.outcomes
+    bench.time(61)
+    bench.flow()
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    statuses = [entry.status for entry in bench.cores["b"].directory.entries() if entry.role is Role.SUBSCRIBER]
+    assert statuses == [Status.EXPIRED]
+
+
+def test_one_that_has_seen_a_later_attach_prevents_it() -> None:
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "a")
+    reader_at(bench, "c")
+    pen.send(b"1")
+    bench.kill("c")
+    bench.time(1)
+    bench.hold("b", "a")
+    reader_at(bench, "b", unsettled={})  # a has not heard of it
+    bench.time(61)
+    bench.let_go()
+    assert not pen.outcomes
+
+
+def test_who_expired_behind_a_partition_is_told_so() -> None:
+    bench = Bench("a", "b")
+    reader = reader_at(bench, "b")
+    bench.part("a", "b")
+    bench.cores["a"].handle_timer(bench.now)
+    bench.now += 61
+    bench.cores["a"].handle_timer(bench.now)
+    bench.meet("a", "b")
+    bench.flow()
+    assert [detach.condition for detach in reader.mine(Detach)] == ["amqp:resource-deleted"]
+
+
+def test_who_expired_behind_a_partition_is_told_so_by_whoever_hears_of_it() -> None:
+    bench = Bench("a", "b", "c")
+    reader = reader_at(bench, "b")
+    for other in ("b", "c"):
+        bench.part("a", other)
+    expires_at(bench, "a")
+    bench.meet("a", "c")
+    bench.flow()
+    assert [detach.condition for detach in reader.mine(Detach)] == [EXPIRED]
+    assert not [entry for core in bench.cores.values() for entry in core.directory.entries() if entry.live]
+
+
+def test_an_ending_is_passed_on_by_who_has_it_from_the_owner_only() -> None:
+    """Others may have forgotten it, and pass on what comes next of that link: news would chase news for ever."""
+    bench = Bench("a", "b", "c", "d")
+    reader_at(bench, "d")
+    bench.kill("d")
+    for other in ("b", "c"):
+        bench.part("a", other)
+    expires_at(bench, "a")
+    bench.said.clear()
+    bench.meet("a", "b")
+    bench.flow()
+    assert ("b", "c", Kind.HEARSAY) not in bench.said
+
+
+@pytest.mark.parametrize("knows_an_older_attach", [False, True])
+def test_an_orphan_that_its_speaker_has_not_heard_of_expires_too(knows_an_older_attach: bool) -> None:
+    bench = Bench("a", "b", "c")
+    if knows_an_older_attach:
+        reader_at(bench, "b")
+    pen = pen_at(bench, "c")
+    bench.hold("b", "a")
+    reader_at(bench, "b", unsettled={})
+    bench.kill("b")
+    pen.send(b"1")
+    wait(bench, 60)
+    assert not pen.outcomes
+    wait(bench, 70)
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_one_whose_new_custodian_never_speaks_of_it_expires_too() -> None:
+    """It has closed there, as those know who have heard it; the one that has not waits, and nobody else does."""
+    bench = Bench("a", "b", "h", "m")
+    pen = pen_at(bench, "h")
+    bench.hold("b", "h")
+    reader_at(bench, "b")
+    reader_at(bench, "m", unsettled={}).close()
+    while not any(map(bench.cores["h"].directory.is_announced, bench.cores["h"].directory.entries())):
+        bench.step("b", "h")
+    bench.kill("b")
+    pen.send(b"1")
+    wait(bench, 70)
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
