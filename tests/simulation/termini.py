@@ -48,6 +48,8 @@ class Termini:
         self._bound: dict[tuple[str, str], tuple[bytes, bool]] = {}
         """By router and publisher: the life that it has agreed to let expire, and stands by that, even restarted; and
         whether it did so rightly."""
+        self._agreed: set[tuple[str, str, Epoch]] = set()
+        """By router and client: attaches that it has rightly agreed to let expire. The next may cross the decision."""
         self._views: dict[tuple[str, int], dict[str, View]] = {}
 
     def add(self, client: "Client", *, publisher: bool) -> None:
@@ -178,8 +180,7 @@ class Termini:
         router.sections.update(directory.applied)
         for client, name, publisher in self._clients:
             entry = directory.publisher(name) if publisher else directory.subscriber(name)
-            if publisher:
-                self._watch_consent(router, client, entry)
+            self._watch_consent(router, client, entry)
             view = views[client.name]
             if entry is not None and entry.live:
                 if view.epoch is None:
@@ -201,7 +202,10 @@ class Termini:
         elif key not in self._bound or self._bound[key][0] != entry.generation:
             custodian = self._judge.routers[entry.router]
             away = max(self._unseen(other, client, custodian) for other in self.around(router))
-            self._bound[key] = entry.generation, away >= client.lifetime.timeout - self._grain(router)
+            rightly = away >= client.lifetime.timeout - self._grain(router)
+            self._bound[key] = entry.generation, rightly
+            if rightly:
+                self._agreed.add((router.name, client.name, entry.epoch))
 
     @staticmethod
     def _tell(router: "Router", view: View) -> None:
@@ -236,6 +240,7 @@ class Termini:
         away = self._unseen(router, client, judge.routers[epoch.router])
         long = client.lifetime.timeout - self._grain(router)
         told = view.generation in self._lives_over or (client.name in self._over and self._over[client.name] >= epoch)
+        told = told or (epoch.router, client.name, epoch) in self._agreed
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
         if view.generation:
