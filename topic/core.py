@@ -271,11 +271,12 @@ class Topic:
 
     def changed(self, changes: list[Change], *, learned: bool = False) -> None:
         """What a change of the directory entails here; `learned` with a section, not as it happened."""
-        for change in changes:
-            if change.entry.role is Role.PUBLISHER:
-                self.lives.changed(change)
-            else:
-                self._subscriber_changed(change, learned=learned)
+        with self.home.deciding_later():
+            for change in changes:
+                if change.entry.role is Role.PUBLISHER:
+                    self.lives.changed(change)
+                else:
+                    self._subscriber_changed(change, learned=learned)
 
     def _subscriber_changed(self, change: Change, *, learned: bool) -> None:
         entry, old = change.entry, change.old

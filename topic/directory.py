@@ -130,7 +130,7 @@ class Directory:
         self._heard: dict[str, Epoch] = {}
         """The latest epoch of each contact that was applied: it has told of its attaches up to there."""
         self.acked: dict[str, int] = dict.fromkeys(self.others, 0)
-        """Version of our section that each router of the topology has acknowledged."""
+        """Version of our section that each router of the topology has acknowledged; -1 until it has in this contact."""
         self.departures: dict[bytes, int] = {}
         """Departure log: subscribers that moved away from here, with the section version at which they left."""
         self._entries: dict[Index, Entry] = {}
@@ -239,11 +239,16 @@ class Directory:
     def all_contacts_have(self, version: int) -> bool:
         return all(self.acked[router] >= version for router in self.contacts)
 
+    @property
+    def _all_know(self) -> bool:
+        """Whether everybody is in contact and has been told what has ended: nobody is left who takes it for live."""
+        return self.complete and min(self.acked.values(), default=0) >= 0
+
     def _prune(self) -> None:
         in_contact = min((self.acked[router] for router in self.contacts), default=self.version)
         for name in [name for name, version in self.departures.items() if version <= in_contact]:
             del self.departures[name]
-        if self.complete:  # nobody is left who could tell us that these are still there
+        if self._all_know:
             dead = [(index, entry) for index, entry in self._entries.items() if not entry.live]
             for index in [index for index, entry in dead if not self.is_mine(entry) and not entry.expired_life]:
                 self._remove(index)
@@ -273,7 +278,7 @@ class Directory:
     def contact(self, router: str, incarnation: int) -> None:
         assert router not in self.contacts
         self.contacts[router] = incarnation
-        self.acked[router] = 0
+        self.acked[router] = -1
         self._audiences.clear()
 
     def lost(self, router: str) -> list[Change]:
@@ -364,7 +369,7 @@ class Directory:
             confirmed = old == entry and self.is_announced(entry)
             if old is not None and (old.epoch, old.status) >= (entry.epoch, entry.status) and not confirmed:
                 continue
-            if entry.live or entry.expired_life or not self.complete:
+            if entry.live or entry.expired_life or not self._all_know:
                 self._put(entry)
             elif old is not None:
                 self._remove((entry.role, entry.name))

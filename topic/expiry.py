@@ -64,7 +64,8 @@ class Expiry:
                 (self._propose if self._speaks_for(entry) else self._point_out)(entry)
 
     def begin_anew(self, router: str) -> None:
-        """It is in contact again, or lost just now: the time of its links begins when it is next seen to be lost."""
+        """It is in contact again, or lost just now: the time of its links begins when it is next seen to be lost; also
+        of those of its former incarnations, whose clients may have come back there as the contact ended."""
         self._ends = {key: end for key, end in self._ends.items() if key[1].router != router}
 
     def _forget(self, now: float) -> None:
@@ -114,6 +115,8 @@ class Expiry:
             return
         if not yes:
             self._abort(entry)
+            if router == entry.router and self.context.directory.tells_itself(entry):  # nobody can have its consent
+                self.decided(index, epoch, committed=False)
         else:
             poll.awaited.discard(router)
             self._decide(entry, poll)
@@ -126,8 +129,8 @@ class Expiry:
                 self._is_over(entry)
 
     def _abort(self, entry: Entry) -> None:
-        del self._polls[entry.role, entry.name]
-        self.context.outgoing.expired(self.context.directory.contacts, entry, committed=False)
+        polled = attrs.evolve(entry, epoch=self._polls.pop((entry.role, entry.name)).epoch)
+        self.context.outgoing.expired(self.context.directory.contacts, polled, committed=False)
 
     def contacts_changed(self) -> None:
         """Whoever came may know better, whoever went has not answered."""
@@ -160,5 +163,7 @@ class Expiry:
             return
         if committed:
             self._is_over(entry)
+            if self.context.directory.tells_itself(entry):  # who has proposed it may not have reached its owner
+                self.context.outgoing.hearsay(entry.router, [attrs.evolve(entry, status=Status.EXPIRED)])
         elif entry.status is Status.BOUND:
             self.context.directory.mark(entry, Status.ATTACHED)

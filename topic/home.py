@@ -4,7 +4,8 @@ Home computes the audience of each delivery, forwards it, and answers the publis
 awaited. It alone knows what is in doubt. What local subscribers do with a record is `topic.delivering`'s.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 
@@ -29,6 +30,8 @@ class Home:
         self.edge = Edge(context, self.evaluate)
         self.streams: dict[bytes, Stream] = {}
         """By publisher name; the current epoch only."""
+        self._undecided: dict[Stream, None] | None = None
+        """What is to be evaluated when an event is taken in; None if at once."""
         self.evidence = Evidence(context, self._settle_doubt)
         self.joining = Joining(self.edge, self.evidence, self.streams, self.evaluate)
         self.resolving = Resolving(self.edge, self.evidence)
@@ -64,6 +67,8 @@ class Home:
         """A transfer while some deliveries of the publisher's map are expected: it may be one of them."""
         key = stream.keys.key(tag)
         record = self.edge.limbo.take(stream, key) if stream.expected.pop(key, None) is not None else None
+        if record is not None and presettled:
+            self._give_up(stream, record)
         if record is None or presettled:
             (record,) = self._publish_new(stream, [key], [tag], [message], presettled=presettled)
             return record
@@ -159,6 +164,9 @@ class Home:
         """Answer the publisher of those that nobody of the audience is awaited for (protocol 5, Accept)."""
         if not self.context.booted:
             return
+        if self._undecided is not None:
+            self._undecided[stream] = None
+            return
         assert not stream.abandoned, "an abandoned stream has no publisher to answer"
         done = [
             record
@@ -178,6 +186,17 @@ class Home:
             record.state = State.SETTLED
             self.context.forget(record)
         self._grant(stream, len(records))
+
+    @contextmanager
+    def deciding_later(self) -> Iterator[None]:
+        """Nothing is accepted in the middle of an event: who is told of last may have to be awaited, too."""
+        assert self._undecided is None
+        undecided = self._undecided = {}
+        yield
+        self._undecided = None
+        for stream in undecided:
+            if self.streams.get(stream.publisher) is stream:
+                self.evaluate(stream, list(stream.records.values()))
 
     def evaluate_all(self) -> None:
         for stream in list(self.streams.values()):
@@ -250,11 +269,15 @@ class Home:
         self.edge.limbo.take(stream, key)
         if not aborted:
             return self._again(stream, tag, record)
-        self.resolving.tell_askers(stream, [record])
-        self.edge.settling.close(stream, [record])
+        self._give_up(stream, record)
         stream.unsettled += 1  # it took credit all the same
         self._grant(stream, 1)
         return record
+
+    def _give_up(self, stream: Stream, record: Record) -> None:
+        """The publisher does not want to know of it any more."""
+        self.resolving.tell_askers(stream, [record])
+        self.edge.settling.close(stream, [record])
 
     # evidence
 

@@ -35,12 +35,13 @@ class Peers:
         told = [unpack_entry(fields) for fields in hearsay]
         joined_before = {entry.name for entry in entries if self._is_same_subscriber(entry)}
         changes = self.directory.apply_section(router, version, entries, told)
-        self._pass_on(router, changes)
+        self._pass_on(router, changes, learned=True)
         self._topic.changed(changes, learned=True)
         for entry in entries:
             if entry.name in joined_before:
                 self.home.joining.join(entry, known=True)
         self._end_ours(told)
+        self._correct(router, [*entries, *told])
         self.context.outgoing.ack(router, version)
         self._topic.heard(router)
 
@@ -52,7 +53,7 @@ class Peers:
 
     def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
         changes = self.directory.apply_delta(router, version, [unpack_entry(fields) for fields in entries])
-        self._pass_on(router, [change for change in changes if change.entry.resumed or not change.entry.live])
+        self._pass_on(router, changes, learned=False)
         self._topic.changed(changes)
         self._topic.changed(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
         self.context.outgoing.ack(router, version)
@@ -60,20 +61,28 @@ class Peers:
     def _on_hearsay(self, router: str, entries: list[Any]) -> None:
         told = [unpack_entry(fields) for fields in entries]
         changes = self.directory.apply_hearsay(told)
-        self._pass_on(router, changes)
+        self._pass_on(router, changes, learned=True)
         self._topic.changed(changes, learned=True)
         self._end_ours(told)
+        self._correct(router, told)
+
+    def _correct(self, router: str, told: list[Entry]) -> None:
+        """It takes for live what we know has ended."""
+        known = [(entry.epoch, self.directory.entry((entry.role, entry.name))) for entry in told if entry.live]
+        ended = [ours for epoch, ours in known if ours is not None and not ours.live and ours.epoch >= epoch]
+        self.context.outgoing.hearsay(router, ended)
 
     def _end_ours(self, told: list[Entry]) -> None:
+        """Behind a partition they were let expire."""
         for entry in told:
             if not entry.live and self.directory.is_mine(entry):
                 self._topic.expired_elsewhere(entry)
 
-    def _pass_on(self, router: str, changes: list[Change]) -> None:
-        """Other contacts may be home of what these subscribers are owed, and not in contact with who holds them; or
-        they have forgotten that a link was closed elsewhere, and have believed us that it lives. What expired behind a
-        partition, who holds it has to know."""
-        news = [change.new for change in changes if change.new is not None and self._is_news(change)]
+    def _pass_on(self, router: str, changes: list[Change], *, learned: bool) -> None:
+        """Other contacts may be home of what these subscribers are owed, or hold what these publishers have sent, and
+        not be in contact with where they are; or they have forgotten that a link was closed elsewhere, and have
+        believed us that it lives. What expired behind a partition, who holds it has to know."""
+        news = [change.new for change in changes if change.new is not None and self._is_news(change, learned)]
         for contact in self.directory.contacts if news else ():
             if contact != router:
                 self.context.outgoing.hearsay(contact, news)
@@ -82,15 +91,16 @@ class Peers:
             if was_live and entry.status is Status.EXPIRED and self.directory.tells_itself(entry):
                 self.context.outgoing.hearsay(entry.router, [entry])
 
-    def _is_news(self, change: Change) -> bool:
+    def _is_news(self, change: Change, learned: bool) -> bool:
         """An ending only if we have it from the owner, or what it ends was ours: others may have forgotten it, and take
         what they hear of the link for news again and again."""
         entry, old = change.entry, change.old
         lasts = entry.role is Role.SUBSCRIBER and entry.lifetime.timeout > 0
-        if entry.live or old is None or not old.live:
-            return entry.live and lasts
-        closed = lasts and entry.status is Status.CLOSED and self.directory.tells_itself(entry)
-        return closed or self.directory.is_mine(old)
+        was_ours = old is not None and old.live and self.directory.is_mine(old)
+        if entry.live:
+            return (lasts and (learned or entry.resumed)) or (was_ours and entry.role is Role.PUBLISHER)
+        closed = entry.status is Status.CLOSED and old is not None and old.live and self.directory.tells_itself(entry)
+        return was_ours or (lasts and closed)
 
     def _on_expire(self, router: str, role: int, name: bytes, epoch: list[Any]) -> None:
         self._topic.expiry.proposed(router, (Role(role), name), Epoch(*epoch))

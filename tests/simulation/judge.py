@@ -264,9 +264,12 @@ class Judge:
                 message.promised.discard(link.client.name)
 
     def comes(self, link: "SubscriberLink", unsettled: object) -> None:
-        """An attach reaches its router. Without memory, and where nobody around knows it, it is a new subscriber."""
+        """An attach reaches its router. Without memory, and where nobody around knows it, it is a new subscriber. A
+        plain one is gone for homes out of contact with that router."""
         name = link.client.name
         reader = self.readers[name]
+        if not reader.resumes:
+            self._void(name, lambda home: home != link.router.name and self.contact(link.router, home) is None)
         lost = reader.resumes and reader.since is not None and unsettled is None
         if lost and not self.termini.known_around(link.router, name, reader):
             self.note(link.router.name, f"limit: nobody in contact knows {name}, which has forgotten")
@@ -348,7 +351,8 @@ class Judge:
         elif not reader.first and not self._is_limited(name, message):
             self._check_on_link(reader, message, label, counted=attempts > 0 or resumed)
         reader.on_link[text] = False
-        self._check_order(reader, message, router, label)
+        if not self._is_limited(name, message):
+            self._check_order(reader, message, router, label)
 
     def _is_exact(self, name: str, message: Message) -> bool:
         """Both ends resume, in settle mode second, and neither has met a limit."""

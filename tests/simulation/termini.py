@@ -255,7 +255,9 @@ class Termini:
                 view = self._views_of(other)[client.name]
                 resumed = view.epoch is not None and view.epoch[1:] == (other.name, other.incarnation)
                 resumed = resumed and view.generation == generation and other is not router
-                judge.check(not resumed, f"8 consent: {client.name} expires at {router.name}, and is at {other.name}")
+                resumed = resumed and (other.name, client.name, view.epoch) not in self._agreed
+                agreed = not resumed or client.name in judge.inexact  # the later attach has an older epoch
+                judge.check(agreed, f"8 consent: {client.name} expires at {router.name}, and is at {other.name}")
         self._lives_over[generation] = judge.schedule.now
 
     def _expired(self, router: "Router", client: "Client") -> None:
