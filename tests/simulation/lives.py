@@ -39,7 +39,7 @@ class Lives:
         elif publisher.silent and self._is_replaced(publisher.name, publisher.generation):
             self._limit(publisher, "its router does not know that this life was given up for another")
         else:
-            again = termini.has_agreed(link, publisher.generation)
+            again = termini.has_agreed(link, publisher.generation) and publisher.name not in self._judge.inexact
             self._judge.check(not again, f"8 consent: {link} resumes a life that its router had agreed to let expire")
 
     def renewed(self, publisher: "Publisher") -> None:

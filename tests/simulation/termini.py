@@ -192,7 +192,10 @@ class Termini:
                 if view.untold and not router.topic.context.outgoing:
                     self._tell(router, view)
             elif view.epoch is not None:
-                self._forgotten(router, client, view, view.epoch)
+                same_life = (
+                    entry is None or entry.generation == view.generation
+                )  # else a later one has ended
+                self._forgotten(router, client, view, view.epoch, same_life=same_life)
                 view.epoch = None
 
     def _watch_consent(self, router: "Router", client: "Client", entry: Entry | None) -> None:
@@ -233,7 +236,7 @@ class Termini:
         ends = [min(until, link.ended_at) if link.ended else until for link in links]
         return now - max([router.booted_at, *ends])
 
-    def _forgotten(self, router: "Router", client: "Client", view: View, epoch: Epoch) -> None:
+    def _forgotten(self, router: "Router", client: "Client", view: View, epoch: Epoch, *, same_life: bool) -> None:
         judge = self._judge
         if any(link.closed and (link.epoch is None or link.epoch >= epoch) for link in client.opened):
             return
@@ -243,7 +246,7 @@ class Termini:
         told = told or (epoch.router, client.name, epoch) in self._agreed
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
-        if view.generation:
+        if view.generation and same_life:
             self._life_over(router, client, view.generation)
         self._expired(router, client)
 
