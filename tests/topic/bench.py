@@ -105,6 +105,10 @@ class Bench:
         core.receive(here, self._wires[here, there].popleft())
         self.collect(there)
 
+    def under_way(self, here: str, there: str) -> int:
+        """Batches."""
+        return len(self._wires[here, there])
+
     def tick(self, name: str) -> Topic:
         self._wall += 1000
         self.cores[name].advance(self._wall)
@@ -280,9 +284,9 @@ def key_of(pen: Pen, tag: bytes) -> bytes:
     return KeyMaker(pen.stream.publisher, pen.stream.generation).key(tag)
 
 
-def pen_at(bench: Bench, router: str, former: Pen | None = None, **options: Any) -> Pen:
+def pen_at(bench: Bench, router: str, former: Pen | None = None, *, name: str = "p", **options: Any) -> Pen:
     generation = former.stream.generation if former is not None else None
-    return bench.publisher(router, lifetime=LASTING, generation=generation, **options)
+    return bench.publisher(router, name, lifetime=LASTING, generation=generation, **options)
 
 
 def reader_at(bench: Bench, router: str, name: str = "s", **options: Any) -> Reader:

@@ -11,12 +11,19 @@ from topic.wire import Kind
 EXPIRED = "amqp:resource-deleted"
 
 
-def expires_at(bench: Bench, router: str) -> None:
-    """Time passes for that router only."""
-    bench.cores[router].handle_timer(bench.now)
-    bench.now += 61
-    bench.cores[router].handle_timer(bench.now)
-    bench.flow()
+def expires_at(bench: Bench, *routers: str) -> None:
+    """Time passes for these only."""
+    for _ in range(64):
+        bench.now += 1
+        for router in routers:
+            bench.tick(router).handle_timer(bench.now)
+            bench.collect(router)
+        bench.flow()
+
+
+def status(bench: Bench, router: str, name: bytes) -> Status | None:
+    """Of a link as that router has it."""
+    return next((entry.status for entry in bench.cores[router].directory.entries() if entry.name == name), None)
 
 
 def wait(bench: Bench, seconds: int) -> None:
@@ -58,9 +65,7 @@ def test_who_expired_behind_a_partition_is_told_so() -> None:
     bench = Bench("a", "b")
     reader = reader_at(bench, "b")
     bench.part("a", "b")
-    bench.cores["a"].handle_timer(bench.now)
-    bench.now += 61
-    bench.cores["a"].handle_timer(bench.now)
+    expires_at(bench, "a")
     bench.meet("a", "b")
     bench.flow()
     assert [detach.condition for detach in reader.mine(Detach)] == ["amqp:resource-deleted"]
@@ -121,3 +126,82 @@ def test_one_whose_new_custodian_never_speaks_of_it_expires_too() -> None:
     pen.send(b"1")
     wait(bench, 70)
     assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before the section", "after it"])
+def test_who_expired_is_told_so_by_who_hears_of_the_decision_last(late: bool) -> None:
+    bench = Bench("a", "b", "c")
+    reader = reader_at(bench, "b")
+    for other in ("a", "c"):
+        bench.part("b", other)
+    bench.hold("a", "c")
+    for _ in range(62):
+        bench.time(1)
+    while status(bench, "c", reader.end.name) is not Status.BOUND:
+        bench.step("a", "c")
+    bench.flow()
+    bench.meet("b", "c")
+    if late:
+        bench.flow()
+    while bench.under_way("a", "c"):
+        bench.step("a", "c")
+    bench.part("a", "c")
+    bench.flow()
+    assert [detach.condition for detach in reader.mine(Detach)] == [EXPIRED]
+
+
+def test_who_expired_is_told_so_though_everybody_else_has_met_meanwhile() -> None:
+    bench = Bench("a", "b", "c")
+    reader = reader_at(bench, "b")
+    for other in ("a", "c"):
+        bench.part("b", other)
+    expires_at(bench, "a", "c")
+    for other in ("a", "c"):
+        bench.hold(other, "b")
+        bench.meet(other, "b")
+    bench.flow()
+    pen_at(bench, "a")  # what the others acknowledge proves nothing of b
+    pen_at(bench, "c", name="q")
+    for other in ("a", "c"):
+        bench.part(other, "b")
+    bench.let_go()
+    for other in ("a", "c"):
+        bench.meet(other, "b")
+    bench.flow()
+    assert [detach.condition for detach in reader.mine(Detach)] == [EXPIRED]
+
+
+def test_who_takes_for_live_what_another_knows_has_ended_learns_it() -> None:
+    bench = Bench("a", "b", "c", "d")
+    reader = reader_at(bench, "d")
+    bench.kill("d")
+    for other in ("b", "c"):
+        bench.part("a", other)
+    expires_at(bench, "a")
+    pen = pen_at(bench, "c")
+    bench.meet("a", "b")
+    bench.flow()
+    bench.part("a", "b")  # it never meets c
+    assert status(bench, "b", reader.end.name) is Status.EXPIRED
+    pen.send(b"1")
+    expires_at(bench, "b", "c")
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_the_word_of_its_owner_frees_who_had_agreed() -> None:
+    """Its proposer was lost before it said what was decided; and the publisher was never gone."""
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "c")
+    for other in ("a", "b"):
+        bench.part("c", other)
+    bench.hold("a", "b")
+    for _ in range(62):
+        bench.time(1)
+    while status(bench, "b", pen.stream.publisher) is not Status.BOUND:
+        bench.step("a", "b")
+    bench.part("a", "b")
+    bench.meet("b", "c")
+    bench.flow()
+    expires_at(bench, "b", "c")
+    assert status(bench, "b", pen.stream.publisher) is Status.ATTACHED
+    assert pen_at(bench, "b", pen, unsettled={}).stream.generation == pen.stream.generation

@@ -1,6 +1,6 @@
 """Links that are attached again, elsewhere or here, and routers that are lost (protocol 5, Fence; 6.9, 7.5, 8)."""
 
-from tests.topic.bench import Bench
+from tests.topic.bench import Bench, pen_at, reader_at
 from topic.actions import Detach
 from topic.record import Outcome
 
@@ -150,3 +150,15 @@ def test_a_link_closed_elsewhere_under_a_higher_epoch_is_detached() -> None:
     bench.flow()
     assert [d.condition for d in reader.mine(Detach)] == ["amqp:link:stolen"]
     assert not bench.cores["a"].edge.subscribers
+
+
+def test_where_a_publisher_went_is_passed_on_by_where_it_was() -> None:
+    """To those that are not in contact with its new home, and hold what it has sent."""
+    bench = Bench("b", "c", "d")
+    reader, pen = reader_at(bench, "c"), pen_at(bench, "d")
+    pen.send(b"1")
+    reader.accept(b"1")
+    bench.part("b", "c")
+    pen_at(bench, "b", pen, unsettled={b"1": 0})
+    entry = bench.cores["c"].directory.publisher(pen.stream.publisher)
+    assert entry is not None and entry.router == "b"

@@ -138,6 +138,46 @@ def test_evidence_counts_from_the_last_attach_on() -> None:
     assert again.delivered == [b"1"]
 
 
+def test_who_is_learned_of_last_is_awaited_as_the_others_are() -> None:
+    """One section says that one subscriber has closed, and that there is another."""
+    bench = Bench("b", "c", "d")
+    known, unknown = reader_at(bench, "b", "known"), reader_at(bench, "b", "unknown", credit=0)
+    pen = pen_at(bench, "c")
+    pen.send(b"1")
+    known.accept(b"1")
+    remembered = [entry for entry in bench.cores["d"].directory.entries() if entry.name == known.end.name]
+    bench.kill("c")
+    bench.kill("d")
+    bench.boot("d", 2, remembered=remembered)
+    bench.now += 11
+    bench.tick("d").handle_timer(bench.now)
+    bench.collect("d")
+    known.close()
+    again = pen_at(bench, "d", pen, unsettled={b"1": 0})
+    again.send(b"1")
+    bench.meet("b", "d")
+    bench.flow()
+    assert not again.outcomes
+    unknown.grant(1)
+    unknown.accept(b"1")
+    assert again.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_what_is_resumed_presettled_ends_what_a_map_named() -> None:
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "a")
+    reader = reader_at(bench, "b")
+    pen.send(b"1")
+    key = key_of(pen, b"1")
+    bench.kill("a")
+    bench.kill("b")
+    back = reader_at(bench, "c", unsettled={key: 0})
+    pen_at(bench, "c", pen, unsettled={b"1": 0}).send(b"1", presettled=True)
+    assert back.resumed == [(None, 0, True)] and reader.delivered == [b"1"]
+    back.answer_echo()
+    assert not bench.cores["c"].context.records
+
+
 def test_all_routers_die_and_their_stores_know_whom_to_wait_for() -> None:
     bench = Bench("a", "b")
     reader, pen = reader_at(bench, "b"), pen_at(bench, "a")
