@@ -366,8 +366,9 @@ class Directory:
         changes: list[Change] = []
         for entry in entries:
             old = self._entries.get((entry.role, entry.name))
-            confirmed = old == entry and self.is_announced(entry)
-            if old is not None and (old.epoch, old.status) >= (entry.epoch, entry.status) and not confirmed:
+            if old is not None and old.epoch == entry.epoch and old.live and entry.live and self.is_announced(entry):
+                entry = attrs.evolve(entry, status=old.status)  # we may have agreed to let it expire
+            elif old is not None and (old.epoch, old.status) >= (entry.epoch, entry.status):
                 continue
             if entry.live or entry.expired_life or not self._all_know:
                 self._put(entry)

@@ -83,7 +83,7 @@ class Lives:
             return generation
         if generation in (None, known.generation):
             return known.generation if known.status is Status.ATTACHED else None
-        return None if known.live and seen < known.epoch.hlc else generation
+        return None if seen < known.epoch.hlc else generation
 
     def changed(self, change: Change) -> None:
         """A new attach of a publisher elsewhere, or its end."""

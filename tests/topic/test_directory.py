@@ -114,6 +114,7 @@ def test_only_who_has_it_confirms_what_was_announced() -> None:
     here.apply_departures("b", [moved])
     here.apply_hearsay([moved])
     assert here.audience(ADDRESS).orphans == (moved.name,)
+    here.mark(moved, Status.BOUND)
     here.apply_delta("c", 1, [moved])
     assert here.audience(ADDRESS).routers == ("c",)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.topic.bench import Bench, pen_at, reader_at
+from tests.topic.bench import LASTING, Bench, pen_at, reader_at
 from topic.actions import Detach
 from topic.directory import Role, Status
 from topic.record import Outcome
@@ -205,3 +205,14 @@ def test_the_word_of_its_owner_frees_who_had_agreed() -> None:
     expires_at(bench, "b", "c")
     assert status(bench, "b", pen.stream.publisher) is Status.ATTACHED
     assert pen_at(bench, "b", pen, unsettled={}).stream.generation == pen.stream.generation
+
+
+def test_an_expired_life_stays_over_when_the_one_that_followed_it_unheard_has_expired_too() -> None:
+    bench = Bench("a", "b")
+    pen = pen_at(bench, "a")
+    first, seen = pen.stream.generation, pen.stream.epoch.hlc
+    for _ in range(2):
+        bench.tick(pen.router).suspend_publisher(pen.stream, pen, bench.now)
+        wait(bench, 70)
+        pen = bench.publisher("b", lifetime=LASTING, generation=first, seen=seen, unsettled={b"1": 0})
+        assert pen.stream.generation != first
