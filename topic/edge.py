@@ -109,11 +109,6 @@ class Edge:
         self.reporting.joined(home, subscriber.name)
         self.delivering.pump(subscriber)
 
-    def joined_before(self, home: str, subscriber: Subscriber) -> None:
-        """`home` joined it for an attach that is over: it will do so again, and what it forwarded was for that one."""
-        self.limbo.hold_for(subscriber, self._homed_at(home))
-        subscriber.hold_back(subscriber.gates_of(home))
-
     def _homed_at(self, router: str) -> list[Record]:
         """In the incarnation that we are in contact with: of what was homed at an earlier one it knows nothing."""
         directory = self.context.directory
@@ -174,9 +169,10 @@ class Edge:
         self.context.trace_records(Event.RECEIVED, stream, records, n=first)
         self._begin(stream, records)
 
-    def backlog(self, stream: Stream, n: int, seen: int, record: Record, only: list[bytes]) -> None:
-        """A Forward for the named subscribers: the record may be here already, for others or reported (6.3)."""
-        named = [self.subscribers[name] for name in only if name in self.subscribers]
+    def backlog(self, stream: Stream, n: int, seen: int, record: Record, name: bytes, attach: Epoch) -> None:
+        """A Forward for one attach of a subscriber: the record may be here already, for others or reported (6.3). If
+        that attach is over, home learns it before our outcome, and will forward it for the next."""
+        named = [s for s in [self.subscribers.get(name)] if s is not None and s.epoch == attach]
         for subscriber in named:
             if stream.home not in subscriber.joined and stream.publisher not in subscriber.held:
                 # Joined says what of it is gated

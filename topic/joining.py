@@ -85,7 +85,7 @@ class Joining:
         subscriber = self.context.directory.subscriber(name)
         if subscriber is not None:
             for run in _runs(forwarded):
-                self._forward(run, name, subscriber.router)
+                self._forward(run, subscriber)
         self._evaluate(stream, owed)
 
     def _custodian(self, subscriber: Entry) -> str | None:
@@ -147,7 +147,7 @@ class Joining:
         """The subscriber left the router `not_at` without the delivery: it is awaited where the directory has it."""
         subscriber = self.context.directory.subscriber(name)
         if self._seek(record, name, not_at=not_at) and subscriber is not None:
-            self._forward([record], name, subscriber.router)
+            self._forward([record], subscriber)
 
     def _seek(self, record: Record, name: bytes, *, not_at: str | None) -> bool:
         """Await the subscriber at its custodian; as an orphan while that is nowhere, or where it left. Whether the
@@ -171,10 +171,11 @@ class Joining:
             record.routers = (*record.routers, router)
         return True
 
-    def _forward(self, records: list[Record], name: bytes, router: str) -> None:
-        stream = records[0].stream
+    def _forward(self, records: list[Record], subscriber: Entry) -> None:
+        """For this attach of it: if it has attached anew by then, it is another attach's turn."""
+        stream, router, attach = records[0].stream, subscriber.router, (subscriber.name, subscriber.epoch)
         self.context.trace_records(Event.FORWARDED, stream, records, peer=router)
-        self.context.outgoing.forward((router,), stream, records, self.context.directory.applied, [name])
+        self.context.outgoing.forward((router,), stream, records, self.context.directory.applied, attach)
 
     def orphan(self, subscriber: bytes, records: list[Record]) -> None:
         """A local subscriber moved before it had these: those at home here await it."""

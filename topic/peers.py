@@ -117,10 +117,7 @@ class Peers:
 
     def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: dict[bytes, int]) -> None:
         subscriber = self.edge.subscribers.get(name)
-        if subscriber is None:
-            return
-        if Epoch(*epoch) != subscriber.epoch:
-            self.edge.joined_before(router, subscriber)
+        if subscriber is None or Epoch(*epoch) != subscriber.epoch:  # for an attach that is over
             return
         self.edge.joined(router, subscriber, gated)
         subscriber.unanswered.discard(router)
@@ -133,7 +130,7 @@ class Peers:
 
     def _on_forward(
         self, router: str, publisher: bytes, epoch: list[Any], seen: dict[str, int], first: int, presettled: bool,
-        keys: bytes, messages: list[bytes], only: list[bytes] | None,
+        keys: bytes, messages: list[bytes], only: list[Any] | None,
     ) -> None:  # fmt: skip
         entry = self._unfenced(router, publisher, Epoch(*epoch))
         if entry is None or not messages:
@@ -148,8 +145,9 @@ class Peers:
         elif only is None:
             self.edge.forward(stream, first, seen.get(self.context.router, 0), records)
         else:
+            name, attach = only
             for n, record in enumerate(records, first):
-                self.edge.backlog(stream, n, seen.get(self.context.router, 0), record, only)
+                self.edge.backlog(stream, n, seen.get(self.context.router, 0), record, name, Epoch(*attach))
 
     def _on_resolve(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
         """Only the home of that very epoch answers; who is not will be known to the asker soon."""

@@ -130,10 +130,10 @@ class Outgoing:
         stream: Stream,
         records: list[Record],
         seen: dict[str, int],
-        only: list[bytes] | None,
+        only: tuple[bytes, Epoch] | None,
     ) -> None:
-        """`Forward` of records with consecutive `n`, all presettled or none; `only` names the subscribers of a
-        backlog, None stands for all joined ones (protocol 5, Publish and 6.3)."""
+        """`Forward` of records with consecutive `n`, all presettled or none; `only` for that attach of that subscriber,
+        None stands for all joined ones (protocol 5, Publish and 6.3)."""
         first = records[0]
         messages = [record.message for record in records]
         batch = self._batch(routers)
@@ -205,8 +205,8 @@ def _is_names(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_name, value))
 
 
-def _is_optional_names(value: Any) -> bool:
-    return value is None or _is_names(value)
+def _is_optional_attach(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and len(value) == 2 and _is_name(value[0]) and _is_epoch(value[1]))
 
 
 def _is_versions(value: Any) -> bool:
@@ -260,7 +260,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Kind.JOINED: (_is_name, _is_epoch, _is_gated),
     Kind.ADMIT: (_is_name, _is_name),
     Kind.FORWARD: (
-        _is_name, _is_epoch, _is_versions, _is(int), _is(bool), _is(bytes), _is_messages, _is_optional_names
+        _is_name, _is_epoch, _is_versions, _is(int), _is(bool), _is(bytes), _is_messages, _is_optional_attach
     ),
     Kind.OUTCOME: (_is_name, _is_epoch, _is_ranges),
     Kind.OUTCOME_IN_FULL: (_is_name, _is_epoch, _is(int), _is_refusals, _is_names),

@@ -141,6 +141,26 @@ def test_joined_for_a_life_that_ended_is_not_taken_for_the_next_one() -> None:
     assert second.delivered == [b"3"]
 
 
+def test_what_was_forwarded_for_an_attach_that_is_over_is_not_for_the_next_one() -> None:
+    bench = Bench("a", "b", "c")
+    pen, old = bench.publisher("a"), bench.subscriber("b", "s")
+    pen.send(b"1")
+    bench.hold("b", "a")  # that it has left without having accepted
+    over = bench.subscriber("c", "s", credit=0)
+    bench.hold("c", "a")
+    over.close()
+    new = bench.subscriber("c", "s")
+    while bench.under_way("b", "a"):
+        bench.step("b", "a")
+    bench.flow()
+    bench.let_go()
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    pen.settle(b"1")
+    pen.send(b"2")
+    new.grant(10)
+    assert (old.delivered, new.delivered) == ([b"1"], [b"2"])
+
+
 def test_outcomes_wait_until_a_subscriber_that_moved_here_is_joined() -> None:
     """Else home, which has just learned that it moved, takes them for those of the backlog."""
     bench = Bench("a", "b", "c")
