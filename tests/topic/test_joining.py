@@ -145,14 +145,15 @@ def test_what_was_forwarded_for_an_attach_that_is_over_is_not_for_the_next_one()
     bench = Bench("a", "b", "c")
     pen, old = bench.publisher("a"), bench.subscriber("b", "s")
     pen.send(b"1")
-    bench.hold("b", "a")  # that it has left without having accepted
+    bench.hold("b", "a")
+    bench.hold("a", "c")
     over = bench.subscriber("c", "s", credit=0)
     bench.hold("c", "a")
     over.close()
     new = bench.subscriber("c", "s")
-    while bench.under_way("b", "a"):
-        bench.step("b", "a")
-    bench.flow()
+    for here, there in (("a", "c"), ("b", "a"), ("a", "c")):  # b tells that it has left without having accepted
+        while bench.under_way(here, there):
+            bench.step(here, there)
     bench.let_go()
     assert pen.outcomes == {b"1": Outcome.ACCEPTED}
     pen.settle(b"1")
