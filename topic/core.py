@@ -134,6 +134,7 @@ class Topic:
         else:
             begin = partial(self.lives.begin, stream, None, unsettled, now, complete=complete, seen=seen)
             self.attaching.unknown(stream, begin, now + self.settings.boot_wait)
+        self.home.release_freed()
         return stream
 
     def alive(self, stream: Stream) -> None:

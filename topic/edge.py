@@ -117,10 +117,12 @@ class Edge:
         return [record for record in self._records() if record.stream.epoch[1:] == home]
 
     def _leave_out(self, subscriber: Subscriber, records: list[Record]) -> None:
-        left = [record for record in records if record.locals.get(subscriber) == HELD]
-        for record in dict.fromkeys(left):
+        self._let_go(subscriber, [record for record in records if record.locals.get(subscriber) == HELD])
+
+    def _let_go(self, subscriber: Subscriber, records: list[Record]) -> None:
+        for record in dict.fromkeys(records):
             _let_go(record, subscriber)
-        self.delivering.finished([record for record in left if not record.open])
+        self.delivering.finished([record for record in records if not record.open])
 
     def admit(self, subscriber: Subscriber, publisher: bytes, home: str) -> None:
         if publisher in subscriber.gates_of(home):
@@ -128,10 +130,14 @@ class Edge:
             self.delivering.pump(subscriber)
 
     def rehomed(self, publisher: bytes) -> None:
-        """The publisher has a new attach, or has gone: the gates of the older one fall (6.5)."""
+        """The publisher has a new attach, or has gone: the gates of the older one fall (6.5). What took evidence (6.6)
+        is not given any more: there will be none."""
         for subscriber in self.subscribers.values():
-            if publisher in subscriber.held:
-                self.admit(subscriber, publisher, subscriber.held[publisher].home)
+            gate = subscriber.held.get(publisher)
+            if gate is not None:
+                left = gate.records if gate.first == UNPROVEN else ()
+                self._let_go(subscriber, [record for record in left if record.locals.get(subscriber) == QUEUED])
+                self.admit(subscriber, publisher, gate.home)
         self.reporting.rehomed(publisher)
 
     def credit(self, subscriber: Subscriber, credit: int) -> None:

@@ -66,9 +66,10 @@ class Home:
     def _publish_again(self, stream: Stream, tag: bytes, message: bytes, *, presettled: bool) -> Record:
         """A transfer while some deliveries of the publisher's map are expected: it may be one of them."""
         key = stream.keys.key(tag)
-        record = self.edge.limbo.take(stream, key) if stream.expected.pop(key, None) is not None else None
-        if record is not None and presettled:
-            self._give_up(stream, record)
+        is_expected = stream.expected.pop(key, None) is not None
+        record = self.edge.limbo.take(stream, key) if is_expected else None
+        if is_expected and presettled:
+            self._give_up(stream, key, record)
         if record is None or presettled:
             (record,) = self._publish_new(stream, [key], [tag], [message], presettled=presettled)
             return record
@@ -247,16 +248,17 @@ class Home:
         self.edge.settling.close(stream, list(stream.limbo.values()))
 
     def resume(self, stream: Stream, said: Mapping[bytes, int], *, complete: bool) -> None:
-        """A publisher attached with its unsettled map, by tag. What the map lacks, or states an outcome of, it has
-        settled; the rest is in doubt, and transferred again (7.2). Our map is what we hold of that. What an incomplete
-        map lacks stays in doubt until the next attach."""
+        """A publisher attached with its unsettled map, by tag. What the map states an outcome of it has settled, and,
+        unless the attach came late, what it lacks; the rest is in doubt, and transferred again (7.2). Our map is what
+        we hold of that. What an incomplete map lacks stays in doubt until the next attach."""
         stream.partial = not complete
         doubted = [tag for tag, state in said.items() if state not in TERMINAL]
         stream.expected = {stream.keys.key(tag): tag for tag in doubted}
         stated = {stream.keys.key(tag) for tag in said} - stream.expected.keys()
-        lacking = stream.limbo.keys() - stream.expected.keys()
-        settled = [record for key, record in stream.limbo.items() if key in (lacking if complete else stated)]
-        self.edge.settling.close(stream, settled)
+        self.edge.settling.close(stream, [record for key, record in stream.limbo.items() if key in stated])
+        lacking = stream.limbo.keys() - stream.expected.keys() - stated
+        if complete and lacking:
+            self.evidence.doubt(stream, (self.context.router, sorted(lacking)))
         held = [(key, record) for key, record in stream.limbo.items() if key in stream.expected]
         stream.reply = {stream.expected[key]: 0 for key, record in held if record.message is not None}
 
@@ -269,15 +271,16 @@ class Home:
         self.edge.limbo.take(stream, key)
         if not aborted:
             return self._again(stream, tag, record)
-        self._give_up(stream, record)
+        self._give_up(stream, key, record)
         stream.unsettled += 1  # it took credit all the same
         self._grant(stream, 1)
         return record
 
-    def _give_up(self, stream: Stream, record: Record) -> None:
-        """The publisher does not want to know of it any more."""
-        self.resolving.tell_askers(stream, [record])
-        self.edge.settling.close(stream, [record])
+    def _give_up(self, stream: Stream, key: bytes, record: Record | None) -> None:
+        """The publisher does not want to know of it any more, whether it is here or not."""
+        self.resolving.tell_askers(stream, [key])
+        if record is not None:
+            self.edge.settling.close(stream, [record])
 
     # evidence
 
@@ -313,7 +316,7 @@ class Home:
         self.context.spent += records
         known = [record for record in known if not record.unknowing]
         if stream.asked:
-            self.resolving.tell_askers(stream, records)
+            self.resolving.tell_askers(stream, [record.key for record in records])
         if stream.gates:
             self.joining.open_gates(stream, records)
         if known:
@@ -383,8 +386,9 @@ class Home:
         self.streams.pop(stream.publisher, None)
         stream.abandoned = True
         stream.link = None
-        for gate in list(stream.gates.values()):
+        for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # else it falls where it stands
             self.joining.admit(stream, gate)
+        stream.gates.clear()
         self.edge.limbo.take_back(stream)
         stream.doubts.clear()
         self.edge.abandon_limbo(stream)

@@ -73,7 +73,6 @@ class Lives:
         else:
             self._home.resume(stream, said, complete=complete)
         self._attaching.publisher(stream, now)
-        self._home.release_freed()
 
     @staticmethod
     def _life_of(known: Entry | None, generation: bytes | None, seen: int) -> bytes | None:

@@ -6,7 +6,7 @@ else is settled, or was never a delivery; that is answered by absence, and only 
 
 from topic.edge import Edge
 from topic.evidence import Evidence
-from topic.record import Record, State, Stream
+from topic.record import State, Stream
 
 
 class Resolving:
@@ -48,8 +48,9 @@ class Resolving:
         else:
             self.context.outgoing.resolved(router, stream, keys)
 
-    def tell_askers(self, stream: Stream, records: list[Record]) -> None:
-        for record in records:
-            for router in sorted(stream.asked.pop(record.key, ())):
+    def tell_askers(self, stream: Stream, keys: list[bytes]) -> None:
+        """That these are settled now."""
+        for key in keys:
+            for router in sorted(stream.asked.pop(key, ())):
                 if router != self.context.router:
-                    self.context.outgoing.resolved(router, stream, [record.key])
+                    self.context.outgoing.resolved(router, stream, [key])

@@ -138,6 +138,45 @@ def test_evidence_counts_from_the_last_attach_on() -> None:
     assert again.delivered == [b"1"]
 
 
+@pytest.mark.parametrize("where", ["a", "b"])
+def test_what_the_map_of_a_late_attach_lacks_may_have_been_sent_elsewhere_since(where: str) -> None:
+    bench = Bench("a", "b", "c")
+    reader, pen = reader_at(bench, where), pen_at(bench, "c")
+    pen_at(bench, "c", pen, unsettled={}).send(b"1")  # the attach at a was on its way by then
+    reader.accept(b"1")
+    late = pen_at(bench, "a", pen, unsettled={}, lively=False)
+    assert not reader.settled
+    pen_at(bench, "c", pen, seen=late.stream.epoch.hlc, unsettled={b"1": 0}).send(b"1")
+    assert reader.delivered == [b"1"]
+
+
+@pytest.mark.parametrize("end", ["closed", "begun afresh", "expired"])
+def test_what_waits_for_evidence_goes_with_the_life_of_its_publisher(end: str) -> None:
+    """It was settled elsewhere, and is read late."""
+    bench = Bench("a", "b")
+    pen, reader = pen_at(bench, "a", lively=False), reader_at(bench, "b")
+    bench.part("a", "b")
+    moved = pen_at(bench, "b", pen, unsettled={})
+    moved.send(b"1")
+    reader.accept(b"1")
+    moved.settle(b"1")
+    reader.answer_echo()
+    if end == "closed":
+        moved.close()
+    elif end == "begun afresh":
+        pen_at(bench, "b")
+    else:
+        bench.tick("b").suspend_publisher(moved.stream, moved, bench.now)
+        for _ in range(64):
+            bench.time(1)
+            bench.flow()
+    again = reader_at(bench, "a", unsettled={})
+    pen.send(b"1")
+    bench.meet("a", "b")
+    bench.flow()
+    assert again.delivered == []
+
+
 def test_who_is_learned_of_last_is_awaited_as_the_others_are() -> None:
     """One section says that one subscriber has closed, and that there is another."""
     bench = Bench("b", "c", "d")
@@ -176,6 +215,18 @@ def test_what_is_resumed_presettled_ends_what_a_map_named() -> None:
     assert back.resumed == [(None, 0, True)] and reader.delivered == [b"1"]
     back.answer_echo()
     assert not bench.cores["c"].context.records
+
+
+def test_what_is_resumed_presettled_ends_also_where_home_does_not_hold_it() -> None:
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "a")
+    reader_at(bench, "b").close()
+    pen.send(b"1")
+    key = key_of(pen, b"1")
+    bench.kill("a")
+    back = reader_at(bench, "b", unsettled={key: 0})
+    pen_at(bench, "c", pen, unsettled={b"1": 0}).send(b"1", presettled=True)
+    assert back.resumed == [(None, 0, True)]
 
 
 def test_all_routers_die_and_their_stores_know_whom_to_wait_for() -> None:

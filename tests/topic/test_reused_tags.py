@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.topic.bench import Bench, Pen, Reader, key_of, pen_at, reader_at
+from tests.topic.bench import LASTING, Bench, Pen, Reader, key_of, pen_at, reader_at
 from topic.actions import Echo
 from topic.record import Outcome
 
@@ -37,6 +37,27 @@ def test_a_transfer_is_no_evidence_that_an_older_delivery_of_its_key_is_settled(
     pen.answer_echo()  # so it is not late
     reader.answer_echo()
     assert reader.delivered == [b"1"]
+
+
+def test_a_key_that_is_free_in_the_middle_of_an_event_waits_for_its_end() -> None:
+    """One section frees it, lets a publisher begin that nobody knew, and tells of one more subscriber."""
+    bench = Bench("a", "b", "c")
+    known = reader_at(bench, "a", "known")
+    bench.part("a", "b")
+    bench.publisher("b", "u", lifetime=LASTING)
+    late, pen = reader_at(bench, "c", "late"), pen_at(bench, "a")
+    pen.send(b"1", tags=[b"x"])
+    known.accept(b"1")
+    late.accept(b"1")
+    pen.settle(b"1")
+    late.answer_echo()
+    pen.send(b"2", tags=[b"x"])
+    bench.kill("c")
+    there = [reader_at(bench, "b", name, unsettled={}) for name in ("known", "late")]
+    bench.publisher("a", "u", lifetime=LASTING, unsettled={b"z": 0})
+    bench.meet("a", "b")
+    bench.flow()
+    assert [reader.delivered for reader in there] == [[b"2"], [b"2"]]
 
 
 def put_off_at_b() -> tuple[Bench, Pen, Reader, Reader]:
