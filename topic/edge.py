@@ -100,7 +100,7 @@ class Edge:
                 self.admit(subscriber, publisher, home)
         for publisher, first in gated.items():
             entry = self.context.directory.publisher(publisher)
-            if entry is not None and entry.router == home:
+            if entry is not None and entry.live and entry.router == home:
                 subscriber.gate(publisher, home, first)
                 if first == UNPROVEN:
                     self.reporting.unproven(publisher)
