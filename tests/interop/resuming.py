@@ -228,7 +228,9 @@ class RheaSubscriber(ResumingLink):
         assert self.handed_out == list(bodies)
 
     def undecided(self) -> list[str]:
-        return [body for body, key in self.keys.items() if self.unsettled.get(key, "settled") is None]
+        """Of what this life was given; what its map has named comes again before it can be answered."""
+        here = {transfer.tag for transfer in self.life.transfers}
+        return [body for body, key in self.keys.items() if key in here and self.unsettled.get(key, "settled") is None]
 
     async def accept(self, *bodies: str) -> None:
         for body in bodies:
