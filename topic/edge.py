@@ -117,9 +117,9 @@ class Edge:
         return [record for record in self._records() if record.stream.epoch[1:] == home]
 
     def _leave_out(self, subscriber: Subscriber, records: list[Record]) -> None:
-        self._let_go(subscriber, [record for record in records if record.locals.get(subscriber) == HELD])
+        self._await_no_more(subscriber, [record for record in records if record.locals.get(subscriber) == HELD])
 
-    def _let_go(self, subscriber: Subscriber, records: list[Record]) -> None:
+    def _await_no_more(self, subscriber: Subscriber, records: list[Record]) -> None:
         for record in dict.fromkeys(records):
             _let_go(record, subscriber)
         self.delivering.finished([record for record in records if not record.open])
@@ -136,7 +136,7 @@ class Edge:
             gate = subscriber.held.get(publisher)
             if gate is not None:
                 left = gate.records if gate.first == UNPROVEN else ()
-                self._let_go(subscriber, [record for record in left if record.locals.get(subscriber) == QUEUED])
+                self._await_no_more(subscriber, [record for record in left if record.locals.get(subscriber) == QUEUED])
                 self.admit(subscriber, publisher, gate.home)
         self.reporting.rehomed(publisher)
 
@@ -178,7 +178,8 @@ class Edge:
     def backlog(self, stream: Stream, n: int, seen: int, record: Record, name: bytes, attach: Epoch) -> None:
         """A Forward for one attach of a subscriber: the record may be here already, for others or reported (6.3). If
         that attach is over, home learns it before our outcome, and will forward it for the next."""
-        named = [s for s in [self.subscribers.get(name)] if s is not None and s.epoch == attach]
+        subscriber = self.subscribers.get(name)
+        named = [subscriber] if subscriber is not None and subscriber.epoch == attach else []
         for subscriber in named:
             if stream.home not in subscriber.joined and stream.publisher not in subscriber.held:
                 # Joined says what of it is gated

@@ -40,7 +40,7 @@ class Home:
 
     def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
         """A batch of transfers of one publisher, in order; returns their records, in the same order."""
-        if stream.expected or stream.limbo or stream.doubts:
+        if stream.expected or stream.limbo:
             again = partial(self._publish_again, stream, presettled=presettled)
             return [again(tag, message) for tag, message in zip(tags, messages, strict=True)]
         key = stream.keys.key
@@ -193,8 +193,10 @@ class Home:
         """Nothing is accepted in the middle of an event: who is told of last may have to be awaited, too."""
         assert self._undecided is None
         undecided = self._undecided = {}
-        yield
-        self._undecided = None
+        try:
+            yield
+        finally:
+            self._undecided = None
         for stream in undecided:
             if self.streams.get(stream.publisher) is stream:
                 self.evaluate(stream, list(stream.records.values()))

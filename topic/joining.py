@@ -70,13 +70,13 @@ class Joining:
             self.context.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
 
     def _needs_proof(self, stream: Stream, subscriber: Entry) -> bool:
-        """Whether it is given something on evidence only (6.6): it is awaited for something here, or it has been
-        elsewhere, and may have had there what we have yet to read."""
-        name, has_been_elsewhere = subscriber.name, subscriber.resumed and subscriber.lifetime.timeout
+        """Whether it is given something on evidence only (6.6), which is asked for then: it is awaited for something
+        here, or it has been elsewhere, and may have had there what we have yet to read."""
+        name, has_been_elsewhere = subscriber.name, subscriber.resumed and subscriber.lifetime.timeout > 0
         needed = has_been_elsewhere or any(_is_owed(record, name) for record in stream.records.values())
         if needed:
             self._evidence.doubt(stream, name)
-        return bool(needed)
+        return needed
 
     def _give_backlog(self, stream: Stream, name: bytes) -> None:
         """What the subscriber is awaited for goes to where it is; its map may have told the outcome already."""

@@ -192,9 +192,7 @@ class Termini:
                 if view.untold and not router.topic.context.outgoing:
                     self._tell(router, view)
             elif view.epoch is not None:
-                same_life = (
-                    entry is None or entry.generation == view.generation
-                )  # else a later one has ended
+                same_life = entry is None or entry.generation == view.generation  # else a later one has ended
                 self._forgotten(router, client, view, view.epoch, same_life=same_life)
                 view.epoch = None
 

@@ -134,6 +134,15 @@ class Bench:
             self.tick(name).handle_timer(self.now)
             self.collect(name)
 
+    def wait(self, seconds: int, *routers: str) -> None:
+        """So long, in steps of a second, for all routers or for these only."""
+        for _ in range(seconds):
+            self.now += 1
+            for name in routers or self.names:
+                self.tick(name).handle_timer(self.now)
+                self.collect(name)
+            self.flow()
+
     # clients
 
     def publisher(self, router: str, name: str = "p", **options: Any) -> "Pen":

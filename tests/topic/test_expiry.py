@@ -11,25 +11,17 @@ from topic.wire import Kind
 EXPIRED = "amqp:resource-deleted"
 
 
-def expires_at(bench: Bench, *routers: str) -> None:
-    """Time passes for these only."""
-    for _ in range(64):
-        bench.now += 1
-        for router in routers:
-            bench.tick(router).handle_timer(bench.now)
-            bench.collect(router)
-        bench.flow()
-
-
 def status(bench: Bench, router: str, name: bytes) -> Status | None:
     """Of a link as that router has it."""
     return next((entry.status for entry in bench.cores[router].directory.entries() if entry.name == name), None)
 
 
-def wait(bench: Bench, seconds: int) -> None:
-    for _ in range(seconds):
-        bench.time(1)
-        bench.flow()
+def agrees(bench: Bench, router: str, name: bytes) -> None:
+    """To what a proposes; the decision is on its way."""
+    bench.hold("a", router)
+    bench.wait(62)
+    while status(bench, router, name) is not Status.BOUND:
+        bench.step("a", router)
 
 
 def test_an_orphan_expires_when_all_in_contact_agree() -> None:
@@ -65,7 +57,7 @@ def test_who_expired_behind_a_partition_is_told_so() -> None:
     bench = Bench("a", "b")
     reader = reader_at(bench, "b")
     bench.part("a", "b")
-    expires_at(bench, "a")
+    bench.wait(64, "a")
     bench.meet("a", "b")
     bench.flow()
     assert [detach.condition for detach in reader.mine(Detach)] == ["amqp:resource-deleted"]
@@ -76,7 +68,7 @@ def test_who_expired_behind_a_partition_is_told_so_by_whoever_hears_of_it() -> N
     reader = reader_at(bench, "b")
     for other in ("b", "c"):
         bench.part("a", other)
-    expires_at(bench, "a")
+    bench.wait(64, "a")
     bench.meet("a", "c")
     bench.flow()
     assert [detach.condition for detach in reader.mine(Detach)] == [EXPIRED]
@@ -90,7 +82,7 @@ def test_an_ending_is_passed_on_by_who_has_it_from_the_owner_only() -> None:
     bench.kill("d")
     for other in ("b", "c"):
         bench.part("a", other)
-    expires_at(bench, "a")
+    bench.wait(64, "a")
     bench.said.clear()
     bench.meet("a", "b")
     bench.flow()
@@ -107,9 +99,9 @@ def test_an_orphan_that_its_speaker_has_not_heard_of_expires_too(knows_an_older_
     reader_at(bench, "b", unsettled={})
     bench.kill("b")
     pen.send(b"1")
-    wait(bench, 60)
+    bench.wait(60)
     assert not pen.outcomes
-    wait(bench, 70)
+    bench.wait(70)
     assert pen.outcomes == {b"1": Outcome.ACCEPTED}
 
 
@@ -124,7 +116,7 @@ def test_one_whose_new_custodian_never_speaks_of_it_expires_too() -> None:
         bench.step("b", "h")
     bench.kill("b")
     pen.send(b"1")
-    wait(bench, 70)
+    bench.wait(70)
     assert pen.outcomes == {b"1": Outcome.ACCEPTED}
 
 
@@ -134,11 +126,7 @@ def test_who_expired_is_told_so_by_who_hears_of_the_decision_last(late: bool) ->
     reader = reader_at(bench, "b")
     for other in ("a", "c"):
         bench.part("b", other)
-    bench.hold("a", "c")
-    for _ in range(62):
-        bench.time(1)
-    while status(bench, "c", reader.end.name) is not Status.BOUND:
-        bench.step("a", "c")
+    agrees(bench, "c", reader.end.name)
     bench.flow()
     bench.meet("b", "c")
     if late:
@@ -155,7 +143,7 @@ def test_who_expired_is_told_so_though_everybody_else_has_met_meanwhile() -> Non
     reader = reader_at(bench, "b")
     for other in ("a", "c"):
         bench.part("b", other)
-    expires_at(bench, "a", "c")
+    bench.wait(64, "a", "c")
     for other in ("a", "c"):
         bench.hold(other, "b")
         bench.meet(other, "b")
@@ -177,14 +165,14 @@ def test_who_takes_for_live_what_another_knows_has_ended_learns_it() -> None:
     bench.kill("d")
     for other in ("b", "c"):
         bench.part("a", other)
-    expires_at(bench, "a")
+    bench.wait(64, "a")
     pen = pen_at(bench, "c")
     bench.meet("a", "b")
     bench.flow()
     bench.part("a", "b")  # it never meets c
     assert status(bench, "b", reader.end.name) is Status.EXPIRED
     pen.send(b"1")
-    expires_at(bench, "b", "c")
+    bench.wait(64, "b", "c")
     assert pen.outcomes == {b"1": Outcome.ACCEPTED}
 
 
@@ -194,15 +182,11 @@ def test_the_word_of_its_owner_frees_who_had_agreed() -> None:
     pen = pen_at(bench, "c")
     for other in ("a", "b"):
         bench.part("c", other)
-    bench.hold("a", "b")
-    for _ in range(62):
-        bench.time(1)
-    while status(bench, "b", pen.stream.publisher) is not Status.BOUND:
-        bench.step("a", "b")
+    agrees(bench, "b", pen.stream.publisher)
     bench.part("a", "b")
     bench.meet("b", "c")
     bench.flow()
-    expires_at(bench, "b", "c")
+    bench.wait(64, "b", "c")
     assert status(bench, "b", pen.stream.publisher) is Status.ATTACHED
     assert pen_at(bench, "b", pen, unsettled={}).stream.generation == pen.stream.generation
 
@@ -213,6 +197,6 @@ def test_an_expired_life_stays_over_when_the_one_that_followed_it_unheard_has_ex
     first, seen = pen.stream.generation, pen.stream.epoch.hlc
     for _ in range(2):
         bench.tick(pen.router).suspend_publisher(pen.stream, pen, bench.now)
-        wait(bench, 70)
+        bench.wait(70)
         pen = bench.publisher("b", lifetime=LASTING, generation=first, seen=seen, unsettled={b"1": 0})
         assert pen.stream.generation != first

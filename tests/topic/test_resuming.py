@@ -167,9 +167,7 @@ def test_what_waits_for_evidence_goes_with_the_life_of_its_publisher(end: str) -
         pen_at(bench, "b")
     else:
         bench.tick("b").suspend_publisher(moved.stream, moved, bench.now)
-        for _ in range(64):
-            bench.time(1)
-            bench.flow()
+        bench.wait(64)
     again = reader_at(bench, "a", unsettled={})
     pen.send(b"1")
     bench.meet("a", "b")
