@@ -110,6 +110,13 @@ class Client:
     def open(self, router: "Router") -> None:
         raise NotImplementedError
 
+    def perhaps_late(self, link: Link) -> None:
+        """What it is about to send there, an attach with a map first, may take its time, and it goes elsewhere."""
+        if not self.calm and self.random.random() < self.knobs.late:
+            self.note(self.name, "prank: late")
+            link.stall(3.0)
+            self.schedule.after(self.random.random(), self._move, link)
+
     def map_to_send(self, unsettled: Mapping[bytes, int]) -> dict[bytes, int]:
         """The unsettled map, or as much of it as there is room for in the attach."""
         keys = list(unsettled)

@@ -41,6 +41,9 @@ class Knobs:
     """How many publishers echo neither generation nor epoch."""
     partial: float
     """How often a client's unsettled map does not fit into its attach (incomplete-unsettled)."""
+    late: float
+    """How often an attach with a map, and what follows it, is under way for seconds; its client goes elsewhere by then.
+    Delivery-tags are not used again in such a run: the map may name what is forgotten when it is read (protocol 10)."""
     timeouts: tuple[int, ...]
     """What clients that resume ask for their termini, in seconds."""
     refusing: float
@@ -117,4 +120,5 @@ def draw(random: Random) -> Knobs:
         never_started=random.random() < 0.05,
         turmoil=random.choice((3.0, 5.0, 8.0)),
         partial=often(0.5),
+        late=often(0.3),
     )

@@ -53,6 +53,8 @@ class Publisher(Client):
         self.note(self.name, f"attaches at {router.name} with {unsettled}{', incomplete' if self.partial else ''}")
         for tag in [tag for tag, state in (unsettled or {}).items() if state]:
             self.judge.settled(self.texts[tag])  # with that map it says so
+        if unsettled is not None:
+            self.perhaps_late(link)
         generation = None if self.silent else self.generation
         link.to_router(link.attach, generation, self.seen, unsettled, not self.partial)
 
@@ -214,6 +216,8 @@ class Publisher(Client):
 
     def _free_tags(self, count: int) -> list[bytes]:
         """So many, or as many as there are; the first ones half of the time, so that they are used again soon."""
+        if self.knobs.late:
+            return [b"u%d" % (self._number + 1 + i) for i in range(count)]
         unsettled = self.unsettled or {}
         start = self.random.randrange(len(self._tags)) if self.random.random() < 0.5 else 0
         order = self._tags[start:] + self._tags[:start]

@@ -41,6 +41,8 @@ class SubscriberClient(Client):
         incomplete = ", incomplete" if self.partial else ""
         self.note(self.name, f"attaches at {router.name} with {_short(self.said)}{incomplete}")
         self.judge.attaching(self.name)
+        if self.said is not None:
+            self.perhaps_late(link)
         link.to_router(link.attach, self.seen, self.said, not self.partial)
         self._limit = 0
         self._grant(self.random.randint(0, self.prefetch))

@@ -50,8 +50,8 @@ def test_the_simulation_is_worth_its_name() -> None:
     assert sum(world.judge.accepted_count for world in worlds) > 500
     for happens in (
         "is killed", "all routers are killed", "partition", "pauses", "stalls", "silently", "one side first",
-        "for lost", "prank: vanish", "prank: crash", "was detached", "before an outcome", ", WHOLE", "aborts",
-        "resumes", "has let",
+        "for lost", "prank: vanish", "prank: crash", "prank: late", "was detached", "before an outcome", ", WHOLE",
+        "aborts", "resumes", "has let",
     ):  # fmt: skip
         assert any(happens in line for line in lines), f"no run has: {happens}"
 
