@@ -261,7 +261,9 @@ def find_run_dir(given: Path | None, base: Path = Path("run")) -> RunDirectory:
     if len(running) == 1:
         return running[0]
     if not running:
-        raise RunError(f"no mesh is running under ./{base}, name its directory with --run-dir")
+        ended = [str(path.parent) for path in sorted(base.glob("*/mesh.json"))]
+        those = f": {', '.join(ended)}" if ended else ""
+        raise RunError(f"no mesh is running under ./{base}, name its directory with --run-dir{those}")
     names = ", ".join(f"{base}/{directory.path.name}" for directory in running)
     raise RunError(f"several meshes are running ({names}), choose one with --run-dir")
 

@@ -159,7 +159,7 @@ def waits(views: Collection[RouterView]) -> Iterable[str]:
             yield f"{view.name} has {waiting} waiting for {', '.join(attaches['for'])}"
         for wait in status["waits"]:
             records = _count(wait["records"], "record")
-            yield f"{view.name} waits for {wait['for']}: {records}, for {format_duration(wait['since_s'])} now"
+            yield f"{view.name} waits for {wait['for']}: {records}, for {format_duration(wait['since_s'])} or more"
 
 
 def _count(number: int, noun: str, plural: str = "s") -> str:

@@ -81,8 +81,6 @@ class Delivering:
             self._deliver(subscriber, stream, records)
 
     def _deliver(self, subscriber: Subscriber, stream: Stream, records: list[Record]) -> None:
-        if not records[0].presettled:
-            self.context.trace_records(Event.DELIVERED, stream, records, subscriber=subscriber.name)
         subscriber.delivered += len(records)
         if subscriber.armed:
             subscriber.mark(records)
@@ -93,6 +91,7 @@ class Delivering:
         else:
             self.context.out.append(Deliver(subscriber.link, records))
         if records and not records[0].presettled:
+            self.context.trace_records(Event.DELIVERED, stream, records, subscriber=subscriber.name)
             for record in records:
                 record.locals[subscriber] = SENT
             if subscriber.sends_settled:

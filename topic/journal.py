@@ -36,7 +36,7 @@ Entries
     AUDIENCE     home: detail = JSON list of the subscribers awaited, remote ones and orphans included;
                  again, with all or with the new names, when the audience grows
     FORWARDED    home: to router `peer`
-    DELIVERED    transferred to the local `subscriber`; again for every further transfer
+    DELIVERED    transferred to the local `subscriber`; again for every further transfer of the message
     OUTCOME      what the local `subscriber` answered; also an outcome after which it is redelivered
     ACCEPTED     home: `outcome`, whatever it is, goes to the publisher
     SETTLED      home: the publisher settled after the outcome. Edge (peer): that was applied here

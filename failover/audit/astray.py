@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from failover.audit.case import Case
+from failover.audit.case import Case, Cut
 from failover.audit.checks import Judged
 from failover.audit.deliveries import Deliveries
 from failover.audit.facts import Facts
@@ -32,6 +32,7 @@ class Astray:
         self._facts, self._found, self._judged, self._pairs, self._case = facts, found, judged, pairs, case
         self._codes = {name: code for code, name in enumerate(pairs.names)}
         self._address = [*facts.rows.strings, None]
+        self._received_hlc = np.where(found.received_hlc != BIG, found.received_hlc, judged.accepted_hlc)
 
     def unaddressed(self, judged_pairs: JudgedPairs) -> tuple[InVain, Flags]:
         """Counted, and by delivery. Not if everybody was forgotten before, by routers whose logs are whole."""
@@ -56,26 +57,28 @@ class Astray:
 
     def cut_off(self, judged_pairs: JudgedPairs) -> Counter[tuple[str, str]]:
         """How many, by publisher and subscriber."""
-        missed: dict[str, set[int]] = {}
-        got = self._served(judged_pairs.owed | judged_pairs.taken) if self._case.cuts else np.empty(0, np.int64)
+        cuts: dict[tuple[str, str | None], list[Cut]] = {}
         for cut in self._case.cuts:
             address = self._case.parties.subscribers[cut.subscriber].address
-            at = self._cut(cut.home, cut.since, cut.till) & self._addressed(address)
-            deliveries = np.flatnonzero(at)
-            missed.setdefault(cut.subscriber, set()).update(
-                deliveries[~self._are(got, deliveries, cut.subscriber)].tolist()
-            )
+            cuts.setdefault((cut.home, address), []).append(cut)
+        got = self._served(judged_pairs.owed | judged_pairs.taken) if cuts else np.empty(0, np.int64)
+        missed: dict[str, set[int]] = {}
+        for (home, address), listed in cuts.items():
+            at = np.flatnonzero(self._accepted_at(home) & self._addressed(address))
+            accepted, received = self._judged.accepted_hlc[at], self._received_hlc[at]
+            for cut in listed:
+                during = at[(cut.since <= accepted) & (received <= cut.till)]
+                in_vain = during[~self._are(got, during, cut.subscriber)]
+                missed.setdefault(cut.subscriber, set()).update(in_vain.tolist())
         publishers = self._found.lives.publisher()
         return Counter(
             (publishers[delivery].decode(), subscriber) for subscriber, found in missed.items() for delivery in found
         )
 
-    def _cut(self, home: str, since: int, till: int) -> Flags:
-        homes, accepted = self._facts.homes, self._judged.accepted_hlc
+    def _accepted_at(self, home: str) -> Flags:
+        homes = self._facts.homes
         code = homes.index(home) if home in homes else len(homes)
-        received = np.where(self._found.received_hlc != BIG, self._found.received_hlc, accepted)
-        at_home = (self._found.first_home == code) | (self._found.last_home == code)
-        found: Flags = self._judged.is_accepted & at_home & (since <= accepted) & (received <= till)
+        found: Flags = self._judged.is_accepted & ((self._found.first_home == code) | (self._found.last_home == code))
         return found
 
     def _addressed(self, address: str | None) -> Flags:
@@ -84,16 +87,18 @@ class Astray:
         return found
 
     def _served(self, flags: Flags) -> Ints:
-        """Numbers of the pairs for which it is true."""
-        served: Ints = self._number(self._pairs.delivery[flags], self._pairs.subscriber[flags])
-        return served
+        """Numbers of the pairs for which it is true, in order."""
+        return np.sort(self._number(self._pairs.delivery[flags], self._pairs.subscriber[flags]))
 
     def _number(self, deliveries: Ints, subscriber: Ints | int) -> Ints:
         found: Ints = deliveries * (len(self._codes) + 1) + subscriber
         return found
 
     def _are(self, served: Ints, deliveries: Ints, name: str) -> Flags:
-        return np.isin(self._number(deliveries, self._codes.get(name, len(self._codes))), served)
+        """Asked for each of many cuts, so it must not cost a sort."""
+        numbers = self._number(deliveries, self._codes.get(name, len(self._codes)))
+        found: Flags = np.searchsorted(served, numbers, side="right") > np.searchsorted(served, numbers, side="left")
+        return found
 
     def _homes(self, deliveries: Ints) -> Iterator[str | None]:
         names = [*self._facts.homes, None]

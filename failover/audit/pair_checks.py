@@ -99,7 +99,7 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
     processed = np.where(own, pairs.own_processed, pairs.edge_accepted)
     unanswered = _before_any_answer(each, processed)
     unheard = judged.unheard[each.at] & pairs.in_audience & (refused | ~unanswered)
-    early, proven = _early(each, processed, edge_doubted)
+    early, proven = _early(each, processed, own, edge_doubted)
     vague = ~of.lives.sure[each.at] | (judged.lives_doubted[each.at] & duplicated)
     unended = (each.accepted_time == BIG) & bool(case.unfinished)  # it may have lasted until the end of any log
     was_handed, invented = handed[1] != NONE, judged.invented[each.at]
@@ -135,12 +135,12 @@ def _handed(facts: Facts, pairs: Pairs, own: Flags) -> Order:
     return major, taken(facts.rows.place, index)
 
 
-def _early(each: _Of, processed: Ints, edge_doubted: Flags) -> tuple[Flags, Flags]:
+def _early(each: _Of, processed: Ints, own: Flags, edge_doubted: Flags) -> tuple[Flags, Flags]:
     """Whether the publisher was answered before the subscriber was done, and whether it is certain that it was not."""
     later, known = _edge_later(each)
     after, before = _clocks(each, processed)
     told_later = known & later & ~edge_doubted  # else it may be a later router that says so
-    return told_later | after, (known & ~later) | before
+    return told_later | (after & (own | ~edge_doubted)), (known & ~later) | before
 
 
 def _before_any_answer(each: _Of, processed: Ints) -> Flags:

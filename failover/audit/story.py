@@ -38,7 +38,7 @@ HOME: Mapping[Event, str] = {
     Event.ABANDONED: "abandoned: nothing is owed any more",
     Event.FORGOTTEN: "forgotten",
     Event.PLACEHOLDER: "named by the unsettled map of {subscriber}; the message is not here",
-    Event.RESOLVED: "told by {peer} that it is settled",
+    Event.RESOLVED: "told that it is settled",
     Event.REHOMED: "follows its publisher to its next home",
     Event.FENCED: "from {peer}, dropped: its epoch is over",
 }
@@ -46,6 +46,7 @@ EDGE: Mapping[Event, str] = {
     **HOME,
     Event.RECEIVED: "received from its home {peer}",
     Event.SETTLED: "settled, as its home {peer} said",
+    Event.RESOLVED: "told by its home {peer} that it is settled",
     Event.REHOMED: "follows its publisher to its next home {peer}",
 }
 PUBLISHER: Mapping[Event, str] = {

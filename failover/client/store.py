@@ -31,6 +31,8 @@ from topic.identity import GENERATION_LENGTH, LinkIdentity
 Role: TypeAlias = Literal["publisher", "subscriber"]
 
 TAG_LENGTH: Final = 8
+LARGEST_NUMBER: Final = 2**62
+"""No client comes so far; SQLite's integers end at twice that."""
 LONGEST_TAG: Final = 32  # AMQP 1.0 2.8.7
 APPLICATION: Final = 0x6F6E636C  # "oncl": tells our files from other people's, and from a router's
 FORMAT: Final = 1
@@ -166,7 +168,7 @@ def _is_sound(role: Role, saved: Saved) -> bool:
         (generation is None or (isinstance(generation, bytes) and len(generation) == GENERATION_LENGTH))
         and (epoch is None or isinstance(epoch, str))
         and isinstance(saved.next_number, int)
-        and saved.next_number >= 0
+        and 0 <= saved.next_number <= LARGEST_NUMBER
         and all(isinstance(tag, bytes) and _fits(role, tag, entry) for tag, entry in saved.unsettled.items())
     )
 

@@ -140,7 +140,7 @@ def test_clients_records_and_waits_are_shown() -> None:
     assert row(text, "x/p") == "x/p topic/z a attached 100 3"
     assert row(text, "y/s") == "y/s topic/z a suspended 100 98 2 4 10"
     assert "a withholds acceptances until it has heard from c" in text
-    assert "a waits for subscriber y/s at c: 3 records, for 1.2s now" in text
+    assert "a waits for subscriber y/s at c: 3 records, for 1.2s or more" in text
 
 
 def test_a_thousand_subscribers_do_not_flood_the_terminal() -> None:

@@ -25,7 +25,7 @@ from topic.actions import (
 from topic.core import Settings, Topic
 from topic.directory import Entry, Lifetime
 from topic.identity import KeyMaker, LinkIdentity
-from topic.journal import Block
+from topic.journal import Block, Event, read_blocks
 from topic.record import Outcome, Record, Stream
 from topic.subscriber import Subscriber
 from topic.wire import Kind, decode
@@ -41,6 +41,7 @@ class Bench:
         self.names = names
         self.settings = settings
         self.cores: dict[str, Topic] = {}
+        self.journals: dict[str, Block] = {}
         self.actions: dict[str, list[Action]] = defaultdict(list)
         self.said: list[tuple[str, str, Kind]] = []
         self._wires: dict[tuple[str, str], deque[bytes]] = defaultdict(deque)
@@ -57,7 +58,7 @@ class Bench:
 
     def boot(self, name: str, incarnation: int = 1, remembered: Iterable[Entry] = ()) -> None:
         clock = HybridClock()
-        block = Block(name, "router", incarnation)
+        block = self.journals[name] = Block(name, "router", incarnation)
         self.cores[name] = Topic(name, incarnation, self.names, clock, block, self.settings, self.now, remembered)
         self.tick(name)
 
@@ -108,6 +109,11 @@ class Bench:
     def under_way(self, here: str, there: str) -> int:
         """Batches."""
         return len(self._wires[here, there])
+
+    def logged(self, name: str, event: Event) -> list[bytes]:
+        """The deliveries that the router logged this of since it was last asked for anything in its log."""
+        blocks, _ = read_blocks(self.journals[name].encode())
+        return [key for block in blocks for entry in block.entries() if entry.event is event for key in entry.keys]
 
     def tick(self, name: str) -> Topic:
         self._wall += 1000

@@ -6,6 +6,7 @@ from tests.topic.bench import LASTING, NEWS, Bench, key_of, pen_at, reader_at
 from topic.actions import Echo
 from topic.core import Settings
 from topic.identity import KeyMaker, LinkIdentity, link_name
+from topic.journal import Event
 from topic.record import Outcome
 
 
@@ -20,6 +21,16 @@ def test_what_a_subscriber_accepted_at_a_dead_router_counts_and_is_never_sent_ag
     assert moved.resumed == [(None, Outcome.ACCEPTED, False), (b"2", 0, False)]
     assert pen.outcomes == {b"1": Outcome.ACCEPTED}
     assert reader.delivered == [b"1", b"2"] and moved.delivered == []
+
+
+def test_an_outcome_that_is_resumed_is_not_logged_as_one_more_transfer() -> None:
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "a")
+    reader_at(bench, "b")
+    pen.send(b"1", b"2")
+    bench.kill("b")
+    reader_at(bench, "c", unsettled={key_of(pen, b"1"): Outcome.ACCEPTED, key_of(pen, b"2"): 0})
+    assert bench.logged("c", Event.DELIVERED) == [key_of(pen, b"2")]
 
 
 def test_a_publisher_resumes_at_another_router_and_nobody_gets_anything_twice() -> None:

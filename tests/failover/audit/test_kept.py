@@ -14,43 +14,53 @@ Judged = Callable[[Run], Report]
 LAST = 3
 
 
-def near_moves_to_b(run: Run) -> str:
-    """The subscriber near attaches at b, after everything else: its epoch there."""
+def moves_to_b(run: Run, subscriber: Client) -> str:
+    """It attaches at b, after everything else: its epoch there."""
     last = run.logs["b"][-1]
     epoch = str(Epoch(last["hlc"] - 10, "b", START_MS))
-    columns = {"subscriber": NEAR.name, "address": ADDRESS, "epoch": epoch}
+    columns = {"subscriber": subscriber.name, "address": ADDRESS, "epoch": epoch}
     run.after("b", {"event": Event.JOINED}, **columns)
-    run.after("b", {"event": Event.ATTACHED}, detail=NEAR.detail, **columns)
+    run.after("b", {"event": Event.ATTACHED}, detail=subscriber.detail, **columns)
     return epoch
 
 
-def a_is_killed(run: Run) -> None:
-    """What it heard of the last delivery of publisher two, and all after it, is lost with it."""
+def router_is_killed(run: Run, subscriber: Client = NEAR) -> None:
+    """What it heard from the subscriber of the last delivery of publisher two, and all after it, is lost with it."""
     key = run.key(TWO, LAST)
-    rows = run.logs["a"]
-    del rows[rows.index(run.find("a", Event.OUTCOME, key, subscriber=NEAR.name)) :]
+    rows = run.logs[subscriber.router]
+    del rows[rows.index(run.find(subscriber.router, Event.OUTCOME, key, subscriber=subscriber.name)) :]
 
 
-def b_is_told_again(run: Run) -> None:
-    """By near's unsettled map, when it comes."""
-    near_moves_to_b(run)
-    outcome = {"event": Event.OUTCOME, "outcome": Outcome.ACCEPTED, "subscriber": NEAR.name}
+def b_is_told_again(run: Run, subscriber: Client = NEAR) -> None:
+    """By the subscriber's unsettled map, when it comes."""
+    moves_to_b(run, subscriber)
+    outcome = {"event": Event.OUTCOME, "outcome": Outcome.ACCEPTED, "subscriber": subscriber.name}
     about = {"keys": [run.key(TWO, LAST)], "address": ADDRESS, "publisher": TWO.name, "epoch": run.epoch(TWO)}
     run.after("b", outcome, **about)
 
 
 def test_what_a_killed_router_was_told_and_the_next_was_told_again_is_not_too_early(judged: Judged) -> None:
     run = Run()
-    a_is_killed(run)
+    router_is_killed(run)
     b_is_told_again(run)
     report = judged(run)
     assert report.violations == {} and not any("near" in doubt for doubt in report.doubts), report.doubts
 
 
-def test_what_a_router_was_told_that_lived_is_too_early(judged: Judged) -> None:
+def test_nor_is_it_for_a_subscriber_without_a_log(judged: Judged) -> None:
     run = Run()
-    run.drop("a", run.find("a", Event.OUTCOME, run.key(TWO, LAST), subscriber=NEAR.name))
-    b_is_told_again(run)
+    router_is_killed(run, FAR)
+    b_is_told_again(run, FAR)
+    report = judged(run)
+    assert report.violations == {} and report.verdict is Verdict.UNDECIDED, report.sentence
+
+
+@pytest.mark.parametrize("subscriber", [NEAR, FAR])
+def test_what_a_router_was_told_that_lived_is_too_early(judged: Judged, subscriber: Client) -> None:
+    run = Run()
+    last = run.find(subscriber.router, Event.OUTCOME, run.key(TWO, LAST), subscriber=subscriber.name)
+    run.drop(subscriber.router, last)
+    b_is_told_again(run, subscriber)
     assert judged(run).violations == {"accepted too early": 1}
 
 

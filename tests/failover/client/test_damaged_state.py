@@ -74,6 +74,7 @@ def test_foreign_tables_in_a_given_connection_are_told(path: Path) -> None:
         "UPDATE oncemesh_link SET epoch = x'00'",
         "UPDATE oncemesh_link SET next_number = 'many'",
         "UPDATE oncemesh_link SET next_number = -1",
+        "UPDATE oncemesh_link SET next_number = 0x7fffffffffffffff",
         "UPDATE oncemesh_unsettled SET tag = 7",
         "UPDATE oncemesh_unsettled SET tag = x'00'",
         "UPDATE oncemesh_unsettled SET state = 'accepted'",
