@@ -37,7 +37,8 @@ Entries
                  again, with all or with the new names, when the audience grows
     FORWARDED    home: to router `peer`
     DELIVERED    transferred to the local `subscriber`; again for every further transfer of the message
-    OUTCOME      what the local `subscriber` answered; also an outcome after which it is redelivered
+    OUTCOME      what the local `subscriber` answered; also an outcome after which it is redelivered. detail = "map":
+                 as the unsettled map of its attach has it
     ACCEPTED     home: `outcome`, whatever it is, goes to the publisher
     SETTLED      home: the publisher settled after the outcome. Edge (peer): that was applied here
     ABANDONED    the publisher settled before an outcome, or its generation was given up: nothing is owed any
@@ -101,6 +102,8 @@ MAGIC = b"OML1"
 HEADER_LENGTH = len(MAGIC) + 8
 BLOCK_LIMIT = 1 << 20  # bytes of keys and tags after which a block is better written at once
 SEGMENT_LIMIT = 32 << 20
+BY_MAP = "map"
+"""The detail of an OUTCOME."""
 
 
 class Event(IntEnum):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from topic.context import Context
 from topic.directory import Directory
 from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, Epoch, LinkIdentity
-from topic.journal import Event
+from topic.journal import BY_MAP, Event
 from topic.outcomes import LOGGED, add_refusals, refusal
 from topic.record import HELD, OPEN, QUEUED, WITHHELD, Outcome, Record, State, Stream
 from topic.subscriber import Subscriber
@@ -114,7 +114,7 @@ class Limbo:
             if known in OPEN:
                 record.open -= 1
             if known is None or known in OPEN:
-                columns = {"subscriber": subscriber.name, "outcome": LOGGED[outcome]}
+                columns = {"subscriber": subscriber.name, "outcome": LOGGED[outcome], "detail": BY_MAP}
                 self.context.trace_records(Event.OUTCOME, record.stream, [record], **columns)
                 record.locals[subscriber] = outcome
                 record.refusals = add_refusals(record.refusals, refusal(outcome))

@@ -89,7 +89,7 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
     edge_doubted = each.overlaps(lambda party: party.custody, case.open_windows)
     bridged = each.overlaps(lambda party: party.bridged)
     doubted = each.overlaps(lambda party: party.doubts, case.open_windows) | (bridged & edge_doubted)
-    by_edge = pairs.edge_count > 0
+    by_edge = pairs.edge_stamp >= 0
     count = np.where(own, np.maximum(pairs.own_count, bridged & by_edge), by_edge)
     refused = np.where(own, pairs.own_refused, pairs.edge_refused)
     duplicated = np.where(own, pairs.own_count > 1, _sent_again(facts, pairs))

@@ -34,10 +34,10 @@ class Pairs:
     own_refused: Flags
     own_order: Ints
     edge_count: Ints
-    """How many acceptances of it routers tell, and how many routers do."""
+    """How many acceptances of it routers tell that were no map's, and how many routers do."""
     edges: Ints
     edge_stamp: Ints
-    """The first by hybrid clock, and by wall clock."""
+    """The first acceptance of any kind, by hybrid clock, and by wall clock."""
     edge_accepted: Ints
     edge_refused: Flags
     last_sent_hlc: Ints
@@ -67,6 +67,7 @@ class _Tellings:
         self.own_refused = ((processed | kept) & (facts.rows.outcome > Outcome.ACCEPTED))[at]
         self.handed = (facts.by_subscriber & tells(Event.DELIVERED, Event.PROCESSED))[at]
         self.accepted = (answered & accepted)[at]
+        self.accepted_on_link = (answered & accepted & (facts.rows.detail == NONE))[at]
         self.refused = (answered & ~accepted)[at]
         self.sent = (facts.by_router & tells(Event.DELIVERED))[at]
         rows = facts.rows
@@ -94,8 +95,8 @@ def _pairs(told: _Tellings, groups: Groups, distinct: Ints, names: Sequence[str]
         own_processed=told.rows(groups.first(told.processed, *instant)),
         own_refused=groups.any(told.own_refused),
         own_order=told.rows(groups.first(told.handed, told.incarnation, told.place)),
-        edge_count=groups.count(told.accepted),
-        edges=groups.distinct(told.accepted, told.log),
+        edge_count=groups.count(told.accepted_on_link),
+        edges=groups.distinct(told.accepted_on_link, told.log),
         edge_stamp=told.rows(groups.first(told.accepted, told.hlc, told.source, told.place)),
         edge_accepted=told.rows(groups.first(told.accepted, *instant)),
         edge_refused=groups.any(told.refused),

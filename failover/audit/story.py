@@ -20,7 +20,7 @@ from failover.audit.inventory import ControlRow, Log, Row
 from failover.audit.lives import ROW_FIELDS, KeyRow, lives_of
 from failover.audit.parties import Parties
 from topic.identity import NAME_LENGTH
-from topic.journal import Event, Outcome
+from topic.journal import BY_MAP, Event, Outcome
 
 NAMES_SHOWN = 8
 ASIDES_SHOWN = 200
@@ -42,6 +42,7 @@ HOME: Mapping[Event, str] = {
     Event.REHOMED: "follows its publisher to its next home",
     Event.FENCED: "from {peer}, dropped: its epoch is over",
 }
+MAPPED = "{subscriber} answered, says its unsettled map: {outcome}"
 EDGE: Mapping[Event, str] = {
     **HOME,
     Event.RECEIVED: "received from its home {peer}",
@@ -235,7 +236,7 @@ def _alike(placed: Sequence[Placed], use: Use) -> Iterator[list[Placed]]:
     def sort(item: Placed) -> tuple[Any, ...]:
         entry = item[1]
         several = entry.role == "router" and entry.event in (Event.DELIVERED, Event.OUTCOME)
-        return (entry.source, entry.event, entry.outcome, use(entry)) if several else (id(entry),)
+        return (entry.source, entry.event, entry.outcome, entry.detail, use(entry)) if several else (id(entry),)
 
     for _, group in groupby(placed, sort):
         yield list(group)
@@ -248,7 +249,8 @@ def _step(group: Sequence[Placed], setting: Setting, use: Use) -> Step:
     outcome = Outcome(entry.outcome)
     subscribers = [setting.name(each.subscriber) for _, each in group if each.subscriber]
     audience = [setting.name(name) for name in _names(entry)]
-    text = texts.get(event, event.name.lower()).format(
+    text = MAPPED if event is Event.OUTCOME and entry.detail == BY_MAP else texts.get(event, event.name.lower())
+    text = text.format(
         publisher=setting.name(entry.publisher),
         subscriber=_listed(subscribers),
         audience=_listed(audience) or "nobody",

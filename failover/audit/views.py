@@ -63,7 +63,7 @@ def _unsent(pairs: Pairs, judged: JudgedPairs) -> Flags:
 def _outcome_disputed(pairs: Pairs, judged: JudgedPairs, case: Case) -> Flags:
     """A router tells an acceptance that the subscriber does not, or only refusals where the subscriber accepted."""
     second = np.array([_answers(case, name) for name in pairs.names], np.bool_)[pairs.subscriber]
-    told = pairs.edge_count > 0
+    told = pairs.edge_stamp >= 0
     invented = told & (pairs.own_count == 0) & ~judged.own_doubted & ~judged.lost
     ignored = ~told & pairs.edge_refused & (pairs.own_count > 0) & ~pairs.own_refused & ~judged.router_doubted
     found: Flags = second & (invented | ignored)

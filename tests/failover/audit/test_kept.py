@@ -8,7 +8,7 @@ import pytest
 from failover.audit import Report, Verdict
 from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, START_MS, TWO, Client, Row, Run
 from topic.identity import Epoch
-from topic.journal import Event, Outcome
+from topic.journal import BY_MAP, Event, Outcome
 
 Judged = Callable[[Run], Report]
 LAST = 3
@@ -45,6 +45,17 @@ def test_what_a_killed_router_was_told_and_the_next_was_told_again_is_not_too_ea
     b_is_told_again(run)
     report = judged(run)
     assert report.violations == {} and not any("near" in doubt for doubt in report.doubts), report.doubts
+
+
+def test_a_map_that_tells_again_what_its_router_was_told_is_no_duplicate(judged: Judged) -> None:
+    """A client that was killed before it had stored the settlement."""
+    run = Run()
+    key = run.key(TWO, LAST)
+    told = run.find("c", Event.OUTCOME, key, subscriber=FAR.name)
+    run.after("c", told, detail=BY_MAP)
+    assert judged(run).verdict is Verdict.HOLDS
+    run.after("c", told)
+    assert judged(run).violations == {"duplicated": 1}
 
 
 def test_nor_is_it_for_a_subscriber_without_a_log(judged: Judged) -> None:
