@@ -18,8 +18,9 @@ CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None) -> None:
     """Tell one delivery's life across routers and clients.
 
-    KEY is the delivery's key as the audit tells it, or a start of it that no other key has. Several run directories
-    belong to one mesh; those that are not local are named with their scheme, such as hdfs://.
+    KEY is the delivery's key, as a finding of the audit or `subscribe --json` tells it, or a start of it that no other
+    key has. Several run directories belong to one mesh; those that are not local are named with their scheme, such as
+    hdfs://.
 
     \b
     Example: oncemesh story run/triangle iOqXyO9LeQEY5ypLWcgN
