@@ -103,7 +103,7 @@ class Judge:
             return last is None
         routers = [router for router in self.routers.values() if router.alive]
         held = any(key in router.topic.context.records or self._is_behind(router) for router in routers)
-        return not held and not any(key in client.unsettled for client in self.subscribers)
+        return not held and not any(client.has(key) for client in self.subscribers)
 
     def _is_behind(self, router: "Router") -> bool:
         """It has not noticed that a contact is over: what was forwarded in that may wait to be read."""

@@ -34,6 +34,10 @@ class SubscriberClient(Client):
         self._afresh = True
         self._limit = 0
 
+    def has(self, key: bytes) -> bool:
+        """In its map, or about to be: a transfer of it may outlive its router."""
+        return key in self.unsettled or (self.link is not None and self.link.is_bringing(key))
+
     def open(self, router: Any) -> None:
         link = self.link = SubscriberLink(router, self, len(self.opened) + 1, self.first, self.sends_settled)
         self.said = None if self._afresh or self.plain else self.map_to_send(self.unsettled)

@@ -28,6 +28,12 @@ class SubscriberLink(Link):
         self._sent = 0
         self._records: dict[int, Record] = {}
         self._handles: dict[Record, int] = {}
+        self._due: dict[bytes, float] = {}
+        """Key -> when the latest transfer of it comes to the client, if nothing breaks."""
+
+    def is_bringing(self, key: bytes) -> bool:
+        """Whether a transfer of it is under way to the client."""
+        return key in self._due and self.router.schedule.now <= self._due[key] <= self._until[1]
 
     def attach(self, seen: int, unsettled: dict[bytes, int] | None, complete: bool) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
@@ -121,6 +127,7 @@ class SubscriberLink(Link):
         handle = self._next(record, settled)
         self.router.judge.transferred(self, record, attempts)
         self.to_client(self.client.delivered, handle, record.key, record.message, settled, attempts, False)
+        self._due[record.key] = self._arrival[1]
 
     def _resume(self, action: Resume) -> None:
         """With resume=true: the state that both ends agree on, or the payload, unless that is settled meanwhile."""
