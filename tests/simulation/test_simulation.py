@@ -18,7 +18,7 @@ from tests.simulation.world import World
 ROOT = Path(__file__).parent.parent.parent
 CHUNK = 50
 FIRST, COUNT = map(int, os.environ.get("SIMULATION_SEEDS", "0:1500").split(":"))
-FRESH = 25
+FRESH = 200
 TAIL = 60
 
 
