@@ -178,8 +178,8 @@ class Edge:
     def backlog(self, stream: Stream, n: int, seen: int, record: Record, name: bytes, attach: Epoch) -> None:
         """A Forward for one attach of a subscriber: the record may be here already, for others or reported (6.3). If
         that attach is over, home learns it before our outcome, and will forward it for the next."""
-        subscriber = self.subscribers.get(name)
-        named = [subscriber] if subscriber is not None and subscriber.epoch == attach else []
+        known = self.subscribers.get(name)
+        named = [known] if known is not None and known.epoch == attach else []
         for subscriber in named:
             if stream.home not in subscriber.joined and stream.publisher not in subscriber.held:
                 # Joined says what of it is gated

@@ -103,7 +103,7 @@ HEADER_LENGTH = len(MAGIC) + 8
 BLOCK_LIMIT = 1 << 20  # bytes of keys and tags after which a block is better written at once
 SEGMENT_LIMIT = 32 << 20
 BY_MAP = "map"
-"""The detail of an OUTCOME."""
+"""The detail of an OUTCOME that an unsettled map states."""
 
 
 class Event(IntEnum):

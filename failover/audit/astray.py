@@ -76,8 +76,7 @@ class Astray:
         )
 
     def _accepted_at(self, home: str) -> Flags:
-        homes = self._facts.homes
-        code = homes.index(home) if home in homes else len(homes)
+        code = self._facts.home_code(home)
         found: Flags = self._judged.is_accepted & ((self._found.first_home == code) | (self._found.last_home == code))
         return found
 
@@ -123,9 +122,9 @@ class Astray:
         than the router, so this is of no consequence for a router that died."""
         blind = np.zeros(len(at), np.bool_)
         first, last = self._found.first_home[at], self._found.last_home[at]
-        time, homes = self._judged.accepted_time[at], self._facts.homes
+        time = self._judged.accepted_time[at]
         for name, spans in sorted(self._case.watched.items()):
-            code = homes.index(name) if name in homes else len(homes)
+            code = self._facts.home_code(name)
             may_be_home = (first == code) | (last == code) | (first == NONE)
             seen = np.zeros(len(at), np.bool_)
             for since, till in spans:

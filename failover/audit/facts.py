@@ -32,6 +32,10 @@ class Facts:
         """Rows of these events."""
         return np.isin(self.rows.event, [int(event) for event in events])
 
+    def home_code(self, home: str) -> int:
+        """Index into `homes`, or behind its end if no row names that one."""
+        return self.homes.index(home) if home in self.homes else len(self.homes)
+
 
 def _by_log(values: Sequence[int]) -> Ints:
     return np.array(values, np.int64)

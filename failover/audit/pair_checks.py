@@ -200,11 +200,10 @@ def _in_terms(each: _Of, pairs: Ints, terms: Iterable[Term]) -> tuple[Flags, Fla
     applies, relieved = np.zeros(len(pairs), np.bool_), np.zeros(len(pairs), np.bool_)
     received, accepted = each.received_hlc[pairs], each.accepted_hlc[pairs]
     first, last = (home[each.at[pairs]] for home in (each.deliveries.first_home, each.deliveries.last_home))
-    homes = each.facts.homes
     for term in terms:
         within_it = (term.since < received) & (received <= term.till) & (received != BIG)
         if term.home:
-            home = homes.index(term.home) if term.home in homes else len(homes)
+            home = each.facts.home_code(term.home)
             within_it &= (first == home) | (last == home)
         applies |= within_it
         relieved |= within_it & (term.ended <= accepted) & (accepted != BIG)

@@ -42,7 +42,7 @@ HOME: Mapping[Event, str] = {
     Event.REHOMED: "follows its publisher to its next home",
     Event.FENCED: "from {peer}, dropped: its epoch is over",
 }
-MAPPED = "{subscriber} answered, says its unsettled map: {outcome}"
+BY_MAP_TEXT = "{subscriber} answered, says its unsettled map: {outcome}"
 EDGE: Mapping[Event, str] = {
     **HOME,
     Event.RECEIVED: "received from its home {peer}",
@@ -249,8 +249,8 @@ def _step(group: Sequence[Placed], setting: Setting, use: Use) -> Step:
     outcome = Outcome(entry.outcome)
     subscribers = [setting.name(each.subscriber) for _, each in group if each.subscriber]
     audience = [setting.name(name) for name in _names(entry)]
-    text = MAPPED if event is Event.OUTCOME and entry.detail == BY_MAP else texts.get(event, event.name.lower())
-    text = text.format(
+    template = BY_MAP_TEXT if entry.detail == BY_MAP else texts.get(event, event.name.lower())
+    text = template.format(
         publisher=setting.name(entry.publisher),
         subscriber=_listed(subscribers),
         audience=_listed(audience) or "nobody",

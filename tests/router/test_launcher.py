@@ -378,6 +378,9 @@ async def test_the_only_running_mesh_is_found(mesh: Launcher, tmp_path: Path) ->
     with pytest.raises(RunError, match=r"several meshes are running .*line.*second.*--run-dir"):
         find_run_dir(None, base)
     await second.stop(["a", "b", "c"])
+    await mesh.stop(["a", "b", "c"])
+    with pytest.raises(RunError, match=r"no mesh is running under .*--run-dir: .*line, .*second$"):
+        find_run_dir(None, base)
 
 
 def test_a_directory_without_a_mesh_and_a_damaged_record_are_told(tmp_path: Path) -> None:

@@ -114,8 +114,7 @@ class Client:
         """What it is about to send there, an attach with a map first, may take its time, and it goes elsewhere."""
         if not self.calm and self.random.random() < self.knobs.late:
             self.note(self.name, "prank: late")
-            link.stall(3.0)
-            self.schedule.after(self.random.random(), self._move, link)
+            self._move_stalled(link, 3.0)
 
     def map_to_send(self, unsettled: Mapping[bytes, int]) -> dict[bytes, int]:
         """The unsettled map, or as much of it as there is room for in the attach."""
@@ -151,8 +150,7 @@ class Client:
         elif what == "again" and link.router.alive:
             self._steal(link.router)
         elif what == "stalled":
-            link.stall(10.0)
-            self.schedule.after(self.random.random(), self._move, link)
+            self._move_stalled(link, 10.0)
         else:
             self._move(link)
 
@@ -182,6 +180,11 @@ class Client:
             longest = min(self.lifetime.timeout, 10) * 1.5
             self._asleep_until = self.schedule.now + self.random.random() * longest
         self.leave()
+
+    def _move_stalled(self, link: Link, longest: float) -> None:
+        """What it sends takes its time from now on, and it goes elsewhere meanwhile."""
+        link.stall(longest)
+        self.schedule.after(self.random.random(), self._move, link)
 
     def _move(self, link: Link) -> None:
         alive = [router for router in self.routers.values() if router.alive and not router.paused]

@@ -215,7 +215,8 @@ class Publisher(Client):
         return sent
 
     def _free_tags(self, count: int) -> list[bytes]:
-        """So many, or as many as there are; the first ones half of the time, so that they are used again soon."""
+        """So many, or as many as there are; the first ones half of the time, so that they are used again soon. New ones
+        where attaches may be late (`Knobs.late`)."""
         if self.knobs.late:
             return [b"u%d" % (self._number + 1 + i) for i in range(count)]
         unsettled = self.unsettled or {}

@@ -47,6 +47,14 @@ def test_what_a_killed_router_was_told_and_the_next_was_told_again_is_not_too_ea
     assert report.violations == {} and not any("near" in doubt for doubt in report.doubts), report.doubts
 
 
+def test_nor_is_it_for_a_subscriber_without_a_log(judged: Judged) -> None:
+    run = Run()
+    router_is_killed(run, FAR)
+    b_is_told_again(run, FAR)
+    report = judged(run)
+    assert report.violations == {} and report.verdict is Verdict.UNDECIDED, report.sentence
+
+
 def test_a_map_that_tells_again_what_its_router_was_told_is_no_duplicate(judged: Judged) -> None:
     """A client that was killed before it had stored the settlement."""
     run = Run()
@@ -56,14 +64,6 @@ def test_a_map_that_tells_again_what_its_router_was_told_is_no_duplicate(judged:
     assert judged(run).verdict is Verdict.HOLDS
     run.after("c", told)
     assert judged(run).violations == {"duplicated": 1}
-
-
-def test_nor_is_it_for_a_subscriber_without_a_log(judged: Judged) -> None:
-    run = Run()
-    router_is_killed(run, FAR)
-    b_is_told_again(run, FAR)
-    report = judged(run)
-    assert report.violations == {} and report.verdict is Verdict.UNDECIDED, report.sentence
 
 
 @pytest.mark.parametrize("subscriber", [NEAR, FAR])
