@@ -39,6 +39,9 @@ Entries
     DELIVERED    transferred to the local `subscriber`; again for every further transfer of the message
     OUTCOME      what the local `subscriber` answered; also an outcome after which it is redelivered. detail = "map":
                  as the unsettled map of its attach has it
+    APART        home: accepted without `subscriber`, which lives for all that is known but was out of contact (or
+                 suspended) for longer than its timeout: it is waited for no more, and no AUDIENCE lists it. One entry
+                 per subscriber, right before ACCEPTED
     ACCEPTED     home: `outcome`, whatever it is, goes to the publisher
     SETTLED      home: the publisher settled after the outcome. Edge (peer): that was applied here
     ABANDONED    the publisher settled before an outcome, or its generation was given up: nothing is owed any
@@ -57,7 +60,8 @@ Entries
     CLOSED       publisher or subscriber left for good, `epoch` that of the attach that ended: owed nothing
                  from here on. At its custodian; repeating it elsewhere does no harm
     EXPIRED      its terminus, of the attach that `epoch` names, expired in the view of this router: the same, but
-                 only for what is homed here and not ACCEPTED yet. JOINED may follow in the same epoch
+                 only for what is homed here and not ACCEPTED yet. JOINED may follow in the same epoch. detail = text:
+                 by whom and why, where something was accepted without it
     STOLEN       a local link is attached at router `peer` now: gone here, owed as before
     JOINED       subscriber (address, epoch of its attach; peer = its custodian, none if local) is in the
                  audience of what is published here from now on. A higher epoch than before: a new stay
@@ -137,6 +141,7 @@ class Event(IntEnum):
     PUBLISHED = 25
     PROCESSED = 26
     KEPT = 27
+    APART = 28
 
 
 class Outcome(IntEnum):
