@@ -387,9 +387,10 @@ class Connection:
     # -- endings
 
     def expel(self, link: Link, condition: str, description: str) -> None:
-        """The engine's: detach a link whose peer broke a limit, and tell the owner."""
-        link.leave(condition, description, closed=True)
-        self.handler.on_detach(link, True, Condition(condition, description))
+        """The engine's: detach a link whose peer broke a limit, and tell the owner. It may be resumed: to break a limit
+        is not to close."""
+        link.leave(condition, description, closed=False)
+        self.handler.on_detach(link, False, Condition(condition, description))
 
     def _fail(self, error: PeerError) -> None:
         self._error = error

@@ -112,7 +112,7 @@ class Handler(Protocol):
 
     def on_detach(self, link: "Link", closed: bool, condition: Condition | None) -> None:
         """The peer detached (`closed` false: suspended), or ended the link's session (false as well), or the engine
-        detached it for breaking a limit (true, with that condition). The answering detach is sent by the engine. The
+        detached it for breaking a limit (false, with that condition). The answering detach is sent by the engine. The
         link and its handles are invalid when this returns. Not called for detaches that the owner began."""
 
     def on_credit(self, link: "Link") -> None:
@@ -126,7 +126,8 @@ class Handler(Protocol):
         messages: list[bytes],
         settled: list[bool],
     ) -> None:
-        """Complete messages in the order of their arrival: parallel lists. The handle of a settled one is None."""
+        """Complete messages in the order of their arrival: parallel lists. The handle of a settled one is None. Of
+        one that is aborted, or too large, nothing is told: the engine gives its credit back, or rejects it."""
 
     def on_dispositions(self, link: "Link", deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
         """The peer's news about deliveries, each handle at most once a call, with its latest state (0 = none). On a

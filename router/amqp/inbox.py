@@ -7,12 +7,14 @@ a peer get away with is checked here: credit, tags, the size of messages, transf
 Never here: anything about attaching or closing (`connection`).
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from router.amqp.errors import INVALID_FIELD, MESSAGE_SIZE, NOT_ALLOWED, TRANSFER_LIMIT, PeerError
 from router.amqp.handler import MAX_TAG, Handle, Handler
 from router.amqp.library import SCRATCH, SCRATCH_SIZE, ffi, lib
 from router.amqp.link import Link
+
+WITHOUT_CREDIT: Final = "transfers without credit"
 
 
 class _Resumed(NamedTuple):
@@ -82,20 +84,36 @@ class Inbox:
             size = lib.pn_link_recv(link.pointer, SCRATCH, SCRATCH_SIZE)
         if lib.pn_delivery_aborted(delivery):
             link.take_partial()
-            self._flows[link] = None  # it took credit all the same
             if link.resumed:
+                self._flows[link] = None  # it took credit all the same
                 self._complete_resumed(link, delivery, b"", aborted=True)
             else:
-                lib.pn_delivery_settle(delivery)
+                self._abort(link, delivery)
         elif link.max_message and link.partial_size > link.max_message:
-            self.hand_over()
-            if not link.ended:
-                link.connection.expel(link, MESSAGE_SIZE, f"a message is larger than {link.max_message} bytes")
+            self._reject_oversized(link, delivery)
         elif not lib.pn_delivery_partial(delivery):
             if link.resumed:
                 self._complete_resumed(link, delivery, link.take_partial(), aborted=False)
             else:
                 self._complete(link, delivery, link.take_partial())
+
+    def _reject_oversized(self, link: Link, delivery: Any) -> None:
+        """Its sender learns which delivery it was, and that it is over: else its next attach would bring it again."""
+        self.hand_over()
+        if not link.ended:
+            reason = f"a message is larger than {link.max_message} bytes"
+            link.reject(delivery, MESSAGE_SIZE, reason, settle=True)
+            link.connection.expel(link, MESSAGE_SIZE, reason)
+
+    def _abort(self, link: Link, delivery: Any) -> None:
+        """It took credit all the same. As nobody else hears of it, that is given back here (AMQP 1.0 2.7.5)."""
+        lib.pn_delivery_settle(delivery)
+        if lib.pn_link_credit(link.pointer) >= 0:
+            lib.pn_link_flow(link.pointer, 1)
+        else:
+            self.hand_over()
+            if not link.ended:
+                link.connection.expel(link, TRANSFER_LIMIT, WITHOUT_CREDIT)
 
     def _complete_resumed(self, link: Link, delivery: Any, message: bytes, aborted: bool) -> None:
         if self._transfers:  # they came before
@@ -164,7 +182,7 @@ class Inbox:
             return False
         link.credit = lib.pn_link_credit(link.pointer)
         if link.credit < 0:
-            link.connection.expel(link, TRANSFER_LIMIT, "transfers without credit")
+            link.connection.expel(link, TRANSFER_LIMIT, WITHOUT_CREDIT)
             return False
         return True
 

@@ -133,7 +133,7 @@ class Link:
 
     @property
     def max_message(self) -> int:
-        """Receiving: the largest message taken, in bytes; a larger one ends the link. 0: any."""
+        """Receiving: the largest message taken, in bytes; a larger one is rejected, and the link detached. 0: any."""
         return self._max_message
 
     @max_message.setter

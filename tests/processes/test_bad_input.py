@@ -36,6 +36,7 @@ from tests.router.amqp.frames import (
 )
 
 MAX_FRAME = 64 * 1024
+WINDOW = 1000
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 
 GARBAGE = {
@@ -128,6 +129,21 @@ async def test_what_is_resumed_though_our_map_does_not_list_it_may_be_settled(
         await stream.send_all(b"".join(in_vain) + settlement(0, 2))
         await stream.send_all(transfer(0, 3, b"new", payload=data_message(b"0")))
         await clients.until(lambda: subscriber.numbers == [0])
+
+
+async def test_whoever_aborts_more_transfers_than_the_window_has_room_for_goes_on(
+    triangle: RunningMesh, clients: Clients
+) -> None:
+    topic, address = "topic/aborted", triangle.address("b")
+    subscriber = await clients.subscriber(triangle.address("c"), topic)
+    async with await trio.open_tcp_stream(address.host, address.port) as stream:
+        await stream.send_all(opening() + attach("link", 0, receiver=False, address=topic))
+        await has_publisher(triangle, topic)
+        begun = (transfer(0, n, b"%d" % n, more=True) + transfer(0, n, aborted=True) for n in range(2 * WINDOW))
+        await stream.send_all(b"".join(begun))
+        await stream.send_all(transfer(0, 2 * WINDOW, b"whole", payload=data_message(b"0")))
+        await clients.until(lambda: subscriber.numbers == [0])
+    await has_publisher(triangle, topic, expected=False)
 
 
 async def has_publisher(mesh: RunningMesh, topic: str, *, expected: bool = True) -> None:

@@ -17,6 +17,7 @@ from tests.processes.mesh import RunningMesh
 COUNT = 5000
 APART_S = 2.0  # between two cuts of a connection: a link that hardly lived makes a client try another router
 CUTS = 3
+MAX_MESSAGE = 16 << 20  # with its header, a body of that size is too large
 
 
 class Cutter:
@@ -84,6 +85,32 @@ async def test_connections_break_again_and_again_and_everything_comes_once(
             resumptions = await _publish(to_publisher.url, topic)
     assert received == list(range(COUNT))
     assert any(event.in_doubt for event in resumptions), "a cut fell into the stream"
+
+
+async def test_a_message_that_is_too_large_is_rejected_and_the_life_of_its_publisher_goes_on(
+    triangle: RunningMesh,
+) -> None:
+    url, topic, events, received = str(triangle.address("a")), "topic/too large", list[Event](), list[bytes]()
+    async with trio.open_nursery() as nursery:
+        subscriber = Subscriber([url], topic, container="its subscriber", link="link")
+        async with subscriber, Publisher([url], topic, container="it", link="link", events=events.append) as publisher:
+            nursery.start_soon(_accept, subscriber, received)
+            generation = publisher.generation
+            handles = [await publisher.send(body) for body in (b"before", bytes(MAX_MESSAGE), b"behind")]
+            with trio.fail_after(20):
+                outcomes = [(await handle.outcome()).name for handle in handles]
+            assert outcomes == ["ACCEPTED", "REJECTED", "ACCEPTED"]
+            assert "larger than" in handles[1].detail.description
+            assert publisher.generation == generation
+            assert any(isinstance(event, Resumed) for event in events)
+            nursery.cancel_scope.cancel()
+    assert received == [b"before", b"behind"]
+
+
+async def _accept(subscriber: Subscriber, received: list[bytes]) -> None:
+    async for delivery in subscriber:
+        received.append(delivery.body)
+        await delivery.accept()
 
 
 async def _publish(url: str, topic: str) -> list[Resumed]:

@@ -17,8 +17,9 @@ from router.amqp.errors import (
     TRANSFER_LIMIT,
     PeerError,
 )
-from router.amqp.handler import ACCEPTED, RCV_SECOND
+from router.amqp.handler import ACCEPTED, RCV_SECOND, REJECTED
 from router.amqp.link import Link
+from router.amqp.performative import code_of
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,
@@ -130,7 +131,7 @@ def test_transfers_without_credit_end_the_link() -> None:
     connection.receive(opening() + attach("a", 0, receiver=False), 0.0)
     connection.data_to_send()
     connection.receive(b"".join(transfer(0, n) for n in range(11)), 0.0)
-    assert handler.events[-1] == ("detach", "a", True, TRANSFER_LIMIT)
+    assert handler.events[-1] == ("detach", "a", False, TRANSFER_LIMIT)
     assert handler.messages == []
     assert not connection.closed
 
@@ -190,8 +191,9 @@ def test_a_message_too_large_ends_its_link_and_nothing_else() -> None:
     other.send(b"4", b"fine")
     pair.pump()
     assert pair.there.tags == [b"1", b"4"]
-    assert pair.there.events[-1] == ("detach", "link", True, MESSAGE_SIZE)
-    assert pair.here.events[-1] == ("detach", "link", True, MESSAGE_SIZE)
+    assert pair.there.events[-1] == ("detach", "link", False, MESSAGE_SIZE)
+    assert pair.here.events[-1] == ("detach", "link", False, MESSAGE_SIZE)
+    assert [outcome[1:] for outcome in pair.here.outcomes] == [(REJECTED, True)], "the others stay in doubt"
 
 
 def test_a_transfer_cut_off_or_aborted_leaves_nothing() -> None:
@@ -203,11 +205,40 @@ def test_a_transfer_cut_off_or_aborted_leaves_nothing() -> None:
     connection.receive(transfer(0, 0, b"1", aborted=True, payload=b""), 0.0)
     connection.receive(transfer(0, 1, b"2", payload=b"whole"), 0.0)
     assert handler.messages == [b"whole"]
-    assert handler.attached[0].credit == 8  # the aborted one had taken one too
+    assert handler.attached[0].credit == 9  # the aborted one had taken one too, and gave it back
     connection.receive(transfer(0, 2, b"3", more=True, payload=b"beginning"), 0.0)
     connection.receive_eof()
     assert handler.messages == [b"whole"]
     assert handler.events[-1] == ("close", None)
+    connection.release()
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3])
+def test_whoever_aborts_again_and_again_keeps_its_credit(frames: int) -> None:
+    handler = Answering()
+    connection = server(handler)
+    connection.receive(opening() + attach("a", 0, receiver=False), 0.0)
+    connection.data_to_send()
+    for n in range(3 * handler.credit):
+        parts = [transfer(0, n, b"1", more=True)] * (frames - 1)
+        connection.receive(b"".join(parts) + transfer(0, n, b"1", aborted=True), 0.0)
+        assert code_of(connection.data_to_send()) == FLOW
+    connection.receive(b"".join(transfer(0, n) for n in range(3 * handler.credit, 4 * handler.credit)), 0.0)
+    assert len(handler.messages) == handler.credit
+    connection.receive(transfer(0, 4 * handler.credit), 0.0)
+    assert handler.events[-1] == ("detach", "a", False, TRANSFER_LIMIT)
+    connection.release()
+
+
+def test_aborted_transfers_need_credit_too() -> None:
+    handler = Answering()
+    connection = server(handler)
+    connection.receive(opening() + attach("a", 0, receiver=False), 0.0)
+    connection.data_to_send()
+    connection.receive(b"".join(transfer(0, n) for n in range(handler.credit)), 0.0)
+    assert len(handler.messages) == handler.credit
+    connection.receive(transfer(0, handler.credit, aborted=True), 0.0)
+    assert handler.events[-1] == ("detach", "a", False, TRANSFER_LIMIT)
     connection.release()
 
 
