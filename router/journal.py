@@ -1,12 +1,17 @@
 """Writes a source's delivery log to its segment files (docs/architecture.md; the format is `topic.journal`'s).
 
-The log is evidence, never state: nothing here is ever read by a router.
+The log is evidence, never state: a router never reads what is in it.
 """
 
 from pathlib import Path
 from typing import BinaryIO
 
-from topic.journal import SEGMENT_LIMIT, Block, segment_name
+from topic.journal import SEGMENT_LIMIT, Block, parse_segment_name, segment_name
+
+
+def has_segments(directory: Path) -> bool:
+    """Whether an earlier incarnation has written here."""
+    return directory.is_dir() and any(parse_segment_name(path.name) for path in directory.iterdir())
 
 
 class JournalFile:

@@ -20,7 +20,7 @@ from router.amqp.transport import serve
 from router.clients import ClientEdge
 from router.config import Topology
 from router.garbage import tame
-from router.journal import JournalFile
+from router.journal import JournalFile, has_segments
 from router.neighbours import Neighbours
 from router.node import Node
 from router.quantities import Address, format_duration
@@ -230,4 +230,6 @@ async def run_router(
     directory = run_dir / name
     directory.mkdir(parents=True, exist_ok=True)
     with StateStore(directory / "state.db", topology.mesh, name) as store:
+        if not store.found and has_segments(directory / "log"):
+            log.warning("router %s has run before, but its state.db is gone: it has forgotten its durable links", name)
         await Process(topology, name, directory, store).run(amqp_socket, inter_socket)

@@ -5,12 +5,14 @@ to wait for, and how far the router's clock and incarnation have come, so that w
 than all that it named before. Never what a delivery carries.
 
 What is written here survives the end of the process, however it came (`synchronous=NORMAL` with a write-ahead log); a
-change counts as written when `save` returns. A file that is damaged or not this router's is refused: to start without
-it would silently forget subscribers.
+change counts as written when `save` returns. A file that is damaged, be it by a single bit, or not this router's is
+refused: to start without it would silently forget subscribers. An empty one is damaged, too: a new one comes to its
+place whole. Only that there is none at all means to begin without.
 """
 
 import contextlib
 import sqlite3
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -21,21 +23,21 @@ import msgpack
 from linkstate.clock import COUNTER_BITS
 from router.rundir import RunError
 from topic.directory import Entry, unpack_entry
-from topic.wire import is_entry
 
 APPLICATION: Final = 0x6F6E6365  # "once": tells our files from other people's
-FORMAT: Final = 1
+FORMAT: Final = 2
 AHEAD: Final = 1000 << COUNTER_BITS  # of the clock, one second: what is reserved at a time
 WRITING: Final = "the router's state cannot be kept, so it ends"
-MOST_MS: Final = 1 << 42  # of any time that is kept: the year 2109, and what contact numbers have room for
 
 _TABLES: Final = (
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {FORMAT}",
-    "CREATE TABLE router (mesh TEXT, name TEXT, incarnation INTEGER, clock INTEGER)",
-    "CREATE TABLE entry (role INTEGER, name BLOB, packed BLOB NOT NULL, PRIMARY KEY (role, name)) WITHOUT ROWID",
+    "CREATE TABLE router (mesh TEXT, name TEXT, incarnation INTEGER, clock INTEGER, sum INTEGER)",
+    "CREATE TABLE entry (role INTEGER, name BLOB, packed BLOB, sum INTEGER, PRIMARY KEY (role, name)) WITHOUT ROWID",
 )
-_PUT: Final = "INSERT INTO entry VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET packed = excluded.packed"
+_OWN: Final = "INSERT INTO router VALUES (?, ?, ?, ?, ?)"
+_COUNT: Final = "UPDATE router SET (mesh, name, incarnation, clock, sum) = (?, ?, ?, ?, ?)"
+_PUT: Final = "REPLACE INTO entry VALUES (?, ?, ?, ?)"
 _DELETE: Final = "DELETE FROM entry WHERE (role, name) = (?, ?)"
 
 
@@ -51,69 +53,69 @@ class StateStore:
         self.reserved = 0  # no clock reading of an earlier life is as high as this
         self._incarnation = 0
         self._path = path
+        self._owner = mesh, router
         self.remembered: list[Entry] = []
-        self.found = True  # the file was there
+        self.found = path.exists()
         with self._explained():
+            if not self.found:
+                self._create()
+            elif path.is_file() and path.stat().st_size <= 1:  # either is as good as new to SQLite
+                raise self._refusal("damaged: it is empty")
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None)
         try:
             with self._explained():
-                self._open(mesh, router)
+                self._open()
         except BaseException:
             self._connection.close()
             raise
 
-    def _open(self, mesh: str, router: str) -> None:
+    def _create(self) -> None:
+        """Beside its place, so that a kill leaves no part of it there. A log that is left belongs to another file."""
+        fresh = self._path.with_suffix(".new")
+        for leftover in (fresh, Path(f"{self._path}-wal")):
+            leftover.unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
+            for statement in ("PRAGMA journal_mode = OFF", *_TABLES):
+                connection.execute(statement)
+            connection.execute(_OWN, self._counters())
+        fresh.replace(self._path)
+
+    def _open(self) -> None:
         execute = self._connection.execute
         for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL"):
             execute(f"PRAGMA {setting}")
         [damage] = execute("PRAGMA quick_check(1)").fetchone()
         if damage != "ok":
             raise self._refusal(f"damaged: {damage}")
-        self.found = execute("SELECT 1 FROM sqlite_master").fetchone() is not None
-        if not self.found:
-            self._create(mesh, router)
         if execute("PRAGMA application_id").fetchone() != (APPLICATION,):
             raise self._refusal("a database, but not a router's")
         if execute("PRAGMA user_version").fetchone() != (FORMAT,):
             raise self._refusal(f"of another version of this program, expected format {FORMAT}")
-        row = execute("SELECT mesh, name, incarnation, clock FROM router").fetchone()
-        if row is None:
-            raise self._refusal("damaged: it does not say whose it is")
-        *owner, self._incarnation, self.reserved = row
-        if owner != [mesh, router]:
-            raise self._refusal(f"it belongs to router {owner[1]} of mesh {owner[0]}, expected {router} of {mesh}")
-        self._check_time("incarnation", self._incarnation, MOST_MS)
-        self._check_time("clock", self.reserved, MOST_MS << COUNTER_BITS)
-        self.remembered += map(self._unpack, execute("SELECT role, name, packed FROM entry ORDER BY role, name"))
+        self._read_counters(execute("SELECT * FROM router").fetchall())
+        self.remembered += map(self._read_entry, execute("SELECT * FROM entry ORDER BY role, name"))
 
-    def _check_time(self, what: str, value: Any, end: int) -> None:
-        if type(value) is not int or not 0 <= value < end:
-            raise self._refusal(f"damaged: its {what} is {value!r}")
+    def _read_counters(self, rows: list[tuple[Any, ...]]) -> None:
+        if len(rows) != 1 or _sum(rows[0][:-1]) != rows[0][-1]:
+            raise self._refusal("damaged: its owner, incarnation or clock is not as it was written")
+        mesh, name, self._incarnation, self.reserved, _ = rows[0]
+        if (mesh, name) != self._owner:
+            expected = "{1} of {0}".format(*self._owner)
+            raise self._refusal(f"it belongs to router {name} of mesh {mesh}, expected {expected}")
 
-    def _create(self, mesh: str, router: str) -> None:
-        with self._transaction():
-            for table in _TABLES:
-                self._connection.execute(table)
-            self._connection.execute("INSERT INTO router VALUES (?, ?, 0, 0)", (mesh, router))
+    def _read_entry(self, row: tuple[Any, ...]) -> Entry:
+        if _sum(row[:-1]) != row[-1]:
+            raise self._refusal("damaged: an entry is not as it was written")
+        _, _, packed, _ = row
+        return unpack_entry(msgpack.unpackb(packed))
 
-    def _unpack(self, row: tuple[Any, Any, Any]) -> Entry:
-        role, name, packed = row
-        try:
-            fields = msgpack.unpackb(packed)
-        except (TypeError, ValueError, msgpack.UnpackException):
-            fields = None
-        if not is_entry(fields):
-            raise self._refusal("damaged: an entry cannot be read")
-        entry = unpack_entry(fields)
-        if (entry.role, entry.name) != (role, name):
-            raise self._refusal("damaged: an entry is not the one that it is kept as")
-        return entry
+    def _counters(self) -> tuple[Any, ...]:
+        return _summed(*self._owner, self._incarnation, self.reserved)
 
     def begin(self, wall_ms: int) -> int:
         """The incarnation of this process: the time of its start, or what comes after the last one."""
         self._incarnation = max(wall_ms, self._incarnation + 1)
         with self._explained(WRITING), self._transaction():
-            self._connection.execute("UPDATE router SET incarnation = ?", (self._incarnation,))
+            self._connection.execute(_COUNT, self._counters())
         return self._incarnation
 
     def save(self, changed: Iterable[Entry], clock: int) -> None:
@@ -122,12 +124,12 @@ class StateStore:
         with self._explained(WRITING), self._transaction():
             for entry in changed:
                 if entry.lifetime.durable and entry.lifetime.timeout and (entry.live or entry.expired_life):
-                    self._connection.execute(_PUT, (entry.role, entry.name, msgpack.packb(entry.pack())))
+                    self._connection.execute(_PUT, _summed(int(entry.role), entry.name, msgpack.packb(entry.pack())))
                 else:
                     self._connection.execute(_DELETE, (entry.role, entry.name))
             if clock >= self.reserved:
                 self.reserved = clock + AHEAD
-                self._connection.execute("UPDATE router SET clock = ?", (self.reserved,))
+                self._connection.execute(_COUNT, self._counters())
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -139,7 +141,7 @@ class StateStore:
     def _explained(self, what: str = "") -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError, UnicodeError) as error:  # damaged text is told as UnicodeError
             raise StoreError(f"{self._path}: {what}: {error}") if what else self._refusal(str(error)) from None
 
     def _refusal(self, reason: str) -> StoreError:
@@ -158,3 +160,12 @@ class StateStore:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _summed(*columns: Any) -> tuple[Any, ...]:
+    return *columns, _sum(columns)
+
+
+def _sum(columns: tuple[Any, ...]) -> int:
+    """SQLite sees damage of its own structure, but not of what it carries."""
+    return zlib.crc32(msgpack.packb(columns))

@@ -178,3 +178,21 @@ async def test_a_router_whose_state_is_damaged_does_not_start_and_says_why(route
     assert process.returncode == 1
     assert errors.startswith(f"Error: {state}: not to be used as a router's state: file is not a database.")
     assert "Traceback" not in errors
+
+
+async def test_a_router_whose_state_is_gone_starts_and_says_what_it_has_forgotten(
+    routers: Routers, tmp_path: Path
+) -> None:
+    """a has run before, b has not."""
+    log = tmp_path / "run" / "a" / "log"
+    log.mkdir(parents=True)
+    (log / "1-000000.oml").touch()
+    processes = [routers.start(name, "--run-dir", str(tmp_path / "run")) for name in "ab"]
+    with trio.fail_after(30):
+        for router in load(routers.topology).routers.values():
+            await until_contact(router.amqp)
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    said = [(await trio.to_thread.run_sync(process.communicate))[1] for process in processes]
+    assert "router a has run before, but its state.db is gone: it has forgotten its durable links" in said[0]
+    assert "has run before" not in said[1]
