@@ -6,6 +6,7 @@ the machine: the shell tells it the time with `advance`.
 """
 
 COUNTER_BITS = 16
+AHEAD = 1000 << COUNTER_BITS  # one second: what a state store reserves of the clock at a time
 TRUST_MS = 3_600_000  # how far ahead of us a peer's clock may be before we take it to be broken
 
 

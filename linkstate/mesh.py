@@ -86,6 +86,13 @@ class Mesh:
         self._linkstate.link_down(neighbour, now)
         self._follow_reachability(now)
 
+    def receive(self, neighbour: str, link: str, body: bytes, now: float) -> None:
+        """A body that came on that link of the neighbour."""
+        if link == CHANNEL:
+            self.receive_channel(neighbour, body, now)
+        else:
+            self.receive_linkstate(neighbour, body, now)
+
     def receive_linkstate(self, neighbour: str, body: bytes, now: float) -> None:
         self._linkstate.receive(neighbour, body, now)
         self._follow_reachability(now)

@@ -35,7 +35,6 @@ from router.attach import (
 )
 from router.config import AddressRule
 from router.ends import PublisherLink, StatusLink, SubscriberLink
-from router.node import Node
 from topic.actions import (
     AnswerDeliveries,
     AnswerPublisher,
@@ -50,6 +49,7 @@ from topic.actions import (
     SettleSubscriber,
 )
 from topic.identity import LinkIdentity
+from topic.node import Node
 from topic.record import Outcome
 
 log = logging.getLogger("oncemesh.clients")

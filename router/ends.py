@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from router.amqp.handler import SND_SETTLED, Handle
 from router.amqp.link import Link
-from router.node import Node
 from topic.directory import Lifetime
+from topic.node import Node
 from topic.record import Record, Stream
 from topic.subscriber import Subscriber
 

@@ -11,12 +11,13 @@ from typing import Any
 
 from linkstate.errors import PeerError as BrokenFrame
 from linkstate.events import Transmit
+from linkstate.mesh import Mesh
 from router.amqp.connection import Connection
 from router.amqp.errors import PeerError
 from router.amqp.handler import SND_SETTLED, Condition, Handle
 from router.amqp.link import Link
 from router.amqp.message import body_of, data_message
-from router.node import Node
+from topic.node import Node
 
 log = logging.getLogger("oncemesh.neighbours")
 
@@ -59,8 +60,10 @@ class Transport:
 class Neighbours:
     """The handler of all connections with neighbours, dialled and accepted alike."""
 
-    def __init__(self, node: Node, mesh: str, neighbours: Collection[str]) -> None:
+    def __init__(self, node: Node, linkstate: Mesh, mesh: str, neighbours: Collection[str]) -> None:
+        """`mesh` is the name of ours: others are refused."""
         self.node = node
+        self._linkstate = linkstate
         self._mesh = mesh
         self._allowed = frozenset(neighbours)
         self._up: dict[str, Transport] = {}
@@ -102,7 +105,8 @@ class Neighbours:
         log.info("link to router %s is down", transport.name)
         del self._up[transport.name]
         transport.up = False
-        self.node.link_down(transport.name)
+        self._linkstate.link_down(transport.name, self.node.now())
+        self.node.pump()
 
     def _check_up(self, transport: Transport) -> None:
         if transport.up or not transport.ready:
@@ -115,7 +119,8 @@ class Neighbours:
         transport.up = True
         self._up[transport.name] = transport
         log.info("link to router %s is up", transport.name)
-        self.node.link_up(transport.name)
+        self._linkstate.link_up(transport.name, self.node.now())
+        self.node.pump()
 
     # links
 
@@ -149,10 +154,10 @@ class Neighbours:
         transport: Transport | None = link.connection.context
         if transport is None or not transport.up:
             return
-        self.node.now()
+        now = self.node.now()
         try:
             for message in messages:
-                self.node.receive(transport.name, link.context, body_of(message))
+                self._linkstate.receive(transport.name, link.context, body_of(message), now)
         except (BrokenFrame, ValueError) as error:
             raise PeerError("amqp:decode-error", f"router {transport.name}: {error}") from error
         if link.credit < CREDIT // 2:

@@ -22,13 +22,14 @@ from router.config import Topology
 from router.garbage import tame
 from router.journal import JournalFile, has_segments
 from router.neighbours import Neighbours
-from router.node import Node
 from router.quantities import Address, format_duration
 from router.report import Reporter
+from router.shell import Shell
 from router.stopping import DRAIN, DRAIN_S, STOP
 from router.store import StateStore
 from topic.core import Settings
 from topic.journal import Block
+from topic.node import Node, boot
 
 log = logging.getLogger("oncemesh")
 
@@ -53,14 +54,15 @@ class Process:
         block = Block(name, "router", incarnation, host=socket.gethostname())
         settings = Settings(limits.window, limits.redeliveries, timing.join, timing.boot_wait, timing.terminus)
         costs = topology.costs_of(name)
-        self.node = Node(
-            name, incarnation, topology.routers, costs, block, settings, store, hello=timing.hello, dead=timing.dead
-        )
-        self.clients = ClientEdge(self.node, topology.addresses, limits.max_message, timing.terminus)
-        self.clients.report = Reporter(self.node, topology.mesh, self.clients.connections)
-        self.neighbours = Neighbours(self.node, topology.mesh, costs)
-        self.node.clients = self.clients
-        self.node.neighbours = self.neighbours
+        shell = Shell(self._set_timer)
+        mesh, topic = boot(
+            name, incarnation, topology.routers, costs, block, settings, store, shell,
+            hello=timing.hello, dead=timing.dead,
+        )  # fmt: skip
+        self.node = Node(mesh, topic, store, shell)
+        self.clients = shell.clients = ClientEdge(self.node, topology.addresses, limits.max_message, timing.terminus)
+        self.clients.report = Reporter(self.node, mesh, topology.mesh, self.clients.connections)
+        self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs)
         self._journal = JournalFile(directory / "log", incarnation, block)
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
@@ -130,15 +132,15 @@ class Process:
     # time
 
     async def _timers(self) -> None:
-        """Call the cores at their deadline; `Node.pump` moves it as it changes."""
-        self.node.on_deadline = self._set_timer
+        """Call the cores at their deadline, which every pump may move."""
         while True:
             with trio.CancelScope(deadline=self.node.deadline()) as self._timer:
                 await trio.sleep_forever()
             self.node.handle_timer()
+            self.node.pump()
 
-    def _set_timer(self, deadline: float) -> None:
-        self._timer.deadline = deadline
+    def _set_timer(self) -> None:
+        self._timer.deadline = self.node.deadline()
 
     async def _write_journal(self) -> None:
         while True:

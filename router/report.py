@@ -13,8 +13,9 @@ from typing import Any
 import psutil
 import trio
 
-from router.node import Node
+from linkstate.mesh import Mesh
 from topic.directory import Entry
+from topic.node import Node
 from topic.record import SENT, Record, State, Stream
 from topic.subscriber import Subscriber
 
@@ -26,8 +27,10 @@ PLACEHOLDER, LIMBO = "placeholder", "limbo"
 class Reporter:
     """Status of one router incarnation."""
 
-    def __init__(self, node: Node, mesh: str, connections: Collection[object]) -> None:
+    def __init__(self, node: Node, linkstate: Mesh, mesh: str, connections: Collection[object]) -> None:
+        """`mesh` is its name."""
         self._node = node
+        self._linkstate = linkstate
         self._connections = connections
         self._mesh = mesh
         self._started = trio.current_time()
@@ -64,14 +67,14 @@ class Reporter:
         now = trio.current_time()
         return [
             {"neighbour": name, "up": link.up, "cost": link.cost, "since_s": round(now - link.since, 3)}
-            for name, link in sorted(self._node.mesh.neighbours.items())
+            for name, link in sorted(self._linkstate.neighbours.items())
         ]
 
     def _routes(self) -> list[dict[str, Any]]:
         contacts = self._node.topic.directory.contacts
         return [
             {"router": name, "next_hop": route.next_hop, "cost": route.cost, "contact": name in contacts}
-            for name, route in sorted(self._node.mesh.routes.items())
+            for name, route in sorted(self._linkstate.routes.items())
         ]
 
     def _publisher(self, stream: Stream) -> dict[str, Any]:

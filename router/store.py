@@ -20,13 +20,12 @@ from typing import Any, Final, Self
 
 import msgpack
 
-from linkstate.clock import COUNTER_BITS
+from linkstate.clock import AHEAD
 from router.rundir import RunError
 from topic.directory import Entry, unpack_entry
 
 APPLICATION: Final = 0x6F6E6365  # "once": tells our files from other people's
 FORMAT: Final = 2
-AHEAD: Final = 1000 << COUNTER_BITS  # of the clock, one second: what is reserved at a time
 WRITING: Final = "the router's state cannot be kept, so it ends"
 
 _TABLES: Final = (
@@ -123,7 +122,7 @@ class StateStore:
         later life's clock starts behind this reading. All or nothing; to be called before anybody can learn of it."""
         with self._explained(WRITING), self._transaction():
             for entry in changed:
-                if entry.lifetime.durable and entry.lifetime.timeout and (entry.live or entry.expired_life):
+                if entry.outlives_router:
                     self._connection.execute(_PUT, _summed(int(entry.role), entry.name, msgpack.packb(entry.pack())))
                 else:
                     self._connection.execute(_DELETE, (entry.role, entry.name))

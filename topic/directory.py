@@ -66,6 +66,11 @@ class Entry:
         return self.status is Status.EXPIRED and self.role is Role.PUBLISHER
 
     @property
+    def outlives_router(self) -> bool:
+        """Whether a router that starts again is to know it: a durable link that may come back, or is not to (3.3)."""
+        return bool(self.lifetime.durable and self.lifetime.timeout) and (self.live or self.expired_life)
+
+    @property
     def router(self) -> str:
         return self.epoch.router
 

@@ -248,7 +248,7 @@ class Router:
         busy = True
         while busy:
             while topic.out:
-                self._do(topic, topic.out.pop(0), output)
+                self._do(topic, topic.out.popleft(), output)
             for entry in topic.directory.unsaved:
                 self._save(entry)
             topic.directory.unsaved.clear()

@@ -1,33 +1,28 @@
 """What a router says of links and deliveries that wait for somebody."""
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from router.node import Node
+from linkstate.mesh import Mesh
 from router.report import Reporter
-from tests.router.test_node import DURABLE, CountingStore, Ends, S
-from topic.core import Settings
-from topic.journal import Block
+from tests.router.test_node import DURABLE, CountingStore, S
+from tests.router.test_node import boot as boot_node
+from topic.node import Node
 
 KEY = b"0123456789AB" + b"k" * 20
 
 
-def boot(store: CountingStore, routers: Collection[str] = "a") -> Node:
-    ends = Ends()
-    ends.store = store
-    links = {router: 1 for router in routers if router != "a"}
-    block = Block("a", "router", 1)
-    node = Node("a", store.begin(1), routers, links, block, Settings(), store, hello=0.2, dead=1.0)
-    node.clients = node.neighbours = ends
+def boot(store: CountingStore, routers: str = "a") -> Node:
+    node, _ = boot_node(store, routers)
     return node
 
 
 def status(node: Node) -> dict[str, Any]:
     node.pump()
-    return Reporter(node, "mesh", []).status()
+    assert isinstance(node.mesh, Mesh)
+    return Reporter(node, node.mesh, "mesh", []).status()
 
 
 @pytest.fixture

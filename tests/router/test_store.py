@@ -13,9 +13,9 @@ from typing import Any
 import attrs
 import pytest
 
-from linkstate.clock import COUNTER_BITS
+from linkstate.clock import AHEAD, COUNTER_BITS
 from router.rundir import RunError
-from router.store import AHEAD, StateStore, StoreError
+from router.store import StateStore, StoreError
 from topic.directory import Entry, Lifetime, Role, Status
 from topic.identity import Epoch, LinkIdentity, link_name
 

@@ -1,0 +1,74 @@
+"""What a node is given by its process: the clocks, the ways out, the log (architecture: the process).
+
+A message's walk: a read from a client's socket → `router.clients` → `topic.node` → `router.neighbours` → the next
+router's socket, and there back up. All of it synchronous and in batches; what connections have to write is written by
+their own tasks afterwards.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from linkstate.events import ContactLost, ContactMade, Transmit
+from topic.actions import DropContact, LinkAction
+from topic.node import Breach, Happening
+
+log = logging.getLogger("oncemesh")
+
+
+class Clients(Protocol):
+    """The AMQP edge, as seen from here."""
+
+    def perform(self, action: LinkAction) -> None:
+        """Do on a client's link what the topic core asks."""
+
+
+class Transmitter(Protocol):
+    """The transports to the neighbours, as seen from here."""
+
+    def transmit(self, action: Transmit) -> None:
+        """Queue a body for a neighbour; dropped if there is no transport to it just now."""
+
+    def flush(self) -> None:
+        """Hand what is queued to the connections."""
+
+
+class Shell:
+    """Of one process; `clients` and `neighbours` are there before anything is to be done."""
+
+    clients: Clients
+    neighbours: Transmitter
+
+    def __init__(self, after_pump: Callable[[], None]) -> None:
+        self._after_pump = after_pump
+
+    def wall_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def now(self) -> float:
+        return trio.current_time()
+
+    def perform(self, action: LinkAction) -> None:
+        self.clients.perform(action)
+
+    def transmit(self, action: Transmit) -> None:
+        self.neighbours.transmit(action)
+
+    def flush(self) -> None:
+        self.neighbours.flush()
+        self._after_pump()
+
+    def note(self, happening: Happening) -> None:
+        if isinstance(happening, ContactMade):
+            log.info("contact with router %s (incarnation %d)", happening.router, happening.incarnation)
+        elif isinstance(happening, ContactLost):
+            log.info("contact with router %s lost", happening.router)
+        elif isinstance(happening, DropContact):
+            log.warning("router %s %s: contact dropped", happening.router, happening.reason)
+        elif isinstance(happening, Breach):
+            log.error("router %s broke the protocol, contact dropped: %s", happening.router, happening.reason)
+        else:
+            log.warning("%s", happening.text)

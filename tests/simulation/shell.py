@@ -1,0 +1,70 @@
+"""What a simulated router gives its node: virtual time, the wires, the clients' links; and a judge who looks on."""
+
+from typing import TYPE_CHECKING
+
+from linkstate.events import ContactLost, ContactMade, Received, Transmit
+from tests.simulation.link import Link
+from tests.simulation.wires import Body
+from topic.actions import DropContact, LinkAction
+from topic.node import Breach, Happening, Node
+from topic.wire import Kind, decode
+
+if TYPE_CHECKING:
+    from tests.simulation.router import Router
+
+
+class Shell:
+    def __init__(self, router: "Router") -> None:
+        self.router = router
+        self._bodies: dict[str, list[Body]] = {}
+
+    def wall_us(self) -> int:
+        return self.router.wall_us()
+
+    def now(self) -> float:
+        return self.router.schedule.now
+
+    def perform(self, action: LinkAction) -> None:
+        assert isinstance(action.link, Link), f"{type(action).__name__} for a link that is gone"
+        action.link.perform(action)
+
+    def transmit(self, action: Transmit) -> None:
+        self._bodies.setdefault(action.neighbour, []).append((action.link, action.body))
+
+    def flush(self) -> None:
+        bodies, self._bodies = self._bodies, {}
+        for neighbour, waiting in bodies.items():
+            self.router.wires[neighbour].transmit(self.router.name, waiting)
+        self.router.set_timer()
+
+    def note(self, happening: Happening) -> None:
+        router = self.router
+        if isinstance(happening, ContactMade):
+            router.note(router.name, f"in contact with {happening.router}")
+            router.makes_contact(happening.router)
+        elif isinstance(happening, ContactLost):
+            router.note(router.name, f"loses {happening.router}")
+            router.loses_contact(happening.router)
+        elif isinstance(happening, DropContact):
+            router.note(router.name, f"drops {happening.router}: {happening.reason}")
+        elif isinstance(happening, Breach):
+            raise AssertionError(f"{happening.router} broke the protocol at {router.name}: {happening.reason}")
+        elif router.verbose:
+            router.note(router.name, happening.text)
+
+
+class Watched(Node):
+    """The node as it is, and a count of what it was told."""
+
+    def __init__(self, router: "Router", shell: Shell) -> None:
+        super().__init__(router.mesh, router.topic, router.store, shell)
+        self._router = router
+
+    def receive(self, received: Received, now: float) -> None:
+        router = self._router
+        if received.router in self.topic.directory.contacts:
+            if router.verbose:
+                for kind, *columns in decode(received.payload):
+                    router.note(router.name, f"<- {received.router} {Kind(kind).name} {columns!r:.300}")
+            super().receive(received, now)
+            router.heard[received.router] += 1

@@ -1,0 +1,30 @@
+"""In place of `router.store`: what is written is there at once, and outlives a kill."""
+
+from collections.abc import Iterable
+
+from linkstate.clock import AHEAD
+from topic.directory import Entry, Index
+
+
+class MemoryStore:
+    def __init__(self) -> None:
+        self.entries: dict[Index, Entry] = {}
+        self.reserved = 0
+
+    @property
+    def found(self) -> bool:
+        """Every life reserves the clock."""
+        return self.reserved > 0
+
+    @property
+    def remembered(self) -> list[Entry]:
+        return list(self.entries.values())
+
+    def save(self, changed: Iterable[Entry], clock: int) -> None:
+        for entry in changed:
+            if entry.outlives_router:
+                self.entries[entry.role, entry.name] = entry
+            else:
+                self.entries.pop((entry.role, entry.name), None)
+        if clock >= self.reserved:
+            self.reserved = clock + AHEAD

@@ -1,0 +1,233 @@
+"""One router: its cores, and the loop that carries what each of them says to the other (docs/architecture.md).
+
+    clients' links ◀──▶ Topic ◀──▶ link state ◀──▶ neighbours
+
+The router process, the simulation, the exhaustive search and the benches drive this same code. The contract between a
+node and the shell that drives it:
+
+1. Before an event the shell calls `now`: that tells the cores the wall clock, and returns the time to call them with.
+2. The shell gives an event to the core that it is for: what clients do to `topic`, what neighbours do to link state.
+3. It calls `perform` after every event of a client's link, before the next one; and `save` as well, if the client may
+   hear of that before `pump` is called.
+4. It calls `pump` after an event, or after a run of them. Nothing leaves for another router before that, nor before
+   it is in the store: nobody must know of what a router that dies now would not remember.
+5. It calls `handle_timer` no later than `deadline()`, which may have moved whenever `pump` returns, and then `pump`.
+
+All of it is synchronous. Nothing here reads a clock or awaits: time, store and the ways out are the shell's.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import attrs
+
+from linkstate.clock import HybridClock
+from linkstate.events import Action as MeshAction
+from linkstate.events import ContactLost, ContactMade, Received, Transmit
+from linkstate.mesh import Mesh
+from topic.actions import DropContact, LinkAction, Note
+from topic.core import Settings, Topic
+from topic.directory import Entry, Role
+from topic.errors import PeerError
+from topic.journal import Block, Event
+
+LOOK_S = 1.0
+"""The cores are told the time at least so often."""
+
+
+@attrs.frozen
+class Breach:
+    """A router in contact broke the protocol: the contact with it is dropped."""
+
+    router: str
+    reason: str
+
+
+Happening = ContactMade | ContactLost | DropContact | Breach | Note
+
+
+class LinkState(Protocol):
+    """Who is in contact, and a reliable way to talk to them: `linkstate.mesh.Mesh`, or what stands for it."""
+
+    out: list[MeshAction]
+
+    def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
+        """Send to those of the targets that are in contact."""
+
+    def drop_contact(self, router: str, now: float) -> None:
+        """Declare the contact with a router lost."""
+
+    def handle_timer(self, now: float) -> None: ...
+
+    def deadline(self) -> float: ...
+
+
+class Store(Protocol):
+    """What outlives the router: `router.store`, or what stands for it."""
+
+    reserved: int
+    """No reading of the clock in an earlier life was as high."""
+
+    @property
+    def found(self) -> bool:
+        """Whether there was an earlier life that it knows of."""
+
+    @property
+    def remembered(self) -> Sequence[Entry]:
+        """What the earlier lives left."""
+
+    def save(self, changed: Iterable[Entry], clock: int) -> None:
+        """Keep these entries if they outlive their router (`Entry.outlives_router`), else forget them; and reserve the
+        clock behind this reading. Written when it returns, all or nothing."""
+
+
+class Shell(Protocol):
+    """What drives the node, and has its time and its ways out."""
+
+    def wall_us(self) -> int:
+        """Microseconds since the epoch."""
+
+    def now(self) -> float:
+        """Seconds, never going back."""
+
+    def perform(self, action: LinkAction) -> None:
+        """Do on a client's link what the topic core asks. May lead to further events of that link."""
+
+    def transmit(self, action: Transmit) -> None:
+        """Queue a body for a neighbour; dropped if there is no transport to it just now."""
+
+    def flush(self) -> None:
+        """Let what was queued leave: what it says is written down."""
+
+    def note(self, happening: Happening) -> None:
+        """For the log: this is about to be acted on."""
+
+
+class Node:
+    """The cores of one router incarnation."""
+
+    def __init__(self, mesh: LinkState, topic: Topic, store: Store, shell: Shell) -> None:
+        """Just booted, with what `store` remembers."""
+        self.mesh = mesh
+        self.topic = topic
+        self._store = store
+        self._shell = shell
+        self._look = shell.now() + LOOK_S
+        self._tell_what_was_kept()
+
+    @property
+    def name(self) -> str:
+        return self.topic.directory.router
+
+    @property
+    def incarnation(self) -> int:
+        return self.topic.directory.incarnation
+
+    def _tell_what_was_kept(self) -> None:
+        """In the delivery log: whether the state store was there, and which subscribers it had."""
+        trace = self.topic.context.trace
+        trace(Event.KEPT, detail=json.dumps({"found": self._store.found}))
+        for entry in self._store.remembered:
+            if entry.role is Role.SUBSCRIBER:
+                trace(Event.KEPT, subscriber=entry.name, address=entry.identity.address, epoch=str(entry.epoch))
+
+    # time
+
+    def now(self) -> float:
+        """The time for an event that is about to be handled; tells the cores the wall clock as well."""
+        self.topic.advance(self._shell.wall_us())
+        return self._shell.now()
+
+    def handle_timer(self) -> None:
+        now = self.now()
+        self._look = now + LOOK_S
+        self.mesh.handle_timer(now)
+        self.topic.handle_timer(now)
+
+    def deadline(self) -> float:
+        return min(self.mesh.deadline(), self.topic.deadline(), self._look)
+
+    # the loop
+
+    def pump(self) -> None:
+        """Carry actions and batches to where they belong until the cores have nothing more to say."""
+        now = self._shell.now()
+        topic, mesh = self.topic, self.mesh
+        while True:
+            if topic.out:
+                self.perform()
+            elif topic.context.outgoing:
+                for targets, payload in topic.take_outgoing():
+                    mesh.send(targets, payload, now)
+            elif mesh.out:
+                self._drain_mesh(now)
+            else:
+                break
+        self.save()
+        self._shell.flush()
+
+    def save(self) -> None:
+        """Write down what has changed."""
+        unsaved, clock = self.topic.directory.unsaved, self.topic.context.clock.read()
+        if unsaved or clock >= self._store.reserved:
+            self._store.save(unsaved, clock)
+            unsaved.clear()
+
+    def perform(self) -> None:
+        """Carry out the topic core's actions so far, in their order, whatever they lead to."""
+        out, shell = self.topic.out, self._shell
+        while out:
+            action = out.popleft()
+            if isinstance(action, DropContact):
+                shell.note(action)
+                self.mesh.drop_contact(action.router, shell.now())
+            elif isinstance(action, Note):
+                shell.note(action)
+            else:
+                shell.perform(action)
+
+    def _drain_mesh(self, now: float) -> None:
+        actions, self.mesh.out[:] = self.mesh.out[:], []
+        for action in actions:
+            if isinstance(action, Transmit):
+                self._shell.transmit(action)
+            elif isinstance(action, Received):
+                self.receive(action, now)
+            elif isinstance(action, ContactMade):
+                self._shell.note(action)
+                self.topic.contact(action.router, action.incarnation, now)
+            else:
+                self._shell.note(action)
+                self.topic.lost(action.router)
+
+    def receive(self, received: Received, now: float) -> None:
+        """A batch for the topic core, from a router in contact."""
+        if received.router not in self.topic.directory.contacts:
+            return
+        try:
+            self.topic.receive(received.router, received.payload)
+        except PeerError as error:
+            self._shell.note(Breach(received.router, str(error)))
+            self.mesh.drop_contact(received.router, now)
+
+
+def boot(
+    name: str,
+    incarnation: int,
+    routers: Collection[str],
+    links: Mapping[str, int],
+    journal: Block,
+    settings: Settings,
+    store: Store,
+    shell: Shell,
+    *,
+    hello: float,
+    dead: float,
+) -> tuple[Mesh, Topic]:
+    """The cores of a router that starts now. What it names is younger than all that it named before: its clock begins
+    where the store reserved it."""
+    clock = HybridClock(store.reserved)
+    clock.advance(shell.wall_us() // 1000)
+    mesh = Mesh(name, incarnation, routers, links, clock, hello=hello, dead=dead)
+    return mesh, Topic(name, incarnation, routers, clock, journal, settings, shell.now(), store.remembered)
