@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import ClassVar
 
-from router.amqp import tcp
 from router.amqp.connection import Connection
 from router.amqp.handler import (
     ACCEPTED,
@@ -245,7 +244,7 @@ class ClientEdge:
         if isinstance(end, SubscriberLink):
             self.topic.echoed(end.subscriber)
         elif isinstance(end, PublisherLink):
-            end.alive()
+            end.signs.answered()
         self.node.perform()
 
     def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
@@ -334,9 +333,8 @@ class ClientEdge:
             end.handles[record] = handle
 
     def _echo(self, end: PublisherLink | SubscriberLink, action: Echo) -> None:
-        """That a publisher is still there its machine can say as well, and few clients answer echoes."""
-        if isinstance(end, PublisherLink) and tcp.TELLS:
-            end.link.connection.prove(end.alive)
+        if isinstance(end, PublisherLink):
+            end.signs.ask()
         else:
             end.link.echo()
 
@@ -361,6 +359,7 @@ class ClientEdge:
         properties: dict[str, str | bytes] = {EPOCH: str(action.epoch), GENERATION: action.generation}
         self._answer(end, action.unsettled, properties, self._max_message)
         end.link.flow(action.credit)
+        end.signs.begin()
 
     def _answer_subscriber(self, end: SubscriberLink, action: AnswerSubscriber) -> None:
         self._answer(end, action.unsettled, {EPOCH: str(action.epoch)}, None)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from router.amqp.handler import SND_SETTLED, Handle
 from router.amqp.link import Link
+from router.signs import SignsOfLife
 from topic.directory import Lifetime
 from topic.node import Node
 from topic.record import Record, Stream
@@ -17,21 +18,23 @@ from topic.subscriber import Subscriber
 class PublisherLink:
     """A link that we receive from, and its deliveries that are not settled."""
 
-    __slots__ = ("_node", "handles", "lifetime", "link", "records", "stream")
+    __slots__ = ("_node", "handles", "lifetime", "link", "records", "signs", "stream")
 
     def __init__(self, link: Link, lifetime: Lifetime, node: Node) -> None:
         self.link = link
         self.lifetime = lifetime  # granted
         self.stream: Stream
+        self.signs = SignsOfLife(link, self._alive)
         self._node = node
         self.handles: dict[Record, Handle] = {}
         self.records: dict[Handle, Record] = {}
 
-    def alive(self) -> None:
+    def _alive(self, answered: bool) -> None:
         """The client was there when it was last asked."""
         if self.link.context is self:
             self._node.now()
             self._node.topic.alive(self.stream)
+            self._node.perform()
 
 
 class SubscriberLink:

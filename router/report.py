@@ -84,6 +84,7 @@ class Reporter:
             "status": "suspended" if stream.link is None else "attaching" if waits else "attached",
             "unsettled": stream.unsettled,
             "received": stream.received,
+            "answers": stream.link is not None and stream.link.signs.answers,
         }
 
     def _subscribers(self) -> list[dict[str, Any]]:

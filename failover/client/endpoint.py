@@ -121,6 +121,12 @@ class Endpoint:
     def _parted(self) -> None:
         """The link was lost, with all handles of its deliveries."""
 
+    def _asked(self, link: Link) -> None:
+        """The router asks whether we are still here; which on a link that we have left, nobody is."""
+        if link is self._link:
+            link.answer_echo()
+            link.connection.wake()
+
     async def _finish(self) -> None:
         """An orderly end begins: what is still to be waited for."""
 
@@ -197,8 +203,9 @@ class Endpoint:
         """Attach on this connection and leave it to its tasks, until the link is lost."""
         self._over = trio.Event()
         connection = self._connection = Connection(
-            self, container=self.identity.container, server=False, hostname=router.host, idle_timeout=self._idle
-        )
+            self, container=self.identity.container, server=False, hostname=router.host, idle_timeout=self._idle,
+            asked=self._asked,
+        )  # fmt: skip
         connection.open()
         serving = trio.CancelScope()
         self._connections.start_soon(_serve, stream, connection, serving)

@@ -207,6 +207,10 @@ class Publisher(Endpoint):
                 if delivery.stored:
                     self._queue.append(delivery)
 
+    def _asked(self, link: Link) -> None:
+        """Whoever answers has what it was told in its store: the router will not expect it to ask for that again."""
+        self._commits.add((), partial(super()._asked, link))
+
     def _parted(self) -> None:
         self._queue.clear()
         self._under_way.clear()

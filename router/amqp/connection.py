@@ -56,6 +56,7 @@ class Connection:
         max_frame: int = 64 * 1024,
         max_message: int = 16 * 1024 * 1024,
         idle_timeout: float = 0.0,  # seconds of the peer's silence after which it counts as gone; 0: never
+        asked: Callable[[Link], None] | None = None,  # the peer asks for an echo; None: the engine answers, at once
     ) -> None:
         self.handler = handler
         self.context: Any = None  # the owner's
@@ -84,7 +85,7 @@ class Connection:
         self._attach_frame: AttachFrame | None = None  # of the attach event that is being handled
         # The engine's.
         self.tap = Tap(max_frame)
-        self.echoes = Echoes(self._engine, self.tap)
+        self.echoes = Echoes(self._engine, self.tap, asked)
 
     @property
     def links(self) -> list[Link]:
@@ -140,7 +141,7 @@ class Connection:
         answered = False
         if link is not None and not link.ended:
             changed = max(0, lib.pn_link_credit(link.pointer)) != link.credit
-            answered = self.echoes.take(link, note.echo, changed)
+            answered = self.echoes.take(link, note, changed)
         self._handle_events()
         self._inbox.hand_over()
         if answered and link is not None and not link.ended:
@@ -216,7 +217,8 @@ class Connection:
 
     def prove(self, told: Callable[[], None]) -> None:
         """Have `told` called, like a callback, when it is certain that the peer still had this connection after now, as
-        far as its machine's kernel can tell; else never. To ask twice before is to ask once."""
+        far as its machine's kernel can tell; else never, as for a stream that it cannot tell of. To ask twice before is
+        to ask once."""
         self.proofs[told] = None
         self.wake()
 

@@ -1,23 +1,34 @@
 """Asking the peer for an echo of a link's flow state, and answering when it asks (AMQP 1.0 2.7.4).
 
 AMQP does not say which flow answers which echo, and a flow that the peer sent before it read ours may still be on its
-way. So only a flow that changes nothing counts as the answer; after one that changes the link's credit we ask again.
+way. So what counts as the answer is less than every flow:
+
+- On a link that we send on, one that changes nothing; after one that changes the link's credit we ask again.
+- On a link that we receive on, where the answer is a sign of life, one that knows of all the credit that we had given
+  when we asked. The peer has no reason to send any other flow there (docs/clients.md), and we ask again only once it
+  has answered: so an answer is never that to an older question, however late it comes.
+
+Who answers the peer is the engine, at once, unless the owner has taken that over (`Connection`): on a link that sends,
+an answer says that the owner still uses this link, and what it was told before it does not forget by a crash.
 
 Proton can neither ask nor answer. It is made to write a flow with the session's numbers, which becomes ours.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from router.amqp import performative
-from router.amqp.codec import uint
+from router.amqp.codec import decode, uint
 from router.amqp.engine import Engine
 from router.amqp.library import lib
 from router.amqp.link import Link
 from router.amqp.performative import FLOW, NULL, TRUE
-from router.amqp.tap import Tap
+from router.amqp.tap import FlowFrame, Tap
 
 # Places of fields in a flow: before the handle are the session's numbers, before echo comes drain.
 _HANDLE: Final = 4
+_DELIVERY_COUNT: Final = 5
+_LINK_CREDIT: Final = 6
 _ECHO: Final = 9
 _LEAST: Final = 14  # bytes of a flow
 
@@ -25,26 +36,36 @@ _LEAST: Final = 14  # bytes of a flow
 class Echoes:
     """One a connection."""
 
-    def __init__(self, engine: Engine, tap: Tap) -> None:
+    def __init__(self, engine: Engine, tap: Tap, asked: Callable[[Link], None] | None) -> None:
+        """`asked`: the owner's, who is asked for an answer and gives it (`answer`) in its own time."""
         self._engine = engine
         self._tap = tap
+        self._asked = asked or self.answer
         self._to_send: dict[tuple[Link, bool], None] = {}  # flows to be written, and whether they ask
 
     def ask(self, link: Link) -> None:
         self._tap.asked[link] = None
+        self._tap.quiet.clear()
         self._to_send[link, True] = None
 
-    def take(self, link: Link, asks: bool, changed: bool) -> bool:
+    def answer(self, link: Link) -> None:
+        self._to_send[link, False] = None
+
+    def take(self, link: Link, flow: FlowFrame, changed: bool) -> bool:
         """A flow of the peer's on a link; whether it is the answer that we waited for."""
-        if asks:  # it is no answer then
-            self._to_send[link, False] = None
+        asked = self._tap.asked
+        if flow.echo:  # it is no answer then
+            self._asked(link)
             return False
-        if link not in self._tap.asked:
+        if link not in asked:
+            self._tap.quiet.add(flow.wire)
             return False
-        if changed:
+        if link.is_sender and changed:
             self.ask(link)
             return False
-        del self._tap.asked[link]
+        if not link.is_sender and not _knows(flow.limit, asked[link]):
+            return False
+        del asked[link]
         return True
 
     def flows(self) -> bytes:
@@ -65,6 +86,8 @@ class Echoes:
             fields = self._fields_of(link, data[at:end])
             if fields is not None:
                 fields = self._sender_fields(link, fields) if sends else self._receiver_fields(link, fields)
+                if asks:
+                    self._tap.asked[link] = _limit(fields)
                 frame = performative.build(link.wire[0], FLOW, [*fields, TRUE if asks else NULL])
                 return data[:at] + frame + data[end:]
             at = end
@@ -88,3 +111,14 @@ class Echoes:
     @staticmethod
     def _receiver_fields(link: Link, fields: list[bytes]) -> list[bytes]:
         return [*fields[: _ECHO - 1], TRUE if lib.pn_link_get_drain(link.pointer) else NULL]
+
+
+def _limit(fields: list[bytes]) -> int:
+    """The delivery-count up to which a flow of ours gives credit."""
+    count, credit = (decode(fields[place])[0] for place in (_DELIVERY_COUNT, _LINK_CREDIT))
+    return int(count + credit) % 2**32
+
+
+def _knows(theirs: int | None, ours: int | None) -> bool:
+    """Whether who names this limit has read ours (serial numbers, AMQP 1.0 2.8.10); None is no limit yet."""
+    return theirs is not None and ours is not None and (theirs - ours) % 2**32 < 2**31

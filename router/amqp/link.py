@@ -357,6 +357,11 @@ class Link:
             assert self.answered
             self.connection.echoes.ask(self)
 
+    def answer_echo(self) -> None:
+        """Answer the peer, which has asked for ours (see `Connection`, asked)."""
+        if not self.ended:
+            self.connection.echoes.answer(self)
+
     def flow(self, credit: int) -> None:
         """Receiving: let the peer send so many more."""
         if not self.ended:

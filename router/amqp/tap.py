@@ -50,7 +50,7 @@ _PLAIN_KIND: Final = 0x0200
 _TRANSFERS_SHORT, _TRANSFERS_LONG = 0x005314C0, 0x005314D0
 _DISPOSITIONS: Final = (0x005315C0, 0x005315D0)
 _RESUME: Final = 8  # the place of this field in a transfer: shorter ones have none
-_ECHO: Final = 9  # the same in a flow
+_HANDLE, _DELIVERY_COUNT, _LINK_CREDIT, _ECHO = 4, 5, 6, 9  # the same in a flow
 
 
 class AttachFrame(NamedTuple):
@@ -60,10 +60,15 @@ class AttachFrame(NamedTuple):
     incomplete: bool
 
 
+Wire: TypeAlias = tuple[bytes, bytes]  # channel and handle, as encoded
+
+
 class FlowFrame(NamedTuple):
     """A flow that asks for an echo, or may be one."""
 
     echo: bool
+    wire: Wire  # of the peer's end
+    limit: int | None  # delivery-count plus link-credit, if it names both
 
 
 class ResumedTransfer(NamedTuple):
@@ -77,10 +82,12 @@ _RESUMED: Final = ResumedTransfer()
 
 
 class Tap:
-    """One a connection. `asked` has the links that wait for an echo."""
+    """One a connection. `asked` has the links that wait for an echo, and what `echo` has to know of each; `quiet` the
+    peer's ends of others, whose flows need no look meanwhile."""
 
     def __init__(self, max_frame: int) -> None:
-        self.asked: dict[Link, None] = {}
+        self.asked: dict[Link, int | None] = {}
+        self.quiet: set[Wire] = set()
         self._max_frame = max(max_frame, MIN_MAX_FRAME)  # ours, the limit of what comes in
         self._remote_max_frame = MIN_MAX_FRAME
         self._held = b""  # the begin of a frame that has to be seen whole
@@ -92,7 +99,7 @@ class Tap:
         self._announced: dict[int, Link] = {}  # by number: opened, attach not written yet
         self._number = 0
         self._resumed: dict[Link, dict[bytes, bool]] = {}  # tags of deliveries to be resumed; whether to abort
-        self._wires: dict[tuple[bytes, bytes], Link] = {}  # by channel and handle of ours, as encoded
+        self._wires: dict[Wire, Link] = {}  # of our ends
 
     # -- incoming
 
@@ -156,8 +163,13 @@ class Tap:
     def _look_at_flow(self, frame: bytes) -> Note | None:
         if frame[8:12] == b"\x00\x53\x13\xc0" and frame[13] <= _ECHO and not self.asked:
             return None
-        echo = performative.parse(frame, _ECHO + 1).field(_ECHO) in TRUES
-        return FlowFrame(echo) if echo or self.asked else None
+        fields = performative.parse(frame, _ECHO + 1)
+        echo, wire = fields.field(_ECHO) in TRUES, (frame[6:8], fields.field(_HANDLE))
+        if not echo and (not self.asked or wire in self.quiet or wire[1] == NULL):
+            return None
+        count, credit = (decode(fields.field(place))[0] for place in (_DELIVERY_COUNT, _LINK_CREDIT))
+        limit = (count + credit) % 2**32 if isinstance(count, int) and isinstance(credit, int) else None
+        return FlowFrame(echo, wire, limit)
 
     def _look_at_transfer(self, frame: bytes) -> Note | None:
         if self._plain_fields > _RESUME:

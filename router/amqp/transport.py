@@ -69,6 +69,7 @@ class _Driver:
         self._patience = math.inf
         self._read = 0
         self._written = 0
+        self._kernel = tcp.kernel_of(stream)
         self._asked: dict[Callable[[], None], None] = {}
         self._proving = False
         self.scope = trio.CancelScope()
@@ -133,35 +134,38 @@ class _Driver:
                 connection.receive_eof()
 
     async def _probe(self) -> None:
-        """Have the peer's machine acknowledge something that is written after the proofs were asked for."""
+        """Have the peer's machine acknowledge something that is written after the proofs were asked for; if this stream
+        cannot tell what it acknowledges, there are none."""
         asked, self._connection.proofs = self._connection.proofs, {}
+        if self._kernel is None:
+            return
         await self._stream.send_all(HEARTBEAT)
         self._written += len(HEARTBEAT)
         self._asked |= asked
-        if not self._proving and isinstance(self._stream, trio.SocketStream) and tcp.can_tell(self._stream):
+        if not self._proving:
             self._proving = True
-            self.nursery.start_soon(self._prove, self._stream)
+            self.nursery.start_soon(self._prove, self._kernel)
 
-    async def _prove(self, stream: trio.SocketStream) -> None:
+    async def _prove(self, kernel: tcp.Kernel) -> None:
         while self._asked:
             asked, self._asked = self._asked, {}
-            if not await self._has_come_through(stream) or self._connection.closed:
+            if not await self._has_come_through(kernel) or self._connection.closed:
                 return
             with self._step():
                 for told in asked:
                     told()
         self._proving = False
 
-    async def _has_come_through(self, stream: trio.SocketStream) -> bool:
+    async def _has_come_through(self, kernel: tcp.Kernel) -> bool:
         """All that was written is acknowledged, the connection is open, and what had come by then, perhaps its end, was
         handled: then the peer still had it."""
         written, pause = self._written, PROOF_FIRST_S
-        while self._written - tcp.unacknowledged(stream) < written:
+        while self._written - kernel.unacknowledged() < written:
             await trio.sleep(pause)
             pause = min(2 * pause, PROOF_MOST_S)
-        if not tcp.is_open(stream):
+        if not kernel.is_open():
             return False
-        come = self._read + tcp.unread(stream)
+        come = self._read + kernel.unread()
         await trio.sleep(PROOF_FIRST_S)  # what has been read and is not counted yet is on its way to `read`
         while self._read < come:
             await trio.sleep(pause)

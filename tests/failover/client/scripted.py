@@ -49,6 +49,11 @@ class Detached:
 
 
 @frozen
+class Echoed:
+    """It has answered our echo."""
+
+
+@frozen
 class Gone:
     """The connection was closed, by the client."""
 
@@ -128,6 +133,10 @@ class Peer:
         link.settle_many(handles)
         link.connection.wake()
 
+    def ask(self, link: Link) -> None:
+        link.echo()
+        link.connection.wake()
+
     async def send(self, link: Link, tag: bytes, body: bytes | None, **options: Any) -> Handle:
         while not link.credit:
             await trio.lowlevel.checkpoint()
@@ -167,7 +176,7 @@ class Peer:
             self._news.send_nowait(Transferred(tag, body, handle, True, state, is_aborted))
 
     def on_echo(self, link: Link) -> None:
-        raise AssertionError
+        self._news.send_nowait(Echoed())
 
     def on_dispositions(self, link: Link, deliveries: Any, states: Any, settled: Any) -> None:
         for handle, state, is_settled in zip(deliveries, states, settled, strict=True):

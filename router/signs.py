@@ -1,0 +1,65 @@
+"""Signs of life of one publisher's client: what shows that it is alive, and attached here (protocol 6.6).
+
+Its word is the answer to an echo that was sent after the question came up. Only while it has not answered any on this
+link, its machine's acknowledgement stands in for that (`router.amqp.tcp`). So it is asked once as its attach is
+answered, before it matters. There is never more than one echo under way: an answer that is late must not be taken for
+that to a younger question.
+
+Never here: what the question is for (`topic.evidence`).
+"""
+
+from collections.abc import Callable
+
+from router.amqp.link import Link
+
+
+class SignsOfLife:
+    """Of the client behind one link that we receive from."""
+
+    __slots__ = ("_alive", "_covers", "_link", "_under_way", "_wanted", "answers")
+
+    def __init__(self, link: Link, alive: Callable[[bool], None]) -> None:
+        """`alive` is told once for each question, with whether it was the client's own word."""
+        self.answers = False  # it has answered an echo on this link: from now on only that counts
+        self._link = link
+        self._alive = alive
+        self._wanted = False  # there is a question
+        self._under_way = False  # an echo is
+        self._covers = False  # which was sent after the question came up
+
+    def begin(self) -> None:
+        """Its attach has been answered."""
+        self._echo()
+
+    def ask(self) -> None:
+        """A question came up; one at a time."""
+        assert not self._wanted
+        self._wanted = True
+        self._covers = not self._under_way
+        if self._covers:
+            self._echo()
+        if not self.answers:
+            self._link.connection.prove(self.acknowledged)
+
+    def answered(self) -> None:
+        """The client has answered the echo that was under way."""
+        self.answers = True
+        self._under_way = False
+        if self._wanted and self._covers:
+            self._tell()
+        elif self._wanted:
+            self._covers = True
+            self._echo()
+
+    def acknowledged(self) -> None:
+        """Its machine has, after the last question; perhaps after that was answered."""
+        if self._wanted and not self.answers:
+            self._tell()
+
+    def _echo(self) -> None:
+        self._under_way = True
+        self._link.echo()
+
+    def _tell(self) -> None:
+        self._wanted = False
+        self._alive(self.answers)
