@@ -157,8 +157,8 @@ class Node:
         while True:
             if topic.out:
                 self.perform()
-            elif topic.context.outgoing:
-                for targets, payload in topic.take_outgoing():
+            elif batches := topic.take_outgoing():
+                for targets, payload in batches:
                     mesh.send(targets, payload, now)
             elif mesh.out:
                 self._drain_mesh(now)

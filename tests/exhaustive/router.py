@@ -1,8 +1,8 @@
-"""One router of the model: a production topic core, or a dead one, and what a shell keeps for its clients' links.
+"""One router of the model: a production node, or a dead one, and what a shell keeps for its clients' links.
 
 An event is a plain tuple whose first item names a method here. What comes of it leaves through `Output`: frames for
-clients, and one batch for each router in contact, in which everything that one event says is together. The state store
-is a dict of entries that survives a kill.
+clients, and one batch for each router in contact, in which everything that one event says is together. In place of link
+state there are contacts that the model makes and loses. The store survives a kill.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,11 @@ from typing import Any
 
 import attrs
 
+from linkstate.events import Transmit
+from tests.contacts import Contacts
 from tests.exhaustive.clients import Frame, Violation, check
+from tests.store import MemoryStore
 from topic.actions import (
-    Action,
     AnswerDeliveries,
     AnswerPublisher,
     AnswerSubscriber,
@@ -22,14 +24,14 @@ from topic.actions import (
     DropContact,
     Echo,
     LinkAction,
-    Note,
     Resume,
     SettleSubscriber,
 )
 from topic.core import Settings, Topic
-from topic.directory import Entry, Lifetime, Role
+from topic.directory import Lifetime, Role
 from topic.identity import LinkIdentity
 from topic.journal import Event
+from topic.node import Breach, Happening, Node
 from topic.record import Outcome, Record, Stream
 from topic.subscriber import Subscriber
 
@@ -44,12 +46,18 @@ class Clock:
     """In place of the hybrid clock: what is stamped is the rank of the attach that is being handled."""
 
     rank = 0
+    seconds = 0.0
+    """For the node: what has a deadline is either due at once or never."""
 
     def stamp(self) -> int:
         return self.rank
 
+    def read(self) -> int:
+        """Nothing of it has to be reserved."""
+        return 0
+
     def advance(self, wall_ms: int) -> None:
-        raise AssertionError("the model has no wall clock")
+        """There is no wall clock."""
 
     def merge(self, remote: int) -> None:
         """Ranks are mesh-wide already."""
@@ -123,21 +131,27 @@ class Router:
         self.name = name
         self.names = names
         self.incarnation = 0
-        self.saved: dict[tuple[Role, bytes], Entry] = {}
+        self.store = MemoryStore()
         self.links: dict[tuple[int, int], Link] = {}
-        self.topic: Topic | None = None
+        self.node: Node | None = None
+        self.output = Output()
+        """Of the present event."""
 
     def handle(self, event: tuple[Any, ...], rank: int) -> Output:
         kind, *arguments = event
-        CLOCK.rank = rank
-        output = Output()
+        CLOCK.rank, CLOCK.seconds = rank, 0.0
         JOURNAL.rows.clear()
         getattr(self, f"on_{kind}")(*arguments)
-        if self.topic is not None:
-            self._perform(self.topic, output)
+        if self.node is not None:
+            self.node.pump()
+        output, self.output = self.output, Output()
         self._note_joined(output)
         self._grant()
         return output
+
+    @property
+    def topic(self) -> Topic | None:
+        return None if self.node is None else self.node.topic
 
     def facts(self) -> Facts | None:
         if self.topic is None:
@@ -154,33 +168,37 @@ class Router:
     def on_start(self, with_store: bool) -> None:
         self.incarnation += 1
         if not with_store:
-            self.saved.clear()
-        remembered = tuple(self.saved.values())
+            self.store = MemoryStore()
         clock: Any = CLOCK
         journal: Any = JOURNAL
-        self.topic = Topic(self.name, self.incarnation, self.names, clock, journal, SETTINGS, 0.0, remembered)
+        self.contacts = Contacts(self.carry)
+        remembered = self.store.remembered
+        topic = Topic(self.name, self.incarnation, self.names, clock, journal, SETTINGS, 0.0, remembered)
+        self.node = Node(self.contacts, topic, self.store, self)
 
     def on_kill(self) -> None:
-        self.topic = None
+        self.node = None
         self.links.clear()
 
     def on_contact(self, router: str, incarnation: int) -> None:
-        self._core.contact(router, incarnation, 0.0)
+        self.contacts.made(router, incarnation)
 
     def on_lost(self, router: str) -> None:
-        self._core.lost(router)
+        self.contacts.lost(router)
 
     def on_receive(self, router: str, payloads: tuple[bytes, ...]) -> None:
         for payload in payloads:
-            self._core.receive(router, payload)
+            self.contacts.received(router, payload)
 
     def on_boot_wait(self) -> None:
-        self._core.handle_timer(BOOT_WAIT)
+        assert self.node is not None
+        CLOCK.seconds = BOOT_WAIT
+        self.node.handle_timer()
 
     @property
     def _core(self) -> Topic:
-        assert self.topic is not None
-        return self.topic
+        assert self.node is not None
+        return self.node.topic
 
     # clients
 
@@ -242,40 +260,37 @@ class Router:
         else:
             self._core.alive(link.end)
 
-    # what the core asks
+    # the shell of the node
 
-    def _perform(self, topic: Topic, output: Output) -> None:
-        busy = True
-        while busy:
-            while topic.out:
-                self._do(topic, topic.out.popleft(), output)
-            for entry in topic.directory.unsaved:
-                self._save(entry)
-            topic.directory.unsaved.clear()
-            batches = topic.take_outgoing()
-            for targets, payload in batches:
-                for target in targets:
-                    output.to_routers.setdefault(target, []).append(payload)
-            busy = bool(topic.out)
+    def wall_us(self) -> int:
+        return 0
 
-    def _save(self, entry: Entry) -> None:
-        index = entry.role, entry.name
-        if entry.live:
-            self.saved[index] = entry
-        else:
-            self.saved.pop(index, None)
+    def now(self) -> float:
+        return CLOCK.seconds
 
-    def _do(self, topic: Topic, action: Action, output: Output) -> None:
-        if isinstance(action, DropContact):
-            raise Violation("peer protocol", action.reason)
-        if not isinstance(action, Note):
-            link: Link = action.link
-            if self.links.get((link.client, link.serial)) is link:
-                for frame in _FRAMES[type(action)](self, link, action):
-                    output.to_clients.append((link.client, link.serial, frame))
-            if isinstance(action, AnswerSubscriber):
-                output.contacts = dict(topic.directory.contacts)
-                topic.credit(link.end, CREDIT)
+    def carry(self, router: str, payload: bytes) -> None:
+        self.output.to_routers.setdefault(router, []).append(payload)
+
+    def transmit(self, action: Transmit) -> None:
+        raise AssertionError("there are no neighbours, only contacts")
+
+    def flush(self) -> None:
+        """It leaves with the whole output."""
+
+    def note(self, happening: Happening) -> None:
+        if isinstance(happening, DropContact | Breach):
+            raise Violation("peer protocol", happening.reason)
+
+    def perform(self, action: LinkAction) -> None:
+        link: Link = action.link
+        if self.links.get((link.client, link.serial)) is link:
+            for frame in _FRAMES[type(action)](self, link, action):
+                self.output.to_clients.append((link.client, link.serial, frame))
+        if isinstance(action, AnswerSubscriber):
+            self.output.contacts = dict(self._core.directory.contacts)
+            self._core.credit(link.end, CREDIT)
+
+    # what comes of it
 
     def _note_joined(self, output: Output) -> None:
         for event, columns in JOURNAL.rows:

@@ -21,6 +21,7 @@ from typing import Any
 
 from topic.context import Context
 from topic.identity import KeyMaker
+from topic.node import Node
 from topic.record import Stream
 from topic.subscriber import Subscriber
 
@@ -29,6 +30,7 @@ ATOMS = frozenset((int, str, bytes, bool, float, NoneType))
 
 IGNORED: dict[type, frozenset[str]] = {
     Context: frozenset(("clock", "_journal", "time_us")),
+    Node: frozenset(("_look",)),  # nobody asks for the deadline
     Stream: frozenset(("keys", "label", "received")),  # derived twice, and a statistic
     Subscriber: frozenset(("accepted", "delivered")),  # statistics
 }

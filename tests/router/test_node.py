@@ -8,15 +8,17 @@ import pytest
 from linkstate.clock import COUNTER_BITS
 from linkstate.events import Transmit
 from router.store import StateStore
-from topic.actions import AnswerSubscriber, LinkAction
+from topic.actions import AnswerDeliveries, AnswerSubscriber, Credit, LinkAction, SettleSubscriber
 from topic.core import Settings
 from topic.directory import Entry, Lifetime
 from topic.identity import LinkIdentity
 from topic.journal import Block
 from topic.node import Happening, Node
 from topic.node import boot as boot_cores
+from topic.record import Outcome
 
 S = LinkIdentity("s", "link", "topic/x")
+P = LinkIdentity("p", "link", "topic/x")
 DURABLE = Lifetime(60, "connection-close", 2)
 
 
@@ -128,3 +130,19 @@ def test_a_router_without_neighbours_is_told_the_time_too(path: Path) -> None:
         assert node.deadline() <= 1.0
         node.handle_timer()
         assert node.deadline() <= 1.0
+
+
+def test_a_router_that_says_nothing_to_others_keeps_no_message_that_is_settled(path: Path) -> None:
+    with CountingStore(path) as store:
+        node, ends = boot(store)
+        subscriber = node.topic.attach_subscriber(S, object(), node.now())
+        stream = node.topic.attach_publisher(P, object(), node.now())
+        node.pump()
+        node.topic.credit(subscriber, 1)
+        [record] = node.topic.publish(stream, [b"tag"], [b"message"], presettled=False)
+        node.pump()
+        node.topic.outcomes(subscriber, [record], Outcome.ACCEPTED)
+        node.topic.settle(stream, [record])
+        node.pump()
+        assert [type(action) for action in ends.actions[-3:]] == [AnswerDeliveries, SettleSubscriber, Credit]
+        assert record.message is None and not node.topic.context.spent

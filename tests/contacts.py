@@ -1,0 +1,41 @@
+"""In place of `linkstate.mesh`: contacts are made and lost as a test says, and it carries what is sent itself."""
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from linkstate.events import Action, ContactLost, ContactMade, Received
+
+
+class Contacts:
+    """The contacts of one router."""
+
+    def __init__(self, carry: Callable[[str, bytes], None]) -> None:
+        """`carry` is given what is for another router, contact or not."""
+        self.out: list[Action] = []
+        self._carry = carry
+
+    # what the test says
+
+    def made(self, router: str, incarnation: int) -> None:
+        self.out.append(ContactMade(router, incarnation))
+
+    def lost(self, router: str) -> None:
+        self.out.append(ContactLost(router))
+
+    def received(self, router: str, payload: bytes) -> None:
+        self.out.append(Received(router, payload))
+
+    # what the node says
+
+    def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
+        for target in targets:
+            self._carry(target, payload)
+
+    def drop_contact(self, router: str, now: float) -> None:
+        self.lost(router)
+
+    def handle_timer(self, now: float) -> None:
+        """Nothing happens by itself."""
+
+    def deadline(self) -> float:
+        return inf
