@@ -1,4 +1,4 @@
-"""A few topic cores on a bench: batches between them wait until a test lets them through.
+"""A few nodes on a bench, without links between them: batches between them wait until a test lets them through.
 
     Bench("a", "b")    all in contact, sections exchanged, booted
     bench.flow()       everything that is under way arrives
@@ -6,10 +6,12 @@
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
 from typing import Any
 
 from linkstate.clock import HybridClock
+from linkstate.events import Transmit
+from tests.contacts import Contacts
+from tests.store import MemoryStore
 from topic.actions import (
     Action,
     AnswerDeliveries,
@@ -17,15 +19,19 @@ from topic.actions import (
     AnswerSubscriber,
     Credit,
     Deliver,
+    DropContact,
     Echo,
+    LinkAction,
+    Note,
     Redeliver,
     Resume,
     SettleSubscriber,
 )
 from topic.core import Settings, Topic
-from topic.directory import Entry, Lifetime
+from topic.directory import Lifetime
 from topic.identity import KeyMaker, LinkIdentity
 from topic.journal import Block, Event, read_blocks
+from topic.node import Breach, Happening, Node
 from topic.record import Outcome, Record, Stream
 from topic.subscriber import Subscriber
 from topic.wire import Kind, decode
@@ -35,19 +41,59 @@ LASTING = Lifetime(60, "connection-close", 1)
 SETTINGS = Settings(window=10, redeliveries=2, join=2.0, boot_wait=10.0)
 
 
+class Station:
+    """The shell of one node on the bench, which sees all that it does."""
+
+    def __init__(self, bench: "Bench", name: str, incarnation: int, store: MemoryStore) -> None:
+        self.bench, self.name, self.store = bench, name, store
+        self.contacts = Contacts(self.carry)
+        self.journal = Block(name, "router", incarnation)
+        clock, remembered = HybridClock(store.reserved), store.remembered
+        core = Topic(name, incarnation, bench.names, clock, self.journal, bench.settings, bench.now, remembered)
+        self.node = Node(self.contacts, core, store, self)
+
+    def wall_us(self) -> int:
+        """Later, whenever it is asked."""
+        self.bench.wall_us += 1000
+        return self.bench.wall_us
+
+    def now(self) -> float:
+        return self.bench.now
+
+    def carry(self, router: str, payload: bytes) -> None:
+        self.bench.carry(self.name, router, payload)
+
+    def perform(self, action: LinkAction) -> None:
+        self.bench.actions[self.name].append(action)
+        if isinstance(action, Echo) and isinstance(action.link, Pen) and action.link.lively:
+            self.bench.lively.append(action.link)
+        if isinstance(action, Deliver):
+            action.link.handed += [(record, record.message) for record in action.records]
+
+    def transmit(self, action: Transmit) -> None:
+        raise AssertionError("there are no neighbours, only contacts")
+
+    def flush(self) -> None:
+        """Batches wait on the bench."""
+
+    def note(self, happening: Happening) -> None:
+        assert not isinstance(happening, Breach), happening
+        if isinstance(happening, DropContact | Note):
+            self.bench.actions[self.name].append(happening)
+
+
 class Bench:
     def __init__(self, *names: str, meet: bool = True, settings: Settings = SETTINGS) -> None:
         self.now = 0.0
+        self.wall_us = 1_700_000_000_000_000
         self.names = names
         self.settings = settings
-        self.cores: dict[str, Topic] = {}
-        self.journals: dict[str, Block] = {}
+        self.stations: dict[str, Station] = {}
         self.actions: dict[str, list[Action]] = defaultdict(list)
         self.said: list[tuple[str, str, Kind]] = []
+        self.lively: list[Pen] = []
         self._wires: dict[tuple[str, str], deque[bytes]] = defaultdict(deque)
         self._held: set[tuple[str, str]] = set()
-        self._lively: list[Pen] = []
-        self._wall = 1_700_000_000_000_000
         for name in names:
             self.boot(name)
         if meet:
@@ -56,10 +102,12 @@ class Bench:
                     self.meet(a, b)
             self.flow()
 
-    def boot(self, name: str, incarnation: int = 1, remembered: Iterable[Entry] = ()) -> None:
-        clock = HybridClock()
-        block = self.journals[name] = Block(name, "router", incarnation)
-        self.cores[name] = Topic(name, incarnation, self.names, clock, block, self.settings, self.now, remembered)
+    @property
+    def cores(self) -> dict[str, Topic]:
+        return {name: station.node.topic for name, station in self.stations.items()}
+
+    def boot(self, name: str, incarnation: int = 1, store: MemoryStore | None = None) -> None:
+        self.stations[name] = Station(self, name, incarnation, store or MemoryStore())
         self.tick(name)
 
     def kill(self, name: str) -> None:
@@ -68,21 +116,25 @@ class Bench:
             if other != name and name in self.cores[other].directory.contacts:
                 self._wires[other, name].clear()
                 self._wires[name, other].clear()
-                self.tick(other).lost(name)
-                self.collect(other)
+                self.lose(other, name)
         self.flow()
 
     def meet(self, a: str, b: str) -> None:
         for here, there in ((a, b), (b, a)):
-            core = self.tick(here)
-            core.contact(there, self.cores[there].directory.incarnation, self.now)
+            self.stations[here].contacts.made(there, self.cores[there].directory.incarnation)
             self.collect(here)
 
     def part(self, a: str, b: str) -> None:
+        """Unless one of them has noticed already."""
         for here, there in ((a, b), (b, a)):
             self._wires[here, there].clear()
-            self.tick(here).lost(there)
-            self.collect(here)
+            if there in self.cores[here].directory.contacts:
+                self.lose(here, there)
+
+    def lose(self, here: str, there: str) -> None:
+        """One of the two notices."""
+        self.stations[here].contacts.lost(there)
+        self.collect(here)
 
     def hold(self, here: str, there: str) -> None:
         self._held.add((here, there))
@@ -96,15 +148,18 @@ class Bench:
             self.collect(name)
         while wire := next((w for w, queue in self._wires.items() if queue and w not in self._held), None):
             self.step(*wire)
-        while self._lively:
-            self._lively.pop().answer_echo()
+        while self.lively:
+            self.lively.pop().answer_echo()
 
     def step(self, here: str, there: str) -> None:
         """The next batch arrives, held or not."""
-        core = self.tick(there)
-        core.context.clock.merge(self.cores[here].context.clock.read())
-        core.receive(here, self._wires[here, there].popleft())
+        self.cores[there].context.clock.merge(self.cores[here].context.clock.read())
+        self.stations[there].contacts.received(here, self._wires[here, there].popleft())
         self.collect(there)
+
+    def carry(self, here: str, there: str, payload: bytes) -> None:
+        self._wires[here, there].append(payload)
+        self.said += [(here, there, Kind(segment[0])) for segment in decode(payload)]
 
     def under_way(self, here: str, there: str) -> int:
         """Batches."""
@@ -112,41 +167,34 @@ class Bench:
 
     def logged(self, name: str, event: Event) -> list[bytes]:
         """The deliveries that the router logged this of since it was last asked for anything in its log."""
-        blocks, _ = read_blocks(self.journals[name].encode())
+        blocks, _ = read_blocks(self.stations[name].journal.encode())
         return [key for block in blocks for entry in block.entries() if entry.event is event for key in entry.keys]
 
     def tick(self, name: str) -> Topic:
-        self._wall += 1000
-        self.cores[name].advance(self._wall)
+        """A core that is about to be told of an event."""
+        self.stations[name].node.now()
         return self.cores[name]
 
     def collect(self, name: str) -> None:
-        core = self.cores[name]
-        for action in core.out:
-            self.actions[name].append(action)
-            if isinstance(action, Echo) and isinstance(action.link, Pen) and action.link.lively:
-                self._lively.append(action.link)
-            if isinstance(action, Deliver):
-                action.link.handed += [(record, record.message) for record in action.records]
-        core.out.clear()
-        for targets, payload in core.take_outgoing():
-            for target in targets:
-                self._wires[name, target].append(payload)
-                self.said += [(name, target, Kind(segment[0])) for segment in decode(payload)]
+        """What has come of it, and of what its contacts are about to tell it."""
+        self.stations[name].node.now()
+        self.stations[name].node.pump()
 
     def time(self, seconds: float) -> None:
         self.now += seconds
         for name in self.names:
-            self.tick(name).handle_timer(self.now)
-            self.collect(name)
+            self._time(name)
+
+    def _time(self, name: str) -> None:
+        self.stations[name].node.handle_timer()
+        self.stations[name].node.pump()
 
     def wait(self, seconds: int, *routers: str) -> None:
         """So long, in steps of a second, for all routers or for these only."""
         for _ in range(seconds):
             self.now += 1
             for name in routers or self.names:
-                self.tick(name).handle_timer(self.now)
-                self.collect(name)
+                self._time(name)
             self.flow()
 
     # clients

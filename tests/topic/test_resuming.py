@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.store import MemoryStore
 from tests.topic.bench import LASTING, NEWS, Bench, key_of, pen_at, reader_at
 from topic.actions import Echo
 from topic.core import Settings
@@ -196,10 +197,10 @@ def test_who_is_learned_of_last_is_awaited_as_the_others_are() -> None:
     remembered = [entry for entry in bench.cores["d"].directory.entries() if entry.name == known.end.name]
     bench.kill("c")
     bench.kill("d")
-    bench.boot("d", 2, remembered=remembered)
-    bench.now += 11
-    bench.tick("d").handle_timer(bench.now)
-    bench.collect("d")
+    store = MemoryStore()
+    store.save(remembered, 0)
+    bench.boot("d", 2, store)
+    bench.wait(11, "d")
     known.close()
     again = pen_at(bench, "d", pen, unsettled={b"1": 0})
     again.send(b"1")
@@ -243,9 +244,8 @@ def test_all_routers_die_and_their_stores_know_whom_to_wait_for() -> None:
     reader, pen = reader_at(bench, "b"), pen_at(bench, "a")
     pen.send(b"1")
     reader.accept(b"1")
-    stores = {name: list({(e.role, e.name): e for e in bench.cores[name].directory.unsaved}.values()) for name in "ab"}
     for name in "ab":
-        bench.boot(name, 2, stores[name])
+        bench.boot(name, 2, bench.stations[name].store)
     bench.meet("a", "b")
     bench.flow()
     back = pen_at(bench, "b", pen, unsettled={b"1": 0})
