@@ -23,7 +23,8 @@ def audit(run_dirs: tuple[str, ...], master: str | None) -> None:
 
     \b
     Exit status: 0 exactly once holds, 1 it was violated, 2 a log is missing or damaged in its middle,
-    or the audit itself failed, 3 undecided.
+    or the audit itself failed, 3 undecided, 4 it holds, but deliveries were accepted without a subscriber that was
+    there, or a link was ended in use.
 
     \b
     Example: oncemesh audit run/triangle

@@ -1,28 +1,47 @@
 """Deliveries, accepted for all that is known, that cannot be laid at anybody's door by their audience: it got lost, or
 did not count.
 
-*Unaddressed*: the audience got lost with the log of its home, so who was owed it has to be told from elsewhere. *Cut
-off*: accepted while a subscriber that lived on had expired in the view of the home, or was forgotten: owed to nobody,
-but to be seen.
+*Unaddressed*: the audience got lost with the log of its home, so who was owed it has to be told from elsewhere.
+*Without*: accepted while its home did not know, or no longer waited for, a subscriber that was to get it: not owed, but
+to be seen. *Away*: the same, but the subscriber itself was gone for longer than its timeout.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import attrs
 import numpy as np
 
-from failover.audit.case import Case, Cut
+from failover.audit.case import Case
 from failover.audit.checks import Judged
 from failover.audit.deliveries import Deliveries
 from failover.audit.facts import Facts
-from failover.audit.grouping import BIG
+from failover.audit.grouping import BIG, taken
 from failover.audit.packing import NONE, Flags, Ints
 from failover.audit.pair_checks import JudgedPairs
 from failover.audit.pairs import Pairs
-from failover.audit.parties import Party
+from failover.audit.parties import Party, Span
 
 InVain = Counter[tuple[str | None, bool]]
 """By the last home that is known, and whether it is a known subscriber that did not get it: how many."""
+Without = dict[tuple[str, str, str], "Missed"]
+"""By publisher, subscriber and home."""
+Away = Counter[tuple[str, str]]
+"""By publisher and subscriber."""
+
+
+@attrs.frozen(slots=True)
+class Missed:
+    """How many deliveries, and when the first and the last of them were accepted, by hybrid clock."""
+
+    count: int
+    first: int
+    last: int
+
+    def and_(self, other: "Missed | None") -> "Missed":
+        if other is None:
+            return self
+        return Missed(self.count + other.count, min(self.first, other.first), max(self.last, other.last))
 
 
 class Astray:
@@ -55,30 +74,44 @@ class Astray:
             found[unseen] = True
         return counted, found
 
-    def cut_off(self, judged_pairs: JudgedPairs) -> Counter[tuple[str, str]]:
-        """How many, by publisher and subscriber."""
-        cuts: dict[tuple[str, str | None], list[Cut]] = {}
-        for cut in self._case.cuts:
-            address = self._case.parties.subscribers[cut.subscriber].address
-            cuts.setdefault((cut.home, address), []).append(cut)
-        got = self._served(judged_pairs.owed | judged_pairs.taken) if cuts else np.empty(0, np.int64)
-        missed: dict[str, set[int]] = {}
-        for (home, address), listed in cuts.items():
-            at = np.flatnonzero(self._accepted_at(home) & self._addressed(address))
-            accepted, received = self._judged.accepted_hlc[at], self._received_hlc[at]
-            for cut in listed:
-                during = at[(cut.since <= accepted) & (received <= cut.till)]
-                in_vain = during[~self._are(got, during, cut.subscriber)]
-                missed.setdefault(cut.subscriber, set()).update(in_vain.tolist())
-        publishers = self._found.lives.publisher()
-        return Counter(
-            (publishers[delivery].decode(), subscriber) for subscriber, found in missed.items() for delivery in found
-        )
+    def without(self, judged_pairs: JudgedPairs) -> tuple[Without, Away]:
+        """What subscribers that should have been known were neither owed nor given."""
+        got = self._served(judged_pairs.owed | judged_pairs.taken)
+        missed, away = Without(), Away()
+        for name, presence in self._case.presences.items():
+            at = np.flatnonzero(
+                self._judged.is_accepted & self._addressed(self._case.parties.subscribers[name].address)
+            )
+            at = at[self._within(at, presence.known)]
+            at = at[~self._are(got, at, name)]
+            there = self._within(at, presence.there)
+            away.update((publisher, name) for publisher in self._publishers(at[~there]))
+            for publisher, home, found in self._by_home(at[there]):
+                missed[publisher, name, home] = found
+        return missed, away
 
-    def _accepted_at(self, home: str) -> Flags:
-        code = self._facts.home_code(home)
-        found: Flags = self._judged.is_accepted & ((self._found.first_home == code) | (self._found.last_home == code))
+    def _within(self, at: Ints, spans: Sequence[Span]) -> Flags:
+        """Which of these were received and accepted within one of the spans."""
+        received, accepted = self._received_hlc[at], self._judged.accepted_hlc[at]
+        found = np.zeros(len(at), np.bool_)
+        for since, till in spans:
+            found |= (since < received) & (accepted < till)
         return found
+
+    def _publishers(self, deliveries: Ints) -> list[str]:
+        return [name.decode() for name in self._found.lives.publisher()[deliveries].tolist()]
+
+    def _by_home(self, deliveries: Ints) -> Iterator[tuple[str, str, Missed]]:
+        """By publisher and the home that accepted them, as far as that is known."""
+        rows, accepted = self._facts.rows, self._found.accepted[deliveries]
+        homes = [*(log.name for log in rows.logs), ""]
+        by = [homes[log] for log in taken(rows.log, accepted).tolist()]
+        hlcs = self._judged.accepted_hlc[deliveries].tolist()
+        groups: dict[tuple[str, str], list[int]] = {}
+        for publisher, home, hlc in zip(self._publishers(deliveries), by, hlcs, strict=True):
+            groups.setdefault((publisher, home), []).append(hlc)
+        for (publisher, home), accepted_at in groups.items():
+            yield publisher, home, Missed(len(accepted_at), min(accepted_at), max(accepted_at))
 
     def _addressed(self, address: str | None) -> Flags:
         code = self._address.index(address) if address in self._address[:-1] else len(self._address)

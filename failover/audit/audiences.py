@@ -45,8 +45,6 @@ class Term:
     till: int
     ended: int
     """What the home received in between is not owed if it was accepted after this."""
-    rejoined: bool = False
-    """It ended by expiry at a home that joined the same attach again at `till`: it had only been cut off."""
 
 
 def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Party]) -> list[Membership]:
@@ -91,9 +89,7 @@ def _terms_at(home: str, begun: Sequence[tuple[int, int]], party: Party) -> Iter
     ends = [*(since for since, _ in ordered[1:]), FOREVER]
     for (since, life), till in zip(ordered, ends, strict=False):  # nothing begun: only its departure was logged
         expired = [at for ended, at, where in party.closings if where == home != "" and ended >= life and at > since]
-        closed = closed_at(party, life)
-        rejoined = (till, life) in ordered and min(expired, default=FOREVER) < min(till, closed)
-        yield Term(home, since, till, min([closed, *expired]), rejoined)
+        yield Term(home, since, till, min([closed_at(party, life), *expired]))
 
 
 def closed_at(party: Party, life: int) -> int:

@@ -7,24 +7,17 @@ from functools import cached_property
 import attrs
 
 from failover.audit.amnesia import Forgetting, forgettings
-from failover.audit.audiences import Membership, Term, closed_at, memberships, terms
+from failover.audit.audiences import Membership, Term, memberships, terms
 from failover.audit.clocks import Clocks, HybridClock, find_clocks
+from failover.audit.endings import Ended, ended_in_use
 from failover.audit.faults import Chaos
 from failover.audit.happenings import fault_instants
+from failover.audit.hearing import Hearing, hearing
 from failover.audit.inventory import ControlRow, Inventory, Log
-from failover.audit.parties import CLOSING, FOREVER, Parties, Resumed, Span, find_parties, open_windows
+from failover.audit.parties import CLOSING, Parties, Resumed, Span, find_parties, open_windows
+from failover.audit.presence import Apart, Presence, partings, presences
 from failover.audit.witnesses import all_remembered, watched_spans
 from topic.journal import Event
-
-
-@attrs.frozen(slots=True)
-class Cut:
-    """From when to when a subscriber had expired at a home though its attach lived, or was forgotten there."""
-
-    subscriber: str
-    home: str
-    since: int
-    till: int
 
 
 @attrs.frozen
@@ -35,8 +28,15 @@ class Case:
     terms: Mapping[str, Sequence[Term]]
     """By subscriber."""
     stays: Sequence[Membership]
-    cuts: Sequence[Cut]
+    presences: Mapping[str, Presence]
+    """Of subscribers."""
+    partings: Mapping[tuple[str, str], Sequence[Apart]]
+    """By home and subscriber."""
+    ended_in_use: Sequence[Ended]
     forgettings: Sequence[Forgetting]
+    forgetful: frozenset[str]
+    """Routers' logs that began without the state store of those before."""
+    hearing: Hearing
     suspended: Mapping[str, frozenset[str]]
     """By log: the subscribers whose last entry about their link there is SUSPENDED."""
     hybrid: HybridClock
@@ -80,22 +80,37 @@ def make_case(control: Sequence[ControlRow], inventory: Inventory, chaos: Chaos 
     clocks = find_clocks(told, inventory.logs)
     rows, logs = clocks.align_rows(told), clocks.align_logs(inventory.logs)
     parties = find_parties(rows, logs)
-    found_terms = terms(rows, parties.subscribers)
-    forgotten = forgettings(rows, logs)
+    by_name, hybrid = {log.name: log for log in logs}, HybridClock(rows)
+    known, publishing = (presences(rows, those, hybrid, by_name) for those in (parties.subscribers, parties.publishers))
     return Case(
-        logs={log.name: log for log in logs},
+        logs=by_name,
         parties=parties,
-        terms=found_terms,
+        terms=terms(rows, parties.subscribers),
         stays=memberships(rows, parties.subscribers),
-        cuts=[*_expired(found_terms), *_forgotten(parties, found_terms, forgotten)],
-        forgettings=forgotten,
+        presences=known,
+        partings=partings(rows, parties.subscribers),
+        ended_in_use=tuple(ended_in_use(rows, {**publishing, **known})),
+        forgettings=forgettings(rows, logs),
+        forgetful=frozenset(_forgetful(rows, logs)),
+        hearing=hearing(rows, logs, parties.publishers.values()),
         suspended=_suspended(rows),
-        hybrid=HybridClock(rows),
+        hybrid=hybrid,
         clocks=clocks,
         turns=Counter((row.source, row.event) for row in rows if row.event in (Event.FENCED, Event.STOLEN)),
         instants=fault_instants(chaos, logs),
         watched={} if all_remembered(rows, logs) else watched_spans(rows, logs),
     )
+
+
+def _forgetful(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Iterator[str]:
+    """The first start of a router forgets nothing."""
+    first: dict[str, int] = {}
+    for log in logs:
+        first[log.source] = min(log.incarnation, first.get(log.source, log.incarnation))
+    for row in rows:
+        found_nothing = row.event == Event.KEPT and row.role == "router" and row.details.get("found") is False
+        if found_nothing and row.incarnation > first.get(row.source, row.incarnation):
+            yield row.log_name
 
 
 def _suspended(rows: Sequence[ControlRow]) -> dict[str, frozenset[str]]:
@@ -109,20 +124,3 @@ def _suspended(rows: Sequence[ControlRow]) -> dict[str, frozenset[str]]:
         if event == Event.SUSPENDED:
             found.setdefault(log, set()).add(subscriber)
     return {log: frozenset(names) for log, names in found.items()}
-
-
-def _expired(found: Mapping[str, Sequence[Term]]) -> Iterator[Cut]:
-    for name, listed in found.items():
-        yield from (Cut(name, term.home, term.ended, term.till) for term in listed if term.rejoined)
-
-
-def _forgotten(parties: Parties, found: Mapping[str, Sequence[Term]], forgotten: Sequence[Forgetting]) -> Iterator[Cut]:
-    """Subscribers that had been attached, at the homes that did not know it, until these joined them."""
-    for forgetting in forgotten:
-        for name, party in parties.subscribers.items():
-            lives = [life for life, opened, _ in party.lives if opened < forgetting.at]
-            if not lives or closed_at(party, max(lives)) < forgetting.at:
-                continue
-            for home in forgetting.homes:
-                joined = [term.since for term in found[name] if term.home == home]
-                yield Cut(name, home, forgetting.at, min(joined, default=FOREVER))

@@ -22,7 +22,7 @@ from failover.audit.records import Records
 from topic.journal import Event, Outcome
 
 FORGET_GRACE_US = 2_000_000
-"""A record settled this shortly before its router stopped may rightly have waited to be forgotten."""
+"""A record may rightly have waited to be forgotten if its router could hear for no longer that it was settled."""
 Spans = list[tuple[Flags | Ints, Sequence[Span]]]
 """Which elements they are about, and from when to when."""
 
@@ -156,12 +156,25 @@ def judge_records(facts: Facts, found: Records, of: Deliveries, judged: Judged, 
     too_soon = (settled >= 0) & ~of.abandoned[delivery] & (before | unanswered)
     logs = [case.logs.get(log.name) for log in rows.logs]
     stopped = np.array([log is not None and log.stopped for log in logs], np.bool_)[found.log]
-    last_time = np.array([log.last_time if log else NONE for log in logs], np.int64)[found.log]
     held = found.held_place > found.forgotten_place
     ended = np.minimum(found.settled_time, of.home_settled_time[delivery])
-    due = (ended != BIG) & (np.where(ended != BIG, ended, 0) + FORGET_GRACE_US < last_time)
-    kept, sure = held & stopped & due & ~found.awaited, of.lives.sure[delivery]
-    return JudgedRecords(too_soon & sure, kept & sure, held & (ended != BIG) & ~kept)
+    over = held & (ended != BIG)
+    since = np.maximum(ended, found.held_time)
+    kept, sure = over & stopped & ~found.awaited, of.lives.sure[delivery]
+    kept[kept] = _heard(facts, found, of, case, np.flatnonzero(kept), since)
+    return JudgedRecords(too_soon & sure, kept & sure, over & ~kept)
+
+
+def _heard(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints, since: Ints) -> Flags:
+    """Which of these records a router held for long enough after this, while it could hear that they were over."""
+    names, publisher = np.unique(of.lives.publisher()[found.delivery[records]], return_inverse=True)
+    logs, heard = found.log[records], np.zeros(len(records), np.bool_)
+    for log, of_publisher in np.unique(np.stack([logs, publisher], axis=1), axis=0).tolist():
+        at = (logs == log) & (publisher == of_publisher)
+        whose = facts.rows.logs[log].name, names[of_publisher].decode()
+        for begun, till in case.hearing.get(whose, ()):
+            heard[at] |= np.maximum(since[records[at]], begun) + FORGET_GRACE_US < till
+    return heard
 
 
 def _was_before(facts: Facts, settled: Ints, answered: Ints) -> Flags:

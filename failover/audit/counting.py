@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import attrs
 import numpy as np
 
-from failover.audit.astray import InVain
+from failover.audit.astray import Away, InVain, Without
 from failover.audit.checks import Judged, JudgedRecords
 from failover.audit.deliveries import Deliveries
 from failover.audit.facts import Facts
@@ -65,14 +65,16 @@ class Tally:
     """By kind."""
     findings: dict[str, list[Found]] = attrs.field(factory=dict)
     in_vain: InVain = attrs.field(factory=Counter)
-    cut_off: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    without: Without = attrs.field(factory=dict)
+    away: Away = attrs.field(factory=Counter)
     unknown_records: int = 0
     happened: Happened = attrs.field(factory=Happened)
     metered: Metered = attrs.field(factory=Metered)
 
     def add(self, other: "Tally") -> None:
-        for name in ("publishers", "pairs", "violations", "in_vain", "cut_off"):
+        for name in ("publishers", "pairs", "violations", "in_vain", "away"):
             getattr(self, name).update(getattr(other, name))
+        self.without |= {whose: missed.and_(self.without.get(whose)) for whose, missed in other.without.items()}
         self.happened.add(other.happened)
         self.addresses |= other.addresses
         self.metered.add(other.metered)

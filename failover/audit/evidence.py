@@ -33,7 +33,8 @@ def pair_rows(tally: Tally, case: Case) -> tuple[PairRow, ...]:
 
 
 def _pairs(tally: Tally) -> list[tuple[str, str]]:
-    return sorted({*((publisher, subscriber) for publisher, subscriber, _ in tally.pairs), *tally.cut_off})
+    named = (*tally.pairs, *tally.without, *((*pair, "") for pair in tally.away))
+    return sorted({(publisher, subscriber) for publisher, subscriber, _ in named})
 
 
 def _pair_row(tally: Tally, publisher: str, subscriber: str, case: Case) -> PairRow:
@@ -52,7 +53,8 @@ def _pair_row(tally: Tally, publisher: str, subscriber: str, case: Case) -> Pair
         count("taken"),
         {kind: count(flag) for flag, kind in KINDS_OF_PAIRS.items() if count(flag)},
         count("unknown") + count("unplaced"),
-        tally.cut_off[publisher, subscriber],
+        sum(missed.count for pair, missed in tally.without.items() if pair[:2] == (publisher, subscriber)),
+        tally.away[publisher, subscriber],
     )
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from failover.audit.case import Case, make_case
 from failover.audit.counting import Tally
 from failover.audit.evidence import doubts, findings, pair_rows, publisher_rows, violations
+from failover.audit.exceptions import exceptions
 from failover.audit.faults import find_chaos
 from failover.audit.happenings import crossings, router_rows
 from failover.audit.inventory import Inventory, take_inventory
@@ -100,6 +101,7 @@ def make_report(tally: Tally, case: Case, inventory: Inventory, run_dirs: Sequen
         violations=violations(tally),
         findings=findings(tally, case),
         doubts=tuple(doubts(tally, case)),
+        exceptions=exceptions(tally, case),
         problems=inventory.problems,
         torn=inventory.torn,
         logs=inventory.logs,

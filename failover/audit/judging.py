@@ -35,7 +35,7 @@ def judge_bucket(parts: Iterable[bytes], case: Case, frame: Frame) -> tuple[Tall
     tally = Counting(facts, found, pairs, records, rules).count()
     astray = Astray(facts, found, judged, pairs, case)
     tally.in_vain, unaddressed = astray.unaddressed(judged_pairs)
-    tally.cut_off = astray.cut_off(judged_pairs)
+    tally.without, tally.away = astray.without(judged_pairs)
     fate = fates(found, pairs, records, rules, unaddressed)
     tally.happened = count_happenings(facts, found, records, fate, case)
     tally.metered = meter(facts, lives, records, frame)

@@ -23,8 +23,15 @@ HEADLINES = {
     Verdict.VIOLATED: "Exactly once is violated",
     Verdict.INCOMPLETE: "No verdict",
     Verdict.UNDECIDED: "Undecided",
+    Verdict.QUALIFIED: "Exactly once holds, but not for everybody",
 }
-SIGNS = {Verdict.HOLDS: "✓", Verdict.VIOLATED: "✗", Verdict.INCOMPLETE: "!", Verdict.UNDECIDED: "?"}
+SIGNS = {
+    Verdict.HOLDS: "✓",
+    Verdict.VIOLATED: "✗",
+    Verdict.INCOMPLETE: "!",
+    Verdict.UNDECIDED: "?",
+    Verdict.QUALIFIED: "!",
+}
 
 
 def write(report: Report, path: Path | str) -> None:

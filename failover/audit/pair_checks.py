@@ -94,7 +94,7 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
     refused = np.where(own, pairs.own_refused, pairs.edge_refused)
     duplicated = np.where(own, pairs.own_count > 1, _sent_again(facts, pairs))
     handed = _handed(facts, pairs, own)
-    owed = pairs.in_audience & judged.is_accepted[each.at] & ~_excused(each) & ~_forgotten(each)
+    owed = pairs.in_audience & judged.is_accepted[each.at] & ~pairs.apart & ~_excused(each) & ~_forgotten(each)
     missing, got = owed & (count == 0), owed & (count > 0)
     processed = np.where(own, pairs.own_processed, pairs.edge_accepted)
     unanswered = _before_any_answer(each, processed)

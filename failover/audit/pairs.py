@@ -27,6 +27,8 @@ class Pairs:
     """Index into `names`."""
     names: Sequence[str]
     in_audience: Flags
+    apart: Flags
+    """Every home that accepted it says that it did so without this subscriber."""
     meant_hlc: Ints
     own_count: Ints
     """How often the subscriber processed it, by its own word."""
@@ -49,7 +51,9 @@ def gather_pairs(facts: Facts, lives: Lives, stays: Sequence[Membership]) -> Pai
     at, subscriber = _tellings(facts, names, stays)
     ids = lives.of[at] * len(names) + subscriber
     distinct, pair = np.unique(ids, return_inverse=True)
-    return _pairs(_Tellings(facts, at), Groups(pair.astype(np.int64), len(distinct)), distinct, names)
+    told = _Tellings(facts, at)
+    answers = Groups(lives.of, len(lives.key)).distinct(facts.at_home & facts.tells(Event.ACCEPTED), facts.rows.epoch)
+    return _pairs(told, Groups(pair.astype(np.int64), len(distinct)), distinct, names, answers)
 
 
 class _Tellings:
@@ -62,6 +66,8 @@ class _Tellings:
         processed = facts.by_subscriber & tells(Event.PROCESSED)
         kept = facts.by_subscriber & tells(Event.KEPT)
         self.meant = tells(Event.AUDIENCE, Event.RECEIVED)[at]
+        self.apart = tells(Event.APART)[at]
+        self.epoch = facts.rows.epoch[at]
         self.processed = (processed & accepted)[at]
         self.kept = (kept & accepted)[at]
         self.own_refused = ((processed | kept) & (facts.rows.outcome > Outcome.ACCEPTED))[at]
@@ -83,13 +89,15 @@ class _Tellings:
         return np.where(index >= 0, self.at[index], NONE) if len(self.at) else index
 
 
-def _pairs(told: _Tellings, groups: Groups, distinct: Ints, names: Sequence[str]) -> Pairs:
-    instant = (told.time, told.host)
+def _pairs(told: _Tellings, groups: Groups, distinct: Ints, names: Sequence[str], answers: Ints) -> Pairs:
+    """`answers`: how many homes accepted each delivery."""
+    instant, delivery = (told.time, told.host), distinct // max(len(names), 1)
     return Pairs(
-        distinct // max(len(names), 1),
+        delivery,
         distinct % max(len(names), 1),
         names,
         in_audience=groups.any(told.meant),
+        apart=groups.distinct(told.apart, told.epoch) >= np.maximum(answers[delivery], 1),
         meant_hlc=groups.highest(told.meant, told.hlc),
         own_count=_own_count(told, groups),
         own_processed=told.rows(groups.first(told.processed, *instant)),
@@ -116,7 +124,7 @@ def _own_count(told: _Tellings, groups: Groups) -> Ints:
 
 def _tellings(facts: Facts, names: list[str], stays: Sequence[Membership]) -> tuple[Ints, Ints]:
     """(row, subscriber) for all that says something of a pair. Names that no row says are added to `names`."""
-    named = facts.tells(Event.DELIVERED, Event.OUTCOME, Event.PROCESSED, Event.KEPT)
+    named = facts.tells(Event.DELIVERED, Event.OUTCOME, Event.PROCESSED, Event.KEPT, Event.APART)
     at = np.flatnonzero(named & (facts.rows.subscriber != NONE))
     found = [(at, facts.rows.subscriber[at].astype(np.int64))]
     found += [*_listed(facts, names), *_joined(facts, names, stays)]

@@ -22,6 +22,7 @@ class Records:
     delivery: Ints
     log: Ints
     held_place: Ints
+    held_time: Ints
     forgotten_place: Ints
     settled: Ints
     """The row that first tells it."""
@@ -46,6 +47,7 @@ def gather_records(facts: Facts, lives: Lives, case: Case) -> Records:
         delivery=distinct // number,
         log=distinct % number,
         held_place=groups.highest(told(Event.RECEIVED, Event.PLACEHOLDER), rows.place[at]),
+        held_time=groups.highest(told(Event.RECEIVED, Event.PLACEHOLDER), rows.time[at]),
         forgotten_place=groups.highest(told(Event.FORGOTTEN), rows.place[at]),
         settled=np.where(settled >= 0, at[settled], NONE) if len(at) else settled,
         settled_time=groups.lowest(told(Event.SETTLED, Event.ABANDONED, Event.RESOLVED), rows.time[at]),

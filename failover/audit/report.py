@@ -18,6 +18,8 @@ from failover.audit.story import Story
 FINDINGS_KEPT = 20
 """Findings of one kind that are listed; all are counted."""
 ROWS_SHOWN = 40
+EXCEPTIONS_SAID = 3
+"""In the sentence; the report lists them all."""
 
 
 class Verdict(IntEnum):
@@ -27,6 +29,8 @@ class Verdict(IntEnum):
     VIOLATED = 1
     INCOMPLETE = 2
     UNDECIDED = 3
+    QUALIFIED = 4
+    """It holds, but not for everybody who was there."""
 
 
 KINDS = {
@@ -88,9 +92,11 @@ class PairRow:
     processed: int
     violations: dict[str, int]
     unknown: int
-    cut_off: int = 0
-    """Accepted while the subscriber lived on, but had expired in the view of the publisher's router, or the whole mesh
-    had lost its memory: not owed."""
+    without: int = 0
+    """Accepted without the subscriber, which was there, and to which it was not owed: its publisher's router did not
+    know it, or waited for it no more."""
+    away: int = 0
+    """The same while the subscriber itself was gone for longer than its timeout."""
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -103,6 +109,8 @@ class Report:
     findings: tuple[Finding, ...]
     doubts: tuple[str, ...]
     """What could not be known and matters to the verdict."""
+    exceptions: tuple[str, ...] = ()
+    """Who was left out though it was there, and whose link was ended while it was in use."""
     problems: tuple[Problem, ...]
     torn: tuple[Problem, ...]
     logs: tuple[Log, ...]
@@ -122,7 +130,9 @@ class Report:
             return Verdict.INCOMPLETE
         if self.violations:
             return Verdict.VIOLATED
-        return Verdict.UNDECIDED if self.doubts else Verdict.HOLDS
+        if self.doubts:
+            return Verdict.UNDECIDED
+        return Verdict.QUALIFIED if self.exceptions else Verdict.HOLDS
 
     @property
     def exit_code(self) -> int:
@@ -130,7 +140,13 @@ class Report:
 
     @property
     def sentence(self) -> str:
-        """The verdict in words."""
+        """The verdict in words; whoever was left out is named, whatever the verdict."""
+        if self.verdict is Verdict.QUALIFIED:
+            return f"exactly-once holds, but not for everybody: {self._excepted}"
+        return f"{self._judged}; besides, {self._excepted}" if self.exceptions else self._judged
+
+    @property
+    def _judged(self) -> str:
         accepted = sum(row.accepted for row in self.publishers)
         owed = sum(row.owed for row in self.pairs)
         if self.verdict is Verdict.HOLDS:
@@ -141,6 +157,12 @@ class Report:
         if self.verdict is Verdict.INCOMPLETE:
             return "no verdict: logs are missing or damaged"
         return "undecided: not everything that matters is known"
+
+    @property
+    def _excepted(self) -> str:
+        left_out = len(self.exceptions) - EXCEPTIONS_SAID
+        more = (f"and {left_out} more like these",) if left_out > 0 else ()
+        return "; ".join((*self.exceptions[:EXCEPTIONS_SAID], *more))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -166,9 +188,11 @@ class Report:
         if len(self.pairs) > ROWS_SHOWN:
             console.print(f"… and {len(self.pairs) - ROWS_SHOWN} more pairs, all in audit.json")
         for row in self.pairs:
-            if row.cut_off:
-                cut_off = f"{row.cut_off} accepted while the publisher's router did not know this subscriber any more"
-                console.print(f"{row.publisher} to {row.subscriber}: {cut_off}", markup=False, soft_wrap=True)
+            if row.away:
+                away = f"{row.away} accepted while this subscriber was gone for longer than its timeout"
+                console.print(f"{row.publisher} to {row.subscriber}: {away}", markup=False, soft_wrap=True)
+        for exception in self.exceptions[EXCEPTIONS_SAID:]:
+            console.print(f"not for everybody: {exception}", markup=False, soft_wrap=True)
         if self.findings:
             console.print(_finding_table(self.findings, self.violations))
         for title, problems in (("missing or damaged", self.problems), ("torn end, read up to there", self.torn)):
@@ -179,7 +203,7 @@ class Report:
         if self.unknown_records:
             console.print(f"{self.unknown_records} settled records were not seen to be forgotten before a log ended")
         colour = {Verdict.HOLDS: "green", Verdict.VIOLATED: "red"}.get(self.verdict, "yellow")
-        console.print(self.sentence, style=f"bold {colour}", markup=False)
+        console.print(self.sentence, style=f"bold {colour}", markup=False, soft_wrap=bool(self.exceptions))
 
 
 def _pair_table(pairs: Sequence[PairRow], unheard: Sequence[PublisherRow]) -> Table:

@@ -38,7 +38,7 @@ def compare_views(
     sure, of_pairs = found.lives.sure, found.lives.sure[pairs.delivery]
     edges = _Edges(facts, found.lives, case)
     return Disputed(
-        settled_unasked=_settled_unasked(found, case) & sure,
+        settled_unasked=_settled_unasked(facts, found, records, case) & sure,
         unsent=_unsent(pairs, judged) & of_pairs,
         outcome_disputed=_outcome_disputed(pairs, judged, case) & of_pairs,
         unforwarded=records.groups.any(edges.unforwarded()[records.rows]) & sure[records.delivery],
@@ -46,10 +46,16 @@ def compare_views(
     )
 
 
-def _settled_unasked(found: Deliveries, case: Case) -> Flags:
-    """Its home says that the publisher settled it after an outcome; the publisher's logs are whole and tell of none."""
+def _settled_unasked(facts: Facts, found: Deliveries, records: Records, case: Case) -> Flags:
+    """Its home says that the publisher settled it after an outcome; the publisher's logs are whole and tell of none. A
+    home also settles what only a subscriber's map has named to it: of a life that has ended, whose publisher is told
+    no outcome any more."""
     logged = np.isin(found.lives.publisher(), [name.encode() for name in case.whole])
-    found_here: Flags = logged & (found.home_settled_time != BIG) & (found.told_time == BIG) & (found.published >= 0)
+    settled = (facts.at_home & facts.tells(Event.SETTLED))[records.rows]
+    received = records.groups.any(facts.tells(Event.RECEIVED)[records.rows])
+    told = np.zeros(len(found.lives.key), np.bool_)
+    told[records.delivery[records.groups.any(settled) & received]] = True
+    found_here: Flags = logged & told & (found.told_time == BIG) & (found.published >= 0)
     return found_here
 
 

@@ -18,13 +18,13 @@ Ends = tuple[str, str]  # the log that tells, and the router.incarnation or rout
 def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, list[Span]]:
     """By open log of a router: when, in µs of wall clock, its joins were seen by a router whose log is whole."""
     routers = [log for log in logs if log.role == "router"]
-    contacts = _contacts(rows, {log.name: log for log in routers})
+    met = contacts(rows, {log.name: log for log in routers})
     return {
         log.name: [
             span
             for witness in routers
             if witness.stopped
-            for span in _both(contacts.get((witness.name, log.name), ()), contacts.get((log.name, witness.name), ()))
+            for span in _both(met.get((witness.name, log.name), ()), met.get((log.name, witness.name), ()))
         ]
         for log in routers
         if not log.stopped
@@ -43,7 +43,7 @@ def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
     )
 
 
-def _contacts(rows: Iterable[ControlRow], logs: Mapping[str, Log]) -> dict[Ends, list[Span]]:
+def contacts(rows: Iterable[ControlRow], logs: Mapping[str, Log]) -> dict[Ends, list[Span]]:
     """Each router's own view of its contacts; one that its log does not see end goes on."""
     since: dict[Ends, tuple[str, int]] = {}
     found: dict[Ends, list[Span]] = {}

@@ -72,17 +72,9 @@ def test_expiry_ends_the_terms_of_its_own_home_only() -> None:
         log.say(home, Event.JOINED, at=10, epoch=5)
     log.say("a", Event.EXPIRED, at=20, epoch=5)
     log.say("a", Event.JOINED, at=30, epoch=5)
-    assert log.terms("a.1") == [Term("a.1", 10, 30, 20, rejoined=True), Term("a.1", 30, FOREVER, FOREVER)]
+    assert log.terms("a.1") == [Term("a.1", 10, 30, 20), Term("a.1", 30, FOREVER, FOREVER)]
     assert log.terms("b.1") == [Term("b.1", 10, FOREVER, FOREVER)]
     assert log.stays("a") == [(10, 20, FOREVER), (30, FOREVER, FOREVER)]
-
-
-def test_who_expired_and_attached_anew_was_not_just_cut_off() -> None:
-    log = Log()
-    log.say("a", Event.JOINED, at=10, epoch=5)
-    log.say("a", Event.EXPIRED, at=20, epoch=5)
-    log.say("a", Event.JOINED, at=30, epoch=25)
-    assert [term.rejoined for term in log.terms("a.1")] == [False, False]
 
 
 def test_a_closing_ends_the_terms_of_all_homes_and_of_former_lives() -> None:

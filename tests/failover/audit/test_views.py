@@ -94,3 +94,21 @@ def test_a_subscriber_without_a_log_of_its_own_disputes_nothing(judged: Judged) 
     run = Run()
     run.find("c", Event.OUTCOME, run.key(ONE, 0), subscriber=FAR.name)["outcome"] = Outcome.REJECTED
     assert judged(run).violations == {"accepted though refused": 1}
+
+
+def test_what_only_a_map_names_after_its_publishers_life_is_settled_by_whoever_is_its_home(judged: Judged) -> None:
+    """Publisher one has begun afresh at b, and has been told nothing of what it had in doubt at a."""
+    run = Run()
+    key = run.key(ONE, 3)
+    run.drop("clients/one", run.find("clients/one", Event.OUTCOME, key), run.find("clients/one", Event.SETTLED, key))
+    for row in (run.find("a", event, key) for event in (Event.ACCEPTED, Event.SETTLED)):
+        row["event"] = Event.ABANDONED
+    for router in "bc":
+        run.remove(lambda row: row.get("keys") == [key], router)
+    about = {"keys": [key], "address": "topic/news", "publisher": ONE.name, "epoch": run.epoch(TWO)}
+    stop = run.logs["b"][-1]
+    for event in (Event.PLACEHOLDER, Event.REHOMED, Event.SETTLED, Event.FORGOTTEN):
+        run.before("b", stop, event, **about)
+    assert "settled by nobody" not in judged(run).violations
+    run.find("b", Event.PLACEHOLDER)["event"] = Event.RECEIVED
+    assert judged(run).violations["settled by nobody"] == 1

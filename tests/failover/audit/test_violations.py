@@ -5,9 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from failover.audit import Finding, Report, Verdict
-from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, SUBSCRIBERS, TWO, Client, Run
+from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, SUBSCRIBERS, TWO, Client, Row, Run
 from topic.journal import Event, Outcome
 
+Judged = Callable[[Run], Report]
 Spoil = Callable[[Run], Finding]
 
 
@@ -157,3 +158,41 @@ def test_exactly_the_seeded_violation_is_found(spoil: Spoil, judged: Callable[[R
     assert report.verdict is Verdict.VIOLATED and report.exit_code == 1
     assert report.doubts == () and report.problems == ()
     assert ADDRESS in expected.subscribers[0]
+
+
+def held(run: Run) -> Row:
+    """b never forgets what publisher one has settled: its last entry of that."""
+    record_was_kept(run)
+    return run.find("b", Event.SETTLED, run.key(ONE, 0))
+
+
+def test_who_lost_its_publishers_home_could_not_hear_that_it_is_settled(judged: Judged) -> None:
+    run = Run()
+    run.before("b", held(run), Event.LOST, peer="a")
+    report = judged(run)
+    assert report.verdict is Verdict.HOLDS and report.unknown_records == 1, report.findings
+
+
+def test_nor_who_was_in_contact_for_a_moment_only(judged: Judged) -> None:
+    run = Run()
+    lost = held(run)
+    run.before("b", lost, Event.LOST, peer="a")
+    run.after("b", run.find("b", Event.CONTACT, peer="a"))
+    assert judged(run).violations == {}
+
+
+def test_who_read_it_late_had_no_time_to_hear_of_it(judged: Judged) -> None:
+    """A router that was paused, and is stopped as soon as it goes on."""
+    run = Run()
+    held(run)
+    run.after("b", run.find("b", Event.RECEIVED, run.key(ONE, 0)), peer=None, epoch=run.epoch(TWO))
+    assert "never forgotten" not in judged(run).violations
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_a_publisher_leaves_behind_rests_until_its_life_has_ended(judged: Judged, at_once: bool) -> None:
+    run = Run()
+    held(run)
+    last = run.find("a", Event.SETTLED, run.key(ONE, 3)) if at_once else run.logs["a"][-1]
+    run.before("a", last, Event.SUSPENDED, publisher=ONE.name)
+    assert judged(run).violations == ({} if at_once else {"never forgotten": 1})

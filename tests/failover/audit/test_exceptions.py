@@ -1,0 +1,185 @@
+"""What was accepted without a subscriber that was there is said in the verdict, with names and numbers.
+
+publisher one at a ─┐         ┌─ subscriber far at c, without a log of its own
+                    a ── b ── c
+                    └─ subscriber near at a
+"""
+
+import json
+from collections.abc import Callable
+from io import StringIO
+
+import attrs
+import pytest
+from rich.console import Console
+
+from failover.audit import Report, Verdict
+from failover.audit.presence import joined
+from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, ROUTERS, START_MS, TWO, Client, Row, Run
+from topic.journal import Event
+
+Judged = Callable[[Run], Report]
+SECOND = 1_000_000
+APART_S = 61
+
+
+def is_apart(run: Run, *tags: int, told: bool = True) -> None:
+    """a has lost c for longer than the timeout of far, which gets none of these of publisher one: it had been owed the
+    first of them, and is not meant to get the others."""
+    first = run.find("a", Event.RECEIVED, run.key(ONE, tags[0]))
+    run.before("a", first, Event.LOST, peer="c")
+    run.leave_out(FAR, ONE, tags[0])
+    run.leave_out(FAR, ONE, *tags[1:], audience=False)
+    if told:
+        for tag in tags:
+            without(run, "a", tag)
+    lasts(run, first)
+
+
+def without(run: Run, home: str, tag: int) -> None:
+    accepted = run.find(home, Event.ACCEPTED, run.key(ONE, tag))
+    about = {name: accepted[name] for name in ("keys", "address", "publisher", "epoch")}
+    run.before(home, accepted, Event.APART, subscriber=FAR.name, **about)
+
+
+def lasts(run: Run, since: Row) -> None:
+    """Until all logs end, when c is back."""
+    stop = run.logs["a"][-1]
+    for log in run.logs.values():
+        log[-1] |= {"time_us": since["time_us"] + (APART_S + 1) * SECOND, "hlc": since["hlc"] + (APART_S + 1 << 26)}
+    back = {"time_us": since["time_us"] - 1 + APART_S * SECOND, "hlc": stop["hlc"] - 1}
+    run.logs["a"].insert(
+        -1, {"event": Event.CONTACT, "peer": "c", "detail": json.dumps({"incarnation": START_MS})} | back
+    )
+
+
+def left_out(report: Report) -> dict[tuple[str, str], int]:
+    return {(row.publisher, row.subscriber): row.without for row in report.pairs if row.without}
+
+
+def test_who_was_apart_for_longer_than_its_timeout_is_named(judged: Judged) -> None:
+    run = Run()
+    is_apart(run, 1, 2)
+    report = judged(run)
+    assert report.verdict is Verdict.QUALIFIED and report.exit_code == 4, (report.findings, report.doubts)
+    assert report.sentence == (
+        f"exactly-once holds, but not for everybody: 2 deliveries were accepted without {FAR.identity}, "
+        "which was apart from a for 61.0 s, longer than its terminus of 60 s"
+    )
+    assert left_out(report) == {(str(ONE.identity), str(FAR.identity)): 2}
+
+
+def test_without_a_word_of_its_home_it_is_lost(judged: Judged) -> None:
+    run = Run()
+    is_apart(run, 1, 2, told=False)
+    assert judged(run).violations == {"lost": 2}
+
+
+def test_what_it_processed_all_the_same_it_was_not_left_out_of(judged: Judged) -> None:
+    run = Run()
+    without(run, "a", 1)
+    report = judged(run)
+    assert report.verdict is Verdict.HOLDS, report.sentence
+
+
+def test_a_home_that_accepts_it_after_that_without_a_word_has_lost_it(judged: Judged) -> None:
+    run = Run()
+    is_apart(run, 1)
+    accepted = run.find("a", Event.ACCEPTED, run.key(ONE, 1))
+    run.after("b", accepted, epoch=run.epoch(TWO))
+    assert judged(run).violations == {"lost": 1}
+
+
+def test_a_violation_is_told_first(judged: Judged) -> None:
+    run = Run()
+    is_apart(run, 1)
+    run.leave_out(NEAR, ONE, 3)
+    report = judged(run)
+    assert report.verdict is Verdict.VIOLATED
+    assert report.sentence.startswith("exactly-once is violated: 1 lost; besides, 1 delivery was accepted without ")
+
+
+def test_more_than_a_few_are_counted(judged: Judged) -> None:
+    report = attrs.evolve(judged(Run()), exceptions=("one", "two", "three", "four", "five"))
+    assert report.sentence == "exactly-once holds, but not for everybody: one; two; three; and 2 more like these"
+    shown = StringIO()
+    report.render(Console(file=shown, width=60))
+    assert "not for everybody: four\nnot for everybody: five\n" in shown.getvalue()
+
+
+def never_joined(run: Run, client: Client, router: str) -> None:
+    run.remove(lambda row: row["event"] is Event.JOINED and row["subscriber"] == client.name, router)
+
+
+def test_who_attached_where_its_publishers_router_was_not_in_contact_is_named(judged: Judged) -> None:
+    run = Run()
+    never_joined(run, FAR, "a")
+    run.leave_out(FAR, ONE, 0, 1, 2, 3, audience=False)
+    report = judged(run)
+    assert report.sentence.endswith(f"4 deliveries were accepted without {FAR.identity}, which a did not know")
+
+
+def goes_and_comes_back(run: Run, gone_s: int) -> None:
+    """Subscriber near is killed after the first delivery of publisher one, and a lets it expire before the next is
+    accepted; it is back so many seconds after it went."""
+    killed = run.find("clients/near", Event.PROCESSED, run.key(TWO, 0))
+    rows = run.logs["clients/near"]
+    del rows[rows.index(killed) + 1 :]
+    for publisher in (ONE, TWO):
+        run.leave_out(NEAR, publisher, 1, 2, 3, audience=False)
+    for log, rows in run.logs.items():
+        if log in ROUTERS:
+            first = run.find(log, Event.RECEIVED, run.key(ONE, 1))
+            run.before(log, first, Event.EXPIRED, subscriber=NEAR.name, epoch=run.epoch(NEAR))
+        for row in (row for row in rows if row["time_us"] > killed["time_us"]):
+            row["time_us"] += (gone_s - 1) * SECOND
+            row["hlc"] += (gone_s - 1) * 1000 << 16
+    late = {"time_us": killed["time_us"] + gone_s * SECOND, "hlc": killed["hlc"] + (gone_s * 1000 << 16)}
+    about = {"subscriber": NEAR.name, "address": ADDRESS}
+    back: list[Row] = [{"event": Event.BOOT}, {"event": Event.KEPT}, {"event": Event.ATTACHED, "detail": NEAR.detail}]
+    run.again["clients/near"] = [row | about | late for row in (*back, {"event": Event.STOPPED})]
+
+
+@pytest.mark.parametrize(("gone_s", "named"), [(120, False), (30, True)])
+def test_only_who_was_gone_for_longer_than_its_timeout_has_itself_to_thank(
+    judged: Judged, gone_s: int, named: bool
+) -> None:
+    run = Run()
+    goes_and_comes_back(run, gone_s)
+    report = judged(run)
+    assert report.violations == {} and report.verdict is (Verdict.QUALIFIED if named else Verdict.HOLDS), (
+        report.sentence
+    )
+    counts = [(row.without, row.away) for row in report.pairs if row.subscriber == str(NEAR.identity)]
+    assert counts == [(3, 0) if named else (0, 3)] * 2
+
+
+def ends(run: Run, client: Client) -> None:
+    """Its router takes it for expired, and detaches it."""
+    stop = run.logs[client.router][-1]
+    about = {client.role: client.name, "epoch": run.epoch(client), "detail": "apart for 61 s, says a"}
+    run.remove(lambda row: row["event"] is Event.CLOSED and row.get("subscriber") == client.name, client.router)
+    run.before(client.router, stop, Event.EXPIRED, **about)
+
+
+@pytest.mark.parametrize("client", [ONE, NEAR, FAR])
+def test_a_link_that_is_ended_in_use_is_named(judged: Judged, client: Client) -> None:
+    run = Run()
+    ends(run, client)
+    where = f"{client.identity} was ended as expired while it was attached at {client.router}"
+    sentence = f"exactly-once holds, but not for everybody: {where} (apart for 61 s, says a)"
+    assert judged(run).sentence == sentence
+
+
+def test_a_link_that_its_client_had_lost_was_not_in_use(judged: Judged) -> None:
+    run = Run()
+    ends(run, FAR)
+    expired = run.find("c", Event.EXPIRED)
+    run.before("c", expired, Event.SUSPENDED, subscriber=FAR.name, epoch=run.epoch(FAR))
+    assert judged(run).verdict is Verdict.HOLDS
+
+
+@pytest.mark.parametrize("spans", [[(0, 5), (6, 9)], [(6, 9), (0, 5)], [(0, 5), (3, 4), (6, 9)]])
+def test_a_gap_that_routers_wait_for_is_none(spans: list[tuple[int, int]]) -> None:
+    assert joined(spans, 1) == [(0, 9)]
+    assert joined(spans, 0) == [(0, 5), (6, 9)]
