@@ -1,12 +1,22 @@
 """What is to be said of a run by the clients' own accounts: missing, doubled, out of order. Pure.
 
 A second opinion that owes nothing to the delivery logs and the audit. It knows no excuses: what the protocol's limits
-let a subscriber miss, for example while it was away for longer than its timeout, is missing here.
+let a subscriber miss, for example while it was away for longer than its timeout, is missing here. So in the end the two
+are compared: what is missing has to be what the audit names.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
+
+EXPLAINED = {
+    "missing": ("without", "away", "unknown", "lost", "accepted though refused"),
+    "doubled": ("unknown", "duplicated"),
+    "overtaken": ("unknown", "out of order"),
+}
+"""By what a subscriber counts: the counts and violations of the audit's pairs that tell of the same."""
+WORDS = {"missing": "are missing", "doubled": "came more than once", "overtaken": "came out of order"}
 
 
 @attrs.frozen
@@ -50,3 +60,14 @@ def overtaken(numbers: Sequence[int]) -> int:
         count += number < highest
         highest = max(highest, number)
     return count
+
+
+def unexplained(clients: Mapping[str, Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What subscribers count and the audit does not: `clients` as chaos.json has them, `pairs` as audit.json does. A
+    link is named by its client first."""
+    for name, account in clients.items():
+        own = [pair for pair in pairs if pair["subscriber"].partition("/")[0] == name]
+        for what, counted in EXPLAINED.items():
+            known = sum(pair.get(kind, 0) + pair["violations"].get(kind, 0) for pair in own for kind in counted)
+            if account.get(what, 0) > known:
+                yield f"{account[what]} messages {WORDS[what]} by {name}'s own account, and {known} by the audit"

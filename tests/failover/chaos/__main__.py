@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-VERDICTS = {0: "holds", 1: "violated", 2: "none", 3: "undecided"}
+VERDICTS = {0: "holds", 1: "violated", 2: "none", 3: "undecided", 4: "qualified"}
 KEPT = ("chaos.json", "audit.json", "audit.html", "output.txt", "result.json")
 COUNTS = ("accepted", "missing", "doubled", "overtaken")
 COLUMNS = ("script", "seed", "faults", "offered", "accepted", "share", *COUNTS[1:], "crashes", "verdict")

@@ -1,5 +1,6 @@
 """The command chaos: its exit status is the audit's, and never that of a violation for anything else."""
 
+import json
 import re
 from pathlib import Path
 from unittest.mock import patch
@@ -15,21 +16,31 @@ from router.cli import main
 from tests.failover.chaos.scripts import write
 
 CLEAN = Ending(sent=5, accepted=5, received=9, missing=1, doubled=2, overtaken=3, crashes=0, unfinished=())
+MISSES = {"role": "subscriber", "missing": 1, "doubled": 2, "overtaken": 3}
+NAMED = {"subscriber": "reader/chaos on topic/chaos", "without": 1, "away": 0, "unknown": 0}
+NAMED |= {"violations": {"duplicated": 2, "out of order": 3}}
 
 
 def oncemesh(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(one) for one in arguments])
 
 
-def chaos(folder: Path, ending: Ending, verdict: int) -> Result:
+def chaos(folder: Path, ending: Ending, verdict: int, **named: object) -> Result:
+    """`named` is how the audit's report differs from the account of the only subscriber."""
+
     async def perform(*_: object) -> Ending:
+        (folder / "run" / "chaos.json").write_text(json.dumps({"clients": {"reader": MISSES}}))
         return ending
 
-    with patch.object(running, "perform", perform), patch.object(cli_chaos, "judge", return_value=verdict):
+    def judge(_: object) -> int:
+        (folder / "run" / "audit.json").write_text(json.dumps({"pairs": [NAMED | named]}))
+        return verdict
+
+    with patch.object(running, "perform", perform), patch.object(cli_chaos, "judge", judge):
         return oncemesh("chaos", write(folder, topology="pair"), "--run-dir", folder / "run", "--seed", 5)
 
 
-@pytest.mark.parametrize("verdict", [0, 1, 2, 3, 130])
+@pytest.mark.parametrize("verdict", [0, 1, 2, 3, 4, 130])
 def test_the_status_of_a_clean_run_is_the_audits(tmp_path: Path, verdict: int) -> None:
     result = chaos(tmp_path, CLEAN, verdict)
     assert result.exit_code == verdict
@@ -46,9 +57,22 @@ def test_the_status_of_a_clean_run_is_the_audits(tmp_path: Path, verdict: int) -
     ],
 )
 def test_a_run_that_was_not_clean_never_holds(tmp_path: Path, ending: Ending, said: str) -> None:
-    result = chaos(tmp_path, ending, 0)
-    assert result.exit_code == 3 and said in result.stdout
+    for verdict in (0, 4):
+        result = chaos(tmp_path, ending, verdict)
+        assert result.exit_code == 3 and said in result.stdout
     assert chaos(tmp_path, ending, 1).exit_code == 1
+
+
+@pytest.mark.parametrize("verdict", [0, 4])
+def test_a_run_never_holds_whose_clients_miss_what_the_audit_does_not_name(tmp_path: Path, verdict: int) -> None:
+    result = chaos(tmp_path, CLEAN, verdict, without=0)
+    assert result.exit_code == 3, result.stdout
+    assert "not explained: 1 messages are missing by reader's own account, and 0 by the audit" in result.stdout
+
+
+def test_what_another_subscriber_misses_explains_nothing(tmp_path: Path) -> None:
+    assert chaos(tmp_path, CLEAN, 0, subscriber="reader2/chaos on topic/chaos").exit_code == 3
+    assert chaos(tmp_path, CLEAN, 0, subscriber="reader/chaos on topic/chaos", without=0, away=1).exit_code == 0
 
 
 def test_a_seed_that_was_not_given_is_told(tmp_path: Path) -> None:
