@@ -1,6 +1,7 @@
 """In place of `router.store`: what is written is there at once, and outlives a kill."""
 
 from collections.abc import Iterable
+from typing import Self
 
 from linkstate.clock import AHEAD
 from topic.directory import Entry, Index
@@ -28,3 +29,8 @@ class MemoryStore:
                 self.entries.pop((entry.role, entry.name), None)
         if clock >= self.reserved:
             self.reserved = clock + AHEAD
+
+    def copy(self) -> Self:
+        copy = type(self)()
+        copy.entries, copy.reserved = dict(self.entries), self.reserved
+        return copy

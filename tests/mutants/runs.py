@@ -38,7 +38,8 @@ def play(seed: int, knobs: Mapping[str, Any], mutant: Mutant | None = None) -> V
         return attrs.evolve(draw(random), **knobs)
 
     broken = nullcontext() if mutant is None else mutant.applied()
-    with patch.object(world, "draw", drawn), patch.object(world, "CALM", CALM), broken:
+    as_drawn = patch.object(world, "weaken", lambda knobs, *_: knobs)
+    with patch.object(world, "draw", drawn), as_drawn, patch.object(world, "CALM", CALM), broken:
         _, failure = attempt(seed)
     if failure is None:
         return Verdict()

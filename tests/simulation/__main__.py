@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 
+from tests.simulation.odd import ODD
 from tests.simulation.report import Failure, attempt, tell, trace_lines
 
 TAIL = 60
@@ -21,11 +22,12 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1, help="how many seeds, from SEED on")
     parser.add_argument("--trace", action="store_true", help="print everything that happened")
     parser.add_argument("--keep-going", action="store_true", help="list all seeds that fail")
+    parser.add_argument("--odd", action="append", choices=ODD, default=[], help="what happens besides, in every run")
     options = parser.parse_args()
     began, failed, limits = time.monotonic(), 0, 0
     steps: list[int] = []
     for seed in range(options.seed, options.seed + options.count):
-        world, failure = attempt(seed, trace=options.trace)
+        world, failure = attempt(seed, trace=options.trace, odd=tuple(options.odd))
         steps.append(world.schedule.steps)
         limits += world.judge.limits
         if failure is not None:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tests.simulation.knobs import Knobs
 from tests.simulation.link import Link
 from tests.simulation.schedule import Schedule
@@ -20,10 +22,16 @@ if TYPE_CHECKING:
     from tests.simulation.router import Router
 
 
+MOST = 1000
+"""Entries of an unsettled map."""
+
+
 class Client:
     """One link identity, and the application behind it."""
 
     link: Link | None
+    first: bool
+    """Receiver settle mode of its link, or of the next."""
 
     def __init__(
         self, name: str, address: str, routers: Mapping[str, "Router"], schedule: Schedule, random: Random,
@@ -49,13 +57,33 @@ class Client:
         self.gone = False
         """It left for good."""
         self.opened: list[Link] = []
-        """All its links, those that it has forgotten too."""
+        """All links of its name, those that it has forgotten too."""
         self.answered = False
         self.partial = False
         """The map of this attach is incomplete: only what it names goes on, then the client attaches again."""
+        self.most = MOST
+        """So many entries does its next map have at most."""
         self.epoch: Epoch | None = None
         """The latest that it was told of."""
         self._asleep_until = 0.0
+        self.is_twin = False
+        """Another client goes by its name; it leaves when the faults stop."""
+        self.together: list[Client] = [self]
+        """The clients of its container: their links share a connection."""
+        self.changes_modes = not self.plain and bool(knobs.modes) and random.random() < knobs.modes
+
+    def go_by_the_name_of(self, other: "Client") -> None:
+        """It is another process with the same configuration, until the faults stop. Both echo their generations: else
+        either takes the other's deliveries for its own."""
+        self.is_twin = True
+        self.silent = other.silent = False
+        self.identity, self.opened = other.identity, other.opened
+        self.plain, self.durable, self.lifetime = other.plain, other.durable, other.lifetime
+
+    @property
+    def shortest(self) -> int:
+        """The shortest timeout that was asked for by its name."""
+        return min([self.lifetime.timeout, *(link.timeout for link in self.opened)])
 
     @property
     def seen(self) -> int:
@@ -65,10 +93,14 @@ class Client:
     # events that end a link, from whatever side
 
     def lost(self, link: Link) -> None:
-        """The connection broke; only the link in use matters."""
+        """The connection broke, and all links on it; only those in use matter."""
         if link is self.link:
-            self.note(self.name, f"has lost {link.router.name}")
-            self.leave()
+            for client in self.together:
+                if client.link is not None and client.link.router is link.router:
+                    client.note(client.name, f"has lost {link.router.name}")
+                    if client is not self:
+                        client.link.client_left(0.01)
+                    client.leave()
 
     def detached(self, link: Link) -> None:
         if link is self.link:
@@ -105,7 +137,19 @@ class Client:
         if not alive:
             self.schedule.after(0.5, self.attach)
             return
-        self.open(self.random.choice(alive))
+        self.open(self._connected_to(alive) or self.random.choice(alive))
+
+    def _connected_to(self, alive: "list[Router]") -> "Router | None":
+        """Where its container is."""
+        links = [client.link for client in self.together if client.link is not None]
+        return next((link.router for link in links if link.router in alive), None)
+
+    def ask_otherwise(self) -> None:
+        """What it asks for with an attach may be something else than on the last one."""
+        if self.knobs.lifetimes and not self.plain and not self.calm and self.random.random() < self.knobs.lifetimes:
+            self.lifetime = attrs.evolve(self.lifetime, timeout=self.random.choice(self.knobs.timeouts))
+        if self.changes_modes:
+            self.first = self.random.random() < 0.5
 
     def open(self, router: "Router") -> None:
         raise NotImplementedError
@@ -116,11 +160,19 @@ class Client:
             self.note(self.name, "prank: late")
             self._move_stalled(link, 3.0)
 
+    def perhaps_late_null(self, link: Link) -> None:
+        """The same, of an attach with a null map."""
+        if self.knobs.late_null:
+            self.perhaps_late(link)
+
     def map_to_send(self, unsettled: Mapping[bytes, int]) -> dict[bytes, int]:
         """The unsettled map, or as much of it as there is room for in the attach."""
         keys = list(unsettled)
-        self.partial = len(keys) > 1 and not self.calm and self.random.random() < self.knobs.partial
-        most = self.random.randrange(1, len(keys)) if self.partial else len(keys)
+        most = len(keys)
+        if len(keys) > 1 and not self.calm and self.random.random() < self.knobs.partial:
+            most = self.random.randrange(1, len(keys))
+        most = min(most, self.most)
+        self.partial = most < len(keys)
         return {key: unsettled[key] for key in keys[:most]}
 
     def attach_again(self, link: Link) -> None:
@@ -143,8 +195,12 @@ class Client:
         elif what == "close":
             self._close(link)
             self.leave()
+        elif what == "detach":
+            link.to_router(link.leave)
+            self.leave()
         elif what in ("vanish", "crash", "sleep"):
-            self._vanish(link, what)
+            for client in [client for client in self.together if client.link is not None]:
+                client.vanish(what)
         elif what == "break":
             link.broken(self.lateness())
         elif what == "again" and link.router.alive:
@@ -158,10 +214,17 @@ class Client:
         """How long a router may take to notice: at once, when HELLOs would, or hardly ever (half open)."""
         return self.random.choice((0.01, 0.01, self.knobs.dead, 20.0))
 
+    def quit(self) -> None:
+        """It leaves for good, if it has not yet."""
+        self.gone = True
+        if self.link is not None:
+            self._quit(self.link, close=False)
+        self.begin_afresh()
+
     def _quit(self, link: Link, *, close: bool) -> None:
         if close:
             self._close(link)
-        for opened in self.opened:
+        for opened in [opened for opened in self.opened if opened.client is self]:
             opened.client_left(self.knobs.dead)
         self.begin_afresh()
         self.leave()
@@ -171,8 +234,10 @@ class Client:
         self.judge.closing(link)
         link.to_router(link.close)
 
-    def _vanish(self, link: Link, what: str) -> None:
-        link.client_left(self.lateness())
+    def vanish(self, what: str) -> None:
+        """Its process or its machine is gone, or it sleeps; it comes back, or another in its place."""
+        assert self.link is not None
+        self.link.client_left(self.lateness())
         if what == "crash" and not self.durable:
             self.epoch = None
             self.begin_afresh()

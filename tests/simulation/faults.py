@@ -135,7 +135,7 @@ class Faults:
             else:
                 wire.cut = True
                 wire.break_off(self._both(0.05 if how == "at once" else 3 * self.knobs.dead))
-        self._after(self.random.choice((2.0, 4.0, 8.0)), self._heal, between)
+        self._after(self.random.choice(self.knobs.apart), self._heal, between)
 
     def _heal(self, wires: list[Wire]) -> None:
         self._note("world", f"healed: {[wire.ends for wire in wires]}")

@@ -24,6 +24,7 @@ from topic.limbo import FINAL
 from topic.record import Outcome, Record
 
 if TYPE_CHECKING:
+    from tests.simulation.client import Client
     from tests.simulation.link import Link
     from tests.simulation.publisher import Publisher
     from tests.simulation.publisher_link import PublisherLink
@@ -65,10 +66,18 @@ class Judge:
             raise Violation(what)
 
     def add_reader(self, client: "SubscriberClient") -> None:
-        exact = not (client.plain or client.first or client.sends_settled)
+        first = client.first or client.changes_modes
+        exact = not (client.plain or first or client.sends_settled)
         address, resumes = client.identity.address, not client.plain
-        self.readers[client.name] = Reader(address, exact, resumes, client.first, client.sends_settled)
+        self.readers[client.name] = Reader(address, exact, resumes, first, client.sends_settled)
         self.subscribers.append(client)
+
+    def share_name(self, client: "Client", twin: "Client") -> None:
+        """Both are promised nothing, and what one has said the other may be told (protocol 10)."""
+        self.inexact |= {client.name, twin.name}
+        if client.name in self.readers:
+            reader = self.readers[twin.name] = self.readers[client.name]
+            reader.exact, reader.first, reader.at_most_once = False, True, True
 
     def contact(self, here: "Router", there: str) -> object:
         """What names the contact that both ends have, and in which both have applied the other's section."""
@@ -122,7 +131,7 @@ class Judge:
         for text in texts:
             message = self.messages[text]
             self._move(message, link.router.name)
-            if link.first and message.over:  # settled by an answer that was lost: at least once
+            if message.settled_for:  # by an answer that was lost: at least once
                 self._sent_anew(text)
             if message.published < 0 and not message.presettled:
                 message.promised = set(promised)
@@ -144,7 +153,7 @@ class Judge:
     def republished(self, link: "PublisherLink", text: bytes) -> None:
         message = self.messages[text]
         self._move(message, link.router.name)
-        if link.first and message.over:
+        if message.settled_for:
             self._sent_anew(text)
         message.published = max(message.published, self.schedule.now)
 
@@ -190,7 +199,7 @@ class Judge:
             self.note(link.router.name, f"answers {text.decode()} {outcome.name}")
             self.accepted_count += outcome is Outcome.ACCEPTED
             if link.first:
-                self.messages[text].over = True  # it is settled with that
+                self.messages[text].over = self.messages[text].settled_for = True
                 if link.client.link is not link:
                     self._sent_anew(text)
 
@@ -378,7 +387,7 @@ class Judge:
         # who moved between the sides of a partition finds there what the other side had given up for it, and what an
         # edge had given up of a plain publisher comes once more, behind what came since
         cut_off = (before != router or message.plain) and message.home in reader.cut_off
-        unordered = cut_off or message.anew or reader.at_most_once
+        unordered = cut_off or message.anew or reader.at_most_once or life in self.lives.unordered
         self.check(message.number > last or unordered, f"1 order: {label} after number {last}")
         reader.last[life] = max(message.number, last), router
 

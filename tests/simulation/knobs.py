@@ -71,6 +71,35 @@ class Knobs:
     turmoil: float
     """Seconds until the faults stop."""
 
+    # what `odd` sets in some runs
+
+    batch: int = 1
+    """A publisher settles so many at once, or what there is when it has waited for long enough."""
+    room: int = 1000
+    """So many entries of a router's unsettled map fit into its client's frames."""
+    reorder: float = 0.0
+    """How often a publisher transfers again in another order, or something new in between."""
+    lifetimes: float = 0.0
+    """How often a client that resumes asks for another timeout than on its last attach."""
+    modes: float = 0.0
+    """How many clients that resume change their settle modes between attaches."""
+    late_null: bool = False
+    """Attaches with a null map may be under way for seconds, too."""
+    drains: float = 0.0
+    """How often a subscriber that grants credit has its link drained, or takes credit back."""
+    shared: bool = False
+    """All clients are in one of two containers, whose links share a connection: what breaks one breaks all."""
+    twins: bool = False
+    """There are two of the first publisher and of the first subscriber: processes that go by one name."""
+    clocks: float = 0.0
+    """How often a router's wall clock is set anew, by event."""
+    set_back: float = 0.0
+    """How often a router that starts without its store finds its clock, and with that its incarnation, set back."""
+    old_store: float = 0.0
+    """How often a store that a router starts with is an older copy of itself."""
+    apart: tuple[float, ...] = (2.0, 4.0, 8.0)
+    """Longest times for which partitions last."""
+
 
 FAULTS = ("kill", "pause", "cut", "cut silently", "stall", "one-sided", "partition", "flap", "slow", "kill all")
 PRANKS = ("close", "vanish", "break", "elsewhere", "elsewhere", "stalled", "again", "crash", "sleep")

@@ -26,6 +26,7 @@ class Link:
         self.client = client
         self.number = number
         self.first = first
+        self.timeout = client.lifetime.timeout
         self.attached = False
         """The attach has reached the router."""
         self.attached_at = 0.0
@@ -127,6 +128,12 @@ class Link:
                 self.suspend()
             self.end()
 
+    def leave(self) -> None:
+        """A detach that does not close arrives, after all that was sent before it."""
+        self.router.note(self.router.name, f"{self} detaches")
+        self.suspend()
+        self.end()
+
     # the router's end
 
     def end(self) -> None:
@@ -148,6 +155,12 @@ class Link:
         self.attached = True
         self.attached_at = self.router.schedule.now
         self.router.note(self.router.name, f"attaches {self}")
+
+    def fit(self, unsettled: dict[bytes, int] | None) -> tuple[dict[bytes, int] | None, bool]:
+        """As much of the router's map as its client's frames have room for, from its beginning; whether that is all."""
+        entries = list((unsettled or {}).items())
+        most = self.router.knobs.room
+        return (unsettled, True) if len(entries) <= most else (dict(entries[:most]), False)
 
     def _given(self, epoch: Epoch) -> None:
         self.epoch = epoch

@@ -15,6 +15,8 @@ class Lives:
         self._judge = judge
         self.generations: dict[tuple[str, int], bytes] = {}
         """(publisher, life) -> as answered."""
+        self.unordered: set[tuple[str, int]] = set()
+        """(publisher, life): it has transferred again in another order."""
         self._given: dict[str, dict[bytes, tuple[Epoch, Epoch]]] = {}
         """By publisher: the generations that routers have given it, and the first and last attach of each."""
 

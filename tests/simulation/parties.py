@@ -34,6 +34,8 @@ class Message:
     promised: set[str] = attrs.Factory(set)
     over: bool = False
     """Its publisher holds it no longer: it settled it, or gave it up, or its life ended."""
+    settled_for: bool = False
+    """By its home, with the answer, as the publisher's link is of mode first."""
     anew: bool = False
     """Settled by an answer in mode first that was lost: its publisher sends it again, after what had followed it."""
 

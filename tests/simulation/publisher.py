@@ -5,11 +5,14 @@ from itertools import islice
 from typing import Any
 
 from failover.comparison import Step, compare
-from tests.simulation.client import Client
+from tests.simulation.client import MOST, Client
 from tests.simulation.link import Link
 from tests.simulation.publisher_link import PublisherLink, Sent
 from topic.identity import GENERATION_LENGTH, Epoch
 from topic.record import Outcome
+
+LONGEST_BATCH = 2.0
+"""Seconds for which a publisher waits for the rest of a batch before it settles what it has (protocol 10)."""
 
 
 class Publisher(Client):
@@ -36,6 +39,10 @@ class Publisher(Client):
         self.handles: dict[int, bytes] = {}
         """Handle -> tag of what was transferred on this link and is not settled."""
         self._handle = 0
+        self._unsettled_yet: list[int] = []
+        """Handles to be settled with the rest of a batch."""
+        self._named: set[bytes] = set()
+        """By its incomplete map, to which the answer was complete."""
         self._number = 0
         self._tags = [b"t%d" % i for i in range(self.knobs.window + self.knobs.tags)]
 
@@ -45,6 +52,7 @@ class Publisher(Client):
         return [self.texts[tag] for tag, state in (self.unsettled or {}).items() if not state]
 
     def open(self, router: Any) -> None:
+        self.ask_otherwise()
         if self.unsettled is None:
             self._new_life()
         link = self.link = PublisherLink(router, self, len(self.opened) + 1, self.first)
@@ -53,8 +61,7 @@ class Publisher(Client):
         self.note(self.name, f"attaches at {router.name} with {unsettled}{', incomplete' if self.partial else ''}")
         for tag in [tag for tag, state in (unsettled or {}).items() if state]:
             self.judge.settled(self.texts[tag])  # with that map it says so
-        if unsettled is not None:
-            self.perhaps_late(link)
+        (self.perhaps_late_null if unsettled is None else self.perhaps_late)(link)
         generation = None if self.silent else self.generation
         link.to_router(link.attach, generation, self.seen, unsettled, not self.partial)
 
@@ -76,10 +83,14 @@ class Publisher(Client):
         self.credit = 0
         self.again.clear()
         self.handles.clear()
+        self._named.clear()
+        self._unsettled_yet.clear()
 
     # what the router says
 
-    def attached(self, link: Link, credit: int, generation: bytes, epoch: Epoch, ours: dict[bytes, int] | None) -> None:
+    def attached(
+        self, link: Link, credit: int, generation: bytes, epoch: Epoch, ours: dict[bytes, int] | None, complete: bool
+    ) -> None:
         if link is not self.link:
             return
         self.judge.check(not self.answered, "5 one answer: an attach is answered once")
@@ -91,7 +102,7 @@ class Publisher(Client):
             self._in_doubt(ours or {})
         elif not self.fresh:
             self.judge.lives.goes_on(self)
-            self._resume(ours or {})
+            self._resume(ours or {}, complete)
         else:
             self.judge.lives.begun(self, generation)
         self.fresh = False
@@ -110,8 +121,12 @@ class Publisher(Client):
         self._new_life()
         self.again.extend((tag, Step.ABORTED) for tag in ours)
 
-    def _resume(self, ours: dict[bytes, int]) -> None:
+    def _resume(self, ours: dict[bytes, int], complete: bool) -> None:
         assert self.unsettled is not None
+        if not complete:  # what is in doubt must come in order: in fewer words, until there is room for the answer
+            self.partial, self.most = True, max(len(self.said or ()) // 2, 1)
+            return
+        self.most, self._named = MOST, set(self.said or ())
         for tag, step in list(compare(self.said or {}, ours)):
             if step in (Step.NEW, Step.WHOLE):
                 self.again.append((tag, self._perhaps_abort(tag, step)))
@@ -156,8 +171,23 @@ class Publisher(Client):
                 if self.first:
                     del self.handles[handle]
                     self._forget(tag)
+                elif self.knobs.batch > 1:
+                    self._settle_in_batches(link, handle)
                 else:
                     self.schedule.after(self.random.random() * self.knobs.client_delay, self._settle, link, handle)
+
+    def _settle_in_batches(self, link: PublisherLink, handle: int) -> None:
+        if not self._unsettled_yet:
+            self.schedule.after(LONGEST_BATCH, self._settle_batch, link)
+        self._unsettled_yet.append(handle)
+        if len(self._unsettled_yet) >= self.knobs.batch:
+            self._settle_batch(link)
+
+    def _settle_batch(self, link: PublisherLink) -> None:
+        if link is self.link:
+            batch, self._unsettled_yet = self._unsettled_yet, []
+            for handle in batch:
+                self._settle(link, handle)
 
     def echo(self, link: Link) -> None:
         if link is self.link:
@@ -171,12 +201,17 @@ class Publisher(Client):
         if link is None or not self.answered:
             return
         if self.partial and not self.again:
-            self.attach_again(link)
+            if self.calm and not self._named.isdisjoint(self.unsettled or ()):
+                self.later(self.publish)  # when what was named is dealt with there is room for more
+            else:
+                self.attach_again(link)
             return
         if not self.credit or not (self.again or self.left_to_send):
             return
         most = min(self.credit, self.random.choice((1, 1, 2, 5)))
-        if self.again:
+        if self._reorders() and not self.partial:
+            sent = self._send_new(link, most)
+        elif self.again:
             sent = [self._transfer(*self.again.popleft()) for _ in range(min(most, len(self.again)))]
         else:
             sent = self._send_new(link, most)
@@ -184,6 +219,15 @@ class Publisher(Client):
             self.credit -= len(sent)
             link.to_router(link.transfers, sent)
         self.later(self.publish)
+
+    def _reorders(self) -> bool:
+        """Whether something new goes before what is to be transferred again, which is in another order then."""
+        if not self.knobs.reorder or len(self.again) < 1 or self.random.random() >= self.knobs.reorder:
+            return False
+        self.note(self.name, "transfers in another order")
+        self.again.rotate(self.random.randrange(len(self.again)))
+        self.judge.lives.unordered.add((self.name, self.life))
+        return self.left_to_send > 0 and self.random.random() < 0.5
 
     def _transfer(self, tag: bytes, step: Step) -> Sent:
         self._handle += 1

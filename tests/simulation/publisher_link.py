@@ -105,7 +105,8 @@ class PublisherLink(Link):
             self.answered = True
             self.router.judge.termini.announced(self)
             self.check(action.epoch == self.epoch, f"2 epoch: {self} is answered with another one than it was given")
-            self.to_client(client.attached, action.credit, action.generation, action.epoch, action.unsettled)
+            ours, complete = self.fit(action.unsettled)
+            self.to_client(client.attached, action.credit, action.generation, action.epoch, ours, complete)
         elif isinstance(action, Credit):
             assert action.count > 0
             self.to_client(client.credited, action.count)

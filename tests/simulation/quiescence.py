@@ -2,7 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.client import Client
+from tests.simulation.publisher import Publisher
 from topic.core import Topic
+from topic.directory import Role
+from topic.identity import LinkIdentity
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge
@@ -65,11 +69,11 @@ def _leftovers(topic: Topic) -> dict[str, object]:
 def _check_directory(world: "World", router: "Router", others: int) -> None:
     """Every router knows every link, where it is, and no other; everybody has joined every subscriber."""
     judge, topic = world.judge, router.topic
-    known = {(entry.identity.container, entry.router) for entry in topic.directory.entries() if entry.live}
-    real = {(client.name, client.link.router.name) for client in world.clients if client.link is not None}
+    known = {((entry.role, entry.identity), entry.router) for entry in topic.directory.entries() if entry.live}
+    real = {(_index(client), client.link.router.name) for client in world.clients if client.link is not None}
     # a plain one that left for good may haunt a router whose own news of it was overtaken by news from another
-    gone = {client.name for client in world.clients if client.gone and client.plain}
-    known = {(name, router) for name, router in known if name not in gone}
+    gone = {_index(client) for client in world.clients if client.gone and client.plain and not client.is_twin}
+    known = {(index, router) for index, router in known if index not in gone}
     judge.check(known == real, f"4 directory: {router.name} knows {sorted(known)}, there are {sorted(real)}")
     judge.check(len(topic.directory.contacts) == others, f"5 liveness: {router.name} is not in contact with all")
     for subscriber in topic.edge.subscribers.values():
@@ -78,3 +82,7 @@ def _check_directory(world: "World", router: "Router", others: int) -> None:
     for name in topic.edge.streams:
         entry = topic.directory.publisher(name)
         judge.check(entry is not None and name not in streams, f"4 leak: stream left at {router.name}")
+
+
+def _index(client: Client) -> tuple[Role, LinkIdentity]:
+    return Role.PUBLISHER if isinstance(client, Publisher) else Role.SUBSCRIBER, client.identity

@@ -19,28 +19,31 @@ class Failure:
     step: int
     error: Exception
     world: World
+    odd: tuple[str, ...] = ()
 
 
-def attempt(seed: int, *, trace: bool = False) -> tuple[World, Failure | None]:
-    """Run one seed."""
-    world = World(seed, trace=trace)
+def attempt(seed: int, *, trace: bool = False, odd: tuple[str, ...] = ()) -> tuple[World, Failure | None]:
+    """Run one seed; `odd` as of `World`."""
+    world = World(seed, trace=trace, odd=odd)
     try:
         world.run()
     except Exception as error:
-        return world, Failure(seed, world.schedule.steps, error, world)
+        return world, Failure(seed, world.schedule.steps, error, world, odd)
     return world, None
 
 
 def tell(failure: Failure, *, tail: int) -> str:
     """The seed once more, with a trace: its last `tail` lines, all if 0, and what went wrong."""
-    world, again = (failure.world, failure) if failure.world.verbose else attempt(failure.seed, trace=True)
-    assert again is not None, "the same seed is the same run"
+    world = failure.world
+    if not world.verbose:
+        world, again = attempt(failure.seed, trace=True, odd=failure.odd)
+        assert again is not None, "the same seed is the same run"
     head = f"seed {failure.seed}, step {failure.step}: {type(failure.error).__name__} {failure.error}"
-    return "\n".join([*trace_lines(world)[-tail:], "", str(world.knobs), head, replay(failure.seed)])
+    return "\n".join([*trace_lines(world)[-tail:], "", str(world.knobs), head, replay(failure.seed, failure.odd)])
 
 
-def replay(seed: int) -> str:
-    return f"replay with: python -m tests.simulation {seed} --trace"
+def replay(seed: int, odd: tuple[str, ...] = ()) -> str:
+    return f"replay with: python -m tests.simulation {seed} --trace" + "".join(f" --odd '{name}'" for name in odd)
 
 
 def trace_lines(world: World) -> list[str]:

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from tests.simulation.judge import Judge
 
 START_US = 1_700_000_000_000_000
+MOST_STEP_US = 60_000_000
+"""By which a wall clock is set forward or back."""
+SET_BACK_US = 100_000_000
+"""At most, with a store that is lost."""
 
 
 class Silence(Block):
@@ -66,6 +70,8 @@ class Router:
         self.incarnation = 0
         self.links: list[Link] = []
         self.store = MemoryStore()
+        self._copy = MemoryStore()
+        """Of the store, as it was some time ago."""
         self.booted_at = 0.0
         self.sections: set[str] = set()
         """Routers whose section has come in this incarnation."""
@@ -86,19 +92,33 @@ class Router:
         former = self.incarnation
         self.alive = True
         self.paused = False
-        self.incarnation = max(self.incarnation + 1, self.wall_us() // 1000)
-        if not store:
-            self.store = MemoryStore()
+        known = self._find_store(lost=not store)
         self.booted_at = self.schedule.now
         self.lost_at.clear()
         self.sections.clear()
         self.note(self.name, f"boots as {self.incarnation}, knowing {len(self.store.remembered)}")
         self.node = self._node()
-        self.judge.memory.boots(self, former, store=store)
+        self.judge.memory.boots(self, former, store=known)
         self._timer = inf
         self.node.pump()
         for wire in self.wires.values():
             wire.seek()
+
+    def _find_store(self, *, lost: bool) -> bool:
+        """As it was left, or an older copy of that, or none; whether it is as it was left. Without one the clock may
+        have been set back, too, and with it the incarnation."""
+        knobs, dice = self.knobs, self.random
+        if lost and knobs.set_back and dice.random() < knobs.set_back:
+            self._skew_us -= int(dice.random() * SET_BACK_US)
+            self.incarnation = 0
+        self.incarnation = max(self.incarnation + 1, self.wall_us() // 1000)
+        is_old = not lost and knobs.old_store > 0 and dice.random() < knobs.old_store
+        if is_old:
+            self.note(self.name, "its store is an older copy of itself")
+        if lost or is_old:
+            self.store = self._copy if is_old else MemoryStore()
+        self._copy = self.store.copy()
+        return not (lost or is_old)
 
     def _node(self) -> Node:
         knobs, shell = self.knobs, Shell(self)
@@ -159,6 +179,11 @@ class Router:
         if self.paused:
             self._inbox.append((event, arguments))
             return
+        if self.knobs.clocks and self.random.random() < self.knobs.clocks:
+            self._skew_us += int(self.random.uniform(-MOST_STEP_US, MOST_STEP_US))
+            self.note(self.name, f"its clock is set to {self._skew_us / 1e6:+.3f} s")
+        if self.knobs.old_store and self.random.random() < 0.02:
+            self._copy = self.store.copy()
         self.node.now()
         event(*arguments)
         self.node.perform()

@@ -31,6 +31,8 @@ class SubscriberClient(Client):
         """Handle -> key of what was transferred on this link and is not settled."""
         self.said: dict[bytes, int] | None = None
         """The map of the attach that is under way, or was answered last."""
+        self._named: set[bytes] = set()
+        """By both maps, if one of them was incomplete."""
         self._afresh = True
         self._limit = 0
 
@@ -39,14 +41,14 @@ class SubscriberClient(Client):
         return key in self.unsettled or (self.link is not None and self.link.is_bringing(key))
 
     def open(self, router: Any) -> None:
+        self.ask_otherwise()
         link = self.link = SubscriberLink(router, self, len(self.opened) + 1, self.first, self.sends_settled)
         self.said = None if self._afresh or self.plain else self.map_to_send(self.unsettled)
         self.partial = self.partial and self.said is not None
         incomplete = ", incomplete" if self.partial else ""
         self.note(self.name, f"attaches at {router.name} with {_short(self.said)}{incomplete}")
         self.judge.attaching(self.name)
-        if self.said is not None:
-            self.perhaps_late(link)
+        (self.perhaps_late_null if self.said is None else self.perhaps_late)(link)
         link.to_router(link.attach, self.seen, self.said, not self.partial)
         self._limit = 0
         self._grant(self.random.randint(0, self.prefetch))
@@ -66,10 +68,33 @@ class SubscriberClient(Client):
         if link is not None and count:
             self._limit += count
             link.to_router(link.flow, self._limit)
+            if self.knobs.drains and not self.calm and self.random.random() < self.knobs.drains:
+                self._drain_or_take_back(link)
+
+    def _drain_or_take_back(self, link: SubscriberLink) -> None:
+        if self.random.random() < 0.5:
+            self.note(self.name, "drains its link")
+            link.to_router(link.drain, self._limit)
+            return
+        count = self.random.randint(1, self.prefetch)
+        self.note(self.name, f"takes back {count} of its credit")
+        self._limit -= count
+        link.to_router(link.flow, self._limit)
+        self.later(partial(self._grant_again, link, count))
+
+    def _grant_again(self, link: Link, count: int) -> None:
+        if link is self.link:
+            self._grant(count)
+
+    def drained(self, link: Link, unused: int) -> None:
+        """The router has used up what was left of the credit."""
+        if link is self.link:
+            self._limit -= unused
+            self.later(partial(self._grant_again, link, unused))
 
     # what the router says
 
-    def attached(self, link: Link, epoch: Epoch, ours: dict[bytes, int] | None) -> None:
+    def attached(self, link: Link, epoch: Epoch, ours: dict[bytes, int] | None, complete: bool) -> None:
         if link is not self.link:
             return
         self.judge.check(not self.answered, "5 one answer: an attach is answered once")
@@ -77,11 +102,20 @@ class SubscriberClient(Client):
         self.epoch = epoch
         self._afresh = False
         for key in self.said or ():
-            if ours is None or key not in ours:
+            if ours is None or (complete and key not in ours):
                 self._forget(key, "left out of the router's map")
         self._grant(max(self.prefetch - self._limit, 0))
-        if self.partial:
-            self.later(partial(self.attach_again, link))
+        if self.partial or not complete:
+            self._named = set(ours or ())
+            self.later(partial(self._perhaps_attach_again, link))
+
+    def _perhaps_attach_again(self, link: Link) -> None:
+        """One of the maps was incomplete. If that was the router's it waits, in the end, until what that named is dealt
+        with: then there is room for more."""
+        if self.calm and not self.partial and link is self.link and not self._named.isdisjoint(self.unsettled):
+            self.later(partial(self._perhaps_attach_again, link))
+        else:
+            self.attach_again(link)
 
     def delivered(
         self, link: Link, handle: int, key: bytes, message: bytes, settled: bool, attempts: int, resumed: bool

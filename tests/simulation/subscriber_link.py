@@ -26,6 +26,7 @@ class SubscriberLink(Link):
         router.judge.readers[client.name].links.append(self)
         self._limit = 0
         self._sent = 0
+        self._draining = False
         self._records: dict[int, Record] = {}
         self._handles: dict[Record, int] = {}
         self._due: dict[bytes, float] = {}
@@ -70,10 +71,25 @@ class SubscriberLink(Link):
         if self.router.knobs.skew and self.client.link is self:
             self.router.judge.gone(self)  # skewed clocks on two sides of a partition: an older attach looks later
 
-    def flow(self, limit: int) -> None:
-        """The client takes deliveries up to that many in all."""
-        self._limit = max(self._limit, limit)
-        self.router.topic.credit(self.subscriber, self._limit - self._sent)
+    def flow(self, limit: int, *, drain: bool = False) -> None:
+        """The client takes deliveries up to that many in all: fewer than it did, if it takes credit back."""
+        self._limit = limit
+        self._draining = drain
+        self.router.topic.credit(self.subscriber, max(limit - self._sent, 0))
+        if drain and self.answered:
+            self.router.schedule.after(0.0, self.router.handle, self._at_router, self._drained)
+
+    def drain(self, limit: int) -> None:
+        self.flow(limit, drain=True)
+
+    def _drained(self) -> None:
+        """What could be sent has been: the rest of the credit is used up."""
+        if self._draining:
+            self._draining = False
+            unused = max(self._limit - self._sent, 0)
+            self._limit -= unused
+            self.router.topic.credit(self.subscriber, 0)
+            self.to_client(self.client.drained, unused)
 
     def echoed(self) -> None:
         self.router.topic.echoed(self.subscriber)
@@ -93,8 +109,8 @@ class SubscriberLink(Link):
             self.answered = True
             self.check(action.epoch == self.epoch, f"2 epoch: {self} is answered with another one than it was given")
             self.router.judge.attached(self)
-            self.to_client(self.client.attached, action.epoch, action.unsettled)
-            self.flow(self._limit)
+            self.to_client(self.client.attached, action.epoch, *self.fit(action.unsettled))
+            self.flow(self._limit, drain=self._draining)
         elif isinstance(action, Deliver):
             for record in action.records:
                 self._transfer(record, 0)

@@ -129,7 +129,7 @@ class Termini:
         """Whether the client had been away for its timeout, as some router in contact saw it, when one of its attaches
         after that number came."""
         links = [link for link in client.opened if link.number > since]
-        away = any(link.away >= client.lifetime.timeout - self._grain(link.router) for link in links)
+        away = any(link.away >= client.shortest - self._grain(link.router) for link in links)
         return away or client.name in self._over
 
     def away(self, link: "Link") -> float:
@@ -203,7 +203,7 @@ class Termini:
         elif key not in self._bound or self._bound[key][0] != entry.generation:
             custodian = self._judge.routers[entry.router]
             away = max(self._unseen(other, client, custodian) for other in self.around(router))
-            rightly = away >= client.lifetime.timeout - self._grain(router)
+            rightly = away >= client.shortest - self._grain(router)
             self._bound[key] = entry.generation, rightly
             if rightly:
                 self._agreed.add((router.name, client.name, entry.epoch))
@@ -239,7 +239,7 @@ class Termini:
         if any(link.closed and (link.epoch is None or link.epoch >= epoch) for link in client.opened):
             return
         away = self._unseen(router, client, judge.routers[epoch.router])
-        long = client.lifetime.timeout - self._grain(router)
+        long = client.shortest - self._grain(router)
         told = view.generation in self._lives_over or (client.name in self._over and self._over[client.name] >= epoch)
         told = told or (epoch.router, client.name, epoch) in self._agreed
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")

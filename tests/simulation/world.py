@@ -6,12 +6,16 @@
 `run` raises `Violation`, or whatever assertion of a core failed; the seed is the whole bug report.
 """
 
+from collections.abc import Collection, Sequence
 from random import Random
+
+import attrs
 
 from tests.simulation.client import Client
 from tests.simulation.faults import Faults
 from tests.simulation.judge import Judge
 from tests.simulation.knobs import Knobs, draw
+from tests.simulation.odd import weaken
 from tests.simulation.parties import Violation
 from tests.simulation.publisher import Publisher
 from tests.simulation.quiescence import check_quiescence
@@ -28,10 +32,11 @@ LOOK = 1.0
 
 
 class World:
-    def __init__(self, seed: int, *, trace: bool = False) -> None:
+    def __init__(self, seed: int, *, trace: bool = False, odd: Collection[str] = ()) -> None:
+        """`odd` are the names of what happens besides, in place of what the dice say."""
         self.seed = seed
         self.random = Random(seed)
-        self.knobs: Knobs = draw(self.random)
+        self.knobs: Knobs = weaken(draw(self.random), Random(f"odd {seed}"), odd)
         self.schedule = Schedule()
         self.trace: list[tuple[float, str, str]] = []
         self.verbose = trace
@@ -42,11 +47,22 @@ class World:
         self.unstarted = list(self.routers)[-1] if self.knobs.never_started else None  # the others stay connected
         self.publishers = [Publisher(*self._client(f"p{i}")) for i in range(self.knobs.publishers)]
         self.subscribers = [SubscriberClient(*self._client(f"s{i}")) for i in range(self.knobs.subscribers)]
+        if self.knobs.shared:
+            for which in range(2):
+                self._share(self.publishers[which::2], self.subscribers[which::2], f"container {which}")
+        if self.knobs.twins:
+            self.publishers.append(Publisher(*self._client("tp")))
+            self.subscribers.append(SubscriberClient(*self._client("ts")))
+            self.publishers[-1].go_by_the_name_of(self.publishers[0])
+            self.subscribers[-1].go_by_the_name_of(self.subscribers[0])
         self.clients: list[Client] = [*self.publishers, *self.subscribers]
         for subscriber in self.subscribers:
             self.judge.add_reader(subscriber)
         for client in self.clients:
             self.judge.termini.add(client, publisher=isinstance(client, Publisher))
+        if self.knobs.twins:
+            self.judge.share_name(self.publishers[0], self.publishers[-1])
+            self.judge.share_name(self.subscribers[0], self.subscribers[-1])
         self.faults = Faults(self)
 
     def note(self, who: str, what: str) -> None:
@@ -54,7 +70,7 @@ class World:
             self.trace.append((self.schedule.now, who, what))
 
     def _make_routers(self) -> None:
-        names = tuple("abcdef"[: self.knobs.routers])
+        names = tuple("abcdefgh"[: self.knobs.routers])
         for name in names:
             router = self.routers[name] = Router(name, self.schedule, self.random, self.knobs)
             router.judge = self.judge
@@ -80,6 +96,15 @@ class World:
         address = f"topic/{self.random.randrange(self.knobs.addresses)}"
         return name, address, self.routers, self.schedule, self.random, self.knobs, self.judge, self.note
 
+    def _share(self, publishers: Sequence[Client], subscribers: Sequence[Client], container: str) -> None:
+        """A connection for all their links; those of the two directions may have the same names."""
+        together = [*publishers, *subscribers]
+        for clients in (publishers, subscribers):
+            for number, client in enumerate(clients):
+                client.identity = attrs.evolve(client.identity, container=container, link=f"link {number}")
+        for client in together:
+            client.together = together
+
     # the run
 
     def run(self) -> None:
@@ -93,6 +118,8 @@ class World:
         self.faults.stop()
         for client in self.clients:
             client.calm = True
+            if client.is_twin:
+                client.quit()
         for subscriber in self.subscribers:
             subscriber.calm_down()
         self._come_to_rest()

@@ -1,0 +1,116 @@
+"""What makes the world weaker still: half of the runs are as `knobs.draw` has them, in the others some of this happens.
+
+Drawn apart from the other knobs: whatever is added here, a seed whose run has none of it stays the run that it was.
+"""
+
+from collections.abc import Callable, Collection
+from random import Random
+from typing import Any
+
+import attrs
+
+from tests.simulation.knobs import Knobs
+
+TWO_HOURS = 7200.0
+
+
+def _batch(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"batch": random.choice((2, 3, 10))}
+
+
+def _detach(knobs: Knobs, _: Random) -> dict[str, Any]:
+    return {"pranks": (*knobs.pranks, "detach", "detach", "detach"), "restless": max(knobs.restless, 0.3)}
+
+
+def _small_frames(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"room": random.choice((1, 2, 5)), "window": 10}
+
+
+def _any_order(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"reorder": random.choice((0.3, 1.0))}
+
+
+def _lifetimes(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"lifetimes": random.choice((0.3, 1.0)), "timeouts": random.choice(((2, 5, 20), (20, 60)))}
+
+
+def _modes(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"modes": random.choice((0.3, 1.0))}
+
+
+def _late_null(_: Knobs, __: Random) -> dict[str, Any]:
+    return {"late_null": True, "late": 0.3}
+
+
+def _drains(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"drains": random.choice((0.1, 0.5))}
+
+
+def _shared(_: Knobs, __: Random) -> dict[str, Any]:
+    return {"shared": True}
+
+
+def _twins(_: Knobs, __: Random) -> dict[str, Any]:
+    return {"twins": True}
+
+
+def _clocks(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"clocks": random.choice((0.0005, 0.005))}
+
+
+def _far_clocks(_: Knobs, __: Random) -> dict[str, Any]:
+    return {"skew": TWO_HOURS}
+
+
+def _set_back(knobs: Knobs, random: Random) -> dict[str, Any]:
+    return {"set_back": random.choice((0.5, 1.0)), "store_loss": max(knobs.store_loss, 0.3)}
+
+
+def _old_stores(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"old_store": random.choice((0.3, 1.0)), "durable": random.choice((0.5, 1.0))}
+
+
+def _slow(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"think": random.choice((5.0, 10.0)), "messages": 10}
+
+
+def _many(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"publishers": random.choice((4, 5)), "subscribers": random.choice((4, 5, 6))}
+
+
+def _big(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"routers": random.choice((6, 7, 8))}
+
+
+def _long(knobs: Knobs, random: Random) -> dict[str, Any]:
+    faults = tuple(random.choice(knobs.faults) for _ in range(random.choice((10, 20))))
+    return {"turmoil": random.choice((20.0, 40.0)), "messages": random.choice((40, 80)), "faults": faults}
+
+
+ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
+    "batch": _batch,
+    "detach": _detach,
+    "small frames": _small_frames,
+    "any order": _any_order,
+    "lifetimes": _lifetimes,
+    "modes": _modes,
+    "late null": _late_null,
+    "drains": _drains,
+    "shared": _shared,
+    "twins": _twins,
+    "clocks": _clocks,
+    "far clocks": _far_clocks,
+    "set back": _set_back,
+    "old stores": _old_stores,
+    "slow": _slow,
+    "many": _many,
+    "big": _big,
+    "long": _long,
+}
+
+
+def weaken(knobs: Knobs, random: Random, names: Collection[str] = ()) -> Knobs:
+    """With what the dice say, or with what is named."""
+    for name in names or random.sample(list(ODD), random.choice((0, 0, 0, 0, 0, 1, 1, 1, 2, 4))):
+        knobs = attrs.evolve(knobs, **ODD[name](knobs, random))
+    return knobs
