@@ -33,7 +33,7 @@ from router.attach import (
     unsettled_of,
 )
 from router.config import AddressRule
-from router.ends import PublisherLink, StatusLink, SubscriberLink
+from router.ends import PublisherLink, StatusLink, SubscriberLink, former_of
 from topic.actions import (
     AnswerDeliveries,
     AnswerPublisher,
@@ -49,7 +49,7 @@ from topic.actions import (
 )
 from topic.identity import LinkIdentity
 from topic.node import Node
-from topic.record import Outcome
+from topic.record import Outcome, Record
 
 log = logging.getLogger("oncemesh.clients")
 
@@ -94,44 +94,57 @@ class ClientEdge:
                 link.answer()
                 self.on_credit(link)
             else:
-                self._attach(link, identity_of(link, self._prefixes))
+                attach = self._attach_subscriber if link.is_sender else self._attach_publisher
+                attach(link, identity_of(link, self._prefixes))
         except Refusal as refusal:
             link.refuse(refusal.condition, str(refusal))
         self.node.perform()
 
-    def _attach(self, link: Link, identity: LinkIdentity) -> None:
-        now, lifetime = self.node.now(), lifetime_of(link, self._longest)
-        first, seen, unsettled = link.remote_rcv_settle_mode == RCV_FIRST, seen_of(link), unsettled_of(link)
-        complete = not link.remote_incomplete_unsettled
-        if link.is_sender:
-            subscriber = SubscriberLink(link, lifetime)
-            link.context = subscriber
-            subscriber.subscriber = self.topic.attach_subscriber(
-                identity,
-                subscriber,
-                now,
-                seen=seen,
-                first=first,
-                sends_settled=subscriber.sends_settled,
-                lifetime=lifetime,
-                unsettled=unsettled,
-                complete=complete,
-            )
+    def _attach_subscriber(self, link: Link, identity: LinkIdentity) -> None:
+        now, lifetime, seen = self.node.now(), lifetime_of(link, self._longest), seen_of(link)
+        unsettled, complete = unsettled_of(link), not link.remote_incomplete_unsettled
+        former = former_of(link, identity, self.topic.directory)
+        assert former is None or isinstance(former, SubscriberLink)
+        subscriber = link.context = SubscriberLink(link, lifetime, former)
+        if former is not None:
+            seen, complete = former.epoch.hlc, not former.subscriber.partial
+            unsettled = subscriber.unsettled()
         else:
-            publisher = PublisherLink(link, lifetime, self.node)
-            generation = generation_of(link)
-            link.context = publisher
-            publisher.stream = self.topic.attach_publisher(
-                identity,
-                publisher,
-                now,
-                generation=generation,
-                seen=seen,
-                first=first,
-                lifetime=lifetime,
-                unsettled=unsettled,
-                complete=complete,
-            )
+            subscriber.named = unsettled or {}
+        subscriber.subscriber = self.topic.attach_subscriber(
+            identity,
+            subscriber,
+            now,
+            seen=seen,
+            first=link.remote_rcv_settle_mode == RCV_FIRST,
+            sends_settled=subscriber.sends_settled,
+            lifetime=lifetime,
+            unsettled=unsettled,
+            complete=complete,
+        )
+        subscriber.epoch = subscriber.subscriber.epoch
+
+    def _attach_publisher(self, link: Link, identity: LinkIdentity) -> None:
+        now, lifetime, seen = self.node.now(), lifetime_of(link, self._longest), seen_of(link)
+        unsettled, complete = unsettled_of(link), not link.remote_incomplete_unsettled
+        generation = generation_of(link)
+        former = former_of(link, identity, self.topic.directory)
+        assert former is None or isinstance(former, PublisherLink)
+        publisher = link.context = PublisherLink(link, lifetime, self.node, former)
+        if former is not None:
+            seen, complete = former.epoch.hlc, not former.stream.partial
+            generation, unsettled = former.stream.generation, publisher.unsettled()
+        publisher.stream = self.topic.attach_publisher(
+            identity,
+            publisher,
+            now,
+            generation=generation,
+            seen=seen,
+            first=link.remote_rcv_settle_mode == RCV_FIRST,
+            lifetime=lifetime,
+            unsettled=unsettled,
+            complete=complete,
+        )
 
     def on_attached(self, link: Link) -> None:
         raise AssertionError("the client edge attaches nothing itself")
@@ -144,9 +157,11 @@ class ClientEdge:
         self.node.perform()
 
     def _gone(self, link: Link, *, closed: bool) -> None:
-        """A closing detach ends the terminus, any other end of the link suspends it."""
+        """A closing detach ends the terminus, any other end of the link suspends it, if it asked for a timeout."""
         now = self.node.now()
-        end, link.context = link.context, None
+        end = link.context
+        if closed or isinstance(end, StatusLink) or (end is not None and not end.lifetime.timeout):
+            link.context = None  # else it is kept for a re-attach
         if isinstance(end, PublisherLink):
             if closed:
                 self.topic.detach_publisher(end.stream)
@@ -156,6 +171,7 @@ class ClientEdge:
             if closed:
                 self.topic.detach_subscriber(end.subscriber, end)
             else:
+                end.forget_unsent(link.unsent)
                 self.topic.suspend_subscriber(end.subscriber, end, now)
 
     def on_credit(self, link: Link) -> None:
@@ -266,6 +282,9 @@ class ClientEdge:
 
     def _outcomes(self, end: SubscriberLink, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
         """Outcomes in runs of the same state, so that the order of redeliveries is that of the client's."""
+        if end.again:  # what has become of these is looked at when the core resumes them
+            known = [handle in end.records for handle in deliveries]
+            deliveries, states, settled = (list(compress(column, known)) for column in (deliveries, states, settled))
         records = [end.records[handle] for handle in deliveries]
         gone = [record for record, is_settled in zip(records, settled, strict=True) if is_settled]
         details = self._details(end.link, deliveries, states)
@@ -324,6 +343,11 @@ class ClientEdge:
 
     def _resume(self, end: SubscriberLink, action: Resume) -> None:
         record = action.record
+        in_hand = end.again.pop(record.key, None)
+        if in_hand is not None:
+            self._take_up(end, action, in_hand)
+            return
+        end.named.pop(record.key, None)
         aborted = action.settled and not action.state
         message = NOTHING if action.state or aborted else record.message
         assert message is not None
@@ -331,6 +355,18 @@ class ClientEdge:
         if handle is not None:
             end.records[handle] = record
             end.handles[record] = handle
+
+    def _take_up(self, end: SubscriberLink, action: Resume, handle: Handle) -> None:
+        """What a client has in hand that attached again is not transferred again, and so takes no credit."""
+        state, settled = end.link.remote_state(handle)
+        if action.settled:
+            end.link.settle(handle)
+        else:
+            end.records[handle] = action.record
+            end.handles[action.record] = handle
+            if settled or state != action.state:
+                self._outcomes(end, [handle], [state], [settled])
+        self.topic.credit(end.subscriber, end.subscriber.credit + 1)
 
     def _echo(self, end: PublisherLink | SubscriberLink, action: Echo) -> None:
         if isinstance(end, PublisherLink):
@@ -357,12 +393,28 @@ class ClientEdge:
 
     def _answer_publisher(self, end: PublisherLink, action: AnswerPublisher) -> None:
         properties: dict[str, str | bytes] = {EPOCH: str(action.epoch), GENERATION: action.generation}
-        self._answer(end, action.unsettled, properties, self._max_message)
-        end.link.flow(action.credit)
+        again, end.again = end.again, {}
+        if end.former is not None and end.former.generation != action.generation:  # its life has ended meanwhile
+            end.link.settle_many(again)
+            again = {}
+        self._answer(end, action.unsettled if end.former is None else None, properties, self._max_message)
+        end.former = None
+        end.link.flow(action.credit - len(again))
         end.signs.begin()
+        if again:
+            self._publish_again(end, again)
+
+    def _publish_again(self, publisher: PublisherLink, again: dict[Handle, Record]) -> None:
+        """What a client has transferred that attached again, it does not transfer again: we do, in its place."""
+        messages = [record.message for record in again.values() if record.message is not None]
+        assert len(messages) == len(again), "what its publisher has not settled is not forgotten"
+        self._publish(publisher, list(again), [record.tag for record in again.values()], messages)
+        settled = [handle for handle in again if publisher.link.remote_state(handle)[1]]
+        self._settlements(publisher, settled, [True] * len(settled))
+        self.node.perform()
 
     def _answer_subscriber(self, end: SubscriberLink, action: AnswerSubscriber) -> None:
-        self._answer(end, action.unsettled, {EPOCH: str(action.epoch)}, None)
+        self._answer(end, end.agree(action.unsettled), {EPOCH: str(action.epoch)}, None)
         self.on_credit(end.link)
 
     @staticmethod

@@ -2,14 +2,19 @@
 
 A delivery is known to the engine by a handle and to the core by a record. Each end of a link translates, for as long as
 the delivery is unsettled there; nothing is decided here.
+
+A re-attach (protocol 6.11, 7.7) brings no unsettled map, as nothing was lost: the session has gone on. The end that was
+left behind knows what such a map would say, and for the core the attach is one that resumes. What both ends still
+have is not transferred again: the core's new record is given the old handle.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from router.amqp.handler import SND_SETTLED, Handle
+from router.amqp.handler import ACCEPTED, MODIFIED, REJECTED, RELEASED, SND_SETTLED, Handle
 from router.amqp.link import Link
 from router.signs import SignsOfLife
-from topic.directory import Lifetime
+from topic.directory import Directory, Lifetime, Role
+from topic.identity import Epoch, LinkIdentity, link_name
 from topic.node import Node
 from topic.record import Record, Stream
 from topic.subscriber import Subscriber
@@ -18,20 +23,37 @@ from topic.subscriber import Subscriber
 class PublisherLink:
     """A link that we receive from, and its deliveries that are not settled."""
 
-    __slots__ = ("_node", "handles", "lifetime", "link", "records", "signs", "stream")
+    __slots__ = ("_node", "again", "former", "handles", "lifetime", "link", "records", "signs", "stream")
 
-    def __init__(self, link: Link, lifetime: Lifetime, node: Node) -> None:
+    def __init__(self, link: Link, lifetime: Lifetime, node: Node, former: "PublisherLink | None") -> None:
         self.link = link
         self.lifetime = lifetime  # granted
         self.stream: Stream
         self.signs = SignsOfLife(link, self._alive)
+        self.former = former.stream if former is not None else None  # which this attach continues
         self._node = node
         self.handles: dict[Record, Handle] = {}
         self.records: dict[Handle, Record] = {}
+        self.again: dict[Handle, Record] = {}  # unsettled on the former link, in order, until we have answered
+        if former is not None:
+            self.again = former.again | former.records
+
+    @property
+    def identity(self) -> LinkIdentity:
+        return self.stream.identity
+
+    @property
+    def epoch(self) -> Epoch:
+        return self.stream.epoch
+
+    def unsettled(self) -> dict[bytes, int]:
+        """The map that a re-attaching client would bring. What it was told and has not settled it may not have kept."""
+        assert self.former is not None
+        return dict.fromkeys([*(record.tag for record in self.again.values()), *self.former.expected.values()], 0)
 
     def _alive(self, answered: bool) -> None:
         """The client was there when it was last asked."""
-        if self.link.context is self:
+        if self.link.context is self and not self.link.ended:
             self._node.now()
             self._node.topic.alive(self.stream)
             self._node.perform()
@@ -40,15 +62,57 @@ class PublisherLink:
 class SubscriberLink:
     """A link that we send to, and its deliveries that are not settled."""
 
-    __slots__ = ("handles", "lifetime", "link", "records", "sends_settled", "subscriber")
+    __slots__ = (
+        "again", "epoch", "former", "handles", "lifetime", "link", "named", "records", "sends_settled", "subscriber",
+    )  # fmt: skip
 
-    def __init__(self, link: Link, lifetime: Lifetime) -> None:
+    def __init__(self, link: Link, lifetime: Lifetime, former: "SubscriberLink | None") -> None:
         self.link = link
         self.lifetime = lifetime  # granted
         self.subscriber: Subscriber
+        self.epoch: Epoch
+        self.former = former  # which this attach continues, until we have answered
         self.sends_settled = link.remote_snd_settle_mode == SND_SETTLED
         self.handles: dict[Record, Handle] = {}
         self.records: dict[Handle, Record] = {}
+        self.again: dict[bytes, Handle] = {}  # by key: unsettled on the former link, until the core resumes it
+        self.named: dict[bytes, int] = {}  # by key: the client's map, and what of that is not resumed yet
+
+    @property
+    def identity(self) -> LinkIdentity:
+        return self.subscriber.identity
+
+    def unsettled(self) -> dict[bytes, int]:
+        """The map that a re-attaching client would bring. What it has released, it has not got any more."""
+        assert self.former is not None
+        handles = self.former.again | {record.key: handle for record, handle in self.former.handles.items()}
+        self.named = self.former.named
+        stated = {}
+        for key, handle in handles.items():
+            state, settled = self.link.remote_state(handle)
+            if state in (ACCEPTED, REJECTED) or not (settled or state in (RELEASED, MODIFIED)):
+                self.again[key] = handle
+                stated[key] = state
+            else:
+                self.link.settle(handle)
+        return {**self.named, **stated}
+
+    def agree(self, ours: Mapping[bytes, int] | None) -> dict[bytes, int] | None:
+        """Our map in the answer, when the core has said what is not settled. A re-attach is answered with a null one,
+        unless the client had brought a map before and was still being resumed by it."""
+        is_known = ours is not None and (self.former is None or bool(self.named))
+        ours = ours or {}
+        for key in [key for key in self.again if key not in ours]:
+            self.link.settle(self.again.pop(key))
+        self.named = {key: state for key, state in self.named.items() if key in ours}
+        named = self.named if self.former is not None else ours
+        self.former = None
+        return {key: ours[key] for key in named} if is_known else None
+
+    def forget_unsent(self, count: int) -> None:
+        """The last transfers were never written: the client has not got them."""
+        for handle in list(self.records)[-count:] if count else ():
+            del self.handles[self.records.pop(handle)]
 
     def settle(self, records: Sequence[Record]) -> None:
         """Settle those of the records that are still unsettled on this link."""
@@ -66,3 +130,15 @@ class StatusLink:
 
     def __init__(self) -> None:
         self.sent = 0
+
+
+def former_of(link: Link, identity: LinkIdentity, directory: Directory) -> PublisherLink | SubscriberLink | None:
+    """What a re-attach continues: that very link, if it has been attached nowhere else since, as far as we know."""
+    end: PublisherLink | SubscriberLink | None = link.former.context if link.former is not None else None
+    if end is None or end.identity != identity:
+        return None
+    known = directory.entry((Role.SUBSCRIBER if link.is_sender else Role.PUBLISHER, link_name(identity)))
+    if known is None or known.epoch != end.epoch:
+        return None
+    link.continue_former()
+    return end

@@ -24,7 +24,7 @@ from router.amqp.attach import Attach, AttachOptions
 from router.amqp.echo import Echoes
 from router.amqp.engine import Engine
 from router.amqp.errors import FRAMING_ERROR, NOT_ALLOWED, RESOURCE_LIMIT, PeerError
-from router.amqp.handler import Condition, Handle, Handler
+from router.amqp.handler import RELEASED, Condition, Handle, Handler
 from router.amqp.inbox import Inbox
 from router.amqp.library import (
     lib,
@@ -74,6 +74,7 @@ class Connection:
         self._error: PeerError | None = None
         self._links: dict[Any, Link] = {}  # by proton's pointer
         self._parted: list[Link] = []  # detached at both ends, to be freed once our detach is written
+        self._left: dict[tuple[Any, bool, str], Link] = {}  # detached by the peer, not closed: see `Link.former`
         self._ended_sessions: list[Any] = []  # the same for sessions
         self._session: Any = None  # of the links that we attach
         self._at_eof = False
@@ -90,7 +91,7 @@ class Connection:
     @property
     def links(self) -> list[Link]:
         """The links that no end has detached, in order of their attach; in `on_close` those that end with it."""
-        return [link for link in self._links.values() if not link.detached]
+        return list(dict.fromkeys(link for link in self._links.values() if not link.detached))
 
     # -- input
 
@@ -198,13 +199,19 @@ class Connection:
 
     def _free_parted(self) -> None:
         """Freeing a link makes proton settle what is unsettled on it, on the wire too. So a link that was detached
-        with unsettled deliveries, but not closed by the peer, stays until its session ends."""
+        with unsettled deliveries, but not closed by the peer, stays until its session ends, or what continues it."""
         for link in self._parted:
-            if link.pointer in self._links and (link.closed_by_peer or lib.pn_link_unsettled(link.pointer) == 0):
-                self.tap.forget(self._links.pop(link.pointer))
-                lib.pn_link_free(link.pointer)
+            for pointer in self._pointers(link):
+                over = link.detached or pointer != link.pointer
+                if over and (link.closed_by_peer or lib.pn_link_unsettled(pointer) == 0):
+                    del self._links[pointer]
+                    lib.pn_link_free(pointer)
+            if link.detached and link.pointer not in self._links:
+                self.tap.forget(link)
         self._parted.clear()
         for session in self._ended_sessions:
+            for place in [place for place in self._left if place[0] == session]:
+                del self._left[place]
             for pointer in [p for p, link in self._links.items() if link.session == session]:
                 self.tap.forget(self._links.pop(pointer))
             lib.pn_session_free(session)
@@ -356,7 +363,25 @@ class Connection:
             link.end()
             return
         link.read_attach(self._attach_frame)
+        former = self._left.pop(link.place, None)
+        if link.remote_unsettled is None and not link.remote_incomplete_unsettled:
+            link.former = former
         self.handler.on_attach(link)
+
+    def _pointers(self, link: Link) -> list[Any]:
+        """Its own, and those of the links that it continues, as far as they are not freed."""
+        return [pointer for pointer in (*link.continued, link.pointer) if self._links.get(pointer) is link]
+
+    def continue_former(self, link: Link, former: Link) -> None:
+        """The engine's: what was the deliveries' link is `link` now."""
+        link.continued = self._pointers(former)
+        for pointer in link.continued:
+            self._links[pointer] = link
+            partial = None if link.is_sender else lib.pn_link_current(pointer)
+            if partial:  # its rest will not come
+                lib.pn_delivery_update(partial, RELEASED)
+                lib.pn_delivery_settle(partial)
+        self._parted.append(link)
 
     def _on_link_answer(self, link: Link) -> None:
         if not link.ended:
@@ -378,7 +403,15 @@ class Connection:
         if not link.detached and not self.closing:
             self._lose(link, closed, link.remote_condition())
             link.leave(None, "", closed)
+            if link.context is not None:
+                self._leave_behind(link)
         self._parted.append(link)
+
+    def _leave_behind(self, link: Link) -> None:
+        """Its owner has kept it for a re-attach. The oldest go when there are too many."""
+        self._left[link.place] = link
+        if len(self._left) > MAX_LINKS:
+            del self._left[next(iter(self._left))]
 
     def _lose(self, link: Link, closed: bool, condition: Condition | None) -> None:
         """Not by the owner's doing."""

@@ -105,7 +105,8 @@ class Handler(Protocol):
 
     def on_attach(self, link: "Link") -> None:
         """The peer attached; it waits for `link.answer()` or `link.refuse()`, now or at any later time. Flow that the
-        peer pipelined behind the attach is kept and seen in `link.credit` once answered."""
+        peer pipelined behind the attach is kept and seen in `link.credit` once answered. With `link.former` it may be
+        a re-attach: the owner says so by `link.continue_former()`."""
 
     def on_attached(self, link: "Link") -> None:
         """The peer answered an attach of ours. A refused one is followed by `on_detach` (its terminus is absent)."""
@@ -113,7 +114,8 @@ class Handler(Protocol):
     def on_detach(self, link: "Link", closed: bool, condition: Condition | None) -> None:
         """The peer detached (`closed` false: suspended), or ended the link's session (false as well), or the engine
         detached it for breaking a limit (false, with that condition). The answering detach is sent by the engine. The
-        link and its handles are invalid when this returns. Not called for detaches that the owner began."""
+        link and its handles are invalid when this returns, but for a re-attach: if the peer has suspended a link whose
+        `context` is kept. Not called for detaches that the owner began."""
 
     def on_credit(self, link: "Link") -> None:
         """A sending link's `credit` or `draining` changed."""

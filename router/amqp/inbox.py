@@ -192,7 +192,7 @@ class Inbox:
             if link.is_sender:
                 self._check_direction(link)
             deliveries = [delivery for delivery in news if delivery not in self._settling]
-            if deliveries and not link.ended:
+            if deliveries and link.answered and not link.ended:
                 states = list(map(lib.pn_delivery_remote_state, deliveries))
                 self._handler.on_dispositions(link, deliveries, states, list(map(lib.pn_delivery_settled, deliveries)))
 

@@ -58,10 +58,12 @@ class Link:
         "closed_by_peer",
         "connection",
         "context",
+        "continued",
         "credit",
         "detached",
         "draining",
         "ended",
+        "former",
         "granted",
         "incomplete_unsettled",
         "is_sender",
@@ -95,6 +97,7 @@ class Link:
         self.context: Any = None  # the owner's
         self.answered = False  # both ends have attached
         self.detached = False  # by either end, or its session is over
+        self.former: Link | None = None  # which the peer's attach, with a null map, continues: see `continue_former`
         self.ended = False  # detached, or its connection is over or closing: nothing is done for it any more
         self.credit = 0  # sending: what we may still send. Receiving: what the peer may still send
         self.draining = False  # sending: the peer wants its credit used or given back: send, then drained()
@@ -110,6 +113,7 @@ class Link:
         self.remote_incomplete_unsettled = False
         self.omitted: tuple[bytes, ...] = ()  # keys of our map for which the attach, once written, had no room
         self.closed_by_peer = False  # it sent a closing detach
+        self.continued: list[Any] = []  # the engine's: pointers of former links whose deliveries are this one's
         self.partial: list[bytes] = []  # payload so far of a delivery that takes several frames
         self.partial_size = 0
         self._opened = False  # our attach is under way
@@ -141,7 +145,19 @@ class Link:
         self._max_message = size
         self.quick = min(size + 1, SCRATCH_SIZE) if size else SCRATCH_SIZE  # below it one look is enough
 
+    @property
+    def place(self) -> tuple[Any, bool, str]:
+        """The engine's: no two attached links of a connection share it."""
+        return self.session, self.is_sender, self.name
+
     # -- attach and detach
+
+    def continue_former(self) -> None:
+        """This attach is a re-attach (AMQP 1.0 2.6.4, 2.7.3): session and deliveries of `former`, which its peer had
+        detached and not closed, and whose owner left it a `context`, live on, and so do their handles. They are this
+        link's from now on. What has become of them meanwhile `remote_state` tells; news come once it is answered."""
+        assert self.former is not None and not self.answered
+        self.connection.continue_former(self, self.former)
 
     def answer(
         self,
@@ -348,6 +364,16 @@ class Link:
             failed=lib.pn_disposition_is_failed(disposition),
             undeliverable=lib.pn_disposition_is_undeliverable(disposition),
         )
+
+    @staticmethod
+    def remote_state(handle: Handle) -> tuple[int, bool]:
+        """The peer's latest word on a delivery, and whether it has settled it."""
+        return lib.pn_delivery_remote_state(handle), lib.pn_delivery_settled(handle)
+
+    @property
+    def unsent(self) -> int:
+        """How many of the last deliveries sent were not written: the peer's session has no room for them."""
+        return int(lib.pn_link_queued(self.pointer))
 
     # -- flow
 

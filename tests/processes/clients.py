@@ -133,12 +133,19 @@ class Client:
         self.stream = stream
 
     def publisher(
-        self, address: str, name: str | None = None, *, second: bool = False, snd_settle_mode: int = SND_MIXED
+        self,
+        address: str,
+        name: str | None = None,
+        *,
+        second: bool = False,
+        snd_settle_mode: int = SND_MIXED,
+        **options: Any,
     ) -> Publisher:
+        """`options` are more of its attach."""
         publisher = Publisher()
         mode = RCV_SECOND if second else RCV_FIRST
         publisher.link = self.connection.sender(
-            name or address, address, rcv_settle_mode=mode, snd_settle_mode=snd_settle_mode
+            name or address, address, rcv_settle_mode=mode, snd_settle_mode=snd_settle_mode, **options
         )
         publisher.link.context = publisher
         self.connection.wake()
@@ -153,11 +160,13 @@ class Client:
         first: bool = False,
         respond: Callable[[Delivery], None] = accept,
         snd_settle_mode: int = SND_MIXED,
+        **options: Any,
     ) -> Subscriber:
+        """`options` are more of its attach."""
         subscriber = Subscriber(credit, respond, first=first)
         mode = RCV_FIRST if first else RCV_SECOND
         subscriber.link = self.connection.receiver(
-            name or address, address, rcv_settle_mode=mode, snd_settle_mode=snd_settle_mode
+            name or address, address, rcv_settle_mode=mode, snd_settle_mode=snd_settle_mode, **options
         )
         subscriber.link.context = subscriber
         subscriber.link.flow(credit)

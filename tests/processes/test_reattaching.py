@@ -1,0 +1,382 @@
+"""Clients that detach a link, do not close it, and attach it again on the same session, with the null map that AMQP
+asks for then.
+
+    a - publisher
+   / \\
+  b---c - subscriber
+
+Nothing is lost by that: each end still has the other's deliveries, by their ids. The clients here go on with them by
+the handles that they had.
+"""
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from router.amqp.handler import ACCEPTED, EXPIRE_CONNECTION, RELEASED, Handle
+from router.amqp.library import lib
+from router.amqp.message import data_message
+from router.amqp.performative import code_of
+from router.attach import EPOCH, GENERATION
+from tests.processes.clients import Client, Clients, Publisher, Subscriber, client_of, hold
+from tests.processes.mesh import RunningMesh, eventually
+from tests.router.amqp.frames import (
+    ATTACH,
+    DETACH,
+    DISPOSITION,
+    FLOW,
+    HEADER,
+    SOURCE,
+    TARGET,
+    TRANSFER,
+    Described,
+    Symbol,
+    frame,
+    opening,
+    settlement,
+    transfer,
+    ubyte,
+)
+
+WINDOW = 1000
+LASTING: dict[str, Any] = {"durable": 2, "expiry_policy": EXPIRE_CONNECTION, "timeout": 60}
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    return f"topic/{request.node.name}"
+
+
+class Pair:
+    """A publisher and a subscriber, each on a connection of its own."""
+
+    def __init__(self, mesh: RunningMesh, clients: Clients, topic: str) -> None:
+        self.mesh, self.clients, self.topic = mesh, clients, topic
+        self.publisher: Publisher
+        self.subscriber: Subscriber
+
+    async def attach(self, *, credit: int = 100) -> None:
+        await self.attach_subscriber(await self.clients.connect(self.mesh.address("c"), "reader"), credit=credit)
+        await self.attach_publisher(await self.clients.connect(self.mesh.address("a"), "writer"))
+
+    async def attach_publisher(self, client: Client, **options: Any) -> Publisher:
+        self.publisher = client.publisher(self.topic, "link", second=True, **LASTING, **options)
+        self.publisher.keep = True
+        await self.clients.until(lambda: self.publisher.link.credit > 0)
+        return self.publisher
+
+    async def attach_subscriber(self, client: Client, *, credit: int = 100, **options: Any) -> Subscriber:
+        subscriber = client.subscriber(self.topic, "link", credit=credit, respond=hold, **LASTING, **options)
+        await self.clients.until(lambda: subscriber.attached)
+        self.subscriber = subscriber
+        return subscriber
+
+    async def leave(self, end: Publisher | Subscriber, *, closed: bool = False) -> Client:
+        """The detach is written, not answered yet."""
+        end.link.detach(closed=closed)
+        end.link.connection.wake()
+        await trio.testing.wait_all_tasks_blocked()
+        return client_of(end)
+
+    def send(self, *bodies: bytes) -> list[Handle]:
+        """Their handles, in that order."""
+        before = set(self.publisher.numbers)
+        for body in bodies:
+            self.publisher.send(body)
+        return [handle for handle in self.publisher.numbers if handle not in before]
+
+    async def received(self, *bodies: bytes) -> list[Handle]:
+        """Wait until this is what has come on this link."""
+        await self.clients.until(lambda: len(self.subscriber.received) >= len(bodies))
+        assert self.subscriber.bodies == list(bodies)
+        return [delivery.handle for delivery in self.subscriber.received]
+
+    def state(self, handle: Handle, outcome: int) -> None:
+        """By a subscriber."""
+        lib.pn_delivery_update(handle, outcome)
+        self.subscriber.link.connection.wake()
+
+    def settle(self, *handles: Handle) -> None:
+        for handle in handles:
+            lib.pn_delivery_settle(handle)
+        self.publisher.link.connection.wake()
+
+    async def told(self, *handles: Handle) -> None:
+        """Wait until the publisher knows that these are accepted."""
+        await self.clients.until(lambda: all(lib.pn_delivery_remote_state(handle) == ACCEPTED for handle in handles))
+
+    async def settled(self, *handles: Handle) -> None:
+        """Wait until the subscriber knows that these are settled. Those of its present link it has settled then."""
+        here = {delivery.handle for delivery in self.subscriber.received}
+        before = [handle for handle in handles if handle not in here]
+        await self.clients.until(lambda: here.intersection(handles) <= set(self.subscriber.settled))
+        await self.clients.until(lambda: all(map(lib.pn_delivery_settled, before)))
+        for handle in before:
+            lib.pn_delivery_settle(handle)
+        self.subscriber.link.connection.wake()
+
+    @property
+    def generation(self) -> object:
+        return self.publisher.link.remote_properties[GENERATION]
+
+    async def finish(self) -> None:
+        """All that is under way is done with; then both close, so that the mesh can be seen to forget them."""
+        self.send(b"last")
+        await self.clients.until(lambda: self.subscriber.bodies[-1:] == [b"last"])
+        self.subscriber.received[-1].accept()
+        await self.clients.until(lambda: self.publisher.accepted != [])
+        for end in (self.publisher, self.subscriber):
+            end.link.detach()
+            end.link.connection.wake()
+        await self.forgotten()
+
+    async def forgotten(self) -> None:
+        async def is_so() -> bool:
+            reports = [await self.mesh.status(router) for router in self.mesh.routers]
+            links = [link for report in reports for link in (*report["publishers"], *report["subscribers"])]
+            return all(link["address"] != self.topic for link in links)
+
+        await eventually(is_so)
+
+
+@pytest.fixture
+async def pair(triangle: RunningMesh, clients: Clients, topic: str) -> Pair:
+    return Pair(triangle, clients, topic)
+
+
+async def test_a_subscriber_goes_on_with_what_it_has_in_hand(pair: Pair) -> None:
+    await pair.attach()
+    sent = pair.send(b"1", b"2")
+    one, two = await pair.received(b"1", b"2")
+    pair.state(one, ACCEPTED)
+    await pair.told(sent[0])
+
+    await pair.attach_subscriber(await pair.leave(pair.subscriber))
+    assert pair.subscriber.link.remote_unsettled is None
+    pair.send(b"3")
+    await pair.received(b"3")  # and neither of the others
+    pair.state(two, ACCEPTED)
+    await pair.told(sent[1])
+    pair.settle(*sent)
+    await pair.settled(one, two)
+    pair.subscriber.received[0].accept()
+    await pair.finish()
+
+
+async def test_what_a_subscriber_says_between_its_detach_and_its_attach_counts(pair: Pair) -> None:
+    await pair.attach()
+    sent = pair.send(b"accepted", b"released", b"unanswered")
+    accepted, released, unanswered = await pair.received(b"accepted", b"released", b"unanswered")
+    client = await pair.leave(pair.subscriber)
+    pair.state(accepted, ACCEPTED)
+    pair.state(released, RELEASED)
+    await pair.attach_subscriber(client)
+    await pair.told(sent[0])
+    await pair.received(b"released")
+    pair.subscriber.received[0].accept()
+    pair.state(unanswered, ACCEPTED)
+    await pair.told(*sent)
+    pair.settle(*sent)
+    await pair.settled(accepted, unanswered)
+    await pair.finish()
+
+
+async def test_what_a_subscriber_has_in_hand_takes_no_credit(pair: Pair) -> None:
+    await pair.attach(credit=2)
+    sent = pair.send(b"1", b"2", b"3")
+    handles = await pair.received(b"1", b"2")
+    await pair.attach_subscriber(await pair.leave(pair.subscriber), credit=1)
+    await pair.received(b"3")
+    for handle in handles:
+        pair.state(handle, ACCEPTED)
+    pair.subscriber.received[0].accept()
+    await pair.told(*sent)
+    pair.settle(*sent)
+    await pair.settled(*handles)
+    await pair.finish()
+
+
+async def test_a_publisher_goes_on_with_what_is_in_doubt(pair: Pair) -> None:
+    await pair.attach()
+    generation = pair.generation
+    told, untold = pair.send(b"1", b"2")
+    one, two = await pair.received(b"1", b"2")
+    pair.state(one, ACCEPTED)
+    await pair.told(told)
+
+    await pair.attach_publisher(await pair.leave(pair.publisher))
+    assert pair.generation == generation
+    assert pair.publisher.link.remote_unsettled is None
+    assert pair.publisher.link.credit == WINDOW - 2
+    pair.state(two, ACCEPTED)
+    await pair.told(untold)
+    pair.settle(told, untold)
+    await pair.settled(one, two)
+    await pair.clients.until(lambda: pair.publisher.link.credit == WINDOW)
+    assert pair.subscriber.bodies == [b"1", b"2"]
+    pair.publisher.sent = 10  # its tags are not used again
+    await pair.finish()
+
+
+async def test_what_a_publisher_settles_between_its_detach_and_its_attach_is_settled(pair: Pair) -> None:
+    await pair.attach()
+    (sent,) = pair.send(b"1")
+    (handle,) = await pair.received(b"1")
+    pair.state(handle, ACCEPTED)
+    await pair.told(sent)
+    client = await pair.leave(pair.publisher)
+    pair.settle(sent)
+    await pair.attach_publisher(client)
+    await pair.settled(handle)
+    await pair.clients.until(lambda: pair.publisher.link.credit == WINDOW)
+    pair.publisher.sent = 10
+    await pair.finish()
+
+
+def lasting_attach(handle: int, *, receiver: bool, address: str) -> bytes:
+    ends = [Described(code, address, 2, Symbol(EXPIRE_CONNECTION), 60) for code in (SOURCE, TARGET)]
+    return frame(ATTACH, "link", handle, receiver, None, ubyte(1), *ends, None, None, 0)
+
+
+def leaving_at_once(*, receiver: bool, address: str) -> bytes:
+    """On handle 0, then again and again before anybody can have answered; at last it stays, on handle 4."""
+    again = (lasting_attach(n, receiver=receiver, address=address) + frame(DETACH, n, False) for n in range(1, 4))
+    return frame(DETACH, 0, False) + b"".join(again) + lasting_attach(4, receiver=receiver, address=address)
+
+
+async def heard(stream: trio.SocketStream, code: int, count: int = 1) -> list[bytes]:
+    """Read until so many frames of that kind have come."""
+    frames: list[bytes] = []
+    unread = b""
+    with trio.fail_after(20):
+        while sum(code_of(one) == code for one in frames) < count:
+            unread += await stream.receive_some()
+            unread = unread.removeprefix(HEADER)
+            while len(unread) >= 4 and len(unread) >= (size := int.from_bytes(unread[:4], "big")):
+                frames.append(unread[:size])
+                unread = unread[size:]
+    return [one for one in frames if code_of(one) == code]
+
+
+async def test_a_subscriber_may_leave_again_before_it_is_answered(pair: Pair) -> None:
+    address = pair.mesh.address("c")
+    async with await trio.open_tcp_stream(address.host, address.port) as stream:
+        flow = frame(FLOW, 0, 1000, 0, 1000, 0, 0, 10)
+        await stream.send_all(opening() + lasting_attach(0, receiver=True, address=pair.topic) + flow)
+        await heard(stream, ATTACH)
+        await pair.attach_publisher(await pair.clients.connect(pair.mesh.address("a"), "writer"))
+        (sent,) = pair.send(b"1")
+        await heard(stream, TRANSFER)
+        await stream.send_all(leaving_at_once(receiver=True, address=pair.topic))
+        await stream.send_all(frame(FLOW, 1, 1000, 0, 1000, 4, 0, 10))
+        await stream.send_all(frame(DISPOSITION, True, 0, 0, False, Described(ACCEPTED)))
+        await pair.told(sent)
+        (second,) = pair.send(b"2")
+        (came,) = await heard(stream, TRANSFER)
+        assert came.endswith(data_message(b"2"))
+        await stream.send_all(frame(DISPOSITION, True, 1, 1, False, Described(ACCEPTED)))
+        await pair.told(second)
+        await stream.send_all(frame(DETACH, 4, True))
+        pair.publisher.link.detach()
+        pair.publisher.link.connection.wake()
+        await pair.forgotten()
+
+
+async def test_a_publisher_may_leave_again_before_it_is_answered(pair: Pair) -> None:
+    await pair.attach_subscriber(await pair.clients.connect(pair.mesh.address("c"), "reader"))
+    address = pair.mesh.address("a")
+    async with await trio.open_tcp_stream(address.host, address.port) as stream:
+        await stream.send_all(opening() + lasting_attach(0, receiver=False, address=pair.topic))
+        await heard(stream, FLOW)
+        await stream.send_all(transfer(0, 0, b"0", payload=data_message(b"1")))
+        await stream.send_all(leaving_at_once(receiver=False, address=pair.topic))
+        (handle,) = await pair.received(b"1")
+        pair.state(handle, ACCEPTED)
+        await heard(stream, DISPOSITION)
+        await stream.send_all(settlement(0, 0))
+        await pair.settled(handle)
+        await stream.send_all(frame(DETACH, 4, True))
+        pair.subscriber.link.detach()
+        pair.subscriber.link.connection.wake()
+        await pair.forgotten()
+
+
+async def test_both_leave_and_come_back_again_and_again(pair: Pair) -> None:
+    await pair.attach()
+    generation = pair.generation
+    sent, got = [], []
+    for number in range(20):
+        if number % 2:
+            await pair.attach_subscriber(await pair.leave(pair.subscriber))
+        if number % 3:
+            await pair.attach_publisher(await pair.leave(pair.publisher))
+        pair.publisher.sent = number
+        sent += pair.send(b"%d" % number)
+        await pair.clients.until(lambda: bool(pair.subscriber.received) and pair.subscriber.numbers[-1] == number)  # noqa: B023
+        got.append(pair.subscriber.received[-1].handle)
+    assert pair.generation == generation
+    for handle in got:
+        pair.state(handle, ACCEPTED)
+    await pair.told(*sent)
+    pair.settle(*sent)
+    await pair.settled(*got)
+    pair.publisher.sent = 50
+    await pair.finish()
+
+
+async def test_a_publishers_null_map_on_another_connection_begins_a_new_life(pair: Pair) -> None:
+    await pair.attach()
+    generation = pair.generation
+    pair.send(b"1")
+    (handle,) = await pair.received(b"1")
+    await pair.leave(pair.publisher)
+    await pair.attach_publisher(await pair.clients.connect(pair.mesh.address("a"), "writer"))
+    assert pair.generation != generation
+    pair.state(handle, ACCEPTED)
+    await pair.settled(handle)
+    await pair.finish()
+
+
+async def test_a_subscribers_null_map_on_another_connection_says_that_it_has_nothing(pair: Pair) -> None:
+    await pair.attach()
+    (sent,) = pair.send(b"1")
+    await pair.received(b"1")
+    await pair.leave(pair.subscriber)
+    await pair.attach_subscriber(await pair.clients.connect(pair.mesh.address("c"), "reader"))
+    await pair.received(b"1")
+    pair.subscriber.received[0].accept()
+    await pair.told(sent)
+    pair.settle(sent)
+    await pair.finish()
+
+
+async def test_who_has_been_elsewhere_since_does_not_go_on_where_it_was(pair: Pair) -> None:
+    await pair.attach()
+    (sent,) = pair.send(b"1")
+    (handle,) = await pair.received(b"1")
+    first = await pair.leave(pair.publisher)
+    properties = {name: pair.publisher.link.remote_properties[name] for name in (GENERATION, EPOCH)}
+    elsewhere = await pair.clients.connect(pair.mesh.address("b"), "writer")
+    await pair.attach_publisher(elsewhere, unsettled={b"0": 0}, properties=properties)
+    generation = pair.generation
+    await pair.leave(pair.publisher)
+    await pair.attach_publisher(first)
+    assert pair.generation != generation
+    assert lib.pn_delivery_remote_state(sent) == 0
+    pair.state(handle, ACCEPTED)
+    await pair.settled(handle)
+    await pair.finish()
+
+
+async def test_who_closes_its_link_begins_a_new_one(pair: Pair) -> None:
+    await pair.attach()
+    generation = pair.generation
+    pair.send(b"1")
+    (handle,) = await pair.received(b"1")
+    await pair.attach_publisher(await pair.leave(pair.publisher, closed=True))
+    assert pair.generation != generation
+    pair.state(handle, ACCEPTED)
+    await pair.settled(handle)
+    await pair.finish()
