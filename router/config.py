@@ -56,6 +56,8 @@ class Timing:
     """A router that has not joined a subscriber by then is no longer in contact."""
     terminus: float = 60.0
     """The longest timeout that a client's terminus is granted."""
+    forget: float = 86_400.0
+    """How long routers keep what they hold for clients out of sight, while one is missing that may have them."""
     boot_wait: float = 10.0
     """How long a booting router waits for a router that it cannot reach."""
 

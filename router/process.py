@@ -52,7 +52,8 @@ class Process:
         timing, limits = topology.timing, topology.limits
         incarnation = store.begin(time.time_ns() // 1_000_000)
         block = Block(name, "router", incarnation, host=socket.gethostname())
-        settings = Settings(limits.window, limits.redeliveries, timing.join, timing.boot_wait, timing.terminus)
+        waits = timing.join, timing.boot_wait, timing.terminus, timing.forget
+        settings = Settings(limits.window, limits.redeliveries, *waits)
         costs = topology.costs_of(name)
         shell = Shell(self._set_timer)
         mesh, topic = boot(

@@ -152,6 +152,10 @@ class _Reader(Reader):
                 line,
                 f"timing: dead is {dead}, expected at least {_HELLOS} times hello ({hello}): {format_duration(least)}",
             )
+        if timing.forget < timing.terminus:
+            forget, terminus = format_duration(timing.forget), format_duration(timing.terminus)
+            line = root[MarkedText("timing")].line
+            self.fail(line, f"timing: forget is {forget}, expected at least terminus ({terminus})")
         return timing
 
 

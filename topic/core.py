@@ -50,6 +50,8 @@ class Settings:
     boot_wait: float = 10.0
     terminus: float = 300.0
     """The longest timeout that a terminus is granted: nobody comes back later than that."""
+    forget: float = 86_400.0
+    """How long what is kept for a link is kept while routers are missing that may know better (8, Expiry)."""
 
 
 class Topic:
@@ -71,8 +73,17 @@ class Topic:
         self._boot_deadline = now + settings.boot_wait
         self.attaching = Attaching(self.context, settings.join, settings.window, self.home.evidence.ask)
         self._peers = Peers(self)
-        self.expiry = Expiry(self.context, settings.terminus, self._is_here, self._expired)
-        self.lives = Lives(self.home, self.attaching, settings.terminus + settings.boot_wait)
+        self.expiry = Expiry(
+            self.context,
+            remember=settings.terminus,
+            forget=settings.forget,
+            is_here=self._is_here,
+            is_over=self._expired,
+            lapses=self._lapses,
+        )
+        self.home.apart.end = self._end_apart
+        longest = settings.terminus + settings.boot_wait
+        self.lives = Lives(self.home, self.attaching, longest, settings.forget)
         self.context.trace(Event.BOOT)
         self._check_booted(now)
 
@@ -210,6 +221,8 @@ class Topic:
         if subscriber.link is not None:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
         known = self.directory.subscriber(name)
+        if known is not None and known.ending and unsettled is not None:
+            return self._tell_apart(known, link)
         subscriber.begin(link, self.context.new_epoch(known), unsettled, complete=complete)
         subscriber.lifetime = lifetime
         subscriber.first = first
@@ -221,8 +234,9 @@ class Topic:
         if unsettled is not None:  # what else it says is settled, whatever comes for these keys before it is answered
             subscriber.said = {record.key: unsettled[record.key] for record in named}
         resumed = unsettled is not None or (known is not None and known.live)
-        entry = Entry(Role.SUBSCRIBER, name, identity, subscriber.epoch, lifetime=lifetime, resumed=resumed)
-        self._write(entry)
+        aware = subscriber.epoch.hlc if unsettled is None else _ended(known)
+        identity, epoch = subscriber.identity, subscriber.epoch
+        self._write(Entry(Role.SUBSCRIBER, name, identity, epoch, lifetime=lifetime, resumed=resumed, aware=aware))
         self.edge.delivering.finished([record for record in named if not record.open])
         self.attaching.answer_subscriber(subscriber)
         self.home.release_freed()
@@ -283,7 +297,9 @@ class Topic:
     def _subscriber_changed(self, change: Change, *, learned: bool) -> None:
         entry, old = change.entry, change.old
         local = self.edge.subscribers.get(entry.name)
-        if change.new is None or not change.new.live:
+        if self.home.apart.is_to_be_told(old, entry):
+            entry = self._end_late(entry, old.ending if old is not None else "")
+        if change.new is None or not entry.live:
             if local is not None:
                 if local.link is not None and not self.directory.is_mine(
                     entry
@@ -317,11 +333,7 @@ class Topic:
         self.attaching.withdraw_subscriber(subscriber.name)
         self.directory.depart(subscriber.name)
         self.context.outgoing.delta(self.directory.contacts, self.directory.version, [], [entry])
-        left = self.edge.drop(subscriber)
-        for record in left:
-            record.moved = (*record.moved, subscriber.name)
-        self.home.joining.orphan(subscriber.name, left)
-        self.edge.delivering.finished([record for record in left if not record.open])
+        self.home.joining.left_without(subscriber.name, self.edge.drop(subscriber))
 
     # routers
 
@@ -350,8 +362,7 @@ class Topic:
         self.edge.lost(router)
         self.home.lost(router)
         self.attaching.lost()
-        self.expiry.begin_anew(router)
-        self.expiry.contacts_changed()
+        self.expiry.lost(router)
         self.home.release_freed()
 
     def receive(self, router: str, payload: bytes) -> None:
@@ -380,7 +391,7 @@ class Topic:
         self._check_booted(now)
         self.attaching.begin_unknown(now)
         self.expiry.handle_timer(now)
-        self.lives.give_up_nowhere(now)
+        self.lives.give_up_nowhere(now, self.expiry.all_since)
         self.home.release_freed()
         for router in self.attaching.late(now):
             self.out.append(DropContact(router, f"has not answered an attach within {self.settings.join:g} s"))
@@ -393,31 +404,64 @@ class Topic:
         subscriber = self.edge.subscribers.get(entry.name)
         return subscriber is not None and subscriber.epoch == entry.epoch and subscriber.link is not None
 
-    def _expired(self, entry: Entry) -> None:
-        """All routers in contact agree: as if its link had closed (AMQP 1.0 3.5.3)."""
-        if self._is_here(entry):
-            self._detach_expired(entry)
-        self.context.trace(Event.EXPIRED, **{entry.role.name.lower(): entry.name}, epoch=str(entry.epoch))
+    def _expired(self, entry: Entry, ending: str = "") -> None:
+        """It is over: as if its link had closed (AMQP 1.0 3.5.3). `ending`: what its client has to be told."""
+        is_here, role = self._is_here(entry), entry.role.name.lower()
+        self.context.trace(Event.EXPIRED, **{role: entry.name}, epoch=str(entry.epoch), detail=ending or None)
+        if is_here:
+            self._detach_expired(entry, ending or "it expired while this router was out of contact")
         if self.directory.is_mine(entry):
-            self._write(attrs.evolve(entry, status=Status.EXPIRED))
+            untold = "" if is_here else ending
+            self.changed([self.context.tell(attrs.evolve(entry, status=Status.EXPIRED, ending=untold))])
         else:
-            self.changed([self.directory.mark(entry, Status.EXPIRED)])
+            self.changed([self.directory.mark(entry, Status.EXPIRED, ending)])
 
     def expired_elsewhere(self, entry: Entry) -> None:
-        """Behind a partition a link of ours was let expire: it has to begin afresh."""
+        """Others went on without a link of ours while it was out of their reach: it has to begin afresh."""
         current = self.directory.entry((entry.role, entry.name))
         if current is None or current.epoch != entry.epoch or not current.live:
             return
-        self._expired(current)
+        if entry.ending:
+            self.out.append(Note(f"subscriber {entry.identity} has ended: {entry.ending}"))
+        self._expired(current, entry.ending)
 
-    def _detach_expired(self, entry: Entry) -> None:
+    def _detach_expired(self, entry: Entry, why: str) -> None:
         if entry.role is Role.PUBLISHER:
             link = self.home.streams[entry.name].link
             self.home.suspend(self.home.streams[entry.name])
         else:
             link = self.edge.subscribers[entry.name].link
             self.edge.subscribers[entry.name].suspend()
-        self.out.append(Detach(link, EXPIRED, "it expired while this router was out of contact"))
+        self.out.append(Detach(link, EXPIRED, why))
+
+    # subscribers that nobody waits for any more (8, Apart)
+
+    def _lapses(self, entry: Entry, away_s: float) -> None:
+        with self.home.deciding_later():
+            self.home.apart.lapse(entry, away_s)
+
+    def _end_apart(self, entry: Entry, ending: str) -> None:
+        """Something is accepted here without it: all have to know, so that its client is told."""
+        self._expired(entry, ending)
+        ended = [attrs.evolve(entry, status=Status.EXPIRED, ending=ending)]
+        for router in self.directory.contacts:
+            self.context.outgoing.hearsay(router, ended)
+
+    def _tell_apart(self, known: Entry, link: Any) -> Subscriber:
+        """A client comes back and does not know that its link has ended: it is told, and may begin afresh."""
+        told = attrs.evolve(known, epoch=self.context.new_epoch(known), status=Status.EXPIRED, ending="")
+        subscriber = Subscriber(known.name, known.identity)
+        subscriber.begin(link, told.epoch, None, complete=True)
+        self.out.append(Detach(link, EXPIRED, known.ending))
+        self._write(told)
+        return subscriber
+
+    def _end_late(self, entry: Entry, ending: str) -> Entry:
+        """It went on elsewhere, out of our sight, while something was accepted here without it."""
+        ended = self.directory.mark(entry, Status.EXPIRED, ending).entry
+        if self.directory.tells_itself(ended):
+            self.context.outgoing.hearsay(ended.router, [ended])
+        return ended
 
     def _check_booted(self, now: float) -> None:
         """Acceptances may be sent once the sections of all routers are here, or one was waited for long enough."""
@@ -429,3 +473,8 @@ class Topic:
         self.context.booted = True
         self.home.evaluate_all()
         self.home.release_freed()
+
+
+def _ended(known: Entry | None) -> int:
+    """Clock of the ending that we know of a link, 0 if of none."""
+    return 0 if known is None or known.live else known.epoch.hlc

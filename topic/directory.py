@@ -55,6 +55,11 @@ class Entry:
     lifetime: Lifetime = Lifetime()
     resumed: bool = False
     """A subscriber that was attached before, by its map or by our knowledge: it may be owed what is in doubt."""
+    ending: str = ""
+    """A subscriber that something was accepted without, and that has not been told: by whom, and after how long."""
+    aware: int = 0
+    """Clock of the latest ending that a subscriber can have known of as it attached: of a later one it has to be told
+    (8, Apart)."""
 
     @property
     def live(self) -> bool:
@@ -62,8 +67,9 @@ class Entry:
 
     @property
     def expired_life(self) -> bool:
-        """A life of a publisher that did not end by its own word: it may not know, and come back with its map."""
-        return self.status is Status.EXPIRED and self.role is Role.PUBLISHER
+        """It did not end by its client's own word, who may not know, and come back with its map: the life of a
+        publisher, or a subscriber that something was accepted without."""
+        return self.status is Status.EXPIRED and (self.role is Role.PUBLISHER or self.ending != "")
 
     @property
     def outlives_router(self) -> bool:
@@ -78,16 +84,16 @@ class Entry:
         identity = (self.identity.container, self.identity.link, self.identity.address)
         lifetime = (self.lifetime.timeout, self.lifetime.policy, self.lifetime.durable)
         epoch, status = tuple(self.epoch), int(self.status)
-        return [int(self.role), identity, epoch, self.generation, status, *lifetime, self.resumed]
+        fields = [int(self.role), identity, epoch, self.generation, status, *lifetime]
+        return [*fields, self.resumed, self.ending, self.aware]
 
 
 def unpack_entry(fields: list[Any]) -> Entry:
     """The entry of one packed list, of the shape that `topic.wire` has checked."""
-    role, names, epoch, generation, status, *lifetime, resumed = fields
+    role, names, epoch, generation, status, timeout, policy, durable, *subscription = fields
     identity = LinkIdentity(*names)
-    epoch, status = Epoch(*epoch), Status(status)
-    name = link_name(identity)
-    return Entry(Role(role), name, identity, epoch, generation, status, Lifetime(*lifetime), resumed)
+    epoch, status, lifetime = Epoch(*epoch), Status(status), Lifetime(timeout, policy, durable)
+    return Entry(Role(role), link_name(identity), identity, epoch, generation, status, lifetime, *subscription)
 
 
 @attrs.frozen(slots=True)
@@ -110,6 +116,8 @@ class Audience:
 
     routers: tuple[str, ...]
     orphans: tuple[bytes, ...]
+    lapsed: tuple[bytes, ...]
+    """Subscribers that nobody waits for any more, and that have not been told (8, Apart)."""
     detail: str
     """JSON list of the names of all subscribers meant, local ones included, for the delivery log."""
 
@@ -140,6 +148,11 @@ class Directory:
         """Departure log: subscribers that moved away from here, with the section version at which they left."""
         self._entries: dict[Index, Entry] = {}
         self._subscribers: dict[str, dict[bytes, Entry]] = {}
+        self._untold: dict[str, dict[bytes, Entry]] = {}
+        """By address: subscribers that something was accepted without, and that have not been told."""
+        self.lapsed: dict[bytes, int] = {}
+        """Subscribers that this router waits for no more, until their owner's word: since when they are out of reach,
+        in microseconds of the wall clock (8, Apart)."""
         self._announced: set[Index] = set()
         """Moved, by the word of the router that they left; the one they moved to has not said so yet. Orphans."""
         self._tombstones: dict[Index, int] = {}
@@ -199,13 +212,17 @@ class Directory:
         routers: set[str] = set()
         orphans: list[bytes] = []
         members: list[str] = []
+        lapsed = list(self._untold.get(address, ()))
         for entry in self.subscribers(address):
+            if entry.name in self.lapsed:
+                lapsed.append(entry.name)
+                continue
             members.append(entry.name.decode())
             if not self.in_contact(entry):
                 orphans.append(entry.name)
             elif entry.router != self.router:
                 routers.add(entry.router)
-        return Audience(tuple(sorted(routers)), tuple(orphans), json.dumps(members))
+        return Audience(tuple(sorted(routers)), tuple(orphans), tuple(lapsed), json.dumps(members))
 
     # own section
 
@@ -264,13 +281,31 @@ class Directory:
 
     # links that expire
 
-    def mark(self, entry: Entry, status: Status) -> Change:
-        """What we know of a link ourselves, whoever owns it (8, Expiry)."""
-        marked = attrs.evolve(entry, status=status)
+    def lapse(self, entry: Entry, since_us: int) -> None:
+        """Nobody waits for this subscriber any more, until its owner says that it lives (8, Apart)."""
+        assert entry.live and entry.role is Role.SUBSCRIBER
+        self.lapsed[entry.name] = since_us
+        self._audiences.pop(entry.identity.address, None)
+
+    def take_back(self, entry: Entry) -> bool:
+        """Its owner tells that it lives: it is waited for again. False if it has been all along."""
+        known = self.subscriber(entry.name)
+        is_known = known is not None and entry.role is Role.SUBSCRIBER and known.epoch == entry.epoch
+        if not is_known or self.lapsed.pop(entry.name, None) is None:
+            return False
+        self._audiences.pop(entry.identity.address, None)
+        return True
+
+    def mark(self, entry: Entry, status: Status, ending: str = "") -> Change:
+        """What we know of a link ourselves, whoever owns it (8, Expiry); `ending`: what its client has to be told."""
+        marked = attrs.evolve(entry, status=status, ending=ending)
         announced = self.is_announced(entry)
+        lapsed = self.lapsed.get(entry.name) if entry.role is Role.SUBSCRIBER else None
         self._put(marked)
         if announced and marked.live:
             self._announced.add((entry.role, entry.name))
+        if lapsed is not None and marked.live:
+            self.lapse(marked, lapsed)
         return Change(entry, marked)
 
     def forget(self, entry: Entry) -> None:
@@ -373,7 +408,7 @@ class Directory:
             old = self._entries.get((entry.role, entry.name))
             if old is not None and old.epoch == entry.epoch and old.live and entry.live and self.is_announced(entry):
                 entry = attrs.evolve(entry, status=old.status)  # we may have agreed to let it expire
-            elif old is not None and (old.epoch, old.status) >= (entry.epoch, entry.status):
+            elif old is not None and _rank(old) >= _rank(entry):
                 continue
             if entry.live or entry.expired_life or not self._all_know:
                 self._put(entry)
@@ -392,12 +427,20 @@ class Directory:
         if entry.lifetime.durable or (old is not None and old.lifetime.durable):
             self.unsaved.append(entry)
         if entry.role is Role.SUBSCRIBER:
-            at_address = self._subscribers.setdefault(entry.identity.address, {})
-            if entry.live:
-                at_address[entry.name] = entry
-            else:
-                at_address.pop(entry.name, None)
-            self._audiences.pop(entry.identity.address, None)
+            self._unlist(entry)
+            if entry.live or entry.expired_life:
+                lists = self._subscribers if entry.live else self._untold
+                lists.setdefault(entry.identity.address, {})[entry.name] = entry
+
+    def _unlist(self, entry: Entry) -> None:
+        self.lapsed.pop(entry.name, None)
+        address = entry.identity.address
+        for lists in (self._subscribers, self._untold):
+            at_address = lists.get(address, {})
+            at_address.pop(entry.name, None)
+            if not at_address:
+                lists.pop(address, None)
+        self._audiences.pop(address, None)
 
     def _remove(self, index: Index) -> None:
         entry = self._entries.pop(index)
@@ -406,8 +449,9 @@ class Directory:
         self._tombstones.pop(index, None)
         self._announced.discard(index)
         if entry.role is Role.SUBSCRIBER:
-            at_address = self._subscribers.get(entry.identity.address, {})  # several tombstones may share an address
-            at_address.pop(entry.name, None)
-            if not at_address:
-                self._subscribers.pop(entry.identity.address, None)
-            self._audiences.pop(entry.identity.address, None)
+            self._unlist(entry)
+
+
+def _rank(entry: Entry) -> tuple[Epoch, Status, bool]:
+    """What is higher is later: of one ending, that its client was told of it comes last."""
+    return entry.epoch, entry.status, not entry.ending

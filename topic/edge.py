@@ -69,6 +69,18 @@ class Edge:
         subscriber.link = None
         return left
 
+    def leave(self, subscriber: Subscriber) -> list[Record]:
+        """It has lapsed: nothing waits for it here until it comes back. Returns what it had no final outcome for."""
+        for waiting in (subscriber.joined, subscriber.ready, subscriber.held):
+            waiting.clear()
+        self.reporting.left(subscriber.name)
+        named = [record for record in self._records() if subscriber in record.locals]
+        self._unname(subscriber, named)
+        left = [record for record in named if record.locals.get(subscriber) in OPEN]
+        for record in left:
+            _let_go(record, subscriber)
+        return left
+
     def _unname(self, subscriber: Subscriber, records: list[Record]) -> None:
         """Of these, it names the placeholders no more. Those that nobody names stand for nothing."""
         placeholders = [record for record in records if record.is_placeholder]

@@ -1,10 +1,15 @@
-"""Termini that nobody came back for expire by consent (protocol 8, Expiry).
+"""Termini that nobody came back for (protocol 8, Expiry and Apart). What others decide of a link while they are out of
+contact with who holds it frees *waiting*, and nothing else: its owner may come back and say that it lives.
+
+    a subscriber lapses    nobody waits for it any more, but its owner's word brings it back. Agreed by all in contact:
+                           for its timeout it has been without a client, as far as they can see.
+    a link expires         it is over, and what is kept for it goes. Agreed by all routers of the topology: for its
+                           timeout they were in contact, and none had the client. Or, after `forget`, as a lapse is.
 
 A suspended link is ended by its custodian, an orphan by the router in contact with the lowest name, which the others
-tell of it; one whose new custodian has said nothing, by whoever waits for that. It asks every router in contact; one
-that knows of a later attach, or for which the link has not been without a client for all its timeout, says no. A yes
-binds: the link is `BOUND` there, also on disk, until the matter is decided. Only if all say yes is it over; if the
-contacts change meanwhile, it is asked again.
+tell of it; one whose new custodian has said nothing, by whoever waits for that. A router that knows of a later attach,
+or for which the time is not up, says no. A yes to an expiry binds: the link is `BOUND` there, also on disk, until the
+matter is decided. If the contacts change meanwhile, it is asked again.
 """
 
 import math
@@ -13,36 +18,60 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from topic.context import Context
-from topic.directory import Entry, Index, Status
+from topic.directory import Entry, Index, Role, Status
 from topic.identity import Epoch
+from topic.wire import Decision
 
 ASK_AGAIN_S = 1.0
 """After a proposal that came to nothing."""
 LOOK_S = 0.5
 
+Attach = tuple[Index, Epoch]
+
 
 @attrs.define(slots=True)
 class _Poll:
     epoch: Epoch
+    decision: Decision
     awaited: set[str]
+
+
+@attrs.define(slots=True)
+class _Lonely:
+    """A link without a client, as far as can be seen from here; times in seconds."""
+
+    since: float
+    ask: float = -math.inf
+    """Not before that is anything proposed."""
+    lapsed_at: set[str] = attrs.Factory(set)
+    """Routers in contact that were told that it has lapsed."""
 
 
 class Expiry:
     """The links of one router's directory whose time runs out."""
 
     def __init__(
-        self, context: Context, longest: float, is_here: Callable[[Entry], bool], is_over: Callable[[Entry], None]
+        self,
+        context: Context,
+        *,
+        remember: float,
+        forget: float,
+        is_here: Callable[[Entry], bool],
+        is_over: Callable[[Entry], None],
+        lapses: Callable[[Entry, float], None],
     ) -> None:
-        """`longest`: seconds for which an expired life of a publisher is remembered; `is_here`: whether a client is
-        attached by this link at this router; `is_over`: end it."""
+        """`remember`: seconds for which what has expired is remembered; `forget`: seconds out of sight after which a
+        link is given up for good; `is_here`: whether a client is attached by this link at this router; `is_over`: end
+        it; `lapses`: wait for this subscriber no more, who has been out of reach for so many seconds."""
         self.context = context
-        self._longest = longest
+        self._remember = remember
+        self._forget_s = forget
         self._is_here = is_here
         self._is_over = is_over
-        self._ends: dict[tuple[Index, Epoch], float] = {}
-        """When the time of links without a client is up."""
-        self._asks: dict[tuple[Index, Epoch], float] = {}
-        """When we next propose what is ours to propose."""
+        self._lapses = lapses
+        self._lonely: dict[Attach, _Lonely] = {}
+        self.all_since = math.inf
+        """Since when all routers of the topology have been in contact."""
         self._polls: dict[Index, _Poll] = {}
         self._ended: dict[Epoch, float] = {}
         self._looked = -math.inf
@@ -54,34 +83,61 @@ class Expiry:
         if now < min(self.deadline(), default=math.inf) and now < self._looked + LOOK_S:
             return
         self._looked = now
-        lonely = {((entry.role, entry.name), entry.epoch): entry for entry in self._lonely()}
-        self._ends = {key: self._ends.get(key, now + entry.lifetime.timeout) for key, entry in lonely.items()}
-        self._asks = {key: max(self._ends[key], self._asks.get(key, now)) for key in lonely}
+        self.all_since = min(self.all_since, now) if self.context.directory.complete else math.inf
+        entries = {((entry.role, entry.name), entry.epoch): entry for entry in self._without_client()}
+        self._lonely = {attach: self._lonely.get(attach) or _Lonely(now) for attach in entries}
         self._forget(now)
-        for key, entry in lonely.items():
-            if now >= self._asks[key]:
-                self._asks[key] = now + ASK_AGAIN_S
-                (self._propose if self._speaks_for(entry) else self._point_out)(entry)
+        for attach, entry in entries.items():
+            lonely = self._lonely.get(attach)
+            decision = None if lonely is None else self._due(entry, lonely)
+            if lonely is not None and decision is not None and now >= lonely.ask:
+                lonely.ask = now + ASK_AGAIN_S
+                if self._speaks_for(entry):
+                    self._propose(entry, decision)
+                else:
+                    self._point_out(entry)
+
+    def _due(self, entry: Entry, lonely: _Lonely) -> Decision | None:
+        """What its time, as of the last look, allows to decide."""
+        since, timeout, now = lonely.since, entry.lifetime.timeout, self._looked
+        if now >= max(since, self.all_since) + timeout or now >= since + self._forget_s:
+            return Decision.EXPIRED
+        lapsed = entry.name in self.context.directory.lapsed
+        everywhere = lapsed and lonely.lapsed_at.issuperset(self.context.directory.contacts)
+        if entry.role is Role.SUBSCRIBER and now >= since + timeout and not everywhere:
+            return Decision.LAPSED
+        return None
+
+    def deadline(self) -> list[float]:
+        return [max(lonely.ask, self._next(attach, lonely)) for attach, lonely in self._lonely.items()]
+
+    def _next(self, attach: Attach, lonely: _Lonely) -> float:
+        """When something may be due for it, as far as is known by now."""
+        entry = self.context.directory.entry(attach[0])
+        if entry is None or entry.epoch != attach[1]:
+            return math.inf
+        if self._due(entry, lonely) is not None:
+            return -math.inf
+        lapses = entry.role is Role.SUBSCRIBER and entry.name not in self.context.directory.lapsed
+        begin = lonely.since if lapses else max(lonely.since, self.all_since)
+        return min(begin + entry.lifetime.timeout, lonely.since + self._forget_s)
 
     def begin_anew(self, router: str) -> None:
         """It is in contact again, or lost just now: the time of its links begins when it is next seen to be lost; also
         of those of its former incarnations, whose clients may have come back there as the contact ended."""
-        self._ends = {key: end for key, end in self._ends.items() if key[1].router != router}
+        self._lonely = {attach: lonely for attach, lonely in self._lonely.items() if attach[1].router != router}
 
     def _forget(self, now: float) -> None:
-        """Expired lives, after the time in which their publishers might come back and not know; it runs while nobody is
-        out of contact who might hold them still."""
+        """What has expired, after the time in which its client might come back and not know; it runs while nobody is
+        out of contact who might hold it still."""
         complete = self.context.directory.complete
         ended = [entry for entry in self.context.directory.entries() if entry.expired_life and complete]
-        self._ended = {entry.epoch: self._ended.get(entry.epoch, now + self._longest) for entry in ended}
+        self._ended = {entry.epoch: self._ended.get(entry.epoch, now + self._remember) for entry in ended}
         for entry in ended:
             if now >= self._ended[entry.epoch]:
                 self.context.directory.forget(entry)
 
-    def deadline(self) -> list[float]:
-        return list(self._asks.values())
-
-    def _lonely(self) -> Iterator[Entry]:
+    def _without_client(self) -> Iterator[Entry]:
         """Suspended links of ours, and orphans. Also what we are bound for while who asked may be gone: its owner,
         being asked again, will say whether it lives."""
         directory = self.context.directory
@@ -102,10 +158,10 @@ class Expiry:
         """To who has to propose it, and may not know of it."""
         self.context.outgoing.hearsay(min(self.context.directory.contacts), [entry])
 
-    def _propose(self, entry: Entry) -> None:
+    def _propose(self, entry: Entry, decision: Decision) -> None:
         contacts = self.context.directory.contacts
-        poll = self._polls[entry.role, entry.name] = _Poll(entry.epoch, set(contacts))
-        self.context.outgoing.expire(contacts, entry)
+        poll = self._polls[entry.role, entry.name] = _Poll(entry.epoch, decision, set(contacts))
+        self.context.outgoing.expire(contacts, entry, decision)
         self._decide(entry, poll)
 
     def vote(self, router: str, index: Index, epoch: Epoch, yes: bool) -> None:
@@ -116,7 +172,7 @@ class Expiry:
         if not yes:
             self._abort(entry)
             if router == entry.router and self.context.directory.tells_itself(entry):  # nobody can have its consent
-                self.decided(index, epoch, committed=False)
+                self._free(entry)
         else:
             poll.awaited.discard(router)
             self._decide(entry, poll)
@@ -125,45 +181,77 @@ class Expiry:
         if not poll.awaited:
             del self._polls[entry.role, entry.name]
             if entry.live and entry.epoch == poll.epoch and not self._is_here(entry):
-                self.context.outgoing.expired(self.context.directory.contacts, entry, committed=True)
-                self._is_over(entry)
+                self.context.outgoing.expired(self.context.directory.contacts, entry, poll.decision)
+                if poll.decision is Decision.EXPIRED:
+                    self._is_over(entry)
+                else:
+                    self._lapse(entry)
 
     def _abort(self, entry: Entry) -> None:
         polled = attrs.evolve(entry, epoch=self._polls.pop((entry.role, entry.name)).epoch)
-        self.context.outgoing.expired(self.context.directory.contacts, polled, committed=False)
+        self.context.outgoing.expired(self.context.directory.contacts, polled, Decision.NOTHING)
+
+    def _lapse(self, entry: Entry) -> None:
+        lonely = self._lonely.get(((entry.role, entry.name), entry.epoch))
+        if lonely is not None:
+            lonely.lapsed_at.update(self.context.directory.contacts)
+        away = entry.lifetime.timeout if lonely is None else self._looked - lonely.since
+        self._lapses(entry, away)
 
     def contacts_changed(self) -> None:
         """Whoever came may know better, whoever went has not answered."""
+        self.all_since = math.inf
         for index in list(self._polls):
             entry = self.context.directory.entry(index)
             if entry is not None:
                 self._abort(entry)
         self._polls.clear()
 
+    def lost(self, router: str) -> None:
+        """Its contact is over: when it is back, it has heard of no lapse."""
+        for lonely in self._lonely.values():
+            lonely.lapsed_at.discard(router)
+        self.begin_anew(router)
+        self.contacts_changed()
+
     # being asked
 
-    def proposed(self, router: str, index: Index, epoch: Epoch) -> None:
-        """Another router proposes to let a link expire."""
+    def proposed(self, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
+        """Another router proposes this of a link."""
         directory = self.context.directory
         entry = directory.entry(index)
-        yes = entry is None or not entry.live or (entry.epoch <= epoch and self._is_over_here(router, entry))
-        if yes and entry is not None and entry.live:
+        yes = entry is None or not entry.live or (entry.epoch <= epoch and self._agrees(router, entry, decision))
+        if yes and entry is not None and entry.live and decision is Decision.EXPIRED:
             directory.mark(entry, Status.BOUND)
         self.context.outgoing.vote(router, index, epoch, yes=yes)
 
-    def _is_over_here(self, router: str, entry: Entry) -> bool:
+    def _agrees(self, router: str, entry: Entry, decision: Decision) -> bool:
         """Its owner must know; anybody else may have lost sight of it earlier than we."""
-        end = self._ends.get(((entry.role, entry.name), entry.epoch), math.inf)
-        return entry.router == router or self._looked >= end
+        if entry.router == router:
+            return True
+        lonely = self._lonely.get(((entry.role, entry.name), entry.epoch))
+        if lonely is None or self._is_here(entry):
+            return False
+        if decision is Decision.LAPSED:
+            return self._looked >= lonely.since + entry.lifetime.timeout
+        return self._due(entry, lonely) is Decision.EXPIRED
 
-    def decided(self, index: Index, epoch: Epoch, *, committed: bool) -> None:
+    def decided(self, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
         """What became of another router's proposal."""
-        entry = self.context.directory.entry(index)
+        directory = self.context.directory
+        entry = directory.entry(index)
         if entry is None or not entry.live or entry.epoch != epoch:
             return
-        if committed:
+        if decision is Decision.EXPIRED:
             self._is_over(entry)
-            if self.context.directory.tells_itself(entry):  # who has proposed it may not have reached its owner
-                self.context.outgoing.hearsay(entry.router, [attrs.evolve(entry, status=Status.EXPIRED)])
-        elif entry.status is Status.BOUND:
+            if directory.tells_itself(entry):  # who has proposed it may not have reached its owner
+                ended = attrs.evolve(entry, status=Status.EXPIRED)
+                self.context.outgoing.hearsay(entry.router, [ended])
+        elif decision is Decision.NOTHING:
+            self._free(entry)
+        elif not self._is_here(entry) and (router == entry.router or not directory.in_contact(entry)):
+            self._lapse(entry)
+
+    def _free(self, entry: Entry) -> None:
+        if entry.status is Status.BOUND:
             self.context.directory.mark(entry, Status.ATTACHED)

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import groupby
 
 from topic.actions import AnswerDeliveries, Credit
+from topic.apart import Apart
 from topic.context import Context, in_ranges
 from topic.directory import Audience
 from topic.edge import Edge
@@ -35,6 +36,7 @@ class Home:
         self.evidence = Evidence(context, self._settle_doubt)
         self.joining = Joining(self.edge, self.evidence, self.streams, self.evaluate)
         self.resolving = Resolving(self.edge, self.evidence)
+        self.apart = Apart(self.edge, self.joining, self.streams, self.evaluate)
 
     # publish: hot
 
@@ -113,9 +115,10 @@ class Home:
             record.routers = routers
             record.awaited = set(routers)
             stream.records[n] = record
-        if audience.orphans and not records[0].presettled:
+        if (audience.orphans or audience.lapsed) and not records[0].presettled:
             for record in records:
                 record.orphans = set(audience.orphans)
+                record.without = audience.lapsed
         if not records[0].presettled:
             self._trace_received(stream, records, audience, first)
         if routers:
@@ -208,6 +211,9 @@ class Home:
     def _accept(self, stream: Stream, records: list[Record]) -> None:
         for record in records:
             record.state = State.ACCEPTED
+        leaving_out = [record for record in records if record.without and record.refusals is None]
+        if leaving_out:
+            self.apart.accepted(stream, leaving_out)
         if stream.link is not None:
             self._tell(stream, records)
 
@@ -376,7 +382,7 @@ class Home:
                 if router in record.awaited:
                     record.awaited.discard(router)
                     if record.state is State.IN_DOUBT:
-                        record.orphans.update(self.joining.orphans_of(record, router))
+                        self.joining.lost(record, router)
                     elif not record.awaited and not record.unknowing:
                         self.edge.forgetting.forget([record])
             self.evaluate(stream, list(stream.records.values()))

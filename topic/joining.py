@@ -121,12 +121,15 @@ class Joining:
 
     def expect(self, subscriber: Entry, former: str) -> None:
         """A known subscriber has attached anew, it was at `former`: it is awaited by name for what that router has not
-        told the outcome of (6.3, Backlog)."""
+        told the outcome of (6.3, Backlog), and for what waited for it before it lapsed."""
         local = self.edge.subscribers.get(subscriber.name) if former == self.context.router else None
         for stream in self._streams.values():
             if stream.address == subscriber.identity.address:
                 for record in stream.records.values():
-                    if former in record.awaited or (local is not None and record.locals.get(local) == HELD):
+                    lapsed = subscriber.name in record.without
+                    if lapsed and record.state is State.IN_DOUBT:
+                        record.without = tuple(name for name in record.without if name != subscriber.name)
+                    if lapsed or former in record.awaited or (local and record.locals.get(local) == HELD):
                         self._expect(record, subscriber.name)
 
     def adopt(self, subscriber: Entry) -> None:
@@ -141,7 +144,14 @@ class Joining:
         gate = record.stream.gates.get(name)
         is_gating = gate is not None and record.n in gate.remaining
         if record.state is State.IN_DOUBT and not record.presettled and not is_gating:
+            self.await_by_name(record, name)
+
+    def await_by_name(self, record: Record, name: bytes) -> None:
+        """It is at no router in contact, or its backlog is not under way. For one that has lapsed nobody waits."""
+        if name not in self.context.directory.lapsed:
             record.orphans.add(name)
+        elif name not in record.without:
+            record.without = (*record.without, name)
 
     def seek(self, record: Record, name: bytes, *, not_at: str) -> None:
         """The subscriber left the router `not_at` without the delivery: it is awaited where the directory has it."""
@@ -161,7 +171,7 @@ class Joining:
             return False
         router = subscriber.router
         if name in record.stream.doubts or router == not_at or not directory.in_contact(subscriber):
-            record.orphans.add(name)
+            self.await_by_name(record, name)
             return False
         if router == directory.router:
             self.edge.delivering.take_for(record.stream, record, [self.edge.subscribers[name]])
@@ -177,17 +187,22 @@ class Joining:
         self.context.trace_records(Event.FORWARDED, stream, records, peer=router)
         self.context.outgoing.forward((router,), stream, records, self.context.directory.applied, attach)
 
-    def orphan(self, subscriber: bytes, records: list[Record]) -> None:
-        """A local subscriber moved before it had these: those at home here await it."""
+    def left_without(self, subscriber: bytes, records: list[Record]) -> None:
+        """A local subscriber went before it had these: their homes are told, those at home here await it by name."""
         for record in records:
+            record.moved = (*record.moved, subscriber)
             if record.stream.here and not record.stream.abandoned and record.n >= 0:
-                record.orphans.add(subscriber)
+                self.await_by_name(record, subscriber)
+        self.edge.delivering.finished([record for record in records if not record.open])
 
-    def orphans_of(self, record: Record, router: str) -> list[bytes]:
+    def lost(self, record: Record, router: str) -> None:
+        """The subscribers that the router may have given it to are awaited by name, but for those that it gates."""
         gates = record.stream.gates
         at_address = self.context.directory.subscribers(record.stream.address)
         names = [entry.name for entry in at_address if entry.router == router and not record.presettled]
-        return [name for name in names if name not in gates or record.n not in gates[name].remaining]
+        for name in names:
+            if name not in gates or record.n not in gates[name].remaining:
+                self.await_by_name(record, name)
 
 
 def _is_owed(record: Record, subscriber: bytes) -> bool:

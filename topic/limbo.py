@@ -158,7 +158,7 @@ def _hold(record: Record) -> None:
     record.stream.records.pop(record.n, None)
     record.n = -1
     record.state = State.IN_DOUBT
-    record.moved = record.routers = ()
+    record.moved = record.routers = record.without = ()
     record.awaited.clear()
     record.orphans.clear()
     record.refusals = None

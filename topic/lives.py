@@ -18,6 +18,7 @@ from topic.journal import Event
 from topic.limbo import UNKNOWN, nowhere
 from topic.record import Stream
 from topic.subscriber import Subscriber
+from topic.wire import Decision
 
 FORGOTTEN = "no router remembers it: subscribers that were forgotten with it are not awaited before they are back"
 
@@ -25,20 +26,21 @@ FORGOTTEN = "no router remembers it: subscribers that were forgotten with it are
 @attrs.define(slots=True)
 class _Nowhere:
     stream: Stream
-    deadline: float = math.inf
-    """When the publisher's terminus has expired for certain; infinity until the time is known."""
+    since: float = math.inf
+    """When it was first looked at; infinity before."""
 
 
 class Lives:
     """The publishers that one router knows of, be it by a placeholder."""
 
-    def __init__(self, home: Home, attaching: Attaching, longest: float) -> None:
-        """`longest`: seconds after which nobody comes back."""
+    def __init__(self, home: Home, attaching: Attaching, longest: float, forget: float) -> None:
+        """`longest`: seconds after which nobody comes back who was at no router; `forget`: at none that is known of."""
         self.context = home.context
         self._home = home
         self._edge = home.edge
         self._attaching = attaching
         self._longest = longest
+        self._forget = forget
         self._nowhere: dict[tuple[bytes, str], _Nowhere] = {}
         """Publishers that only placeholders name, by the address of who named them: that may be wrong."""
 
@@ -105,7 +107,7 @@ class Lives:
         if old is None or not old.expired_life or old.generation != entry.generation:
             return False
         self.context.directory.mark(entry, Status.EXPIRED)
-        self.context.outgoing.expired([entry.router], entry, committed=True)
+        self.context.outgoing.expired([entry.router], entry, Decision.EXPIRED)
         return True
 
     def _retire(self, name: bytes, new: Stream | None) -> None:
@@ -161,11 +163,13 @@ class Lives:
             return self._edge.stream(entry)
         return self._nowhere_stream(publisher, subscriber.identity.address)
 
-    def give_up_nowhere(self, now: float) -> None:
-        """No terminus lives this long: the publishers will not come back for what placeholders stand for."""
+    def give_up_nowhere(self, now: float, all_since: float) -> None:
+        """No terminus lives this long: the publishers will not come back for what placeholders stand for. `all_since`:
+        since when all routers have been in contact; while one is not, they may be attached there."""
         for index, found in list(self._nowhere.items()):
-            found.deadline = min(found.deadline, now + self._longest)
-            if now >= found.deadline or not found.stream.limbo:
+            found.since = min(found.since, now)
+            is_over = now >= max(found.since, all_since) + self._longest or now >= found.since + self._forget
+            if is_over or not found.stream.limbo:
                 self._end(index)
 
     def _end(self, index: tuple[bytes, str]) -> None:

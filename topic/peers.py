@@ -9,7 +9,7 @@ from topic.directory import Change, Entry, Role, Status, unpack_entry
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.record import Record
-from topic.wire import Kind
+from topic.wire import Decision, Kind
 
 if TYPE_CHECKING:
     from topic.core import Topic
@@ -34,10 +34,13 @@ class Peers:
         entries = [unpack_entry(fields) for fields in own]
         told = [unpack_entry(fields) for fields in hearsay]
         joined_before = {entry.name for entry in entries if self._is_same_subscriber(entry)}
+        taken_back = {entry.name for entry in entries if entry.live and self.directory.take_back(entry)}
         changes = self.directory.apply_section(router, version, entries, told)
         self._pass_on(router, changes, learned=True)
         self._topic.changed(changes, learned=True)
         for entry in entries:
+            if entry.name in taken_back:
+                self.home.joining.expect(entry, entry.router)
             if entry.name in joined_before:
                 self.home.joining.join(entry, known=True)
         self._end_ours(told)
@@ -102,14 +105,14 @@ class Peers:
         closed = entry.status is Status.CLOSED and old is not None and old.live and self.directory.tells_itself(entry)
         return was_ours or (lasts and closed)
 
-    def _on_expire(self, router: str, role: int, name: bytes, epoch: list[Any]) -> None:
-        self._topic.expiry.proposed(router, (Role(role), name), Epoch(*epoch))
+    def _on_expire(self, router: str, role: int, name: bytes, epoch: list[Any], decision: int) -> None:
+        self._topic.expiry.proposed(router, (Role(role), name), Epoch(*epoch), Decision(decision))
 
     def _on_vote(self, router: str, role: int, name: bytes, epoch: list[Any], yes: bool) -> None:
         self._topic.expiry.vote(router, (Role(role), name), Epoch(*epoch), yes)
 
-    def _on_expired(self, _: str, role: int, name: bytes, epoch: list[Any], committed: bool) -> None:
-        self._topic.expiry.decided((Role(role), name), Epoch(*epoch), committed=committed)
+    def _on_expired(self, router: str, role: int, name: bytes, epoch: list[Any], decision: int) -> None:
+        self._topic.expiry.decided(router, (Role(role), name), Epoch(*epoch), Decision(decision))
 
     def _on_ack(self, router: str, version: int) -> None:
         self.directory.acknowledge(router, version)

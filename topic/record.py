@@ -50,7 +50,7 @@ class Record:
 
     __slots__ = (
         "awaited", "key", "locals", "message", "moved", "n", "open", "orphans", "presettled", "refusals",
-        "routers", "state", "stream", "tag", "unknowing",
+        "routers", "state", "stream", "tag", "unknowing", "without",
     )  # fmt: skip
 
     def __init__(self, stream: "Stream", key: bytes, tag: bytes, message: bytes | None) -> None:
@@ -81,6 +81,8 @@ class Record:
         if it awaits that we forget the delivery."""
         self.orphans: set[bytes] = set()
         """Home: subscribers awaited that no router in contact holds."""
+        self.without: tuple[bytes, ...] = ()
+        """Home: subscribers that had been awaited, or would have been, but have lapsed (8, Apart)."""
 
     @property
     def is_placeholder(self) -> bool:

@@ -68,6 +68,10 @@ class Reporting:
         gates = [gate for s in self._subscribers.values() for gate in s.held.items()] if self._unproven else []
         self._unproven = {publisher for publisher, gate in gates if gate.first == UNPROVEN}
 
+    def _is_back(self, name: bytes, home: str) -> bool:
+        """One that has lapsed may come back, but nobody waits for it here."""
+        return name in self._subscribers and home in self._subscribers[name].joined
+
     def report(self, record: Record) -> None:
         """All local subscribers have a final outcome; what is in limbo is reported when home has forwarded it again."""
         if record.n < 0:
@@ -78,7 +82,7 @@ class Reporting:
             self.withheld.setdefault(home, []).append(record)
             return
         record.state = State.ACCEPTED
-        moved = [name for name in record.moved if name not in self._subscribers]
+        moved = [name for name in record.moved if not self._is_back(name, home)]
         if moved or record.refusals is not None:
             self.context.outgoing.outcome_in_full(home, stream, record.n, record.refusals, moved)
         else:

@@ -40,6 +40,14 @@ class Kind(enum.IntEnum):
     HEARSAY = 16
 
 
+class Decision(enum.IntEnum):
+    """What routers agree on about a link that has no client (8, Expiry and Apart)."""
+
+    NOTHING = 0
+    LAPSED = 1
+    EXPIRED = 2
+
+
 class _Batch:
     __slots__ = ("segments", "size", "targets")
 
@@ -100,16 +108,16 @@ class Outgoing:
     def ack(self, router: str, version: int) -> None:
         self._say((router,), Kind.ACK, version)
 
-    def expire(self, routers: Iterable[str], entry: Entry) -> None:
-        """May this attach of a link expire? (8, Expiry)"""
-        self._say(routers, Kind.EXPIRE, entry.role, entry.name, entry.epoch)
+    def expire(self, routers: Iterable[str], entry: Entry, decision: Decision) -> None:
+        """May this attach of a link expire, or lapse? (8, Expiry)"""
+        self._say(routers, Kind.EXPIRE, entry.role, entry.name, entry.epoch, decision)
 
     def vote(self, router: str, index: tuple[Role, bytes], epoch: Epoch, *, yes: bool) -> None:
         self._say((router,), Kind.VOTE, *index, epoch, yes)
 
-    def expired(self, routers: Iterable[str], entry: Entry, *, committed: bool) -> None:
-        """It has; or it has not, and who said yes is free again."""
-        self._say(routers, Kind.EXPIRED, entry.role, entry.name, entry.epoch, committed)
+    def expired(self, routers: Iterable[str], entry: Entry, decision: Decision) -> None:
+        """It has; or nothing was decided, and who said yes is free again."""
+        self._say(routers, Kind.EXPIRED, entry.role, entry.name, entry.epoch, decision)
 
     # joining
 
@@ -229,13 +237,20 @@ def _is_role(value: Any) -> bool:
     return type(value) is int and value in (Role.PUBLISHER, Role.SUBSCRIBER)
 
 
+def _is_decision(value: Any) -> bool:
+    return type(value) is int and 0 <= value < len(Decision)
+
+
 def _is_keys(value: Any) -> bool:
     return type(value) is bytes and len(value) % KEY_LENGTH == 0
 
 
+_ENTRY = [int, list, list, bytes, int, int, str, int, bool, str, int]
+
+
 def is_entry(value: Any) -> bool:
     """Whether it is a packed entry of a directory."""
-    if not isinstance(value, list) or list(map(type, value)) != [int, list, list, bytes, int, int, str, int, bool]:
+    if not isinstance(value, list) or list(map(type, value)) != _ENTRY:
         return False
     role, identity, epoch, generation, status = value[:5]
     if list(map(type, identity)) != [str, str, str] or not _is_epoch(epoch) or status not in iter(Status):
@@ -269,9 +284,9 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Kind.FENCED: (_is_name, _is_epoch),
     Kind.RESOLVE: (_is_name, _is_epoch, _is_keys),
     Kind.RESOLVED: (_is_name, _is_epoch, _is_keys),
-    Kind.EXPIRE: (_is_role, _is_name, _is_epoch),
+    Kind.EXPIRE: (_is_role, _is_name, _is_epoch, _is_decision),
     Kind.VOTE: (_is_role, _is_name, _is_epoch, _is(bool)),
-    Kind.EXPIRED: (_is_role, _is_name, _is_epoch, _is(bool)),
+    Kind.EXPIRED: (_is_role, _is_name, _is_epoch, _is_decision),
 }  # fmt: skip
 """What the columns of each kind are, in order."""
 

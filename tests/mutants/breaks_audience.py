@@ -32,12 +32,12 @@ def accepted_without_orphans(audience: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "orphans_of", by="2", **KILLS)
+@mutant(Joining, "lost", by="2", **KILLS)
 def lost_subscribers_not_awaited(_: Method) -> Method:
     """8 Lost router: what its subscribers were awaited for, they are awaited for as orphans."""
 
-    def broken(joining: Joining, record: Record, router: str) -> list[bytes]:
-        return []
+    def broken(joining: Joining, record: Record, router: str) -> None:
+        pass
 
     return broken
 
@@ -61,7 +61,7 @@ def resumed_without_audience(again: Method) -> Method:
     """5 Accept: a resumed delivery is not judged before home has computed its audience in this epoch."""
 
     def broken(home: Home, stream: Stream, tag: bytes, record: Record) -> Record:
-        with patch.object(Directory, "audience", lambda directory, address: Audience((), (), "[]")):
+        with patch.object(Directory, "audience", lambda directory, address: Audience((), (), (), "[]")):
             resumed: Record = again(home, stream, tag, record)
         return resumed
 
@@ -115,19 +115,19 @@ def accepted_before_booted(_: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "orphans_of", (Joining, "_seek"), by="45", **NEWCOMERS | CROWDED)
-def gating_and_awaited(_: Method, seek: Method) -> tuple[Method, Method]:
+@mutant(Joining, "lost", (Joining, "_seek"), by="45", **NEWCOMERS | CROWDED)
+def gating_and_awaited(lost: Method, seek: Method) -> tuple[Method, Method]:
     """6.5 Gate: who is gated by a delivery is not awaited for it."""
 
-    def orphans_of(joining: Joining, record: Record, router: str) -> list[bytes]:
-        at_address = joining.context.directory.subscribers(record.stream.address)
-        return [entry.name for entry in at_address if entry.router == router and not record.presettled]
+    def awaited(joining: Joining, record: Record, router: str) -> None:
+        with patch.dict(record.stream.gates, clear=True):
+            lost(joining, record, router)
 
     def broken(joining: Joining, record: Record, name: bytes, *, not_at: str | None) -> Any:
         with patch.dict(record.stream.gates, clear=True):
             return seek(joining, record, name, not_at=not_at)
 
-    return orphans_of, broken
+    return awaited, broken
 
 
 @mutant(Directory, "in_contact", by="2", **KILLS)

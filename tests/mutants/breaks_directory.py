@@ -6,9 +6,9 @@ from linkstate.clock import HybridClock
 from linkstate.contact import Contact
 from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
 from topic.directory import Change, Directory, Entry, Index
-from topic.expiry import Expiry
+from topic.expiry import Expiry, _Poll
 from topic.identity import Epoch
-from topic.wire import Outgoing
+from topic.wire import Decision, Outgoing
 
 AT_ONCE = RESUMING | {"faults": ("kill all", "kill all", "kill"), "restart": 0.9, "durable": 1.0, "restless": 0.1}
 RETURNING = {"timeouts": (1, 60), "restless": 2.0, "pranks": ("sleep",), "think": 0.001, "faults": ()}
@@ -50,18 +50,17 @@ def orphans_expire_at_once(lost: Method) -> Method:
 def expiry_without_consent(_: Method) -> Method:
     """8 Expiry: only if all routers in contact agree is a terminus over."""
 
-    def broken(expiry: Expiry, entry: Entry) -> None:
-        expiry.context.outgoing.expired(expiry.context.directory.contacts, entry, committed=True)
-        expiry._is_over(entry)
+    def broken(expiry: Expiry, entry: Entry, decision: Decision) -> None:
+        expiry._decide(entry, _Poll(entry.epoch, decision, set()))
 
     return broken
 
 
-@mutant(Expiry, "_is_over_here", by="8", **SLOW)
+@mutant(Expiry, "_agrees", by="8", **SLOW)
 def consent_unseen(_: Method) -> Method:
     """8 Expiry: a router that knows better says no."""
 
-    def broken(expiry: Expiry, router: str, entry: Entry) -> bool:
+    def broken(expiry: Expiry, router: str, entry: Entry, decision: Decision) -> bool:
         return True
 
     return broken
@@ -71,9 +70,9 @@ def consent_unseen(_: Method) -> Method:
 def yes_does_not_bind(_: Method) -> Method:
     """8 Expiry: a yes binds: who comes back to it begins afresh."""
 
-    def broken(expiry: Expiry, router: str, index: Index, epoch: Epoch) -> None:
+    def broken(expiry: Expiry, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
         entry = expiry.context.directory.entry(index)
-        yes = entry is None or not entry.live or (entry.epoch <= epoch and expiry._is_over_here(router, entry))
+        yes = entry is None or not entry.live or (entry.epoch <= epoch and expiry._agrees(router, entry, decision))
         expiry.context.outgoing.vote(router, index, epoch, yes=yes)
 
     return broken

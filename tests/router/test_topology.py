@@ -48,7 +48,7 @@ links:
   - {between: [b, a], cost: 7, address: 10.0.0.1:6001}
 addresses:
   - {prefix: news/, kind: topic}
-timing: {hello: 100ms, dead: 500ms, idle: 1.5s, join: 1s, terminus: 2m, boot_wait: 1h}
+timing: {hello: 100ms, dead: 500ms, idle: 1.5s, join: 1s, terminus: 2m, forget: 3h, boot_wait: 1h}
 limits: {window: 10, max_message: 1MiB, max_frame: 4096, redeliveries: 0}
 """,
     )
@@ -60,7 +60,7 @@ limits: {window: 10, max_message: 1MiB, max_frame: 4096, redeliveries: 0}
         },
         links=(LinkConfig("a", "b", 7, Address("10.0.0.1", 6001)),),
         addresses=(AddressRule("news/", "topic"),),
-        timing=Timing(0.1, 0.5, 1.5, 1.0, 120.0, 3600.0),
+        timing=Timing(0.1, 0.5, 1.5, 1.0, 120.0, 10800.0, 3600.0),
         limits=Limits(10, 1 << 20, 4096, 0),
         path=path,
     )
@@ -150,7 +150,7 @@ links:
         ),
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\ntiming:\n  hallo: 1s\n",
-            'mesh.yaml:7: timing: unknown key "hallo", expected hello, dead, idle, join, terminus or boot_wait',
+            'mesh.yaml:7: timing: unknown key "hallo", expected hello, dead, idle, join, terminus, forget or boot_wait',
             id="unknown key in a part",
         ),
         pytest.param(

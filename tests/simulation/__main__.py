@@ -9,6 +9,7 @@ import statistics
 import sys
 import time
 import traceback
+from collections import Counter
 
 from tests.simulation.odd import ODD
 from tests.simulation.report import Failure, attempt, tell, trace_lines
@@ -24,12 +25,14 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="list all seeds that fail")
     parser.add_argument("--odd", action="append", choices=ODD, default=[], help="what happens besides, in every run")
     options = parser.parse_args()
-    began, failed, limits = time.monotonic(), 0, 0
+    began, failed, promises = time.monotonic(), 0, 0
+    causes: Counter[str] = Counter()
     steps: list[int] = []
     for seed in range(options.seed, options.seed + options.count):
         world, failure = attempt(seed, trace=options.trace, odd=tuple(options.odd))
         steps.append(world.schedule.steps)
-        limits += world.judge.limits
+        promises += world.judge.promises
+        causes += world.judge.causes
         if failure is not None:
             failed += 1
             if not options.keep_going:
@@ -41,9 +44,12 @@ def main() -> int:
         print("\n".join(trace_lines(world)))
     seconds = time.monotonic() - began
     print(
-        f"{options.count} seeds, {statistics.median(steps):.0f} steps in the median, {limits} promises ended by the "
-        f"known limit, {failed} failed, {seconds:.1f} s, {60 * options.count / seconds:.0f} a minute"
+        f"{options.count} seeds, {statistics.median(steps):.0f} steps in the median, {failed} failed, {seconds:.1f} s, "
+        f"{60 * options.count / seconds:.0f} a minute"
     )
+    print(f"{promises} promises of exactly once; of these ended, for that")
+    for cause, count in causes.most_common():
+        print(f"  {count:>8} {count / promises:7.2%}  {cause}")
     return 1 if failed else 0
 
 

@@ -66,6 +66,8 @@ class Client:
         self.epoch: Epoch | None = None
         """The latest that it was told of."""
         self._asleep_until = 0.0
+        self._in_use_until = 0.0
+        """When it last had an answered link that it believed in."""
         self.is_twin = False
         """Another client goes by its name; it leaves when the faults stop."""
         self.together: list[Client] = [self]
@@ -84,6 +86,11 @@ class Client:
     def shortest(self) -> int:
         """The shortest timeout that was asked for by its name."""
         return min([self.lifetime.timeout, *(link.timeout for link in self.opened)])
+
+    @property
+    def away(self) -> float:
+        """For how long it has had no link, by its own account."""
+        return 0.0 if self.answered else self.schedule.now - self._in_use_until
 
     @property
     def seen(self) -> int:
@@ -109,12 +116,17 @@ class Client:
 
     def leave(self) -> None:
         """The link in use is no more; another follows."""
+        self._give_up_link()
+        self.later(self.attach)
+
+    def _give_up_link(self) -> None:
+        if self.answered:
+            self._in_use_until = self.schedule.now
         self.link = None
         self.answered = False
         if self.plain:
             self.begin_afresh()
         self.left()
-        self.later(self.attach)
 
     def left(self) -> None:
         """What belongs to the connection is gone."""
@@ -259,11 +271,7 @@ class Client:
 
     def _steal(self, router: "Router") -> None:
         """The old link stays as a zombie until its router detaches it; what it brings is ignored."""
-        self.link = None
-        self.answered = False
-        if self.plain:
-            self.begin_afresh()
-        self.left()
+        self._give_up_link()
         self.open(router)
 
     def restless(self) -> None:

@@ -11,15 +11,25 @@ recognised by its cause, noted in the trace as "limit: ...":
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation.knobs import Knobs
 from tests.simulation.lives import Lives
 from tests.simulation.memory import Memory
-from tests.simulation.parties import Message, Reader, Violation
+from tests.simulation.parties import (
+    CLOSED,
+    FORGOTTEN,
+    GIVEN_UP,
+    REJECTED,
+    UNKNOWN,
+    Message,
+    Reader,
+    Violation,
+)
 from tests.simulation.termini import Termini
-from topic.identity import NAME_LENGTH, delivery_key
+from topic.identity import NAME_LENGTH, delivery_key, link_name
 from topic.limbo import FINAL
 from topic.record import Outcome, Record
 
@@ -58,8 +68,10 @@ class Judge:
         self.promises = 0
         self.inexact: set[str] = set()
         """Clients that some limit has left without the promise of exactly once, for good."""
-        self.limits = 0
-        """Promises that ended as no router in contact with the home knew the subscriber."""
+        self.causes: Counter[str] = Counter()
+        """Why promises to subscribers that are to get everything exactly once have ended, but for being kept."""
+        self.untold: set[str] = set()
+        """Subscribers that were apart for longer than their timeout, and have yet to be told what that came to."""
 
     def check(self, holds: bool, what: str) -> None:
         if not holds:
@@ -135,7 +147,7 @@ class Judge:
                 self._sent_anew(text)
             if message.published < 0 and not message.presettled:
                 message.promised = set(promised)
-                self.promises += len(promised)
+                self.promises += sum(self.readers[name].exact for name in promised)
             message.published = self.schedule.now
 
     def _move(self, message: Message, home: str) -> None:
@@ -179,7 +191,27 @@ class Judge:
                 self.messages[text].published = math.inf
 
     def settled_early(self, text: bytes) -> None:
-        self.messages[text].promised.clear()
+        self._given_up(text)
+
+    def _given_up(self, text: bytes) -> None:
+        message = self.messages[text]
+        for name in sorted(message.promised):
+            self.ends(message, name, GIVEN_UP)
+
+    def ends(self, message: Message, name: str, cause: str) -> None:
+        """The subscriber need not get the message any more."""
+        message.promised.discard(name)
+        if self.readers[name].exact and message.text not in self.readers[name].final:
+            self.causes[cause] += 1
+            self.note("judge", f"{message.text.decode()} need not get to {name}: {cause}")
+
+    def told(self, link: "Link") -> None:
+        """A router tells a client that its terminus has ended without its doing: the next attach is a new one."""
+        name = link.client.name
+        if name in self.readers:
+            self.untold.discard(name)
+            self.readers[name].since = None
+            self.readers[name].told = link.epoch
 
     def settled(self, text: bytes) -> None:
         self.messages[text].over = True
@@ -188,7 +220,7 @@ class Judge:
         """The publisher has given these up."""
         for text in texts:
             self.messages[text].over = True
-            self.messages[text].promised.clear()
+            self._given_up(text)
 
     def informed(self, text: bytes) -> None:
         """The publisher has been told the outcome."""
@@ -222,9 +254,10 @@ class Judge:
             if self._moved_out_of_reach(reader, home) or self._is_overtaken(name, reader, home):
                 return
         elif home.has_booted and not self.termini.known_around(home, name, reader):
-            self.limits += 1
-            self.note(home.name, f"limit: nobody in contact knows {name}, which was promised {message.text.decode()}")
-            message.promised.discard(name)
+            self.ends(message, name, UNKNOWN)
+            return
+        elif outcome == "REJECTED" and self._has_lapsed(home, name):
+            self.ends(message, name, REJECTED)
             return
         label = message.text.decode()
         raise Violation(f"2 {outcome.lower()} too early: {home.name} answers {label}, {name} is not done with it")
@@ -269,8 +302,8 @@ class Judge:
         reader = self.readers.get(link.client.name)
         if reader is not None and reader.resumes:
             reader.since = None
-            for message in self.messages.values():
-                message.promised.discard(link.client.name)
+            self.untold.discard(link.client.name)
+            self._void(link.client.name, lambda home: True, CLOSED)
 
     def comes(self, link: "SubscriberLink", unsettled: object) -> None:
         """An attach reaches its router. Without memory, and where nobody around knows it, it is a new subscriber. A
@@ -281,10 +314,11 @@ class Judge:
             self._void(name, lambda home: home != link.router.name and self.contact(link.router, home) is None)
         lost = reader.resumes and reader.since is not None and unsettled is None
         if lost and not self.termini.known_around(link.router, name, reader):
-            self.note(link.router.name, f"limit: nobody in contact knows {name}, which has forgotten")
-            self.limits += 1
             reader.since = None
-            self._void(name, lambda home: True)
+            self.untold.discard(name)
+            self._void(name, lambda home: True, FORGOTTEN)
+        if link.client.away >= link.client.lifetime.timeout:
+            self.untold.discard(name)
 
     def amnesia(self, name: str, unsettled: Iterable[bytes]) -> None:
         """Its application has forgotten these, and may be given them again."""
@@ -307,10 +341,14 @@ class Judge:
             router = reader.link.router
             self._void(name, lambda home: home != router.name and self.contact(router, home) is None)
 
-    def _void(self, name: str, at: Callable[[str], bool]) -> None:
+    def _void(self, name: str, at: Callable[[str], bool], cause: str = "") -> None:
         for message in self.messages.values():
             if name in message.promised and at(message.home):
-                message.promised.discard(name)
+                self.ends(message, name, cause)
+
+    def _has_lapsed(self, home: "Router", name: str) -> bool:
+        client = next(client for client in self.subscribers if client.name == name)
+        return link_name(client.identity) in home.topic.directory.lapsed
 
     def lost(self, home: "Router", router: str) -> None:
         """Plain subscribers expire for a router that loses their own, and plain publishers for those of subscribers."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from topic.actions import Detach, LinkAction
+from topic.actions import EXPIRED, Detach, LinkAction
 from topic.identity import Epoch
 
 if TYPE_CHECKING:
@@ -178,6 +178,8 @@ class Link:
         if isinstance(action, Detach):
             self.router.note(self.router.name, f"detaches {self}: {action.description}")
             self.stolen()
+            if action.condition == EXPIRED:
+                self.router.judge.told(self)
             self.end()
             self.to_client(self.client.detached)
         else:

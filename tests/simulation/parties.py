@@ -12,6 +12,16 @@ if TYPE_CHECKING:
     from tests.simulation.subscriber_link import SubscriberLink
 
 
+UNKNOWN = "limit: no router in contact with the home knew it"
+FORGOTTEN = "limit: it had lost its memory, and no router around knew it"
+AWAY = "it was away for longer than its timeout"
+APART = "it was apart for longer than its timeout, and told"
+REJECTED = "it was apart for longer than its timeout, and the publisher was told of a rejection"
+CLOSED = "it closed its link"
+GIVEN_UP = "the publisher gave it up"
+"""Causes for which a promise ends without being kept."""
+
+
 class Violation(AssertionError):
     """An invariant does not hold; the text begins with its number in protocol 9 and its name."""
 
@@ -57,6 +67,8 @@ class Reader:
     """The last link whose attach was answered, unless it was closed."""
     since: Epoch | None = None
     """Of the first answered attach of this terminus; None if there is no terminus."""
+    told: Epoch | None = None
+    """Of the last link whose client was told that it had ended without its doing."""
     links: "list[SubscriberLink]" = attrs.Factory(list)
     had: set[bytes] = attrs.Factory(set)
     """Given to the application and not given back by it."""

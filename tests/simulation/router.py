@@ -31,6 +31,8 @@ MOST_STEP_US = 60_000_000
 """By which a wall clock is set forward or back."""
 SET_BACK_US = 100_000_000
 """At most, with a store that is lost."""
+FORGET = 100.0
+"""Seconds after which what is kept for a link is given up though routers are missing; longer than any partition."""
 
 
 class Silence(Block):
@@ -123,7 +125,8 @@ class Router:
     def _node(self) -> Node:
         knobs, shell = self.knobs, Shell(self)
         costs = {name: wire.cost for name, wire in self.wires.items()}
-        settings = Settings(knobs.window, knobs.redeliveries, 2.0, knobs.boot_wait, float(max(knobs.timeouts)))
+        longest = float(max(knobs.timeouts))
+        settings = Settings(knobs.window, knobs.redeliveries, 2.0, knobs.boot_wait, longest, FORGET)
         self.mesh, self.topic = boot(
             self.name, self.incarnation, self.names, costs, self._log(), settings, self.store, shell,
             hello=knobs.dead / 4, dead=knobs.dead,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tests.simulation.parties import Message, Reader
+from tests.simulation.parties import APART, AWAY, Message, Reader
 from topic.directory import Entry, Status
 from topic.identity import Epoch, link_name
 
@@ -246,7 +246,7 @@ class Termini:
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
         if view.generation and same_life:
             self._life_over(router, client, view.generation)
-        self._expired(router, client)
+        self._expired(router, client, epoch)
 
     def _life_over(self, router: "Router", client: "Client", generation: bytes) -> None:
         judge, around = self._judge, self.around(router)
@@ -261,19 +261,22 @@ class Termini:
                 judge.check(agreed, f"8 consent: {client.name} expires at {router.name}, and is at {other.name}")
         self._lives_over[generation] = judge.schedule.now
 
-    def _expired(self, router: "Router", client: "Client") -> None:
+    def _expired(self, router: "Router", client: "Client", epoch: Epoch) -> None:
         judge = self._judge
         judge.note(router.name, f"has let {client.name} expire")
         reader = judge.readers.get(client.name)
-        if reader is not None:
+        cause = AWAY if client.away >= client.lifetime.timeout - self._grain(router) else APART
+        if reader is not None and cause == AWAY:
             reader.expired = True
+        elif reader is not None and reader.exact and (reader.told is None or reader.told < epoch):
+            judge.untold.add(client.name)
         for message in judge.messages.values():
             home = judge.routers.get(message.home)
             elsewhere = home is not None and home.alive and not self._in_contact(router, home.name)
             if message.publisher == client.name:
                 message.over = True
             if client.name in message.promised and not elsewhere:
-                message.promised.discard(client.name)
+                judge.ends(message, client.name, cause)
 
     @staticmethod
     def _grain(router: "Router") -> float:

@@ -1,14 +1,19 @@
 """Termini that nobody comes back for, and who has to know that they are over (protocol 8, Expiry and Partition)."""
 
+import re
+
+import attrs
 import pytest
 
-from tests.topic.bench import LASTING, Bench, pen_at, reader_at
+from tests.topic.bench import LASTING, SETTINGS, Bench, key_of, pen_at, reader_at
 from topic.actions import Detach
-from topic.directory import Role, Status
+from topic.directory import Lifetime, Role, Status
+from topic.journal import Event
 from topic.record import Outcome
 from topic.wire import Kind
 
 EXPIRED = "amqp:resource-deleted"
+FORGETFUL = attrs.evolve(SETTINGS, forget=120.0)
 
 
 def status(bench: Bench, router: str, name: bytes) -> Status | None:
@@ -53,35 +58,206 @@ def test_one_that_has_seen_a_later_attach_prevents_it() -> None:
     assert not pen.outcomes
 
 
-def test_who_expired_behind_a_partition_is_told_so() -> None:
-    bench = Bench("a", "b")
-    reader = reader_at(bench, "b")
-    bench.part("a", "b")
-    bench.wait(64, "a")
-    bench.meet("a", "b")
-    bench.flow()
-    assert [detach.condition for detach in reader.mine(Detach)] == ["amqp:resource-deleted"]
-
-
-def test_who_expired_behind_a_partition_is_told_so_by_whoever_hears_of_it() -> None:
+def test_who_was_apart_for_long_while_nothing_was_accepted_goes_on() -> None:
     bench = Bench("a", "b", "c")
-    reader = reader_at(bench, "b")
+    pen, reader = pen_at(bench, "c"), reader_at(bench, "b")
     for other in ("b", "c"):
         bench.part("a", other)
+    bench.wait(64)
+    for other in ("b", "c"):
+        bench.meet("a", other)
+    bench.flow()
+    assert not reader.mine(Detach) and not pen.mine(Detach)
+    writer = pen_at(bench, "a", name="q")
+    writer.send(b"1")
+    assert not writer.outcomes and reader.delivered == [b"1"]
+
+
+def test_who_comes_back_before_anything_was_accepted_without_it_gets_what_had_waited() -> None:
+    """A router that was lost knows of another subscriber: so the delivery waits, also for who has lapsed."""
+    bench = Bench("a", "b", "c")
+    pen, reader, slow = pen_at(bench, "a"), reader_at(bench, "b"), reader_at(bench, "c", "t", credit=0)
+    bench.part("a", "b")
+    pen.send(b"1")
+    bench.wait(64, "a")
+    pen.send(b"2")
+    bench.meet("a", "b")
+    bench.flow()
+    pen.answer_echo()
+    assert reader.delivered == [b"1", b"2"] and not pen.outcomes
+    slow.grant(2)
+    slow.accept(b"1", b"2")
+    assert not pen.outcomes
+    reader.accept(b"1", b"2")
+    assert pen.outcomes == dict.fromkeys((b"1", b"2"), Outcome.ACCEPTED)
+
+
+def test_who_had_something_accepted_without_it_is_told_by_whom_and_after_how_long() -> None:
+    bench = Bench("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    name = reader.end.name
+    pen.send(b"1")
+    reader.accept(b"1")
+    bench.part("a", "b")
+    pen.send(b"2")
+    bench.wait(64, "a")
+    assert pen.outcomes[b"2"] is Outcome.ACCEPTED
+    assert bench.logged("a", Event.APART) == [key_of(pen, b"2")]
+    bench.meet("a", "b")
+    bench.flow()
+    [detach] = reader.mine(Detach)
+    assert detach.condition == EXPIRED
+    assert "router a accepted messages without it" in detach.description
+    assert re.search(r"out of its reach for 6\d\.\d s, longer than the timeout of 60 s", detach.description)
+    assert not [entry for core in bench.cores.values() for entry in core.directory.entries() if entry.name == name]
+
+
+def test_who_moved_while_something_was_accepted_without_it_is_told() -> None:
+    """It was attached on its side of the partition all the time, if not at the same router."""
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    for other in ("b", "c"):
+        bench.part("a", other)
+    moved = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch.hlc)
+    pen.send(b"1")
+    bench.wait(64)
+    for other in ("b", "c"):
+        bench.meet("a", other)
+    bench.flow()
+    assert [detach.condition for detach in moved.mine(Detach)] == [EXPIRED]
+    afresh = reader_at(bench, "c")
+    pen.settle(b"1")
+    pen.send(b"2")
+    assert afresh.answered and afresh.delivered == [b"2"]
+
+
+def test_who_comes_to_where_something_was_accepted_without_it_is_told_once() -> None:
+    bench = Bench("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    bench.part("a", "b")
+    pen.send(b"1")
+    bench.wait(64, "a")
+    first = reader_at(bench, "a", unsettled={}, seen=reader.end.epoch.hlc)
+    assert [detach.condition for detach in first.mine(Detach)] == [EXPIRED] and not first.answered
+    second = reader_at(bench, "a", unsettled={}, seen=first.end.epoch.hlc)
+    bench.meet("a", "b")
+    bench.flow()
+    pen.settle(b"1")
+    pen.send(b"2")
+    assert second.answered and second.delivered == [b"2"] and not second.mine(Detach)
+
+
+def test_a_suspended_subscriber_is_waited_for_no_longer_than_its_timeout_though_a_router_is_missing() -> None:
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    bench.kill("c")
+    pen.send(b"1")
+    bench.tick("b").suspend_subscriber(reader.end, reader, bench.now)
+    bench.wait(58)
+    assert not pen.outcomes
+    bench.wait(6)
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert status(bench, "a", reader.end.name) is status(bench, "b", reader.end.name) is Status.EXPIRED
+    back = reader_at(bench, "b", unsettled={})
+    assert [detach.condition for detach in back.mine(Detach)] == [EXPIRED]
+
+
+def test_a_suspended_subscriber_that_lapsed_and_missed_nothing_goes_on() -> None:
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    bench.kill("c")
+    pen.send(b"1")
+    bench.tick("b").suspend_subscriber(reader.end, reader, bench.now)
+    pen.settle(b"1")  # it abandons it
+    bench.wait(64)
+    back = reader_at(bench, "a", unsettled={})
+    pen.send(b"2")
+    assert back.answered and back.delivered == [b"2"] and not pen.outcomes
+
+
+def test_one_that_lapsed_is_waited_for_by_who_comes_later_until_that_agrees() -> None:
+    bench = Bench("a", "b", "c", "d")
+    pen, reader = pen_at(bench, "c"), reader_at(bench, "b")
+    bench.kill("d")
+    bench.part("b", "c")
+    bench.part("a", "c")
+    bench.tick("b").suspend_subscriber(reader.end, reader, bench.now)
+    bench.wait(64, "a", "b")
+    for other in ("a", "b"):
+        bench.meet(other, "c")
+    bench.flow()
+    pen.send(b"1")
+    assert not pen.outcomes
+    bench.wait(3)
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_a_publishers_life_does_not_end_while_a_router_is_missing_that_may_have_it() -> None:
+    """Else what the subscriber has accepted would be settled there, and be given to it anew where the publisher is."""
+    bench = Bench("a", "b", "c")
+    reader, pen = reader_at(bench, "c"), bench.publisher("b", lifetime=Lifetime(3, "connection-close"))
+    pen.send(b"1")
+    for other in ("a", "b"):
+        bench.part("c", other)
+    reader.accept(b"1")
+    bench.wait(50)
+    assert not reader.settled and status(bench, "c", pen.stream.publisher) is Status.ATTACHED
+    moved = reader_at(bench, "b", unsettled={key_of(pen, b"1"): Outcome.ACCEPTED})
+    assert moved.delivered == [] and moved.resumed == [(None, Outcome.ACCEPTED, False)]
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_a_publishers_time_runs_while_all_routers_are_in_contact() -> None:
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "b")
+    bench.kill("c")
+    bench.tick("b").suspend_publisher(pen.stream, pen, bench.now)
+    bench.wait(64)
+    bench.boot("c", 2)
+    for other in ("a", "b"):
+        bench.meet("c", other)
+    bench.flow()
+    bench.wait(58)
+    assert status(bench, "a", pen.stream.publisher) is Status.ATTACHED
+    bench.wait(6)
+    assert status(bench, "a", pen.stream.publisher) is Status.EXPIRED
+
+
+def test_what_is_kept_for_a_link_that_nobody_hears_of_is_given_up_in_the_end() -> None:
+    bench = Bench("a", "b", settings=FORGETFUL)
+    pen, reader = pen_at(bench, "b"), reader_at(bench, "a")
+    pen.send(b"1")
+    bench.kill("b")
+    reader.accept(b"1")
+    bench.wait(118)
+    assert not reader.settled
+    bench.wait(4)
+    assert len(reader.settled) == 1 and status(bench, "a", pen.stream.publisher) is Status.EXPIRED
+
+
+def test_who_was_apart_is_told_so_by_whoever_hears_of_it() -> None:
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    for other in ("b", "c"):
+        bench.part("a", other)
+    pen.send(b"1")
     bench.wait(64, "a")
     bench.meet("a", "c")
     bench.flow()
     assert [detach.condition for detach in reader.mine(Detach)] == [EXPIRED]
-    assert not [entry for core in bench.cores.values() for entry in core.directory.entries() if entry.live]
+    entries = [entry for core in bench.cores.values() for entry in core.directory.entries()]
+    assert not [entry for entry in entries if entry.live and entry.role is Role.SUBSCRIBER]
 
 
 def test_an_ending_is_passed_on_by_who_has_it_from_the_owner_only() -> None:
     """Others may have forgotten it, and pass on what comes next of that link: news would chase news for ever."""
     bench = Bench("a", "b", "c", "d")
+    pen = pen_at(bench, "a")
     reader_at(bench, "d")
     bench.kill("d")
     for other in ("b", "c"):
         bench.part("a", other)
+    pen.send(b"1")
     bench.wait(64, "a")
     bench.said.clear()
     bench.meet("a", "b")
@@ -121,13 +297,14 @@ def test_one_whose_new_custodian_never_speaks_of_it_expires_too() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before the section", "after it"])
-def test_who_expired_is_told_so_by_who_hears_of_the_decision_last(late: bool) -> None:
+def test_who_was_apart_is_told_so_by_who_hears_of_it_last(late: bool) -> None:
     bench = Bench("a", "b", "c")
-    reader = reader_at(bench, "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     for other in ("a", "c"):
         bench.part("b", other)
-    agrees(bench, "c", reader.end.name)
-    bench.flow()
+    bench.wait(64, "a", "c")
+    bench.hold("a", "c")
+    pen.send(b"1")
     bench.meet("b", "c")
     if late:
         bench.flow()
@@ -138,17 +315,18 @@ def test_who_expired_is_told_so_by_who_hears_of_the_decision_last(late: bool) ->
     assert [detach.condition for detach in reader.mine(Detach)] == [EXPIRED]
 
 
-def test_who_expired_is_told_so_though_everybody_else_has_met_meanwhile() -> None:
+def test_who_was_apart_is_told_so_though_everybody_else_has_met_meanwhile() -> None:
     bench = Bench("a", "b", "c")
-    reader = reader_at(bench, "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     for other in ("a", "c"):
         bench.part("b", other)
     bench.wait(64, "a", "c")
+    pen.send(b"1")
     for other in ("a", "c"):
         bench.hold(other, "b")
         bench.meet(other, "b")
     bench.flow()
-    pen_at(bench, "a")  # what the others acknowledge proves nothing of b
+    pen_at(bench, "a", name="r")  # what the others acknowledge proves nothing of b
     pen_at(bench, "c", name="q")
     for other in ("a", "c"):
         bench.part(other, "b")
@@ -161,10 +339,11 @@ def test_who_expired_is_told_so_though_everybody_else_has_met_meanwhile() -> Non
 
 def test_who_takes_for_live_what_another_knows_has_ended_learns_it() -> None:
     bench = Bench("a", "b", "c", "d")
-    reader = reader_at(bench, "d")
+    there, reader = pen_at(bench, "a", name="q"), reader_at(bench, "d")
     bench.kill("d")
     for other in ("b", "c"):
         bench.part("a", other)
+    there.send(b"1")
     bench.wait(64, "a")
     pen = pen_at(bench, "c")
     bench.meet("a", "b")
@@ -178,15 +357,16 @@ def test_who_takes_for_live_what_another_knows_has_ended_learns_it() -> None:
 
 def test_the_word_of_its_owner_frees_who_had_agreed() -> None:
     """Its proposer was lost before it said what was decided; and the publisher was never gone."""
-    bench = Bench("a", "b", "c")
+    bench = Bench("a", "b", "c", settings=FORGETFUL)
     pen = pen_at(bench, "c")
     for other in ("a", "b"):
         bench.part("c", other)
+    bench.wait(60)
     agrees(bench, "b", pen.stream.publisher)
     bench.part("a", "b")
     bench.meet("b", "c")
     bench.flow()
-    bench.wait(64, "b", "c")
+    bench.wait(124, "b", "c")
     assert status(bench, "b", pen.stream.publisher) is Status.ATTACHED
     assert pen_at(bench, "b", pen, unsettled={}).stream.generation == pen.stream.generation
 

@@ -67,7 +67,7 @@ def test_what_is_for_a_lost_router_is_not_sent_and_the_others_keep_theirs() -> N
 
 
 GOOD_ACK = [Kind.ACK, 0]
-ENTRY = [1, ["c", "l", "topic/x"], [1, "b", 1], b"", 0, 0, "session-end", 0, False]
+ENTRY = [1, ["c", "l", "topic/x"], [1, "b", 1], b"", 0, 0, "session-end", 0, False, "", 0]
 MALFORMED: list[Any] = [
     [99],
     [[]],

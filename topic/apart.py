@@ -1,0 +1,72 @@
+"""Subscribers that a router waits for no more, though they may live (protocol 8, Apart).
+
+A subscriber that is out of reach for longer than its timeout *lapses*: publishers need not wait for it. If its owner
+comes back before anything was accepted without it, nothing has happened. If something was, its link has ended, and its
+client is told by whom, and after how long.
+"""
+
+from collections.abc import Callable
+
+from topic.actions import Note
+from topic.directory import Entry
+from topic.edge import Edge
+from topic.joining import Joining
+from topic.journal import Event
+from topic.record import Record, Stream
+
+
+class Apart:
+    """The lapsed subscribers of one router: `Directory.lapsed` says which, `Record.without` what waited for them."""
+
+    def __init__(
+        self,
+        edge: Edge,
+        joining: Joining,
+        streams: dict[bytes, Stream],
+        evaluate: Callable[[Stream, list[Record]], None],
+    ) -> None:
+        """`evaluate` is told of records that fewer are awaited for."""
+        self.context = edge.context
+        self.end: Callable[[Entry, str], None]
+        """Ends the link of a subscriber; with what its client has to be told."""
+        self._edge = edge
+        self._joining = joining
+        self._streams = streams
+        self._evaluate = evaluate
+
+    def lapse(self, entry: Entry, away_s: float) -> None:
+        """All in contact agree that nobody waits for it any more."""
+        name, directory = entry.name, self.context.directory
+        directory.lapse(entry, self.context.time_us - int(away_s * 1e6))
+        local = self._edge.subscribers.get(name)
+        if local is not None:
+            self._joining.left_without(local.name, self._edge.leave(local))
+        for stream in list(self._streams.values()):
+            awaited = [record for record in stream.records.values() if name in record.orphans]
+            for record in awaited:
+                record.orphans.discard(name)
+                self._joining.await_by_name(record, name)
+            self._evaluate(stream, awaited)
+
+    def accepted(self, stream: Stream, records: list[Record]) -> None:
+        """These are accepted without some that were waited for: the end of their links."""
+        directory = self.context.directory
+        for name in dict.fromkeys(name for record in records for name in record.without):
+            theirs = [record for record in records if name in record.without]
+            self.context.trace_records(Event.APART, stream, theirs, subscriber=name)
+            entry, since_us = directory.subscriber(name), directory.lapsed.get(name)
+            if entry is not None and since_us is not None:
+                away_s = (self.context.time_us - since_us) / 1e6
+                ending = (
+                    f"router {self.context.router} accepted messages without it, which had been out of its reach for "
+                    f"{away_s:.1f} s, longer than the timeout of {entry.lifetime.timeout} s"
+                )
+                self.context.out.append(Note(f"subscriber {entry.identity} has ended: {ending}"))
+                self.end(entry, ending)
+
+    def is_to_be_told(self, known: Entry | None, entry: Entry) -> bool:
+        """Whether this attach of a subscriber goes on from one that has ended without its client's knowledge."""
+        if known is None or not known.expired_life or not known.ending:
+            return False
+        return entry.live and entry.resumed and entry.aware < known.epoch.hlc
+
