@@ -242,6 +242,7 @@ class Termini:
         long = client.shortest - self._grain(router)
         told = view.generation in self._lives_over or (client.name in self._over and self._over[client.name] >= epoch)
         told = told or (epoch.router, client.name, epoch) in self._agreed
+        told = told or client.name in judge.untold  # it has moved on since, on its side of the partition
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
         if view.generation and same_life:
