@@ -449,11 +449,12 @@ class Topic:
 
     def _tell_apart(self, known: Entry, link: Any) -> Subscriber:
         """A client comes back and does not know that its link has ended: it is told, and may begin afresh."""
-        told = attrs.evolve(known, epoch=self.context.new_epoch(known), status=Status.EXPIRED, ending="")
         subscriber = Subscriber(known.name, known.identity)
-        subscriber.begin(link, told.epoch, None, complete=True)
+        subscriber.begin(link, self.context.new_epoch(known), None, complete=True)
         self.out.append(Detach(link, EXPIRED, known.ending))
-        self._write(told)
+        told = self.directory.mark(known, Status.EXPIRED).entry
+        for router in self.directory.contacts:
+            self.context.outgoing.hearsay(router, [told])
         return subscriber
 
     def _end_late(self, entry: Entry, ending: str) -> Entry:

@@ -51,7 +51,8 @@ def expiry_without_consent(_: Method) -> Method:
     """8 Expiry: only if all routers in contact agree is a terminus over."""
 
     def broken(expiry: Expiry, entry: Entry, decision: Decision) -> None:
-        expiry._decide(entry, _Poll(entry.epoch, decision, set()))
+        poll = expiry._polls[entry.role, entry.name] = _Poll(entry.epoch, decision, set())
+        expiry._decide(entry, poll)
 
     return broken
 

@@ -13,6 +13,9 @@ from tests.simulation.parties import APART, AWAY, Message, Reader
 from topic.directory import Entry, Status
 from topic.identity import Epoch, link_name
 
+RECENT = 10.0
+"""Seconds after which everybody knows that a client was told of its end."""
+
 if TYPE_CHECKING:
     from tests.simulation.client import Client
     from tests.simulation.judge import Judge
@@ -242,12 +245,19 @@ class Termini:
         long = client.shortest - self._grain(router)
         told = view.generation in self._lives_over or (client.name in self._over and self._over[client.name] >= epoch)
         told = told or (epoch.router, client.name, epoch) in self._agreed
-        told = told or client.name in judge.untold  # it has moved on since, on its side of the partition
+        told = told or self._has_moved_on(client, epoch)
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
         if view.generation and same_life:
             self._life_over(router, client, view.generation)
         self._expired(router, client, epoch)
+
+    def _has_moved_on(self, client: "Client", epoch: Epoch) -> bool:
+        """It is a subscriber that some router had rightly ended, and that had moved, apart from it, by then; or that it
+        was told is not known everywhere yet."""
+        reader = self._judge.readers.get(client.name)
+        told_now = reader is not None and self._judge.schedule.now - reader.told_at < RECENT
+        return client.name in self._over and (told_now or client.name in self._judge.untold)
 
     def _life_over(self, router: "Router", client: "Client", generation: bytes) -> None:
         judge, around = self._judge, self.around(router)
