@@ -318,7 +318,7 @@ class Judge:
             reader.since = None
             self.untold.discard(name)
             self._void(name, lambda home: True, FORGOTTEN)
-        if link.client.away >= link.client.lifetime.timeout:
+        if link.client.away >= link.client.shortest:
             self.untold.discard(name)
 
     def amnesia(self, name: str, unsettled: Iterable[bytes]) -> None:

@@ -276,7 +276,7 @@ class Termini:
         judge = self._judge
         judge.note(router.name, f"has let {client.name} expire")
         reader = judge.readers.get(client.name)
-        cause = AWAY if client.away >= client.lifetime.timeout - self._grain(router) else APART
+        cause = AWAY if client.away >= client.shortest - self._grain(router) else APART
         if reader is not None and cause == AWAY:
             reader.expired = True
         elif reader is not None and reader.exact and (reader.told is None or reader.told < epoch):
