@@ -207,10 +207,7 @@ class Network:
             heapq.heappush(self._queue, (self._resumes(here), serial, source, here, transport, link, body))
         elif self._transport[here, source] == transport:
             self._advance(here)
-            if link == "channel":
-                self.meshes[here].receive_channel(source, body, self.now)
-            else:
-                self.meshes[here].receive_linkstate(source, body, self.now)
+            self.meshes[here].receive(source, link, body, self.now)
             self._drain(here)
 
     def _advance(self, router: str) -> None:

@@ -104,10 +104,7 @@ class Wire:
             return
         mesh, neighbour, now = self._routers[end].mesh, self.other(end), self._schedule.now
         for link, body in bodies:
-            if link == "channel":
-                mesh.receive_channel(neighbour, body, now)
-            else:
-                mesh.receive_linkstate(neighbour, body, now)
+            mesh.receive(neighbour, link, body, now)
 
     # faults
 
