@@ -1,6 +1,5 @@
 """What the home rules and the edge rules of one router share: names, directory, records by key, and the ways out."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
@@ -22,7 +21,7 @@ class Context:
         self.directory = directory
         self.clock = clock
         self.redeliveries = redeliveries
-        self.out: deque[Action] = deque()
+        self.out: list[Action] = []
         self.outgoing = Outgoing()
         self.records: dict[bytes, Record] = {}
         """Every record here, by delivery key; placeholders too, presettled ones not."""

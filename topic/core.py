@@ -13,7 +13,6 @@ The contract between core and shell:
 
 import json
 import math
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -67,7 +66,7 @@ class Topic:
         self.context = Context(self.directory, clock, journal, settings.redeliveries)
         self.home = Home(self.context)
         self.edge = self.home.edge
-        self.out: deque[Action] = self.context.out
+        self.out: list[Action] = self.context.out
         self._unheard = set(self.directory.others)
         """Routers of the topology whose section has not come in this incarnation (8, Boot)."""
         self._boot_deadline = now + settings.boot_wait

@@ -26,7 +26,7 @@ from linkstate.clock import HybridClock
 from linkstate.events import Action as MeshAction
 from linkstate.events import ContactLost, ContactMade, Received, Transmit
 from linkstate.mesh import Mesh
-from topic.actions import DropContact, LinkAction, Note
+from topic.actions import Action, DropContact, LinkAction, Note
 from topic.core import Settings, Topic
 from topic.directory import Entry, Role
 from topic.errors import PeerError
@@ -92,7 +92,7 @@ class Shell(Protocol):
         """Seconds, never going back."""
 
     def perform(self, action: LinkAction) -> None:
-        """Do on a client's link what the topic core asks. May lead to further events of that link."""
+        """Do on a client's link what the topic core asks."""
 
     def transmit(self, action: Transmit) -> None:
         """Queue a body for a neighbour; dropped if there is no transport to it just now."""
@@ -175,17 +175,22 @@ class Node:
             unsaved.clear()
 
     def perform(self) -> None:
-        """Carry out the topic core's actions so far, in their order, whatever they lead to."""
-        out, shell = self.topic.out, self._shell
+        """Carry out the topic core's actions so far. May be called while one is carried out, if that is an event for
+        the link, as the first credit is: what comes of it is done before the other actions."""
+        out = self.topic.out
         while out:
-            action = out.popleft()
-            if isinstance(action, DropContact):
-                shell.note(action)
-                self.mesh.drop_contact(action.router, shell.now())
-            elif isinstance(action, Note):
-                shell.note(action)
-            else:
-                shell.perform(action)
+            actions, out[:] = out[:], []
+            for action in actions:
+                self._perform(action)
+
+    def _perform(self, action: Action) -> None:
+        if isinstance(action, DropContact):
+            self._shell.note(action)
+            self.mesh.drop_contact(action.router, self._shell.now())
+        elif isinstance(action, Note):
+            self._shell.note(action)
+        else:
+            self._shell.perform(action)
 
     def _drain_mesh(self, now: float) -> None:
         actions, self.mesh.out[:] = self.mesh.out[:], []
@@ -197,12 +202,12 @@ class Node:
             elif isinstance(action, ContactMade):
                 self._shell.note(action)
                 self.topic.contact(action.router, action.incarnation, now)
-            else:
+            elif action.router in self.topic.directory.contacts:  # else it was over with a breach
                 self._shell.note(action)
                 self.topic.lost(action.router)
 
     def receive(self, received: Received, now: float) -> None:
-        """A batch for the topic core, from a router in contact."""
+        """A batch for the topic core, from a router in contact. After one that breaks the protocol none is taken."""
         if received.router not in self.topic.directory.contacts:
             return
         try:
@@ -210,6 +215,7 @@ class Node:
         except PeerError as error:
             self._shell.note(Breach(received.router, str(error)))
             self.mesh.drop_contact(received.router, now)
+            self.topic.lost(received.router)
 
 
 def boot(

@@ -191,14 +191,17 @@ class Router:
             self.contacts.received(router, payload)
 
     def on_boot_wait(self) -> None:
-        assert self.node is not None
         CLOCK.seconds = BOOT_WAIT
-        self.node.handle_timer()
+        self._node.handle_timer()
+
+    @property
+    def _node(self) -> Node:
+        assert self.node is not None
+        return self.node
 
     @property
     def _core(self) -> Topic:
-        assert self.node is not None
-        return self.node.topic
+        return self._node.topic
 
     # clients
 
@@ -289,6 +292,7 @@ class Router:
         if isinstance(action, AnswerSubscriber):
             self.output.contacts = dict(self._core.directory.contacts)
             self._core.credit(link.end, CREDIT)
+            self._node.perform()
 
     # what comes of it
 

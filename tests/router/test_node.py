@@ -3,19 +3,24 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgpack
 import pytest
 
-from linkstate.clock import COUNTER_BITS
-from linkstate.events import Transmit
+from linkstate.clock import COUNTER_BITS, HybridClock
+from linkstate.events import ContactMade, Transmit
 from router.store import StateStore
+from tests.contacts import Contacts
+from tests.store import MemoryStore
 from topic.actions import AnswerDeliveries, AnswerSubscriber, Credit, LinkAction, SettleSubscriber
-from topic.core import Settings
+from topic.core import Settings, Topic
 from topic.directory import Entry, Lifetime
 from topic.identity import LinkIdentity
 from topic.journal import Block
-from topic.node import Happening, Node
+from topic.node import Breach, Happening, Node
 from topic.node import boot as boot_cores
 from topic.record import Outcome
+from topic.subscriber import Subscriber
+from topic.wire import Kind
 
 S = LinkIdentity("s", "link", "topic/x")
 P = LinkIdentity("p", "link", "topic/x")
@@ -146,3 +151,65 @@ def test_a_router_that_says_nothing_to_others_keeps_no_message_that_is_settled(p
         node.pump()
         assert [type(action) for action in ends.actions[-3:]] == [AnswerDeliveries, SettleSubscriber, Credit]
         assert record.message is None and not node.topic.context.spent
+
+
+class Eager:
+    """A shell whose clients have given credit before their attach is answered."""
+
+    def __init__(self) -> None:
+        self.contacts = Contacts(lambda router, payload: None)
+        self.store = MemoryStore()
+        topic = Topic("a", 1, ["a", "b"], HybridClock(), Block("a", "router", 1), Settings(), 0.0)
+        self.node = Node(self.contacts, topic, self.store, self)
+        self.answered = 0
+        self.noted: list[type[Happening]] = []
+
+    def wall_us(self) -> int:
+        return 1_700_000_000_000_000
+
+    def now(self) -> float:
+        return 0.0
+
+    def perform(self, action: LinkAction) -> None:
+        assert isinstance(action, AnswerSubscriber)
+        self.answered += 1
+        self.node.topic.credit(action.link[0], 1)
+        self.node.perform()
+
+    def transmit(self, action: Transmit) -> None:
+        raise AssertionError("there is no neighbour")
+
+    def flush(self) -> None:
+        """Nobody listens."""
+
+    def note(self, happening: Happening) -> None:
+        self.noted.append(type(happening))
+
+
+def test_many_attaches_are_answered_at_once() -> None:
+    shell = Eager()
+    shell.contacts.made("b", 1)
+    shell.node.pump()
+    for number in range(2000):
+        link: list[Subscriber] = []
+        identity = LinkIdentity(f"s{number}", "link", "topic/x")
+        link.append(shell.node.topic.attach_subscriber(identity, link, shell.node.now()))
+        shell.node.perform()
+    assert shell.answered == 0
+    shell.contacts.lost("b")
+    shell.node.pump()
+    assert shell.answered == 2000
+
+
+def test_of_a_router_that_broke_the_protocol_nothing_more_is_taken() -> None:
+    shell = Eager()
+    shell.contacts.made("b", 1)
+    for payload in (b"", msgpack.packb([[Kind.SECTION, 1, [], []]])):
+        shell.contacts.received("b", payload)
+    shell.node.pump()
+    assert shell.noted == [ContactMade, Breach]
+    assert not shell.node.topic.directory.contacts and shell.node.topic.waiting_for == ["b"]
+    shell.contacts.made("b", 1)
+    shell.contacts.received("b", msgpack.packb([[Kind.SECTION, 1, [], []]]))
+    shell.node.pump()
+    assert shell.node.topic.booted
