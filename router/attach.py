@@ -70,6 +70,13 @@ def unsettled_of(link: Link) -> dict[bytes, int] | None:
     return {tag: state.state for tag, state in link.remote_unsettled.items()}
 
 
+def begins_life(link: Link) -> bool:
+    """Whether it is the attach of a publisher that lasts, and of which an older life ends here (protocol 7.8)."""
+    target = link.remote_target
+    fresh = not link.is_sender and link.former is None and unsettled_of(link) is None
+    return fresh and target is not None and (target.timeout > 0 or target.expiry_policy == EXPIRE_NEVER)
+
+
 def generation_of(link: Link) -> bytes | None:
     generation = link.remote_properties.get(GENERATION)
     if generation is not None and (not isinstance(generation, bytes) or len(generation) != GENERATION_LENGTH):

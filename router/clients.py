@@ -7,6 +7,7 @@ batches; nothing is decided here about any of them.
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import compress
 from typing import ClassVar
 
@@ -26,6 +27,7 @@ from router.attach import (
     GENERATION,
     STATUS_ADDRESS,
     Refusal,
+    begins_life,
     generation_of,
     identity_of,
     lifetime_of,
@@ -88,6 +90,14 @@ class ClientEdge:
     # links
 
     def on_attach(self, link: Link) -> None:
+        if begins_life(link) and link.connection.can_prove:  # it may be late, and its client have gone elsewhere
+            link.connection.prove(partial(self._attach, link))
+        else:
+            self._attach(link)
+
+    def _attach(self, link: Link) -> None:
+        if link.ended:
+            return
         try:
             if link.is_sender and link.address == STATUS_ADDRESS:
                 link.context = StatusLink()

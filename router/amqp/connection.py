@@ -79,7 +79,8 @@ class Connection:
         self._session: Any = None  # of the links that we attach
         self._at_eof = False
         self._sasl: SaslLayer = SaslServer() if server else SaslClient()
-        self.proofs: dict[Callable[[], None], None] = {}  # the shell's, see `prove`
+        self.can_prove = False  # the shell's, as what follows: whether its stream can tell, see `prove`
+        self.proofs: dict[Callable[[], None], None] = {}
         self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
         self._inbox = Inbox(handler, self.settling)
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout)

@@ -70,6 +70,7 @@ class _Driver:
         self._read = 0
         self._written = 0
         self._kernel = tcp.kernel_of(stream)
+        connection.can_prove = self._kernel is not None
         self._asked: dict[Callable[[], None], None] = {}
         self._proving = False
         self.scope = trio.CancelScope()
