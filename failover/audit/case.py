@@ -16,6 +16,7 @@ from failover.audit.hearing import Hearing, hearing
 from failover.audit.inventory import ControlRow, Inventory, Log
 from failover.audit.parties import CLOSING, Parties, Resumed, Span, find_parties, open_windows
 from failover.audit.presence import Apart, Presence, partings, presences
+from failover.audit.spreading import spread
 from failover.audit.witnesses import all_remembered, watched_spans
 from topic.journal import Event
 
@@ -80,6 +81,7 @@ def make_case(control: Sequence[ControlRow], inventory: Inventory, chaos: Chaos 
     clocks = find_clocks(told, inventory.logs)
     rows, logs = clocks.align_rows(told), clocks.align_logs(inventory.logs)
     parties = find_parties(rows, logs)
+    spread(rows, logs, parties.subscribers)
     by_name, hybrid = {log.name: log for log in logs}, HybridClock(rows)
     known, publishing = (presences(rows, those, hybrid, by_name) for those in (parties.subscribers, parties.publishers))
     return Case(

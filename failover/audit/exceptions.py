@@ -44,7 +44,9 @@ def _why(case: Case, subscriber: str, home: str, missed: Missed) -> str:
     if apart is None or not apart.known:
         forgetful = ": it had begun without its state store" if home in case.forgetful else ""
         return f"{router} did not know{forgetful}"
-    timeout_s = case.presences[subscriber].timeout_s
+    if apart.ending is not None:
+        return f"{router} took for ended" + (f": {apart.ending}" if apart.ending else "")
+    timeout_s = case.parties.subscribers[subscriber].timeout_s
     if apart.lasted_us is None:
         return f"was apart from {router} from then on; its terminus is {timeout_s:g} s"
     lasted_s = apart.lasted_us / 1_000_000

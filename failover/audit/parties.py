@@ -29,6 +29,8 @@ class Party:
     identity: str
     address: str | None = None
     mode: str = "second"
+    timeout_s: float = 0.0
+    """The longest that its terminus was granted."""
     logs: list[Log] = attrs.field(factory=list)
     """Its own."""
     lives: list[tuple[int, int, str]] = attrs.field(factory=list)
@@ -132,6 +134,8 @@ def _parties(role: str, rows: Sequence[ControlRow], logs: Sequence[Log]) -> dict
         if row.event == Event.ATTACHED and (identity := _identity(row)):
             party.identity, party.address = printable(str(identity)), identity.address
             party.mode = str(row.details.get("mode", "second"))
+            timeout = row.details.get("timeout")
+            party.timeout_s = max(party.timeout_s, float(timeout)) if isinstance(timeout, int | float) else 0.0
         own = by_name.get(row.log_name) if row.role == role else None
         if own and own not in party.logs:
             party.logs.append(own)

@@ -20,14 +20,14 @@ from failover.audit.parties import CLOSING, FOREVER, Party, Span, life_of
 from topic.journal import Event
 
 LEAVING = (Event.SUSPENDED, Event.STOLEN, *CLOSING)
-OF_HOME = (Event.JOINED, Event.EXPIRED, Event.CONTACT, Event.LOST, Event.KEPT, Event.BOOT)
+OF_HOME = (Event.JOINED, Event.CONTACT, Event.LOST, Event.KEPT, Event.BOOT)
+OF_ALL = (Event.SUSPENDED, Event.EXPIRED)
 
 
 @attrs.frozen(slots=True)
 class Presence:
     """Of a subscriber or publisher; spans are of hybrid clocks."""
 
-    timeout_s: float
     known: Sequence[Span]
     there: Sequence[Span]
 
@@ -42,6 +42,8 @@ class Apart:
     """Whether the home had heard of it before."""
     lasted_us: int | None
     """None if it lasted until the end of the log."""
+    ending: str | None
+    """If it began as some router had ended its link: what that says of it, maybe nothing."""
 
 
 def presences(
@@ -58,12 +60,10 @@ def presences(
 
 def _presence(party: Party, rows: Sequence[ControlRow], hybrid: HybridClock, logs: Mapping[str, Log]) -> Presence:
     attached = [row for row in rows if row.event == Event.ATTACHED]
-    timeouts = [row.details.get("timeout") for row in attached]
-    timeout = max((float(one) for one in timeouts if isinstance(one, int | float)), default=0.0)
     known = [_known(party, row, hybrid) for row in attached]
     own = [(hybrid.at(log.first_time), hybrid.at(log.last_time)) for log in party.logs]
-    there = own if own and timeout else list(_held(rows, hybrid, logs))
-    return Presence(timeout, joined(known, 0), joined(there, int(timeout * 1000) << COUNTER_BITS))
+    there = own if own and party.timeout_s else list(_held(rows, hybrid, logs))
+    return Presence(joined(known, 0), joined(there, int(party.timeout_s * 1000) << COUNTER_BITS))
 
 
 def _known(party: Party, row: ControlRow, hybrid: HybridClock) -> Span:
@@ -97,47 +97,54 @@ def joined(spans: Iterable[Span], gap: int) -> list[Span]:
     return found
 
 
-def partings(rows: Sequence[ControlRow], subscribers: Iterable[str]) -> dict[tuple[str, str], list[Apart]]:
+def partings(rows: Sequence[ControlRow], subscribers: Mapping[str, Party]) -> dict[tuple[str, str], list[Apart]]:
     """By home (router.incarnation) and subscriber."""
     of_home: dict[str, list[ControlRow]] = defaultdict(list)
-    suspended: dict[str, list[ControlRow]] = defaultdict(list)
+    elsewhere: dict[str, list[ControlRow]] = defaultdict(list)
     for row in sorted((row for row in rows if row.role == "router"), key=lambda row: row.hlc):
         if row.event in OF_HOME:
             of_home[row.log_name].append(row)
-        elif row.event == Event.SUSPENDED and row.subscriber is not None:
-            suspended[row.subscriber].append(row)
+        elif row.event in OF_ALL and row.subscriber is not None:
+            elsewhere[row.subscriber].append(row)
     return {
         (home, name): found
         for home, told in of_home.items()
-        for name in subscribers
-        if (found := list(_partings(name, merge(told, suspended[name], key=lambda row: row.hlc))))
+        for name, party in subscribers.items()
+        if (found := list(_partings(home, party, merge(told, elsewhere[name], key=lambda row: row.hlc))))
     }
 
 
-def _partings(subscriber: str, rows: Iterable[ControlRow]) -> Iterator[Apart]:
+def _partings(home: str, party: Party, rows: Iterable[ControlRow]) -> Iterator[Apart]:
     """At one home. Until that hears of the subscriber, be it from its store, it does not know it."""
     custodian: str | None = None
     known, ended = False, False
     apart: ControlRow | None = None
     for row in rows:
-        mine = row.subscriber == subscriber
+        mine = row.subscriber == party.name
         if row.event == Event.BOOT:
             apart = row
         elif mine and row.event == Event.KEPT:
             known, custodian = True, (row.home or "").rpartition(".")[0]
         elif mine and row.event == Event.EXPIRED:
-            ended, apart = True, apart or row
+            if known and (party.timeout_s or row.log_name == home):
+                ended, apart = True, apart or row
         elif (mine and row.event == Event.JOINED) or (
             row.event == Event.CONTACT and row.peer == custodian and not ended
         ):
             if apart:
-                yield Apart(apart.hlc, row.hlc, known, row.time - apart.time)
+                yield _apart(apart, row, known=known)
             apart, known = None, True
             custodian, ended = (row.peer or row.source, False) if mine else (custodian, ended)
-        elif known and _is_gone(row, subscriber, custodian):
+        elif known and _is_gone(row, party.name, custodian):
             apart = apart or row
     if apart:
-        yield Apart(apart.hlc, FOREVER, known, None)
+        yield _apart(apart, None, known=known)
+
+
+def _apart(since: ControlRow, till: ControlRow | None, *, known: bool) -> Apart:
+    lasted_us = None if till is None else till.time - since.time
+    ending = (since.detail or "") if since.event == Event.EXPIRED else None
+    return Apart(since.hlc, FOREVER if till is None else till.hlc, known, lasted_us, ending)
 
 
 def _is_gone(row: ControlRow, subscriber: str, custodian: str | None) -> bool:

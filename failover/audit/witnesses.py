@@ -43,20 +43,20 @@ def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
     )
 
 
-def contacts(rows: Iterable[ControlRow], logs: Mapping[str, Log]) -> dict[Ends, list[Span]]:
-    """Each router's own view of its contacts; one that its log does not see end goes on."""
+def contacts(rows: Iterable[ControlRow], logs: Mapping[str, Log], *, by_hlc: bool = False) -> dict[Ends, list[Span]]:
+    """Each router's own view of its contacts, by wall or by hybrid clock; one that its log does not see end goes on."""
     since: dict[Ends, tuple[str, int]] = {}
     found: dict[Ends, list[Span]] = {}
     told = (row for row in rows if row.event in (Event.CONTACT, Event.LOST) and row.peer and row.log_name in logs)
     for row in sorted(told, key=lambda row: (row.source, row.incarnation, row.place)):
-        by_peer = (row.log_name, row.peer or "")
+        by_peer, at = (row.log_name, row.peer or ""), row.hlc if by_hlc else row.time
         if begun := since.pop(by_peer, None):
-            found.setdefault((by_peer[0], begun[0]), []).append((begun[1], row.time))
+            found.setdefault((by_peer[0], begun[0]), []).append((begun[1], at))
         if row.event == Event.CONTACT:
-            since[by_peer] = (f"{row.peer}.{row.details.get('incarnation')}", row.time)
-    for (name, _), (peer, time) in since.items():
-        end = logs[name].last_time if logs[name].stopped else FOREVER
-        found.setdefault((name, peer), []).append((time, end))
+            since[by_peer] = (f"{row.peer}.{row.details.get('incarnation')}", at)
+    for (name, _), (peer, at) in since.items():
+        end = logs[name].last_time if logs[name].stopped and not by_hlc else FOREVER
+        found.setdefault((name, peer), []).append((at, end))
     return found
 
 

@@ -1,0 +1,61 @@
+"""Which routers can have heard, and when at the earliest, that a subscriber's link has ended.
+
+A router that ends a link says so in its log, and so does its custodian; others hear of it from those that they are in
+contact with (protocol 3.3), write nothing, and wait for it no more. Who cannot have heard has no such excuse.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush
+
+from failover.audit.inventory import ControlRow, Log
+from failover.audit.parties import Party, Span, life_of
+from failover.audit.witnesses import contacts
+from topic.journal import Event
+
+Heard = dict[str, int]
+"""By log of a router, hybrid clocks."""
+Neighbours = Mapping[str, list[tuple[str, Span]]]
+"""By log of a router: with whom it was in contact, and when, by its own hybrid clock."""
+
+
+def spread(rows: Iterable[ControlRow], logs: Iterable[Log], subscribers: Mapping[str, Party]) -> None:
+    """Adds to their closings what each router can have heard. Without a timeout, a link ends for each router that
+    loses its custodian, and for no other."""
+    told = [row for row in rows if row.role == "router"]
+    ended: dict[tuple[str, int], Heard] = {}
+    for row in (row for row in told if row.event == Event.EXPIRED):
+        name = row.subscriber or ""
+        if name in subscribers and subscribers[name].timeout_s:
+            ended.setdefault((name, life_of(row)), {}).setdefault(row.log_name, row.hlc)
+    if ended:
+        neighbours = _neighbours(told, logs)
+        for (name, life), said in ended.items():
+            heard = earliest(said, neighbours)
+            subscribers[name].closings += [(life, at, log) for log, at in heard.items() if log not in said]
+
+
+def _neighbours(rows: Iterable[ControlRow], logs: Iterable[Log]) -> Neighbours:
+    found: dict[str, list[tuple[str, Span]]] = {}
+    routers = {log.name: log for log in logs if log.role == "router"}
+    for (name, peer), spans in contacts(rows, routers, by_hlc=True).items():
+        found.setdefault(name, []).extend((peer, span) for span in spans)
+    return found
+
+
+def earliest(said: Heard, neighbours: Neighbours) -> Heard:
+    """When each router can have heard, be it by others. What one sends has a lower hybrid clock than its receipt."""
+    heard: Heard = {}
+    waiting = sorted((at, name) for name, at in said.items())
+    while waiting:
+        at, name = heappop(waiting)
+        if name not in heard:
+            heard[name] = at
+            for since, peer in _told(at, neighbours.get(name, ())):
+                heappush(waiting, (since, peer))
+    return heard
+
+
+def _told(at: int, neighbours: Iterable[tuple[str, Span]]) -> Iterator[tuple[int, str]]:
+    for peer, (since, till) in neighbours:
+        if at <= till:
+            yield max(at, since), peer
