@@ -19,7 +19,8 @@ class MemoryStore:
 
     @property
     def remembered(self) -> list[Entry]:
-        return list(self.entries.values())
+        """In the order in which `router.store` has them."""
+        return [entry for _, entry in sorted(self.entries.items())]
 
     def save(self, changed: Iterable[Entry], clock: int) -> None:
         for entry in changed:

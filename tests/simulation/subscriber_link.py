@@ -76,20 +76,20 @@ class SubscriberLink(Link):
         self._limit = limit
         self._draining = drain
         self.router.topic.credit(self.subscriber, max(limit - self._sent, 0))
-        if drain and self.answered:
-            self.router.schedule.after(0.0, self.router.handle, self._at_router, self._drained)
+        self.router.node.perform()
+        if drain and self.answered and not self.ended:
+            self._drained()
 
     def drain(self, limit: int) -> None:
         self.flow(limit, drain=True)
 
     def _drained(self) -> None:
         """What could be sent has been: the rest of the credit is used up."""
-        if self._draining:
-            self._draining = False
-            unused = max(self._limit - self._sent, 0)
-            self._limit -= unused
-            self.router.topic.credit(self.subscriber, 0)
-            self.to_client(self.client.drained, unused)
+        self._draining = False
+        unused = max(self._limit - self._sent, 0)
+        self._limit -= unused
+        self.router.topic.credit(self.subscriber, 0)
+        self.to_client(self.client.drained, unused)
 
     def echoed(self) -> None:
         self.router.topic.echoed(self.subscriber)
