@@ -6,7 +6,7 @@ Computed when asked for, from the cores' own state; nothing is counted for it on
 import json
 import math
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -58,6 +58,7 @@ class Reporter:
             "publishers": [self._publisher(stream) for stream in topic.home.streams.values()],
             "subscribers": self._subscribers(),
             "orphans": [self._orphan(entry) for entry in topic.directory.entries() if self._is_orphan(entry)],
+            "lapsed": self._lapsed(),
             "attaches": self._attaches(),
             "records": {name: counts[name] for name in (PLACEHOLDER, LIMBO, *STATES.values())},
             "waits": self._waiting(),
@@ -112,6 +113,20 @@ class Reporter:
         role = entry.role.name.lower()
         return {"role": role, **_identity(entry.identity), "router": entry.router, "timeout_s": entry.lifetime.timeout}
 
+    def _lapsed(self) -> list[dict[str, Any]]:
+        """Subscribers that nobody waits for here any more (protocol 8, Apart)."""
+        topic = self._node.topic
+        lapsed = [(topic.directory.subscriber(name), since_us) for name, since_us in topic.directory.lapsed.items()]
+        return [
+            {
+                **_identity(entry.identity),
+                "router": entry.router,
+                "since_s": round((topic.context.time_us - since_us) / 1e6, 3),
+            }
+            for entry, since_us in lapsed
+            if entry is not None
+        ]
+
     def _attaches(self) -> dict[str, Any]:
         """Those that are not answered yet, and the routers that the answers wait for."""
         topic = self._node.topic
@@ -123,27 +138,36 @@ class Reporter:
         return {"waiting": len(waiting), "for": sorted(routers)}
 
     def _waiting(self) -> list[dict[str, Any]]:
-        """Who is awaited by deliveries in doubt here, and since this was first seen."""
+        """Who is awaited by deliveries in doubt here, whose these are, and since when this has been seen."""
         now = trio.current_time()
-        waits: Counter[str] = Counter()
+        waits: defaultdict[str, list[Record]] = defaultdict(list)
         for record in self._node.topic.context.records.values():
-            waits.update(self._awaited(record))
+            for name in self._awaited(record):
+                waits[name].append(record)
         self._waits = {name: self._waits.get(name, now) for name in waits}
         return [
-            {"for": name, "records": count, "since_s": round(now - self._waits[name], 3)}
-            for name, count in sorted(waits.items())
+            {
+                "for": name,
+                "publishers": sorted({self._publisher_of(record) for record in records}),
+                "records": len(records),
+                "since_s": round(now - self._waits[name], 3),
+            }
+            for name, records in sorted(waits.items())
         ]
 
     def _awaited(self, record: Record) -> Iterator[str]:
         if record.state is not State.IN_DOUBT:
             return
         if _state(record) in (LIMBO, PLACEHOLDER):
-            yield f"publisher {self._name(self._node.topic.directory.publisher(record.stream.publisher))}"
+            yield f"publisher {self._publisher_of(record)}"
             return
         yield from (f"subscriber {s.identity}" for s, state in record.locals.items() if state <= SENT)
         yield from (f"router {name}" for name in sorted(record.awaited))
         directory = self._node.topic.directory
         yield from (f"orphan {self._name(directory.subscriber(name))}" for name in sorted(record.orphans))
+
+    def _publisher_of(self, record: Record) -> str:
+        return self._name(self._node.topic.directory.publisher(record.stream.publisher))
 
     @staticmethod
     def _name(entry: Entry | None) -> str:

@@ -134,7 +134,7 @@ def _clients(title: str, links: list[tuple[str, dict[str, Any]]], counters: tupl
     for counter in counters:
         table.add_column(counter.capitalize(), justify="right")
     for router, link in links[:MOST_ROWS]:
-        cells = [f"{link['container']}/{link['link']}", link["address"], router, link["status"]]
+        cells = [_link(link), link["address"], router, link["status"]]
         cells += [str(link[counter]) for counter in counters]
         # Clients choose these names: they must neither be read as markup nor obeyed by the terminal.
         table.add_row(*(Text(printable(cell)) for cell in cells))
@@ -146,7 +146,7 @@ def _clients(title: str, links: list[tuple[str, dict[str, Any]]], counters: tupl
 
 
 def waits(views: Collection[RouterView]) -> Iterable[str]:
-    """Who is being waited for, by whom and since when."""
+    """Who is being waited for, by whom and since when; and who no more."""
     for view in views:
         status = view.status
         if status is None:
@@ -158,8 +158,17 @@ def waits(views: Collection[RouterView]) -> Iterable[str]:
             waiting = _count(attaches["waiting"], "attach", "es")
             yield f"{view.name} has {waiting} waiting for {', '.join(attaches['for'])}"
         for wait in status["waits"]:
-            records = _count(wait["records"], "record")
-            yield f"{view.name} waits for {wait['for']}: {records}, for {format_duration(wait['since_s'])} or more"
+            records, publishers = _count(wait["records"], "record"), wait["publishers"]
+            held = publishers[0] if len(publishers) == 1 else _count(len(publishers), "publisher")
+            since = format_duration(wait["since_s"])
+            yield f"{view.name} waits for {wait['for']}: {records} of {held}, for {since} or more"
+        for link in status["lapsed"]:
+            away = format_duration(link["since_s"])
+            yield f"{view.name} waits no more for {_link(link)} on {link['address']}, out of its reach for {away}"
+
+
+def _link(link: Mapping[str, Any]) -> str:
+    return f"{link['container']}/{link['link']}"
 
 
 def _count(number: int, noun: str, plural: str = "s") -> str:

@@ -1,13 +1,14 @@
 """What a router says of links and deliveries that wait for somebody."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from linkstate.mesh import Mesh
 from router.report import Reporter
-from tests.router.test_node import DURABLE, CountingStore, S
+from tests.router.test_node import DURABLE, CountingStore, P, S
 from tests.router.test_node import boot as boot_node
 from topic.node import Node
 
@@ -56,6 +57,33 @@ async def test_a_delivery_that_only_a_map_names_waits_for_its_publisher(path: Pa
         found = status(node)
         assert found["records"] == {"placeholder": 1, "limbo": 0, "in_doubt": 0, "accepted": 0, "settled": 0}
         assert [wait["for"] for wait in found["waits"]] == ["publisher that nobody knows"]
+
+
+async def test_a_subscriber_that_has_lapsed_is_shown_with_how_long_it_is_out_of_reach(path: Path) -> None:
+    with CountingStore(path) as store:
+        node = boot(store)
+        node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE)
+        status(node)
+    with CountingStore(path) as store:
+        node = boot(store)
+        node.topic.handle_timer(0.0)
+        assert status(node)["lapsed"] == []
+        (entry,) = node.topic.directory.entries()
+        node.topic.directory.lapse(entry, node.topic.context.time_us - 61_000_000)
+        lapsed = {"container": "s", "link": "link", "address": "topic/x", "router": "a", "since_s": 61.0}
+        assert status(node)["lapsed"] == [lapsed]
+
+
+async def test_what_waits_names_who_is_awaited_and_whose_deliveries_wait(path: Path) -> None:
+    with CountingStore(path) as store:
+        node = boot(store)
+        node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE)
+        link = SimpleNamespace(signs=SimpleNamespace(answers=True))
+        stream = node.topic.attach_publisher(P, link, node.now(), lifetime=DURABLE)
+        node.topic.publish(stream, [b"1", b"2"], [b"one", b"two"], presettled=False)
+        (wait,) = status(node)["waits"]
+        held = {"for": f"subscriber {S}", "publishers": [str(P)], "records": 2}
+        assert {name: wait[name] for name in held} == held
 
 
 async def test_an_attach_that_waits_for_other_routers_says_for_whom(path: Path) -> None:

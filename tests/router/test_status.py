@@ -49,6 +49,7 @@ def status(name: str, sees: str = "", **changes: Any) -> dict[str, Any]:
         "publishers": [],
         "subscribers": [],
         "orphans": [],
+        "lapsed": [],
         "attaches": {"waiting": 0, "for": []},
         "records": {"placeholder": 0, "limbo": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
         "waits": [],
@@ -132,7 +133,11 @@ def test_clients_records_and_waits_are_shown() -> None:
         subscribers=[subscriber | {"queued": 4, "unsettled": 2, "credit": 10, "delivered": 100, "accepted": 98}],
         records={"placeholder": 0, "limbo": 2, "in_doubt": 3, "accepted": 1, "settled": 0},
         attaches={"waiting": 2, "for": ["b", "c"]},
-        waits=[{"for": "subscriber y/s at c", "records": 3, "since_s": 1.2}],
+        waits=[
+            {"for": "subscriber y/s on topic/z", "publishers": ["x/p on topic/z"], "records": 3, "since_s": 1.2},
+            {"for": "router c", "publishers": ["x/p on topic/z", "x/q on topic/z"], "records": 4, "since_s": 3},
+        ],
+        lapsed=[{"container": "z", "link": "s", "address": "topic/z", "router": "c", "since_s": 4.5}],
     )
     text = shown(views(view("a", document)))
     assert "2 limbo, 3 in doubt, 1 accepted" in text
@@ -140,7 +145,9 @@ def test_clients_records_and_waits_are_shown() -> None:
     assert row(text, "x/p") == "x/p topic/z a attached 100 3"
     assert row(text, "y/s") == "y/s topic/z a suspended 100 98 2 4 10"
     assert "a withholds acceptances until it has heard from c" in text
-    assert "a waits for subscriber y/s at c: 3 records, for 1.2s or more" in text
+    assert "a waits for subscriber y/s on topic/z: 3 records of x/p on topic/z, for 1.2s or more" in text
+    assert "a waits for router c: 4 records of 2 publishers, for 3.0s or more" in text
+    assert "a waits no more for z/s on topic/z, out of its reach for 4.5s" in text
 
 
 def test_a_thousand_subscribers_do_not_flood_the_terminal() -> None:
@@ -166,11 +173,12 @@ def test_names_that_clients_choose_do_nothing_to_the_terminal() -> None:
     hostile = "\x1b[m\r\n\u202e"
     client = {"container": hostile, "link": hostile, "address": hostile, "status": "attached"}
     counters = {"queued": 0, "unsettled": 0, "credit": 1, "delivered": 0, "accepted": 0, "received": 0}
-    waits = [{"for": f"subscriber {hostile}", "records": 1, "since_s": 1.2}]
-    clients = [client | counters]
-    text = shown(views(view("a", status("a", publishers=clients, subscribers=clients, waits=waits))))
+    waits = [{"for": f"subscriber {hostile}", "publishers": [hostile], "records": 1, "since_s": 1.2}]
+    clients, lapsed = [client | counters], [client | {"router": "c", "since_s": 4.5}]
+    document = status("a", publishers=clients, subscribers=clients, lapsed=lapsed, waits=waits)
+    text = shown(views(view("a", document)))
     escaped = r"\x1b[m\r\n\u202e"
-    assert text.count(escaped) == 7
+    assert text.count(escaped) == 11
     assert not {"\x1b", "\r", "\u202e"} & set(text)
 
 
