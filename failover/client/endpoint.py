@@ -41,7 +41,8 @@ IDLE_S: Final = 1.5
 STOLEN: Final = "amqp:link:stolen"
 
 # Detaches and closes with these conditions say something about the router, not about us: the next one may do better.
-# After the last the link begins anew, and what was in doubt stays so: its terminus expired behind a partition.
+# After the last the link begins anew: a subscriber has missed something while it was out of reach, and is told so; of a
+# publisher, what was in doubt stays so.
 OF_ROUTER: Final = (
     "amqp:connection:forced",
     "amqp:link:detach-forced",

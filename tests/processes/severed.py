@@ -1,0 +1,202 @@
+"""Routers whose links with each other can be severed, and clients that stay, move and answer as a test says.
+
+The links go through proxies: clients reach every router all the time.
+"""
+
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import attrs
+import trio
+
+from failover.chaos.links import Condition as LinkCondition
+from failover.chaos.mesh import Mesh
+from failover.chaos.proxy import LinkProxy
+from failover.client.status import fetch_status
+from router.amqp.connection import Connection
+from router.amqp.handler import ACCEPTED, EXPIRE_CONNECTION, RCV_SECOND, SND_MIXED, Condition
+from router.amqp.link import Link
+from router.amqp.message import body_of, data_message
+from router.amqp.transport import serve
+from router.quantities import Address
+from router.rundir import RunDirectory
+from router.topology import load
+from tests.processes.mesh import PATIENCE_S, TOPOLOGIES, eventually
+from tests.router.amqp.pair import Recorder
+
+TOPIC = "topic/x"
+ECHOED = ("oncemesh:epoch", "oncemesh:generation")
+PARTITION = 1
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async def probe() -> bool:
+        return bool(condition())
+
+    await eventually(probe)
+
+
+class End(Recorder):
+    """One connection with one link."""
+
+    def __init__(self, stream: trio.SocketStream, container: str, *, answers: bool = True) -> None:
+        super().__init__()
+        self.stream = stream
+        self.in_use = answers
+        self.link: Link
+        self.detached: Condition | None = None
+        """Why the router has detached the link."""
+        self.connection = Connection(self, container=container, server=False, asked=self._asked)
+        self.connection.open()
+
+    def _asked(self, link: Link) -> None:
+        """What we have moved elsewhere nobody answers here, though the connection is open, and served."""
+        if self.in_use:
+            link.answer_echo()
+
+    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+        super().on_detach(link, closed, condition)
+        self.detached = condition
+
+    def go(self) -> None:
+        self.in_use = False
+        self.stream.socket.shutdown(socket.SHUT_RDWR)
+        self.stream.socket.close()
+
+    # what a publisher does and is told
+
+    def send(self, body: bytes) -> Any:
+        """The tag is the body."""
+        delivery = self.link.send(body, data_message(body))
+        self.connection.wake()
+        return delivery
+
+    def is_told_accepted(self, delivery: Any) -> bool:
+        return (delivery, ACCEPTED, False) in self.outcomes
+
+    # what a subscriber does and is told
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """Of what it was given as new."""
+        return [body_of(message) for message in self.messages]
+
+    def accept(self) -> None:
+        """The last that it was given as new."""
+        self.link.update(self.deliveries[-1], ACCEPTED)
+        self.connection.wake()
+
+    @property
+    def is_told_settled(self) -> bool:
+        return any(settled for _, _, settled in self.outcomes) or any(settled for _, _, settled, *_ in self.resumed)
+
+    def settle(self, delivery: Any) -> None:
+        self.link.settle(delivery)
+        self.connection.wake()
+
+
+class Stage:
+    def __init__(self, mesh: Mesh, nursery: trio.Nursery) -> None:
+        self.mesh = mesh
+        self._nursery = nursery
+
+    # clients
+
+    async def publisher(
+        self, router: str, unsettled: Mapping[bytes, int] | None, last: End | None = None,
+        *, answers: bool = True, through: LinkProxy | None = None, timeout: int = 60,
+    ) -> End:  # fmt: skip
+        """`last`: its link before this one, whose epoch and generation it echoes."""
+        end = await self._connect("P", through.address if through else self.mesh.addresses[router], answers=answers)
+        end.link = end.connection.sender("link", TOPIC, snd_settle_mode=SND_MIXED, **_options(unsettled, last, timeout))
+        await self.said(end, lambda: end.link.credit > 0)
+        return end
+
+    async def subscriber(
+        self, router: str, unsettled: Mapping[bytes, int] | None, last: End | None = None,
+        *, credit: int, timeout: int = 60, container: str = "S", topic: str = TOPIC,
+    ) -> End:  # fmt: skip
+        end = await self._connect(container, self.mesh.addresses[router])
+        end.link = end.connection.receiver("link", topic, **_options(unsettled, last, timeout))
+        end.link.flow(credit)
+        await self.said(end, lambda: ("attached", "link") in end.events)
+        return end
+
+    async def _connect(self, container: str, address: Address, *, answers: bool = True) -> End:
+        stream = await trio.open_tcp_stream(address.host, address.port)
+        end = End(stream, container, answers=answers)
+        self._nursery.start_soon(serve, stream, end.connection)
+        await self.said(end, lambda: bool(end.events))
+        return end
+
+    async def said(self, end: End, condition: Callable[[], object]) -> None:
+        """What the client has done goes out, and in time this comes true."""
+        end.connection.wake()
+        await until(condition)
+
+    # routers
+
+    def url(self, router: str) -> str:
+        return f"amqp://{self.mesh.addresses[router]}"
+
+    def cut_off(self, router: str) -> None:
+        self.mesh.links.spoil(PARTITION, self.mesh.links.of([router]), LinkCondition(severed=True))
+
+    async def heal(self) -> None:
+        """Until all routers are in contact, and nobody is taken for lapsed."""
+        self.mesh.links.heal()
+
+        async def is_whole() -> bool:
+            reports = [await self.status(router) for router in self.mesh.routers]
+            contacts = [route["contact"] for report in reports for route in report["routes"]]
+            others = len(reports) - 1
+            return contacts == [True] * (len(reports) * others) and not any(report["lapsed"] for report in reports)
+
+        await eventually(is_whole)
+
+    async def lapses(self, router: str, container: str = "S") -> None:
+        """Until the router waits for this subscriber no more."""
+
+        async def has_lapsed() -> bool:
+            return container in [link["container"] for link in (await self.status(router))["lapsed"]]
+
+        await eventually(has_lapsed)
+
+    async def status(self, router: str) -> dict[str, Any]:
+        address = self.mesh.addresses[router]
+        return await fetch_status(address.host, address.port, PATIENCE_S)
+
+    def log(self, router: str) -> str:
+        return self.mesh.directory.log_path(router).read_text()
+
+
+def _options(unsettled: Mapping[bytes, int] | None, last: End | None, timeout: int) -> dict[str, Any]:
+    properties = {} if last is None else {
+        name: value for name, value in last.link.remote_properties.items() if name in ECHOED
+    }  # fmt: skip
+    return {
+        "durable": 2, "expiry_policy": EXPIRE_CONNECTION, "timeout": timeout, "unsettled": unsettled,
+        "rcv_settle_mode": RCV_SECOND, "properties": properties,
+    }  # fmt: skip
+
+
+@asynccontextmanager
+async def severable_triangle(folder: Path, nursery: trio.Nursery, **timing: float) -> AsyncIterator[Stage]:
+    """a, b and c, each linked to both others; `timing` in seconds. Whatever runs in the nursery ends with it."""
+    (folder / "run").mkdir()
+    triangle = load(TOPOLOGIES / "triangle.yaml")
+    triangle = attrs.evolve(triangle, timing=attrs.evolve(triangle.timing, **timing))
+    mesh = Mesh(triangle, RunDirectory(folder / "run"), print)
+    try:
+        await mesh.up(nursery, Random(1))
+        for router in mesh.routers:
+            await mesh.ready(router, 10)
+        yield Stage(mesh, nursery)
+    finally:
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await mesh.down()

@@ -1,0 +1,186 @@
+r"""Partitions that last longer than termini do: nobody in use is thrown out, and who is missed in something is told so
+(protocol 8, Apart).
+
+    a      Clients reach all routers. P is at b and S at c, unless a test says otherwise.
+   / \
+  b - c
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+import trio
+
+from failover.client import Connected, Event, Lost, Subscriber
+from router.amqp.handler import ACCEPTED, Condition
+from tests.processes.severed import TOPIC, End, Stage, severable_triangle, until
+
+TERMINUS_S = 3
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Stage]:
+    async with severable_triangle(tmp_path, nursery, terminus=TERMINUS_S) as stage:
+        yield stage
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["P is known there", "P is new to it"])
+async def test_a_router_without_clients_that_was_alone_throws_nobody_out(stage: Stage, known: bool) -> None:
+    s = await stage.subscriber("c", None, credit=0)  # so K stays in doubt
+    if known:
+        p = await stage.publisher("b", None)
+    stage.cut_off("a")
+    if not known:
+        p = await stage.publisher("b", None)
+    k = p.send(b"K")
+    await stage.lapses("a")
+
+    await stage.heal()
+    assert (s.detached, p.detached, p.outcomes) == (None, None, [])
+    there = await stage.subscriber("a", {}, s, credit=10)
+    await stage.said(there, lambda: there.bodies == [b"K"])
+    there.accept()
+    await stage.said(p, lambda: p.is_told_accepted(k))
+    p.settle(k)
+    after = p.send(b"L")
+    await stage.said(there, lambda: len(there.bodies) > 1)
+    there.accept()
+    await stage.said(p, lambda: p.is_told_accepted(after))
+    assert there.bodies == [b"K", b"L"]
+    assert (there.detached, p.detached) == (None, None)
+
+
+async def test_what_was_accepted_where_its_publisher_is_out_of_reach_is_not_settled_there(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    """P's timeout passes at c, and K is in doubt still: at b, where S goes, it is to be found in its map."""
+    async with severable_triangle(tmp_path, nursery) as stage:
+        await stage.subscriber("b", None, credit=1, timeout=TERMINUS_S + 1, container="witness", topic="topic/witness")
+        s = await stage.subscriber("c", None, credit=10)
+        p = await stage.publisher("b", None, timeout=TERMINUS_S)
+        k = p.send(b"K")
+        await stage.said(s, lambda: s.bodies == [b"K"])
+        stage.cut_off("c")
+        s.accept()
+        await stage.lapses("c", "witness")  # it is out of reach for as long as P is, and its timeout is longer
+        assert not s.is_told_settled
+        assert p.outcomes == []
+
+        s.go()
+        there = await stage.subscriber("b", {s.tags[0]: ACCEPTED}, s, credit=10)
+        await stage.said(there, lambda: p.is_told_accepted(k))
+        p.settle(k)
+        await stage.said(there, lambda: there.is_told_settled)
+        assert there.bodies == []
+        assert (p.detached, there.detached) == (None, None)
+
+
+def assert_tells_of(condition: Condition | None) -> None:
+    """What was accepted at b without a subscriber."""
+    assert condition is not None
+    assert condition.name == "amqp:resource-deleted"
+    assert_says_why(condition.description)
+
+
+def assert_says_why(text: str) -> None:
+    assert "router b accepted messages without it" in text
+    assert f"longer than the timeout of {TERMINUS_S} s" in text
+    away_s = float(text.split("out of its reach for ")[1].split(" s,")[0])
+    assert away_s >= TERMINUS_S
+
+
+async def accepted_without_it(stage: Stage) -> End:
+    """P, at b, once K is accepted there without who is at c."""
+    stage.cut_off("c")
+    p = await stage.publisher("b", None)
+    k = p.send(b"K")
+    await stage.said(p, lambda: p.is_told_accepted(k))
+    p.settle(k)
+    return p
+
+
+async def test_who_was_apart_and_is_missed_in_something_is_told_why(stage: Stage) -> None:
+    s = await stage.subscriber("c", None, credit=10)
+    p = await accepted_without_it(stage)
+    assert s.detached is None
+    await stage.heal()
+    await stage.said(s, lambda: s.detached)
+    assert_tells_of(s.detached)
+    (warning,) = [line for line in stage.log("c").splitlines() if "has ended" in line]
+    assert "WARNING" in warning
+    assert_says_why(warning)
+
+    s.go()
+    again = await stage.subscriber("c", None, credit=10)
+    await follows(stage, p, again)
+
+
+async def follows(stage: Stage, p: End, s: End) -> None:
+    """S goes on with what is published from now on, and with nothing else."""
+    after = p.send(b"L")
+    await stage.said(s, lambda: s.bodies)
+    s.accept()
+    await stage.said(p, lambda: p.is_told_accepted(after))
+    assert s.bodies == [b"L"]
+    assert s.detached is None
+
+
+async def test_who_moves_to_where_it_is_missed_is_told_once(stage: Stage) -> None:
+    s = await stage.subscriber("c", None, credit=10)
+    p = await accepted_without_it(stage)
+    s.go()
+    told = await stage.subscriber("b", {}, s, credit=10)
+    await until(lambda: told.detached)
+    assert_tells_of(told.detached)
+    assert told.order == []
+    told.go()
+
+    there = await stage.subscriber("b", {}, s, credit=10)
+    await stage.heal()
+    await follows(stage, p, there)
+
+
+async def test_our_own_client_tells_why_and_goes_on(stage: Stage) -> None:
+    events: list[Event] = []
+    async with Subscriber([stage.url("c")], TOPIC, container="S", link="link", events=events.append) as s:
+        p = await accepted_without_it(stage)
+        await stage.heal()
+        await until(lambda: [type(event) for event in events] == [Connected, Lost, Connected])
+        after = p.send(b"L")
+        delivery = await anext(s)
+        assert delivery.body == b"L"
+        await delivery.accept()
+        await stage.said(p, lambda: p.is_told_accepted(after))
+    (reason,) = [event.reason for event in events if isinstance(event, Lost)]
+    assert reason.startswith("amqp:resource-deleted: ")
+    assert_says_why(reason)
+
+
+async def test_the_command_shows_why_and_goes_on(stage: Stage, nursery: trio.Nursery) -> None:
+    arguments = ["subscribe", TOPIC, "--url", stage.url("c"), "--id", "S", "--count", "1"]
+    command = [sys.executable, "-c", "from router.cli import main; main()", *arguments]
+    process = await nursery.start(partial(trio.run_process, command, stdout=PIPE, stderr=PIPE))
+    shown, printed = bytearray(), bytearray()
+    nursery.start_soon(_read, process.stderr, shown)
+    nursery.start_soon(_read, process.stdout, printed)
+    await until(lambda: shown.count(b"attached to ") == 1)
+    p = await accepted_without_it(stage)
+    await stage.heal()
+    await until(lambda: shown.count(b"attached to ") == 2)
+    after = p.send(b"L")
+    await stage.said(p, lambda: p.is_told_accepted(after))
+    await until(lambda: printed == b"L\n")
+    told, why, again = shown.decode().splitlines()
+    assert told == "attached to c as S"
+    assert why.startswith("attaching again: amqp:resource-deleted: ")
+    assert_says_why(why)
+    assert again.endswith(" as S")
+
+
+async def _read(stream: trio.abc.ReceiveStream, into: bytearray) -> None:
+    async for part in stream:
+        into += part
