@@ -7,7 +7,6 @@ awaited. It alone knows what is in doubt. What local subscribers do with a recor
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from itertools import groupby
 
 from topic.actions import AnswerDeliveries, Credit
 from topic.apart import Apart
@@ -178,11 +177,11 @@ class Home:
             if not record.open and not record.awaited and not record.orphans
             if record.state is State.IN_DOUBT and record.n >= 0  # else its audience is not computed in this epoch
         ]
-        for presettled, run in groupby(done, key=_is_presettled):
-            if presettled:
-                self._handed_on(stream, list(run))
-            else:
-                self._accept(stream, list(run))
+        presettled = [record for record in done if record.presettled]
+        if presettled:
+            self._handed_on(stream, presettled)
+        if len(presettled) < len(done):  # last: what is accepted without somebody ends it, and that decides more
+            self._accept(stream, [record for record in done if not record.presettled])
 
     def _handed_on(self, stream: Stream, records: list[Record]) -> None:
         """Presettled: every edge has handed them on or dropped them."""
@@ -414,7 +413,3 @@ class Home:
 
 
 TERMINAL = frozenset(Outcome)
-
-
-def _is_presettled(record: Record) -> bool:
-    return record.presettled

@@ -114,7 +114,7 @@ class Joining:
             gate.unproven = False
             if not gate.remaining:
                 self.admit(stream, gate)
-            if self.context.directory.in_contact(subscriber):
+            if self.context.directory.in_contact(subscriber) and name not in self.context.directory.lapsed:
                 self.tell_joined(subscriber)
 
     # who is awaited by name
@@ -170,7 +170,8 @@ class Joining:
         if gate is not None and record.n in gate.remaining:
             return False
         router = subscriber.router
-        if name in record.stream.doubts or router == not_at or not directory.in_contact(subscriber):
+        is_nowhere = router == not_at or not directory.in_contact(subscriber)
+        if is_nowhere or name in record.stream.doubts or name in directory.lapsed:
             self.await_by_name(record, name)
             return False
         if router == directory.router:

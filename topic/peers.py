@@ -33,16 +33,15 @@ class Peers:
     def _on_section(self, router: str, version: int, own: list[Any], hearsay: list[Any]) -> None:
         entries = [unpack_entry(fields) for fields in own]
         told = [unpack_entry(fields) for fields in hearsay]
-        joined_before = {entry.name for entry in entries if self._is_same_subscriber(entry)}
-        taken_back = {entry.name for entry in entries if entry.live and self.directory.take_back(entry)}
+        joined_before = [entry for entry in entries if self._is_same_subscriber(entry)]
+        taken_back = [entry for entry in entries if entry.live and self.directory.take_back(entry)]
         changes = self.directory.apply_section(router, version, entries, told)
         self._pass_on(router, changes, learned=True)
+        for entry in taken_back:  # before what else has changed lets anything be accepted
+            self.home.joining.expect(entry, router)
         self._topic.changed(changes, learned=True)
-        for entry in entries:
-            if entry.name in taken_back:
-                self.home.joining.expect(entry, entry.router)
-            if entry.name in joined_before:
-                self.home.joining.join(entry, known=True)
+        for entry in joined_before:
+            self.home.joining.join(entry, known=True)
         self._end_ours(told)
         self._correct(router, [*entries, *told])
         self.context.outgoing.ack(router, version)

@@ -1,0 +1,77 @@
+"""A lapse, and what it meets on its way (protocol 8, Apart)."""
+
+from tests.topic.bench import LASTING, Bench, Reader, key_of, pen_at, reader_at
+from topic.directory import Lifetime
+from topic.record import Outcome
+
+LONGER = Lifetime(300, "connection-close", 1)
+
+
+def suspend(reader: Reader) -> None:
+    reader.bench.tick(reader.router).suspend_subscriber(reader.end, reader, reader.bench.now)
+    reader.bench.flow()
+
+
+def test_who_is_back_is_awaited_before_anything_else_of_its_routers_section_is_taken_in() -> None:
+    """The same section tells that the other one, whom all waited for, has closed."""
+    bench = Bench("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    other = bench.subscriber("b", "t", lifetime=LONGER)
+    bench.part("a", "b")
+    pen.send(b"1")
+    bench.wait(64, "a")
+    assert not pen.outcomes
+    other.close()
+    bench.meet("a", "b")
+    bench.flow()
+    assert reader.delivered == [b"1"] and not pen.outcomes
+
+
+def test_what_is_accepted_without_somebody_ends_it_once_for_all_that_is_decided_by_then() -> None:
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "a")
+    reader_at(bench, "c")
+    bench.part("a", "c")
+    bench.part("b", "c")
+    bench.wait(64, "a", "b")
+    bench.subscriber("b", "t", credit=0)  # ends with its router
+    bench.hold("a", "b")
+    pen.send(b"1")
+    pen.send(b"2", presettled=True)
+    bench.part("a", "b")
+    bench.flow()
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.credit == 1
+    pen.settle(b"1")
+    assert pen.credit == 2
+
+
+def test_one_that_has_lapsed_where_it_moved_to_is_not_sought_there() -> None:
+    """Another subscriber at the router that it left took its time."""
+    bench = Bench("a", "b", "c", "d")
+    bench.kill("d")
+    pen, slow = pen_at(bench, "a"), bench.subscriber("c", "t", credit=0)
+    reader_at(bench, "c")
+    pen.send(b"1")
+    moved = reader_at(bench, "b", unsettled={key_of(pen, b"1"): 0})
+    suspend(moved)
+    bench.wait(64)
+    slow.grant(1)
+    slow.accept(b"1")
+    bench.wait(10)
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_evidence_that_comes_after_the_lapse_does_not_join_it_again() -> None:
+    bench = Bench("a", "b", "d")
+    bench.kill("d")
+    pen = bench.publisher("a", lifetime=LASTING, lively=False)
+    other = bench.subscriber("b", "t")
+    reader = reader_at(bench, "b", unsettled={})  # it has been elsewhere
+    suspend(reader)
+    bench.wait(64)
+    pen.answer_echo()
+    pen.send(b"1")
+    other.accept(b"1")
+    bench.wait(10)
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
