@@ -60,8 +60,8 @@ Entries
     CLOSED       publisher or subscriber left for good, `epoch` that of the attach that ended: owed nothing
                  from here on. At its custodian; repeating it elsewhere does no harm
     EXPIRED      its terminus, of the attach that `epoch` names, expired in the view of this router: the same, but
-                 only for what is homed here and not ACCEPTED yet. JOINED may follow in the same epoch. detail = text:
-                 by whom and why, where something was accepted without it
+                 only for what is not ACCEPTED yet, and homed here or at a router that has heard of it since. JOINED may
+                 follow in the same epoch. detail = text: by whom and why, where something was accepted without it
     STOLEN       a local link is attached at router `peer` now: gone here, owed as before
     JOINED       subscriber (address, epoch of its attach; peer = its custodian, none if local) is in the
                  audience of what is published here from now on. A higher epoch than before: a new stay

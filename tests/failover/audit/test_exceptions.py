@@ -119,6 +119,39 @@ def test_who_attached_where_its_publishers_router_was_not_in_contact_is_named(ju
     assert report.sentence.endswith(f"4 deliveries were accepted without {FAR.identity}, which a did not know")
 
 
+def test_who_heard_that_another_had_ended_its_link_is_named_with_the_reason(judged: Judged) -> None:
+    run = Run()
+    ended = run.find("b", Event.RECEIVED, run.key(ONE, 2))
+    run.before("b", ended, Event.EXPIRED, subscriber=FAR.name, epoch=run.epoch(FAR), detail="router b waited 61 s")
+    for tag in (2, 3):
+        run.leave_out(FAR, ONE, tag, audience=False)
+        run.leave_out(FAR, TWO, tag, audience=False)
+    report = judged(run)
+    assert report.verdict is Verdict.QUALIFIED, (report.findings, report.doubts)
+    told = f"2 deliveries were accepted without {FAR.identity}, which a took for ended: router b waited 61 s"
+    assert told in report.exceptions
+
+
+def test_who_is_unknown_to_a_router_that_began_without_its_store_is_named(judged: Judged) -> None:
+    run = Run()
+    rows = run.logs["a"]
+    cut = rows.index(run.find("a", Event.RECEIVED, run.key(ONE, 2)))
+    late = rows[cut:]
+    boot = {"time_us": rows[cut - 1]["time_us"], "hlc": rows[cut - 1]["hlc"]}
+    run.logs["a"] = [*rows[:cut], {"event": Event.STOPPED} | boot]
+    kept = {"event": Event.KEPT, "detail": json.dumps({"found": False})}
+    run.again["a"] = [{"event": Event.BOOT} | boot, kept | boot, *late]
+    run.leave_out(FAR, ONE, 2, 3)
+    for row in late:
+        if row["event"] is Event.AUDIENCE:
+            row["detail"] = json.dumps([name for name in json.loads(row["detail"]) if name != FAR.name])
+    report = judged(run)
+    forgot = (
+        f"2 deliveries were accepted without {FAR.identity}, which a did not know: it had begun without its state store"
+    )
+    assert forgot in report.exceptions, (report.exceptions, report.findings)
+
+
 def goes_and_comes_back(run: Run, gone_s: int) -> None:
     """Subscriber near is killed after the first delivery of publisher one, and a lets it expire before the next is
     accepted; it is back so many seconds after it went."""
