@@ -39,7 +39,9 @@ class Result:
 
     @property
     def clean(self) -> bool:
-        return self.outcome.clean and self.verdict in ("holds", "")
+        """What a mesh accepts while it has no memory of its subscribers is told by both, and wrong by neither."""
+        told = self.verdict == "qualified" and self.outcome.tally.excused > 0
+        return self.outcome.clean and (told or self.verdict in ("holds", ""))
 
 
 class Results:

@@ -33,6 +33,8 @@ def test_a_run_that_is_finished_waits_for_its_verdict(tmp_path: Path) -> None:
     [
         (CLEAN, "holds", False),
         (CLEAN, "undecided", True),
+        (CLEAN, "qualified", True),
+        (Outcome(Tally(sent=10, excused=1)), "qualified", False),
         (Outcome(Tally(sent=10, doubled=1)), "holds", True),
         (Outcome(Tally(sent=10), error="stuck"), "holds", True),
     ],
