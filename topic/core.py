@@ -80,7 +80,7 @@ class Topic:
             is_over=self._expired,
             lapses=self._lapses,
         )
-        self.home.apart.end = self._end_apart
+        self.home.apart.end = self.end_apart
         longest = settings.terminus + settings.boot_wait
         self.lives = Lives(self.home, self.attaching, longest, settings.forget)
         self.context.trace(Event.BOOT)
@@ -233,7 +233,7 @@ class Topic:
         if unsettled is not None:  # what else it says is settled, whatever comes for these keys before it is answered
             subscriber.said = {record.key: unsettled[record.key] for record in named}
         resumed = unsettled is not None or (known is not None and known.live)
-        aware = subscriber.epoch.hlc if unsettled is None else _ended(known)
+        aware = subscriber.epoch.hlc - 1 if unsettled is None else _aware(known)
         identity, epoch = subscriber.identity, subscriber.epoch
         self._write(Entry(Role.SUBSCRIBER, name, identity, epoch, lifetime=lifetime, resumed=resumed, aware=aware))
         self.edge.delivering.finished([record for record in named if not record.open])
@@ -439,8 +439,8 @@ class Topic:
         with self.home.deciding_later():
             self.home.apart.lapse(entry, away_s)
 
-    def _end_apart(self, entry: Entry, ending: str) -> None:
-        """Something is accepted here without it: all have to know, so that its client is told."""
+    def end_apart(self, entry: Entry, ending: str) -> None:
+        """Something was accepted without it: all have to know, so that its client is told."""
         self._expired(entry, ending)
         ended = [attrs.evolve(entry, status=Status.EXPIRED, ending=ending)]
         for router in self.directory.contacts:
@@ -451,9 +451,13 @@ class Topic:
         subscriber = Subscriber(known.name, known.identity)
         subscriber.begin(link, self.context.new_epoch(known), None, complete=True)
         self.out.append(Detach(link, EXPIRED, known.ending))
-        told = self.directory.mark(known, Status.EXPIRED).entry
-        for router in self.directory.contacts:
-            self.context.outgoing.hearsay(router, [told])
+        told = attrs.evolve(known, status=Status.EXPIRED, ending="")
+        if self.directory.is_mine(known):
+            self.context.tell(told)
+        else:
+            self.directory.mark(known, Status.EXPIRED)
+            for router in self.directory.contacts:
+                self.context.outgoing.hearsay(router, [told])
         return subscriber
 
     def _end_late(self, entry: Entry, ending: str) -> Entry:
@@ -475,6 +479,8 @@ class Topic:
         self.home.release_freed()
 
 
-def _ended(known: Entry | None) -> int:
-    """Clock of the ending that we know of a link, 0 if of none."""
-    return 0 if known is None or known.live else known.epoch.hlc
+def _aware(known: Entry | None) -> int:
+    """Up to which ending the client of a link that we know so has heard of them, as it comes back with its map."""
+    if known is None:
+        return 0
+    return known.aware if known.live else known.epoch.hlc

@@ -207,6 +207,12 @@ class Expiry:
                 self._abort(entry)
         self._polls.clear()
 
+    def awaits(self, router: str, entry: Entry) -> None:
+        """It counts on a subscriber: if that has lapsed, it has to be told, be it once more."""
+        lonely = self._lonely.get(((entry.role, entry.name), entry.epoch))
+        if lonely is not None:
+            lonely.lapsed_at.discard(router)
+
     def lost(self, router: str) -> None:
         """Its contact is over: when it is back, it has heard of no lapse."""
         for lonely in self._lonely.values():

@@ -43,6 +43,7 @@ class Peers:
         for entry in joined_before:
             self.home.joining.join(entry, known=True)
         self._end_ours(told)
+        self._end_later([*entries, *told])
         self._correct(router, [*entries, *told])
         self.context.outgoing.ack(router, version)
         self._topic.heard(router)
@@ -66,6 +67,7 @@ class Peers:
         self._pass_on(router, changes, learned=True)
         self._topic.changed(changes, learned=True)
         self._end_ours(told)
+        self._end_later(told)
         self._correct(router, told)
 
     def _correct(self, router: str, told: list[Entry]) -> None:
@@ -79,6 +81,13 @@ class Peers:
         for entry in told:
             if not entry.live and self.directory.is_mine(entry):
                 self._topic.expired_elsewhere(entry)
+
+    def _end_later(self, told: list[Entry]) -> None:
+        """A later attach has gone on from what it tells has ended: who ended that may never hear of it."""
+        for entry in told:
+            current = self.directory.subscriber(entry.name)
+            if current is not None and current.epoch > entry.epoch and self.home.apart.is_to_be_told(entry, current):
+                self._topic.end_apart(current, entry.ending)
 
     def _pass_on(self, router: str, changes: list[Change], *, learned: bool) -> None:
         """Other contacts may be home of what these subscribers are owed, or hold what these publishers have sent, and
@@ -122,8 +131,15 @@ class Peers:
         if subscriber is None or Epoch(*epoch) != subscriber.epoch:  # for an attach that is over
             return
         self.edge.joined(router, subscriber, gated)
+        self._is_awaited(router, name)
         subscriber.unanswered.discard(router)
         self._topic.attaching.answer_subscriber(subscriber)
+
+    def _is_awaited(self, router: str, name: bytes) -> None:
+        """What it says may have crossed our word that the subscriber has lapsed: it would wait for it for ever."""
+        entry = self.directory.subscriber(name)
+        if entry is not None and name in self.directory.lapsed:
+            self._topic.expiry.awaits(router, entry)
 
     def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:
         subscriber = self.edge.subscribers.get(name)
@@ -148,6 +164,7 @@ class Peers:
             self.edge.forward(stream, first, seen.get(self.context.router, 0), records)
         else:
             name, attach = only
+            self._is_awaited(router, name)
             for n, record in enumerate(records, first):
                 self.edge.backlog(stream, n, seen.get(self.context.router, 0), record, name, Epoch(*attach))
 

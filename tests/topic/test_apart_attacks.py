@@ -1,10 +1,16 @@
 """A lapse, and what it meets on its way (protocol 8, Apart)."""
 
 from tests.topic.bench import LASTING, Bench, Reader, key_of, pen_at, reader_at
+from topic.actions import Detach
 from topic.directory import Lifetime
 from topic.record import Outcome
 
+EXPIRED = "amqp:resource-deleted"
 LONGER = Lifetime(300, "connection-close", 1)
+
+
+def is_told(reader: Reader) -> bool:
+    return EXPIRED in [detach.condition for detach in reader.mine(Detach)]
 
 
 def suspend(reader: Reader) -> None:
@@ -75,3 +81,78 @@ def test_evidence_that_comes_after_the_lapse_does_not_join_it_again() -> None:
     other.accept(b"1")
     bench.wait(10)
     assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_evidence_that_crosses_the_lapse_does_not_join_it_for_ever() -> None:
+    bench = Bench("a", "b", "d")
+    bench.kill("d")
+    pen = bench.publisher("a", lifetime=LASTING, lively=False)
+    other = bench.subscriber("b", "t")
+    reader = reader_at(bench, "b", unsettled={})
+    suspend(reader)
+    bench.hold("b", "a")
+    while reader.end.name not in bench.cores["b"].directory.lapsed:
+        bench.wait(1)
+        if bench.now > 62:
+            bench.step("b", "a")  # the proposal, not the decision
+            bench.hold("a", "b")
+            pen.answer_echo()
+            bench._held.discard(("a", "b"))
+            bench.flow()
+    bench.let_go()
+    pen.send(b"1")
+    other.accept(b"1")
+    bench.wait(10)
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+
+
+def test_who_was_told_where_it_was_attached_last_is_forgotten() -> None:
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    name = reader.end.name
+    bench.kill("c")
+    suspend(reader)
+    pen.send(b"1")
+    bench.wait(64)
+    assert pen.outcomes
+    back = reader_at(bench, "b", unsettled={})
+    assert is_told(back)
+    pen.settle(b"1")
+    bench.boot("c", 2)
+    for other in ("a", "b"):
+        bench.meet("c", other)
+    bench.flow()
+    bench.wait(700)
+    assert not [(r, e) for r, core in bench.cores.items() for e in core.directory.entries() if e.name == name]
+
+
+def test_who_began_afresh_is_not_told_of_what_ended_before() -> None:
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    for other in ("b", "c"):
+        bench.part("a", other)
+    pen.send(b"1")
+    bench.wait(64, "a")
+    afresh = reader_at(bench, "c", seen=reader.end.epoch.hlc)
+    suspend(afresh)
+    again = reader_at(bench, "c", unsettled={}, seen=afresh.end.epoch.hlc)
+    for other in ("b", "c"):
+        bench.meet("a", other)
+    bench.flow()
+    assert not is_told(again)
+
+
+def test_who_moved_is_told_by_who_hears_of_the_ending_of_its_former_attach() -> None:
+    """Who ended it is gone for good before it hears of the later attach."""
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    for other in ("b", "c"):
+        bench.part("a", other)
+    moved = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch.hlc)
+    pen.send(b"1")
+    bench.wait(64)
+    bench.hold("c", "a")
+    bench.meet("a", "c")
+    bench.flow()
+    bench.part("a", "c")
+    assert is_told(moved)
