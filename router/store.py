@@ -146,7 +146,7 @@ class StateStore:
     def _refusal(self, reason: str) -> StoreError:
         return StoreError(
             f"{self._path}: not to be used as a router's state: {reason}. "
-            "A router that starts without its state forgets its durable links"
+            "A router that starts without its state forgets its durable links: only if it is to, move the file away"
         )
 
     def close(self) -> None:

@@ -75,6 +75,8 @@ class Connection:
         self._links: dict[Any, Link] = {}  # by proton's pointer
         self._parted: list[Link] = []  # detached at both ends, to be freed once our detach is written
         self._left: dict[tuple[Any, bool, str], Link] = {}  # detached by the peer, not closed: see `Link.former`
+        self.leaving: set[tuple[Any, bool, str]] = set()  # the engine's: places that are free once it is written
+        self._postponed: list[Link] = []  # attaches that wait for that
         self._ended_sessions: list[Any] = []  # the same for sessions
         self._session: Any = None  # of the links that we attach
         self._at_eof = False
@@ -190,13 +192,31 @@ class Connection:
         """All that is to be written by now."""
         data = b""
         if self._sasl.done:
-            data = self.tap.rewrite(self._engine.pull()) + self.echoes.flows()
+            data = self.tap.rewrite(self._engine.pull())
+            if self.leaving:
+                data += self._attach_postponed()
+            data += self.echoes.flows()
         if self._sasl.out:
             data, self._sasl.out = self._sasl.out + data, b""
         self.settling.clear()
         if self._parted or self._ended_sessions:
             self._free_parted()
         return data
+
+    def postpones(self, link: Link) -> bool:
+        """The engine's: proton writes attaches before detaches, but peers take two links of one name for an error. So
+        an attach to a place that is not free yet waits for the next output."""
+        if link.place in self.leaving:
+            self._postponed.append(link)
+            return True
+        return False
+
+    def _attach_postponed(self) -> bytes:
+        self.leaving.clear()
+        postponed, self._postponed = self._postponed, []
+        for link in postponed:
+            link.attach_postponed()
+        return self.tap.rewrite(self._engine.pull()) if postponed else b""
 
     def _free_parted(self) -> None:
         """Freeing a link makes proton settle what is unsettled on it, on the wire too. So a link that was detached

@@ -51,8 +51,10 @@ class Link:
     """See the attributes' comments. What is called the engine's is not for owners."""
 
     __slots__ = (
+        "_closed",
         "_max_message",
         "_opened",
+        "_postponed",
         "_properties",
         "answered",
         "closed_by_peer",
@@ -117,6 +119,8 @@ class Link:
         self.partial: list[bytes] = []  # payload so far of a delivery that takes several frames
         self.partial_size = 0
         self._opened = False  # our attach is under way
+        self._postponed = False  # but waits for the detach of a link in its place
+        self._closed = False  # our detach is a closing one
         self._properties: Mapping[str, Any] | None = None
         # The engine's, for the tap.
         self.unsettled: Mapping[bytes, int] | None = None  # our map, until it is written
@@ -215,8 +219,17 @@ class Link:
         lib.pn_link_set_rcv_settle_mode(self.pointer, rcv_settle_mode)
         if not self.is_sender:
             lib.pn_link_set_max_message_size(self.pointer, self.max_message)
-        lib.pn_link_open(self.pointer)
         self._opened = True
+        self._postponed = self.connection.postpones(self)
+        if not self._postponed:
+            lib.pn_link_open(self.pointer)
+
+    def attach_postponed(self) -> None:
+        """The engine's: the attach may be written, and the detach that has followed it."""
+        self._postponed = False
+        lib.pn_link_open(self.pointer)
+        if self.detached:
+            self._detach(self._closed)
 
     def refuse(self, condition: str, description: str = "") -> None:
         """Answer the peer's attach without a terminus at our end, then detach with the error (AMQP 1.0 2.6.3)."""
@@ -237,6 +250,12 @@ class Link:
             lib.pn_terminus_set_type(lib.pn_link_target(self.pointer), lib.PN_UNSPECIFIED)
             self.open(self.remote_snd_settle_mode, self.remote_rcv_settle_mode)
         write_condition(lib.pn_link_condition(self.pointer), condition, description)
+        self._closed = closed
+        if not self._postponed:
+            self._detach(closed)
+
+    def _detach(self, closed: bool) -> None:
+        self.connection.leaving.add(self.place)
         (lib.pn_link_close if closed else lib.pn_link_detach)(self.pointer)
 
     def end(self) -> None:

@@ -9,6 +9,7 @@ Nothing is lost by that: each end still has the other's deliveries, by their ids
 the handles that they had.
 """
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ from tests.router.amqp.frames import (
 )
 
 WINDOW = 1000
+COUNT = 200
 LASTING: dict[str, Any] = {"durable": 2, "expiry_policy": EXPIRE_CONNECTION, "timeout": 60}
 
 
@@ -324,6 +326,59 @@ async def test_both_leave_and_come_back_again_and_again(pair: Pair) -> None:
     await pair.settled(*got)
     pair.publisher.sent = 50
     await pair.finish()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_both_leave_and_come_back_while_messages_flow(seed: int, pair: Pair) -> None:
+    await pair.attach(credit=0)
+    random, generation = Random(seed), pair.generation
+    got: list[bytes] = []
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(publish, pair, random)
+            nursery.start_soon(subscribe, pair, random, got)
+    assert got == [b"%d" % number for number in range(COUNT)]
+    assert pair.generation == generation
+    await pair.finish()
+
+
+async def publish(pair: Pair, random: Random) -> None:
+    """Settles what it was told in no hurry, and leaves and comes back as it likes."""
+    open_handles: list[Handle] = []
+    sent = 0
+    while sent < COUNT or open_handles:
+        pair.publisher.sent = sent
+        for _ in range(min(random.randrange(5), COUNT - sent, pair.publisher.link.credit)):
+            open_handles += pair.send(b"%d" % sent)
+            sent += 1
+        if random.random() < 0.3:
+            await pair.attach_publisher(await pair.leave(pair.publisher))
+        await trio.sleep(0.001)
+        told = [handle for handle in open_handles if lib.pn_delivery_remote_state(handle) == ACCEPTED]
+        done = random.sample(told, random.randint(0, len(told)))
+        pair.settle(*done)
+        open_handles = [handle for handle in open_handles if handle not in done]
+    pair.publisher.sent = COUNT
+
+
+async def subscribe(pair: Pair, random: Random, got: list[bytes]) -> None:
+    """Uses up its credit before it leaves: what came after that would be its own to look after."""
+    in_hand: list[Handle] = []
+    while len(got) < COUNT:
+        credit = random.randint(1, min(8, COUNT - len(got)))
+        if random.random() < 0.5:
+            await pair.attach_subscriber(await pair.leave(pair.subscriber), credit=0)
+        pair.subscriber.link.flow(credit)
+        pair.subscriber.link.connection.wake()
+        end, before = pair.subscriber, len(pair.subscriber.received)
+        await pair.clients.until(lambda: len(end.received) == before + credit)  # noqa: B023
+        got += end.bodies[before:]
+        in_hand += [delivery.handle for delivery in end.received[before:]]
+        random.shuffle(in_hand)
+        for _ in range(random.randint(len(in_hand) // 2, len(in_hand)) if len(got) < COUNT else len(in_hand)):
+            pair.state(in_hand.pop(), ACCEPTED)
+    pair.subscriber.link.flow(1)
+    pair.subscriber.link.connection.wake()
 
 
 async def test_a_publishers_null_map_on_another_connection_begins_a_new_life(pair: Pair) -> None:

@@ -1,17 +1,22 @@
 """A link that its peer detached, did not close, and attaches again on the same session: what its deliveries become."""
 
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from router.amqp.connection import MAX_LINKS, Connection
 from router.amqp.handler import ACCEPTED, Condition
 from router.amqp.link import Link
 from router.amqp.performative import code_of
 from tests.router.amqp.frames import (
+    ATTACH,
     BEGIN,
     DETACH,
     DISPOSITION,
     END,
     FLOW,
+    TRANSFER,
     Described,
     attach,
     frame,
@@ -135,6 +140,34 @@ def test_a_delivery_of_which_half_has_come_is_released() -> None:
     server.hear(transfer(1, 1, b"1", payload=b"whole"))
     assert server.handler.messages == [b"whole"]
     server.connection.release()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_who_attaches_again_at_once_is_answered_in_that_order(closed: bool) -> None:
+    """Proton itself writes attaches first, and takes two links of one name for an error."""
+    server = Server()
+    server.hear(attach("a", 0, receiver=True), credit(0, 5))
+    said = server.hear(frame(DETACH, 0, closed), attach("a", 1, receiver=True), credit(1, 5))
+    assert list(codes(said)) == [DETACH, ATTACH]
+    server.link.send(b"1", b"m")
+    assert list(codes(server.hear())) == [TRANSFER]
+    server.connection.release()
+
+
+def test_who_attaches_again_at_once_is_refused_in_that_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    server.hear(attach("a", 0, receiver=True))
+    monkeypatch.setattr(server.handler, "answer", lambda link: link.refuse("amqp:not-allowed", "not now"))
+    said = server.hear(suspended(0), attach("a", 1, receiver=True))
+    assert list(codes(said)) == [DETACH, ATTACH, DETACH]
+    server.connection.release()
+
+
+def codes(said: bytes) -> Iterator[int]:
+    while said:
+        size = int.from_bytes(said[:4], "big")
+        yield code_of(said[:size])
+        said = said[size:]
 
 
 def test_what_was_closed_or_resumed_or_on_another_session_is_no_reattach() -> None:
