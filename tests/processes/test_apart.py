@@ -129,17 +129,54 @@ async def follows(stage: Stage, p: End, s: End) -> None:
     assert s.detached is None
 
 
-async def test_who_moves_to_where_it_is_missed_is_told_once(stage: Stage) -> None:
+async def test_who_was_apart_and_is_missed_in_nothing_goes_on_as_if_it_had_not_been(stage: Stage) -> None:
+    """K waits for T, too: when S is back, K is in doubt still."""
+    s = await stage.subscriber("c", None, credit=10)
+    t = await stage.subscriber("b", None, credit=0, container="T")
+    p = await stage.publisher("b", None)
+    stage.cut_off("c")
+    k = p.send(b"K")
+    await stage.lapses("b")
+    await stage.heal()
+    await stage.said(s, lambda: s.bodies == [b"K"])
+    s.accept()
+    t.link.flow(10)
+    await stage.said(t, lambda: t.bodies == [b"K"])
+    t.accept()
+    await stage.said(p, lambda: p.is_told_accepted(k))
+    assert (s.detached, t.detached, p.detached) == (None, None, None)
+
+
+async def test_what_it_answered_while_it_was_apart_is_not_given_to_it_again(stage: Stage) -> None:
+    s = await stage.subscriber("c", None, credit=10)
+    p = await stage.publisher("b", None)
+    k = p.send(b"K")
+    await stage.said(s, lambda: s.bodies == [b"K"])
+    stage.cut_off("c")
+    s.accept()
+    await stage.said(p, lambda: p.is_told_accepted(k))
+    p.settle(k)
+    assert not s.is_told_settled
+    await stage.heal()
+    await until(lambda: s.detached)
+    assert_tells_of(s.detached)
+
+    again = await stage.subscriber("c", {s.tags[0]: ACCEPTED}, s, credit=10)
+    await follows(stage, p, again)
+
+
+@pytest.mark.parametrize("router", ["b", "a"], ids=["to where it is missed", "to where that was heard of"])
+async def test_who_moves_before_the_partition_heals_is_told_once(stage: Stage, router: str) -> None:
     s = await stage.subscriber("c", None, credit=10)
     p = await accepted_without_it(stage)
     s.go()
-    told = await stage.subscriber("b", {}, s, credit=10)
+    told = await stage.subscriber(router, {}, s, credit=10)
     await until(lambda: told.detached)
     assert_tells_of(told.detached)
     assert told.order == []
     told.go()
 
-    there = await stage.subscriber("b", {}, s, credit=10)
+    there = await stage.subscriber(router, {}, s, credit=10)
     await stage.heal()
     await follows(stage, p, there)
 
