@@ -24,6 +24,7 @@ from tests.simulation.parties import (
     GIVEN_UP,
     REJECTED,
     UNKNOWN,
+    VOLATILE,
     Message,
     Reader,
     Violation,
@@ -146,7 +147,7 @@ class Judge:
             if message.settled_for:  # by an answer that was lost: at least once
                 self._sent_anew(text)
             if message.published < 0 and not message.presettled:
-                message.promised = set(promised)
+                message.promised, message.promised_at = set(promised), self.schedule.now
                 self.promises += sum(self.readers[name].exact for name in promised)
             message.published = self.schedule.now
 
@@ -255,13 +256,22 @@ class Judge:
             if self._moved_out_of_reach(reader, home) or self._is_overtaken(name, reader, home):
                 return
         elif home.has_booted and not self.termini.known_around(home, name, reader):
-            self.ends(message, name, UNKNOWN)
+            self.ends(message, name, VOLATILE if self._has_outlived(message, name) else UNKNOWN)
             return
         elif outcome == "REJECTED" and self._has_lapsed(home, name):
             self.ends(message, name, REJECTED)
             return
         label = message.text.decode()
         raise Violation(f"2 {outcome.lower()} too early: {home.name} answers {label}, {name} is not done with it")
+
+    def _has_outlived(self, message: Message, name: str) -> bool:
+        """Whether all routers that knew the subscriber by then have died, and it had not asked them to remember it."""
+        reader, client = self.readers[name], self._subscriber(name)
+        older = [router for router in self.routers.values() if router.alive and router.booted_at <= message.promised_at]
+        return not client.durable and not any(self.termini.knows(router, name, reader) for router in older)
+
+    def _subscriber(self, name: str) -> "SubscriberClient":
+        return next(client for client in self.subscribers if client.name == name)
 
     def _is_overtaken(self, name: str, reader: Reader, home: "Router") -> bool:
         """It was given an epoch before its last one, and home takes the older attach for the later one."""
@@ -348,8 +358,7 @@ class Judge:
                 self.ends(message, name, cause)
 
     def _has_lapsed(self, home: "Router", name: str) -> bool:
-        client = next(client for client in self.subscribers if client.name == name)
-        return link_name(client.identity) in home.topic.directory.lapsed
+        return link_name(self._subscriber(name).identity) in home.topic.directory.lapsed
 
     def lost(self, home: "Router", router: str) -> None:
         """Plain subscribers expire for a router that loses their own, and plain publishers for those of subscribers."""

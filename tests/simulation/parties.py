@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "limit: no router in contact with the home knew it"
 FORGOTTEN = "limit: it had lost its memory, and no router around knew it"
+VOLATILE = "all routers that knew it have died, and it had not asked to outlive them"
 AWAY = "it was away for longer than its timeout"
 APART = "it was apart for longer than its timeout, and told"
 REJECTED = "it was apart for longer than its timeout, and the publisher was told of a rejection"
@@ -43,6 +44,7 @@ class Message:
     published: float = -1.0
     """When its publisher's router got it first."""
     promised: set[str] = attrs.Factory(set)
+    promised_at: float = -1.0
     over: bool = False
     """Its publisher holds it no longer: it settled it, or gave it up, or its life ended."""
     settled_for: bool = False
