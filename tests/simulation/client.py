@@ -89,8 +89,13 @@ class Client:
 
     @property
     def away(self) -> float:
-        """For how long it has had no link, by its own account."""
-        return 0.0 if self.answered else self.schedule.now - self._in_use_until
+        """For how long it has had no link, or one whose connection is broken, noticed or not."""
+        return self.schedule.now - self._last_in_use()
+
+    def _last_in_use(self) -> float:
+        if self.link is None or not self.answered:
+            return self._in_use_until
+        return min(self.schedule.now, self.link.broken_at)
 
     @property
     def seen(self) -> int:
@@ -120,8 +125,7 @@ class Client:
         self.later(self.attach)
 
     def _give_up_link(self) -> None:
-        if self.answered:
-            self._in_use_until = self.schedule.now
+        self._in_use_until = self._last_in_use()
         self.link = None
         self.answered = False
         if self.plain:

@@ -409,7 +409,7 @@ class Judge:
             self._check_on_link(reader, message, label, counted=attempts > 0 or resumed)
         reader.on_link[text] = False
         if not self._is_limited(name, message):
-            self._check_order(reader, message, router, label)
+            self._check_order(reader, message, name, router, label)
 
     def _is_exact(self, name: str, message: Message) -> bool:
         """Both ends resume, in settle mode second, and neither has met a limit."""
@@ -426,7 +426,7 @@ class Judge:
             self.check(reader.on_link[message.text], f"1 exactly once: {label} again on one link")
             self.check(counted, f"1 delivery-count: {label} again, not counted")
 
-    def _check_order(self, reader: Reader, message: Message, router: str, label: str) -> None:
+    def _check_order(self, reader: Reader, message: Message, name: str, router: str, label: str) -> None:
         if message.text in reader.ever:
             return
         reader.ever.add(message.text)
@@ -435,6 +435,7 @@ class Judge:
         # who moved between the sides of a partition finds there what the other side had given up for it, and what an
         # edge had given up of a plain publisher comes once more, behind what came since
         cut_off = (before != router or message.plain) and message.home in reader.cut_off
+        cut_off = cut_off and not self._is_exact(name, message)
         unordered = cut_off or message.anew or reader.at_most_once or life in self.lives.unordered
         self.check(message.number > last or unordered, f"1 order: {label} after number {last}")
         reader.last[life] = max(message.number, last), router
@@ -442,13 +443,10 @@ class Judge:
     def forgotten(self, client: "SubscriberClient", text: bytes, how: str) -> None:
         """A subscriber takes a delivery for settled."""
         reader, message = self.readers[client.name], self.messages[text]
-        given_up = False
         if self._is_exact(client.name, message) and not reader.expired:
             over = message.over or self.lives.is_over(message)
             given_up = not over and client.link is not None and self.termini.may_give_up(client.link.router, message)
             self.check(over or given_up, f"3 forgets early: {text.decode()} at {client.name}, {how}")
-        if given_up or self.termini.is_over(self.lives.generations[message.publisher, message.life]):
-            reader.may_repeat.add(text)  # by the word of a router that has let it expire; others have not
 
     def outcome(self, name: str, text: bytes, outcome: Outcome, final: bool) -> None:
         self.readers[name].finish(text, outcome, final, self.redeliveries)

@@ -4,6 +4,9 @@ from random import Random
 
 import attrs
 
+FORGET = 100.0
+"""Seconds after which what is kept for a link is given up though routers are missing; longer than any partition."""
+
 
 @attrs.frozen
 class Knobs:

@@ -47,6 +47,8 @@ class Link:
         """For how long the routers around had not seen the client when its attach came."""
         self._arrival = [0.0, 0.0]
         self._until = [inf, inf]
+        self.broken_at = inf
+        """When the connection broke, for either end first."""
         router.links.append(self)
         client.opened.append(self)
 
@@ -119,6 +121,7 @@ class Link:
         """Of what is under way that way, only what comes before the time returned arrives."""
         at = self.router.schedule.now + self.router.random.random() * self.router.knobs.client_delay
         self._until[way] = min(self._until[way], at)
+        self.broken_at = min(self.broken_at, self.router.schedule.now)
         return at
 
     def _noticed(self) -> None:

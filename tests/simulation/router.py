@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from linkstate.mesh import Mesh
-from tests.simulation.knobs import Knobs
+from tests.simulation.knobs import FORGET, Knobs
 from tests.simulation.link import Link
 from tests.simulation.schedule import Schedule
 from tests.simulation.shell import Shell, Watched
@@ -31,8 +31,6 @@ MOST_STEP_US = 60_000_000
 """By which a wall clock is set forward or back."""
 SET_BACK_US = 100_000_000
 """At most, with a store that is lost."""
-FORGET = 100.0
-"""Seconds after which what is kept for a link is given up though routers are missing; longer than any partition."""
 
 
 class Silence(Block):

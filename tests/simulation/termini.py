@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tests.simulation.knobs import FORGET
 from tests.simulation.parties import APART, AWAY, Message, Reader
 from topic.directory import Entry, Status
 from topic.identity import Epoch, link_name
@@ -145,10 +146,6 @@ class Termini:
         unseen = [self._unseen(router, client, routers[epoch.router]) for router, epoch in known if epoch is not None]
         return max(unseen, default=0.0)
 
-    def is_over(self, generation: bytes) -> bool:
-        """Whether some router has rightly let that life of a publisher expire; behind a partition it may go on."""
-        return generation in self._lives_over
-
     def may_give_up(self, router: "Router", message: Message) -> bool:
         """Whether the router may settle what is left of a publisher that it does not know: for as long as any terminus
         lives nobody has had that one attached, as far as the router can have seen (protocol 6.10)."""
@@ -249,6 +246,9 @@ class Termini:
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
         if view.generation and same_life:
+            in_use = client.away < long and away < FORGET - self._grain(router)
+            in_use = in_use and view.generation not in self._lives_over
+            judge.check(not in_use, f"8 life in use: {client.name} at {router.name}, away for {client.away:.3f} s")
             self._life_over(router, client, view.generation)
         self._expired(router, client, epoch)
 
