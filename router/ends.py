@@ -55,7 +55,7 @@ class PublisherLink:
         """The client was there when it was last asked."""
         if self.link.context is self and not self.link.ended:
             self._node.now()
-            self._node.topic.alive(self.stream)
+            self._node.topic.alive(self.stream, answered=answered)
             self._node.perform()
 
 

@@ -138,12 +138,15 @@ class Reporter:
         return {"waiting": len(waiting), "for": sorted(routers)}
 
     def _waiting(self) -> list[dict[str, Any]]:
-        """Who is awaited by deliveries in doubt here, whose these are, and since when this has been seen."""
+        """Who is awaited by deliveries in doubt here, or by subscribers that are gated, whose these are, and since when
+        this has been seen."""
         now = trio.current_time()
         waits: defaultdict[str, list[Record]] = defaultdict(list)
         for record in self._node.topic.context.records.values():
             for name in self._awaited(record):
                 waits[name].append(record)
+        for stream in self._node.topic.home.streams.values():
+            waits.update(self._held(stream))
         self._waits = {name: self._waits.get(name, now) for name in waits}
         return [
             {
@@ -168,6 +171,22 @@ class Reporter:
 
     def _publisher_of(self, record: Record) -> str:
         return self._name(self._node.topic.directory.publisher(record.stream.publisher))
+
+    def _held(self, stream: Stream) -> dict[str, list[Record]]:
+        """What keeps subscribers from later deliveries of this publisher (protocol 6.5, 6.6)."""
+        held: dict[str, list[Record]] = {}
+        publisher, directory = f"publisher {stream.identity}", self._node.topic.directory
+        for name, gate in stream.gates.items():
+            subscriber = f"subscriber {self._name(directory.subscriber(name))}"
+            if gate.unproven:
+                held[f"{publisher}, to show that it is alive, for {subscriber}"] = list(stream.records.values())
+            gating = [record for n in gate.remaining if (record := stream.records.get(n)) is not None]
+            if accepted := [record for record in gating if record.state is State.ACCEPTED]:
+                held[f"{publisher}, to settle, for {subscriber}"] = accepted
+        for doubt in stream.doubts:
+            if isinstance(doubt, tuple):
+                held[f"{publisher}, to show that it is alive, for router {doubt[0]}"] = []
+        return held
 
     @staticmethod
     def _name(entry: Entry | None) -> str:

@@ -148,10 +148,10 @@ class Topic:
         self.home.release_freed()
         return stream
 
-    def alive(self, stream: Stream) -> None:
-        """The publisher has answered an `Echo`."""
+    def alive(self, stream: Stream, *, answered: bool = True) -> None:
+        """The publisher has answered an `Echo`, or, of one that never has, its machine was there after it."""
         if self.home.streams.get(stream.publisher) is stream:
-            self.home.evidence.alive(stream)
+            self.home.evidence.alive(stream, answered=answered)
             self.home.release_freed()
 
     def suspend_publisher(self, stream: Stream, link: Any, now: float) -> None:

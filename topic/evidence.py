@@ -5,6 +5,8 @@ is still to be read here. So before a home gives anything to a subscriber that m
 what it has not got, the publisher must answer an echo that was sent after the question came up. That all routers seem
 to be in contact proves nothing: one may be cut off and not be missed yet. What waits for a publisher that is suspended,
 waits for its next attach.
+
+The same answer says that it has read what it was told before (6.5, Gate). Its machine's acknowledgement does not.
 """
 
 from collections.abc import Callable
@@ -17,7 +19,8 @@ from topic.record import Doubt, Stream
 class Evidence:
     """What waits for it, at one router; per stream in `Stream.doubts`."""
 
-    def __init__(self, context: Context, settle: Callable[[Stream, Doubt], None]) -> None:
+    def __init__(self, context: Context, settle: Callable[[Stream, Doubt, bool], None]) -> None:
+        """`settle` is told, too, whether the publisher has answered itself."""
         self.context = context
         self._settle = settle
 
@@ -38,12 +41,12 @@ class Evidence:
             stream.proving = len(stream.doubts)
             self.context.out.append(Echo(stream.link))
 
-    def alive(self, stream: Stream) -> None:
-        """It has answered what it was asked last."""
+    def alive(self, stream: Stream, *, answered: bool) -> None:
+        """It was there after it was asked last: it has `answered`, or its machine did."""
         count, stream.proving = stream.proving or 0, None
         proven, stream.doubts = stream.doubts[:count], stream.doubts[count:]
         for doubt in proven:
-            self._settle(stream, doubt)
+            self._settle(stream, doubt, answered)
         if stream.withheld:
             self.context.freed.append(stream)
         self.ask(stream)

@@ -215,6 +215,8 @@ class Home:
             self.apart.accepted(stream, leaving_out)
         if stream.link is not None:
             self._tell(stream, records)
+            if stream.gates:
+                self.joining.told(stream, records)
 
     def _tell(self, stream: Stream, records: list[Record]) -> None:
         accepted = [record for record in records if record.refusals is None]
@@ -291,11 +293,13 @@ class Home:
 
     # evidence
 
-    def _settle_doubt(self, stream: Stream, doubt: Doubt) -> None:
+    def _settle_doubt(self, stream: Stream, doubt: Doubt, answered: bool) -> None:
         if isinstance(doubt, bytes):
             self.joining.proven(stream, doubt)
-        else:
+        elif isinstance(doubt, tuple):
             self.resolving.answer(doubt[0], stream, doubt[1])
+        elif answered:
+            self.joining.open_gates(stream, doubt)
 
     # settlement: hot
 

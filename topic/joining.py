@@ -60,7 +60,10 @@ class Joining:
 
     def _gate(self, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool) -> None:
         name = subscriber.name
-        remaining = {n for n, record in stream.records.items() if record.state in gating and not record.presettled}
+        if not stream.lifetime.timeout:
+            gating = tuple(state for state in gating if state is not State.ACCEPTED)
+        records = [r for r in stream.records.values() if r.state in gating and not r.presettled]
+        remaining = {record.n for record in records}
         older = stream.gates.get(name)
         if older is not None:
             remaining |= older.remaining
@@ -68,6 +71,16 @@ class Joining:
         if remaining or unproven:
             stream.gates[name] = Gate(name, subscriber.router, remaining, unproven=unproven)
             self.context.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
+            self.told(stream, [record for record in records if record.state is State.ACCEPTED])
+
+    def told(self, stream: Stream, records: list[Record]) -> None:
+        """The publisher has been told the outcome of these. Once it knows, they gate no longer: if it resumes, its map
+        states the outcome, so they are never transferred again. One without a timeout does not resume."""
+        gating = [r for r in records if any(r.n in gate.remaining for gate in stream.gates.values())]
+        if gating and stream.lifetime.timeout:
+            self._evidence.doubt(stream, gating)
+        elif gating:
+            self.open_gates(stream, gating)
 
     def _needs_proof(self, stream: Stream, subscriber: Entry) -> bool:
         """Whether it is given something on evidence only (6.6), which is asked for then: it is awaited for something

@@ -7,7 +7,7 @@ handled in batches by `topic.home`, `topic.edge` and `topic.delivering`, which o
 import enum
 from collections import deque
 from itertools import chain
-from typing import Any
+from typing import Any, Union
 
 from topic.directory import Lifetime
 from topic.identity import Epoch, KeyMaker, LinkIdentity
@@ -39,8 +39,9 @@ queued, while the record or one before it waits for an older delivery of the sam
 for this subscriber once more, as it may have gone elsewhere or had it elsewhere meanwhile (`topic.limbo`)."""
 OPEN = (QUEUED, SENT, WITHHELD, HELD)
 
-Doubt = bytes | tuple[str, list[bytes]]
-"""A subscriber whose backlog waits for evidence, or a router and the keys that it asked about and home has not got."""
+Doubt = Union[bytes, tuple[str, list[bytes]], "list[Record]"]
+"""A subscriber whose backlog waits for evidence; a router and the keys that it asked about and home has not got; or
+accepted deliveries that gate until the publisher knows of that."""
 Refusals = tuple[int, int, int]
 """Subscribers whose final outcome is not accepted: rejected, released, modified."""
 
@@ -183,7 +184,7 @@ class Stream:
 
     def is_open(self, key: bytes) -> bool:
         """Whether somebody asked about the key and evidence is awaited. A transfer is none: it may be late."""
-        return any(not isinstance(doubt, bytes) and key in doubt[1] for doubt in self.doubts)
+        return any(isinstance(doubt, tuple) and key in doubt[1] for doubt in self.doubts)
 
     def put_off(self, key: bytes) -> Record | None:
         """The delivery of that key that has come and waits behind older ones of other keys, at an edge or at home."""

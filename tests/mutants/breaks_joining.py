@@ -97,10 +97,10 @@ def absence_without_evidence(doubt_: Method) -> Method:
     """6.6 Evidence: nor does it call settled what it has not got."""
 
     def broken(evidence: Evidence, stream: Stream, doubt: Doubt) -> None:
-        if isinstance(doubt, bytes):
-            doubt_(evidence, stream, doubt)
+        if isinstance(doubt, tuple):
+            evidence._settle(stream, doubt, True)
         else:
-            evidence._settle(stream, doubt)
+            doubt_(evidence, stream, doubt)
 
     return broken
 
@@ -109,9 +109,9 @@ def absence_without_evidence(doubt_: Method) -> Method:
 def evidence_of_the_past(alive: Method) -> Method:
     """6.6 Evidence: what proves is an echo that was sent after the question came up."""
 
-    def broken(evidence: Evidence, stream: Stream) -> None:
+    def broken(evidence: Evidence, stream: Stream, *, answered: bool) -> None:
         stream.proving = len(stream.doubts)
-        alive(evidence, stream)
+        alive(evidence, stream, answered=answered)
 
     return broken
 

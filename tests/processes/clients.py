@@ -282,10 +282,18 @@ class Clients:
         return client
 
     async def publisher(
-        self, address: Address, topic: str, container: str = "publisher", *, second: bool = False
+        self,
+        address: Address,
+        topic: str,
+        container: str = "publisher",
+        *,
+        second: bool = False,
+        timeout: int = 0,
+        asked: Callable[[Link], None] | None = None,
     ) -> Publisher:
         """A publisher on a connection of its own, attached and with credit."""
-        publisher = (await self.connect(address, container)).publisher(topic, second=second)
+        client = await self.connect(address, container, asked=asked)
+        publisher = client.publisher(topic, second=second, timeout=timeout)
         await self.until(lambda: publisher.link.credit > 0)
         return publisher
 

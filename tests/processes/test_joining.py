@@ -7,8 +7,10 @@
 
 from itertools import count
 
-from tests.processes.clients import Clients, Subscriber
-from tests.processes.mesh import RunningMesh
+import pytest
+
+from tests.processes.clients import Clients, Publisher, Subscriber, client_of
+from tests.processes.mesh import RunningMesh, eventually
 
 ROUNDS = 500
 STREAM_ROUNDS = 150
@@ -57,3 +59,51 @@ async def test_an_attach_into_a_running_stream_misses_nothing_from_its_instant_o
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         assert numbers[0] <= promised
         subscriber.link.detach()
+
+
+@pytest.mark.parametrize("timeout", [0, 60])
+async def test_a_publisher_that_settles_in_batches_is_not_held_up_by_who_joins(
+    timeout: int, triangle: RunningMesh, clients: Clients
+) -> None:
+    topic = f"topic/batches of {timeout}"
+    first = await clients.subscriber(triangle.address("a"), topic, "first")
+    publisher = await clients.publisher(triangle.address("a"), topic, second=True, timeout=timeout)
+    publisher.keep = True  # it settles after five
+    publisher.send(b"0")
+    await clients.until(lambda: publisher.accepted == [0])
+    second = await clients.subscriber(triangle.address("b"), topic, "second")
+    for number in range(1, 5):
+        publisher.send(b"%d" % number)
+    await clients.until(lambda: publisher.accepted == [0, 1, 2, 3, 4])
+    assert (first.numbers, second.numbers) == ([0, 1, 2, 3, 4], [1, 2, 3, 4])
+    publisher.settle()
+    await _close(publisher, clients)
+
+
+async def test_a_status_says_whose_settlement_a_subscriber_waits_for(triangle: RunningMesh, clients: Clients) -> None:
+    """A publisher that answers no echo does not tell what it knows."""
+    topic, deaf = "topic/unsettled", "deaf"
+    await clients.subscriber(triangle.address("a"), topic, "first")
+    publisher = await clients.publisher(
+        triangle.address("a"), topic, deaf, second=True, timeout=60, asked=lambda link: None
+    )
+    publisher.keep = True
+    publisher.send(b"0")
+    await clients.until(lambda: publisher.accepted == [0])
+    second = await clients.subscriber(triangle.address("b"), topic, "second")
+    publisher.send(b"1")
+
+    async def told() -> bool:
+        return f"publisher {deaf}/{topic} on {topic}, to settle, for subscriber" in str(await triangle.status("a"))
+
+    await eventually(told)
+    publisher.settle()
+    await clients.until(lambda: second.numbers == [1])
+    await _close(publisher, clients)
+
+
+async def _close(publisher: Publisher, clients: Clients) -> None:
+    """Its terminus would outlive its connection."""
+    publisher.link.detach()
+    client_of(publisher).close()
+    await clients.until(lambda: publisher.link.connection.closed)

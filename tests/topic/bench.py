@@ -251,6 +251,12 @@ class Pen:
         self.bench.tick(self.router).alive(self.stream)
         self.bench.flow()
 
+    def acknowledge(self) -> None:
+        """Its machine does; it answers no echoes."""
+        assert self.mine(Echo), "it was asked"
+        self.bench.tick(self.router).alive(self.stream, answered=False)
+        self.bench.flow()
+
     def settle(self, *messages: bytes) -> None:
         self.bench.tick(self.router).settle(self.stream, [self.sent[message] for message in messages])
         self.bench.flow()

@@ -65,7 +65,7 @@ def test_a_publisher_that_leaves_before_the_answer_is_not_answered() -> None:
 
 def test_a_new_subscriber_is_kept_from_later_messages_while_older_ones_are_unsettled() -> None:
     bench = Bench("a", "b")
-    older, pen = bench.subscriber("a", "older"), bench.publisher("a")
+    older, pen = bench.subscriber("a", "older"), bench.publisher("a", lively=False, lifetime=Lifetime(60))
     pen.send(b"1")
     newer = bench.subscriber("b", "newer")
     assert newer.answered
@@ -75,6 +75,77 @@ def test_a_new_subscriber_is_kept_from_later_messages_while_older_ones_are_unset
     assert newer.delivered == [], "accepted is not yet settled"
     pen.settle(b"1")
     assert newer.delivered == [b"2"]
+
+
+def test_what_a_publisher_knows_to_be_accepted_gates_no_longer() -> None:
+    """It may settle in batches. Should it resume, its map states the outcome: it is never transferred again."""
+    bench = Bench("a", "b")
+    older, pen = bench.subscriber("a", "older"), bench.publisher("a", lively=False, lifetime=Lifetime(60))
+    pen.send(b"1", b"2")
+    older.accept(b"1")
+    newer = bench.subscriber("b", "newer")
+    pen.answer_echo()  # asked as the newer one joined: it knows of 1, but not of 2
+    pen.send(b"3")
+    older.accept(b"2", b"3")
+    assert newer.delivered == []
+    pen.answer_echo()
+    assert newer.delivered == [b"3"]
+    newer.accept(b"3")
+    assert pen.outcomes == dict.fromkeys((b"1", b"2", b"3"), Outcome.ACCEPTED)
+
+
+def test_an_answer_to_an_echo_that_was_asked_before_the_outcome_opens_no_gate() -> None:
+    bench = Bench("a", "b")
+    older, pen = bench.subscriber("a", "older"), bench.publisher("a", lively=False, lifetime=Lifetime(60))
+    pen.send(b"1", b"2")
+    older.accept(b"1")
+    newer = bench.subscriber("b", "newer")  # asks
+    pen.send(b"3")
+    older.accept(b"2")
+    pen.answer_echo()  # and is asked again
+    assert newer.delivered == []
+    pen.answer_echo()
+    assert newer.delivered == [b"3"]
+
+
+def test_that_a_machine_acknowledges_does_not_tell_that_its_publisher_knows() -> None:
+    bench = Bench("a", "b")
+    older, pen = bench.subscriber("a", "older"), bench.publisher("a", lively=False, lifetime=Lifetime(60))
+    pen.send(b"1")
+    older.accept(b"1")
+    newer = bench.subscriber("b", "newer")
+    pen.acknowledge()
+    pen.send(b"2")
+    assert newer.delivered == []
+    pen.settle(b"1")
+    assert newer.delivered == [b"2"]
+
+
+def test_what_a_publisher_that_does_not_resume_was_told_gates_no_longer() -> None:
+    bench = Bench("a", "b")
+    older, pen = bench.subscriber("a", "older"), bench.publisher("a", lively=False)
+    pen.send(b"1", b"2")
+    older.accept(b"1")
+    newer = bench.subscriber("b", "newer")
+    pen.send(b"3")
+    assert newer.delivered == [], "2 is in doubt"
+    older.accept(b"2")
+    assert newer.delivered == [b"3"]
+
+
+def test_a_subscriber_that_moves_is_not_given_what_gated_it_until_its_publisher_knew() -> None:
+    bench = Bench("a", "b", "c")
+    older, pen = bench.subscriber("a", "older"), bench.publisher("a", lifetime=Lifetime(60))
+    pen.send(b"1")
+    older.accept(b"1")
+    bench.subscriber("b", "newer", lifetime=Lifetime(60))
+    pen.send(b"2")
+    moved = bench.subscriber("c", "newer", lifetime=Lifetime(60), unsettled={})
+    said, life = {b"1": int(Outcome.ACCEPTED), b"2": 0}, pen.stream.generation
+    again = bench.publisher("b", lifetime=Lifetime(60), generation=life, unsettled=said)
+    again.send(b"2")
+    older.accept(b"2")
+    assert (b"1" in moved.delivered, moved.delivered.count(b"2")) == (False, 1)
 
 
 def test_a_gate_keeps_from_its_own_publisher_only() -> None:
