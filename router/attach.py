@@ -10,6 +10,7 @@ from topic.identity import GENERATION_LENGTH, LinkIdentity
 STATUS_ADDRESS = "$status"
 GENERATION = "oncemesh:generation"
 EPOCH = "oncemesh:epoch"
+ANSWERS = "oncemesh:answers"
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
 
 # Of an epoch as text: its clock, then router and incarnation.
@@ -82,6 +83,11 @@ def generation_of(link: Link) -> bytes | None:
     if generation is not None and (not isinstance(generation, bytes) or len(generation) != GENERATION_LENGTH):
         raise Refusal("amqp:invalid-field", f"link property {GENERATION}: expected {GENERATION_LENGTH} bytes")
     return generation
+
+
+def answers_echoes(link: Link) -> bool:
+    """Whether the client says that it does: then nothing else is a sign of its life (protocol 6.6)."""
+    return link.remote_properties.get(ANSWERS) is True
 
 
 def seen_of(link: Link) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from router.amqp.handler import ACCEPTED, MODIFIED, REJECTED, RELEASED, SND_SETTLED, Handle
 from router.amqp.link import Link
+from router.attach import answers_echoes
 from router.signs import SignsOfLife
 from topic.directory import Directory, Lifetime, Role
 from topic.identity import Epoch, LinkIdentity, link_name
@@ -29,7 +30,7 @@ class PublisherLink:
         self.link = link
         self.lifetime = lifetime  # granted
         self.stream: Stream
-        self.signs = SignsOfLife(link, self._alive)
+        self.signs = SignsOfLife(link, self._alive, answers=answers_echoes(link))
         self.former = former.stream if former is not None else None  # which this attach continues
         self._node = node
         self.handles: dict[Record, Handle] = {}

@@ -1,16 +1,28 @@
 """Signs of life of one publisher's client: what shows that it is alive, and attached here (protocol 6.6).
 
-Its word is the answer to an echo that was sent after the question came up. Only while it has not answered any on this
-link, its machine's acknowledgement stands in for that (`router.amqp.tcp`). So it is asked once as its attach is
-answered, before it matters. There is never more than one echo under way: an answer that is late must not be taken for
-that to a younger question.
+Its word is the answer to an echo that was sent after the question came up. For a client that has not said in its attach
+that it answers, and has not answered any on this link, its machine's acknowledgement stands in for that
+(`router.amqp.tcp`). So it is asked once as its attach is answered, before it matters. There is never more than one echo
+under way: an answer that is late must not be taken for that to a younger question.
 
 Never here: what the question is for (`topic.evidence`).
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
-from router.amqp.link import Link
+
+class Connection(Protocol):
+    def prove(self, told: Callable[[], None]) -> None: ...
+
+
+class Link(Protocol):
+    """What is asked of `router.amqp.link.Link`, or of what stands for it."""
+
+    @property
+    def connection(self) -> Connection: ...
+
+    def echo(self) -> None: ...
 
 
 class SignsOfLife:
@@ -18,9 +30,10 @@ class SignsOfLife:
 
     __slots__ = ("_alive", "_covers", "_link", "_under_way", "_wanted", "answers")
 
-    def __init__(self, link: Link, alive: Callable[[bool], None]) -> None:
-        """`alive` is told once for each question, with whether it was the client's own word."""
-        self.answers = False  # it has answered an echo on this link: from now on only that counts
+    def __init__(self, link: Link, alive: Callable[[bool], None], *, answers: bool) -> None:
+        """`alive` is told once for each question, with whether it was the client's own word. `answers`: it says that it
+        answers echoes."""
+        self.answers = answers  # it does, or has: only that counts
         self._link = link
         self._alive = alive
         self._wanted = False  # there is a question
@@ -29,7 +42,8 @@ class SignsOfLife:
 
     def begin(self) -> None:
         """Its attach has been answered."""
-        self._echo()
+        if not self.answers:
+            self._echo()
 
     def ask(self) -> None:
         """A question came up; one at a time."""

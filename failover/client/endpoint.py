@@ -32,6 +32,7 @@ from topic.identity import GENERATION_LENGTH, LinkIdentity
 
 GENERATION: Final = "oncemesh:generation"
 EPOCH: Final = "oncemesh:epoch"
+ANSWERS: Final = "oncemesh:answers"
 CONNECT_S: Final = 1.0  # for a router to take a connection
 ATTACH_S: Final = 30.0  # for a router that lives to answer an attach; it may have to wait for others
 LIVED_S: Final = 1.0  # a link that lived so long was no failure

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Unpack
 
 import trio
 
-from failover.client.endpoint import Endpoint, Options
+from failover.client.endpoint import ANSWERS, Endpoint, Options
 from failover.client.errors import ClientError
 from failover.client.events import Abandoned, Resumed
 from failover.client.handle import Handle
@@ -145,6 +145,7 @@ class Publisher(Endpoint):
     def _attach(self, connection: Connection) -> Link:
         options = self._options()
         options["snd_settle_mode"], options["rcv_settle_mode"] = SND_MIXED, RCV_SECOND
+        options["properties"] = {**(options["properties"] or {}), ANSWERS: True}
         return connection.sender(self.identity.link, self.identity.address, **options)
 
     def _map(self) -> Mapping[bytes, int]:

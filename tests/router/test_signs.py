@@ -33,10 +33,10 @@ class FakeLink:
 class Client:
     """The client behind a link: a test says when it answers, or its machine acknowledges."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, says_so: bool = False) -> None:
         self.link = FakeLink()
         self.told: list[bool] = []
-        self.signs = SignsOfLife(self.link, self.told.append)  # type: ignore[arg-type]
+        self.signs = SignsOfLife(self.link, self.told.append, answers=says_so)
         self.signs.begin()
 
     def answers(self) -> None:
@@ -72,6 +72,16 @@ def test_a_client_that_has_answered_once_must_go_on_answering() -> None:
     assert client.told == [True]
 
 
+def test_the_machine_of_a_client_that_says_that_it_answers_is_never_asked() -> None:
+    """Its attach may be late, and it gone elsewhere long since, with a socket that is open still."""
+    client = Client(says_so=True)
+    assert client.link.echoes == 0
+    client.signs.ask()
+    assert (client.link.echoes, client.link.connection.proofs) == (1, [])
+    client.answers()
+    assert client.told == [True]
+
+
 def test_an_answer_to_what_was_asked_before_the_question_proves_nothing() -> None:
     client = Client()
     client.signs.ask()
@@ -102,7 +112,7 @@ async def test_a_stream_that_cannot_tell_what_was_acknowledged_leaves_the_answer
         def on_attach(self, link: Link) -> None:
             link.answer()
             link.flow(10)
-            self.signs = SignsOfLife(link, told.append)
+            self.signs = SignsOfLife(link, told.append, answers=False)
             self.signs.begin()
             self.signs.ask()
 

@@ -52,6 +52,8 @@ class Client:
             self.lifetime = Lifetime(random.choice(knobs.timeouts), "connection-close", int(self.durable))
         self.silent = random.random() < knobs.silent
         """Echoes neither generation nor epoch."""
+        self.lingers = False
+        """Its machine, or a proxy's, keeps its socket open when it has attached elsewhere."""
         self.calm = False
         """No more pranks: it stays, accepts and gives credit."""
         self.gone = False
@@ -126,6 +128,8 @@ class Client:
 
     def _give_up_link(self) -> None:
         self._in_use_until = self._last_in_use()
+        if self.link is not None:
+            self.link.hung_up = not self.lingers
         self.link = None
         self.answered = False
         if self.plain:
@@ -249,6 +253,7 @@ class Client:
         self.begin_afresh()
         self.judge.closing(link)
         link.to_router(link.close)
+        link.hung_up = True
 
     def vanish(self, what: str) -> None:
         """Its process or its machine is gone, or it sleeps; it comes back, or another in its place."""

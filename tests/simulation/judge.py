@@ -7,6 +7,7 @@ recognised by its cause, noted in the trace as "limit: ...":
 - when home decided, no router that can have told it knew the subscriber; or that came back without memory, to such
 - a slower clock gave an older attach of the client a later epoch, or one from before it began afresh came after that
 - a life expired on one side of a partition and went on elsewhere; or longer ago than routers remember
+- the machine of a publisher that answers no echo acknowledged on a link that the publisher had left: for that life
 - the life of a publisher that echoes nothing was ended by who did not know it, and resumed by who did not hear of that
 """
 
@@ -416,7 +417,8 @@ class Judge:
         return self.readers[name].exact and not message.plain and not self._is_limited(name, message)
 
     def _is_limited(self, name: str, message: Message) -> bool:
-        return message.publisher in self.inexact or name in self.inexact
+        spoken_for = (message.publisher, message.life) in self.lives.spoken_for
+        return spoken_for or message.publisher in self.inexact or name in self.inexact
 
     def _check_on_link(self, reader: Reader, message: Message, label: str, *, counted: bool) -> None:
         # the edge gave up what its lost home remembers, and gives to who is still known there

@@ -100,6 +100,10 @@ class Knobs:
     """How often a router that starts without its store finds its clock, and with that its incarnation, set back."""
     old_store: float = 0.0
     """How often a store that a router starts with is an older copy of itself."""
+    answering: float = 1.0
+    """How many publishers say that they answer echoes, and do. Of the others every other one does."""
+    lingering: float = 0.0
+    """How many of the others leave their socket open when they attach elsewhere (protocol 10)."""
     apart: tuple[float, ...] = (2.0, 4.0, 8.0)
     """Longest times for which partitions last."""
 

@@ -34,6 +34,8 @@ class Link:
         """By the router."""
         self.closed = False
         """The client has sent a closing detach."""
+        self.hung_up = False
+        """The client has closed its socket, though the router may not know: its machine acknowledges nothing."""
         self.ended = False
         """The router's end is gone; the client may not know."""
         self.ended_at = 0.0
@@ -95,6 +97,7 @@ class Link:
 
     def client_left(self, late: float) -> None:
         """The client is gone without a word; its router notices after at most so many seconds."""
+        self.hung_up = True
         at = self._break(0) + self._soon(late)
         self.router.schedule.at(at, self.router.handle, self._noticed)
 

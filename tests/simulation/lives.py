@@ -8,6 +8,10 @@ from topic.identity import Epoch
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge
     from tests.simulation.publisher import Publisher
+    from tests.simulation.publisher_link import PublisherLink
+
+
+SPOKEN_FOR = "(lives of publishers) its machine acknowledged on a link that it had left: at least once (10)"
 
 
 class Lives:
@@ -19,6 +23,8 @@ class Lives:
         """(publisher, life): it has transferred again in another order."""
         self._given: dict[str, dict[bytes, tuple[Epoch, Epoch]]] = {}
         """By publisher: the generations that routers have given it, and the first and last attach of each."""
+        self.spoken_for: set[tuple[str, int]] = set()
+        """(publisher, life) whose machine has acknowledged on a link that the publisher had left (protocol 10)."""
 
     def given(self, publisher: str, generation: bytes, epoch: Epoch) -> None:
         """Some router has it so in its directory; the publisher may never hear of that."""
@@ -54,6 +60,13 @@ class Lives:
         legit = legit or publisher.link.life_bound
         self._judge.check(legit, f"3 generation: {publisher.name} resumes and is given another one")
         self._judge.life_over(publisher.texts.values())
+
+    def lied(self, link: "PublisherLink") -> None:
+        """The machine of a publisher that has gone elsewhere acknowledges on its old link: for its home it is there."""
+        if (link.client.name, link.life) not in self.spoken_for:
+            self._judge.note(link.client.name, f"limit: it has left {link}, and its machine speaks for it")
+            self._judge.causes[SPOKEN_FOR] += 1
+            self.spoken_for.add((link.client.name, link.life))
 
     def is_over(self, message: Message) -> bool:
         """Whether some router has given a later attach of its publisher another life; that may never hear of it."""

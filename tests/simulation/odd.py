@@ -70,6 +70,14 @@ def _old_stores(_: Knobs, random: Random) -> dict[str, Any]:
     return {"old_store": random.choice((0.3, 1.0)), "durable": random.choice((0.5, 1.0))}
 
 
+def _deaf(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"answering": random.choice((0.0, 0.5))}
+
+
+def _lingering(_: Knobs, __: Random) -> dict[str, Any]:
+    return {"answering": 0.0, "lingering": 0.5}
+
+
 def _slow(_: Knobs, random: Random) -> dict[str, Any]:
     return {"think": random.choice((5.0, 10.0)), "messages": 10}
 
@@ -102,6 +110,8 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "far clocks": _far_clocks,
     "set back": _set_back,
     "old stores": _old_stores,
+    "deaf": _deaf,
+    "lingering": _lingering,
     "slow": _slow,
     "many": _many,
     "big": _big,

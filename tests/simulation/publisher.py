@@ -21,6 +21,9 @@ class Publisher(Client):
         self.link: PublisherLink | None = None
         self.first = self.random.random() < self.knobs.first
         self.brings_generation = self.random.random() < 0.3
+        self.says_that_it_answers = self.knobs.answering >= 1 or self.random.random() < self.knobs.answering
+        self.answers = self.says_that_it_answers or self.random.random() < 0.5
+        self.lingers = self.says_that_it_answers or self.random.random() < self.knobs.lingering
         self.generation: bytes | None = None
         """None before the first answer of a life, unless the client brings its own."""
         self.life = 0
@@ -190,8 +193,8 @@ class Publisher(Client):
                 self._settle(link, handle)
 
     def echo(self, link: Link) -> None:
-        if link is self.link:
-            link.to_router(self.link.alive)
+        if self.link is not None and link is self.link and self.answers:
+            link.to_router(self.link.signs.answered)
 
     # what it does
 

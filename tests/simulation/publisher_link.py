@@ -1,8 +1,10 @@
 """A publisher's link: transfers and settlements one way, outcomes and credit the other."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from failover.comparison import Step
+from router.signs import SignsOfLife
 from tests.simulation.link import Link
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction
 from topic.record import Record, State, Stream
@@ -22,6 +24,8 @@ class PublisherLink(Link):
     """Whether its router knew the client's life when the attach came."""
     life_bound: bool
     """Whether it had agreed by then to let that life expire."""
+    life: int
+    """The client's, that this link is of."""
 
     def __init__(self, router: "Router", client: "Publisher", number: int, first: bool) -> None:
         super().__init__(router, client, number, first)
@@ -29,6 +33,8 @@ class PublisherLink(Link):
         self._handles: dict[Record, int] = {}
         self._texts: dict[int, bytes] = {}
         self._answered: set[Record] = set()
+        self.life = client.life
+        self.signs = SignsOfLife(self, self._alive, answers=client.says_that_it_answers)
 
     def attach(self, generation: bytes | None, seen: int, unsettled: dict[bytes, int] | None, complete: bool) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
@@ -94,8 +100,28 @@ class PublisherLink(Link):
         if records:
             self.router.topic.settle(self.stream, records)
 
-    def alive(self) -> None:
-        self.router.topic.alive(self.stream)
+    # signs of life
+
+    @property
+    def connection(self) -> "PublisherLink":
+        return self
+
+    def echo(self) -> None:
+        self.to_client(self.client.echo)
+
+    def prove(self, told: Callable[[], None]) -> None:
+        """The machine acknowledges what its client has not read yet, and that overtakes what the client has said."""
+        self.router.schedule.after(self._soon(self.router.knobs.client_delay), self._acknowledge, told)
+
+    def _acknowledge(self, told: Callable[[], None]) -> None:
+        if self.hung_up or self.router.schedule.now > self._until[1]:
+            return
+        if self.client.link is not self and not self.client.says_that_it_answers:
+            self.router.judge.lives.lied(self)
+        self.router.schedule.after(self._soon(self.router.knobs.client_delay), self._reach_router, told)
+
+    def _alive(self, answered: bool) -> None:
+        self.router.topic.alive(self.stream, answered=answered)
 
     def carry_out(self, action: LinkAction) -> None:
         client = self.client
@@ -107,11 +133,12 @@ class PublisherLink(Link):
             self.check(action.epoch == self.epoch, f"2 epoch: {self} is answered with another one than it was given")
             ours, complete = self.fit(action.unsettled)
             self.to_client(client.attached, action.credit, action.generation, action.epoch, ours, complete)
+            self.signs.begin()
         elif isinstance(action, Credit):
             assert action.count > 0
             self.to_client(client.credited, action.count)
         elif isinstance(action, Echo):
-            self.to_client(client.echo)
+            self.signs.ask()
         else:
             assert isinstance(action, AnswerDeliveries)
             self._answer(action)

@@ -54,7 +54,8 @@ async def again(peer: Peer, ours: dict[bytes, int], theirs: dict[bytes, int], **
     await peer.next(Gone)
     link = await peer.answer(theirs, **options)
     assert link.remote_unsettled == states(ours)
-    assert link.remote_properties == {"oncemesh:generation": GENERATION, "oncemesh:epoch": EPOCH}
+    echoed = {"oncemesh:generation": GENERATION, "oncemesh:epoch": EPOCH}
+    assert link.remote_properties == {**echoed, "oncemesh:answers": True}
     return link
 
 
