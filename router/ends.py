@@ -30,7 +30,8 @@ class PublisherLink:
         self.link = link
         self.lifetime = lifetime  # granted
         self.stream: Stream
-        self.signs = SignsOfLife(link, self._alive, answers=answers_echoes(link))
+        answers = answers_echoes(link) or (former is not None and former.signs.answers)
+        self.signs: SignsOfLife = SignsOfLife(link, self._alive, answers=answers)
         self.former = former.stream if former is not None else None  # which this attach continues
         self._node = node
         self.handles: dict[Record, Handle] = {}

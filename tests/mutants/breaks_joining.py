@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 
+from router.signs import SignsOfLife
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
 from topic.attaching import Attaching
 from topic.delivering import Delivering
@@ -112,6 +113,32 @@ def evidence_of_the_past(alive: Method) -> Method:
     def broken(evidence: Evidence, stream: Stream, *, answered: bool) -> None:
         stream.proving = len(stream.doubts)
         alive(evidence, stream, answered=answered)
+
+    return broken
+
+
+@mutant(SignsOfLife, "ask", (SignsOfLife, "acknowledged"), by="13", **PUZZLED)
+def machines_speak_for_who_answers(_: Method, __: Method) -> tuple[Method, Method]:
+    """6.6 Evidence: who can answer is alive and here by its own word only, not by what its machine acknowledges."""
+
+    def ask(signs: SignsOfLife) -> None:
+        signs._wanted = True
+        signs._link.connection.prove(signs.acknowledged)
+
+    def acknowledged(signs: SignsOfLife) -> None:
+        if signs._wanted:
+            signs._wanted = False
+            signs._alive(True)
+
+    return ask, acknowledged
+
+
+@mutant(Joining, "told", by="1", scope="apart")
+def accepted_gates_no_longer(_: Method) -> Method:
+    """6.5 Gate: what is accepted gates until its publisher knows that."""
+
+    def broken(joining: Joining, stream: Stream, records: list[Record]) -> None:
+        joining.open_gates(stream, records)
 
     return broken
 

@@ -358,7 +358,7 @@ async def test_a_link_with_a_store_stays_if_its_deliveries_do() -> None:
         await a.next(Gone)
         async with publishing(a, store=store) as (p, link):
             assert link.remote_unsettled is None
-            assert link.remote_properties == {}
+            assert link.remote_properties == {"oncemesh:answers": True}
             assert p.resumed == ()
             await p.send(b"new")
             assert (await a.next(Transferred)).tag == TAGS[1], "tags are never used again"
