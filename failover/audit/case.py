@@ -14,9 +14,9 @@ from failover.audit.faults import Chaos
 from failover.audit.happenings import fault_instants
 from failover.audit.hearing import Hearing, hearing
 from failover.audit.inventory import ControlRow, Inventory, Log
-from failover.audit.parties import CLOSING, Parties, Resumed, Span, find_parties, open_windows
+from failover.audit.parties import CLOSING, Parties, Resumed, Span, find_parties, life_of, open_windows
 from failover.audit.presence import Apart, Presence, partings, presences
-from failover.audit.spreading import spread
+from failover.audit.spreading import heard_endings
 from failover.audit.witnesses import all_remembered, watched_spans
 from topic.journal import Event
 
@@ -81,7 +81,9 @@ def make_case(control: Sequence[ControlRow], inventory: Inventory, chaos: Chaos 
     clocks = find_clocks(told, inventory.logs)
     rows, logs = clocks.align_rows(told), clocks.align_logs(inventory.logs)
     parties = find_parties(rows, logs)
-    spread(rows, logs, parties.subscribers)
+    heard = heard_endings(rows, logs, parties.subscribers)
+    for row in heard:
+        parties.subscribers[row.subscriber or ""].closings.append((life_of(row), row.hlc, row.log_name))
     by_name, hybrid = {log.name: log for log in logs}, HybridClock(rows)
     known, publishing = (presences(rows, those, hybrid, by_name) for those in (parties.subscribers, parties.publishers))
     return Case(
@@ -90,7 +92,7 @@ def make_case(control: Sequence[ControlRow], inventory: Inventory, chaos: Chaos 
         terms=terms(rows, parties.subscribers),
         stays=memberships(rows, parties.subscribers),
         presences=known,
-        partings=partings(rows, parties.subscribers),
+        partings=partings([*rows, *heard], parties.subscribers),
         ended_in_use=tuple(ended_in_use(rows, {**publishing, **known})),
         forgettings=forgettings(rows, logs),
         forgetful=frozenset(_forgetful(rows, logs)),

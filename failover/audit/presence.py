@@ -20,8 +20,7 @@ from failover.audit.parties import CLOSING, FOREVER, Party, Span, life_of
 from topic.journal import Event
 
 LEAVING = (Event.SUSPENDED, Event.STOLEN, *CLOSING)
-OF_HOME = (Event.JOINED, Event.CONTACT, Event.LOST, Event.KEPT, Event.BOOT)
-OF_ALL = (Event.SUSPENDED, Event.EXPIRED)
+OF_HOME = (Event.JOINED, Event.EXPIRED, Event.CONTACT, Event.LOST, Event.KEPT, Event.BOOT)
 
 
 @attrs.frozen(slots=True)
@@ -97,36 +96,36 @@ def joined(spans: Iterable[Span], gap: int) -> list[Span]:
     return found
 
 
-def partings(rows: Sequence[ControlRow], subscribers: Mapping[str, Party]) -> dict[tuple[str, str], list[Apart]]:
+def partings(rows: Iterable[ControlRow], subscribers: Iterable[str]) -> dict[tuple[str, str], list[Apart]]:
     """By home (router.incarnation) and subscriber."""
     of_home: dict[str, list[ControlRow]] = defaultdict(list)
-    elsewhere: dict[str, list[ControlRow]] = defaultdict(list)
+    suspended: dict[str, list[ControlRow]] = defaultdict(list)
     for row in sorted((row for row in rows if row.role == "router"), key=lambda row: row.hlc):
         if row.event in OF_HOME:
             of_home[row.log_name].append(row)
-        elif row.event in OF_ALL and row.subscriber is not None:
-            elsewhere[row.subscriber].append(row)
+        elif row.event == Event.SUSPENDED and row.subscriber is not None:
+            suspended[row.subscriber].append(row)
     return {
         (home, name): found
         for home, told in of_home.items()
-        for name, party in subscribers.items()
-        if (found := list(_partings(home, party, merge(told, elsewhere[name], key=lambda row: row.hlc))))
+        for name in subscribers
+        if (found := list(_partings(name, merge(told, suspended[name], key=lambda row: row.hlc))))
     }
 
 
-def _partings(home: str, party: Party, rows: Iterable[ControlRow]) -> Iterator[Apart]:
+def _partings(subscriber: str, rows: Iterable[ControlRow]) -> Iterator[Apart]:
     """At one home. Until that hears of the subscriber, be it from its store, it does not know it."""
     custodian: str | None = None
-    known, ended = False, False
+    known, ended, life = False, False, 0
     apart: ControlRow | None = None
     for row in rows:
-        mine = row.subscriber == party.name
+        mine = row.subscriber == subscriber
         if row.event == Event.BOOT:
             apart = row
         elif mine and row.event == Event.KEPT:
-            known, custodian = True, (row.home or "").rpartition(".")[0]
+            known, custodian, life = True, (row.home or "").rpartition(".")[0], life_of(row)
         elif mine and row.event == Event.EXPIRED:
-            if known and (party.timeout_s or row.log_name == home):
+            if known and life_of(row) >= life:
                 ended, apart = True, apart or row
         elif (mine and row.event == Event.JOINED) or (
             row.event == Event.CONTACT and row.peer == custodian and not ended
@@ -134,8 +133,9 @@ def _partings(home: str, party: Party, rows: Iterable[ControlRow]) -> Iterator[A
             if apart:
                 yield _apart(apart, row, known=known)
             apart, known = None, True
-            custodian, ended = (row.peer or row.source, False) if mine else (custodian, ended)
-        elif known and _is_gone(row, party.name, custodian):
+            if mine:
+                custodian, ended, life = row.peer or row.source, False, life_of(row)
+        elif known and _is_gone(row, subscriber, custodian):
             apart = apart or row
     if apart:
         yield _apart(apart, None, known=known)

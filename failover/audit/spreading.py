@@ -4,9 +4,12 @@ A router that ends a link says so in its log, and so does its custodian; others 
 contact with (protocol 3.3), write nothing, and wait for it no more. Who cannot have heard has no such excuse.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
+import attrs
+
+from failover.audit.clocks import wall_us
 from failover.audit.inventory import ControlRow, Log
 from failover.audit.parties import Party, Span, life_of
 from failover.audit.witnesses import contacts
@@ -18,20 +21,31 @@ Neighbours = Mapping[str, list[tuple[str, Span]]]
 """By log of a router: with whom it was in contact, and when, by its own hybrid clock."""
 
 
-def spread(rows: Iterable[ControlRow], logs: Iterable[Log], subscribers: Mapping[str, Party]) -> None:
-    """Adds to their closings what each router can have heard. Without a timeout, a link ends for each router that
-    loses its custodian, and for no other."""
+def heard_endings(
+    rows: Iterable[ControlRow], logs: Iterable[Log], subscribers: Mapping[str, Party]
+) -> list[ControlRow]:
+    """An EXPIRED entry for each router that can have heard of one and has none of its own. Without a timeout, a link
+    ends for each router that loses its custodian, and for no other."""
     told = [row for row in rows if row.role == "router"]
-    ended: dict[tuple[str, int], Heard] = {}
+    ended: dict[tuple[str, int], list[ControlRow]] = {}
     for row in (row for row in told if row.event == Event.EXPIRED):
         name = row.subscriber or ""
         if name in subscribers and subscribers[name].timeout_s:
-            ended.setdefault((name, life_of(row)), {}).setdefault(row.log_name, row.hlc)
-    if ended:
-        neighbours = _neighbours(told, logs)
-        for (name, life), said in ended.items():
-            heard = earliest(said, neighbours)
-            subscribers[name].closings += [(life, at, log) for log, at in heard.items() if log not in said]
+            ended.setdefault((name, life_of(row)), []).append(row)
+    neighbours = _neighbours(told, logs) if ended else {}
+    return [row for said in ended.values() for row in _heard(said, neighbours)]
+
+
+def _heard(said: Sequence[ControlRow], neighbours: Neighbours) -> Iterator[ControlRow]:
+    own: Heard = {}
+    for row in said:
+        own[row.log_name] = min(row.hlc, own.get(row.log_name, row.hlc))
+    first = min(said, key=lambda row: (not row.detail, row.hlc))
+    for log, at in earliest(own, neighbours).items():
+        if log not in own:
+            source, _, incarnation = log.rpartition(".")
+            time = first.time + wall_us(at) - wall_us(first.hlc)
+            yield attrs.evolve(first, source=source, incarnation=int(incarnation), hlc=at, time=time)
 
 
 def _neighbours(rows: Iterable[ControlRow], logs: Iterable[Log]) -> Neighbours:
