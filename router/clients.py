@@ -37,6 +37,7 @@ from router.attach import (
 from router.config import AddressRule
 from router.ends import PublisherLink, StatusLink, SubscriberLink, former_of
 from topic.actions import (
+    EXPIRED,
     AnswerDeliveries,
     AnswerPublisher,
     AnswerSubscriber,
@@ -52,6 +53,7 @@ from topic.actions import (
 from topic.identity import LinkIdentity
 from topic.node import Node
 from topic.record import Outcome, Record
+from topic.subscriber import Subscriber
 
 log = logging.getLogger("oncemesh.clients")
 
@@ -444,8 +446,17 @@ class ClientEdge:
         )
 
     def _detach(self, end: PublisherLink | SubscriberLink, action: Detach) -> None:
+        answered = None
+        if isinstance(end, SubscriberLink) and action.condition == EXPIRED:
+            answered = partial(self._told, end.subscriber)
         end.link.context = None
-        end.link.detach(action.condition, action.description)
+        end.link.detach(action.condition, action.description, answered=answered)
+
+    def _told(self, subscriber: Subscriber) -> None:
+        """Its client knows that its link has ended without its doing (protocol 8, Apart)."""
+        self.node.now()
+        self.topic.told(subscriber)
+        self.node.perform()
 
     _PERFORM: ClassVar[dict[type[LinkAction], Callable[..., None]]] = {
         Deliver: _deliver,

@@ -410,8 +410,7 @@ class Topic:
         if is_here:
             self._detach_expired(entry, ending or "it expired while this router was out of contact")
         if self.directory.is_mine(entry):
-            untold = "" if is_here else ending
-            self.changed([self.context.tell(attrs.evolve(entry, status=Status.EXPIRED, ending=untold))])
+            self.changed([self.context.tell(attrs.evolve(entry, status=Status.EXPIRED, ending=ending))])
         else:
             self.changed([self.directory.mark(entry, Status.EXPIRED, ending)])
 
@@ -451,14 +450,20 @@ class Topic:
         subscriber = Subscriber(known.name, known.identity)
         subscriber.begin(link, self.context.new_epoch(known), None, complete=True)
         self.out.append(Detach(link, EXPIRED, known.ending))
-        told = attrs.evolve(known, status=Status.EXPIRED, ending="")
+        return subscriber
+
+    def told(self, subscriber: Subscriber) -> None:
+        """The client has answered the detach that told it of its ending: all may know."""
+        known = self.directory.subscriber(subscriber.name)
+        if known is None or not known.ending or known.epoch > subscriber.epoch:
+            return
+        told = attrs.evolve(known, ending="")
         if self.directory.is_mine(known):
             self.context.tell(told)
         else:
             self.directory.mark(known, Status.EXPIRED)
             for router in self.directory.contacts:
                 self.context.outgoing.hearsay(router, [told])
-        return subscriber
 
     def _end_late(self, entry: Entry, ending: str) -> Entry:
         """It went on elsewhere, out of our sight, while something was accepted here without it."""

@@ -73,8 +73,10 @@ class Entry:
 
     @property
     def outlives_router(self) -> bool:
-        """Whether a router that starts again is to know it: a durable link that may come back, or is not to (3.3)."""
-        return bool(self.lifetime.durable and self.lifetime.timeout) and (self.live or self.expired_life)
+        """Whether a router that starts again is to know it: a durable link that may come back, or is not to (3.3), and
+        any that is to be told of its end (8, Apart)."""
+        is_durable = bool(self.lifetime.durable and self.lifetime.timeout)
+        return (is_durable and self.live) or (self.expired_life and (is_durable or self.ending != ""))
 
     @property
     def router(self) -> str:
@@ -424,7 +426,7 @@ class Directory:
         self._announced.discard(index)
         old = self._entries.get(index)
         self._entries[index] = entry
-        if entry.lifetime.durable or (old is not None and old.lifetime.durable):
+        if entry.outlives_router or (old is not None and old.outlives_router):
             self.unsaved.append(entry)
         if entry.role is Role.SUBSCRIBER:
             self._unlist(entry)
@@ -444,7 +446,7 @@ class Directory:
 
     def _remove(self, index: Index) -> None:
         entry = self._entries.pop(index)
-        if entry.lifetime.durable and (entry.live or entry.expired_life):
+        if entry.outlives_router:
             self.unsaved.append(attrs.evolve(entry, status=Status.CLOSED))
         self._tombstones.pop(index, None)
         self._announced.discard(index)

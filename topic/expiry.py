@@ -57,12 +57,13 @@ class Expiry:
         remember: float,
         forget: float,
         is_here: Callable[[Entry], bool],
-        is_over: Callable[[Entry], None],
+        is_over: Callable[[Entry, str], None],
         lapses: Callable[[Entry, float], None],
     ) -> None:
         """`remember`: seconds for which what has expired is remembered; `forget`: seconds out of sight after which a
         link is given up for good; `is_here`: whether a client is attached by this link at this router; `is_over`: end
-        it; `lapses`: wait for this subscriber no more, who has been out of reach for so many seconds."""
+        it, with what its client has to be told; `lapses`: wait for this subscriber no more, who has been out of reach
+        for so many seconds."""
         self.context = context
         self._remember = remember
         self._forget_s = forget
@@ -130,11 +131,11 @@ class Expiry:
     def _forget(self, now: float) -> None:
         """What has expired, after the time in which its client might come back and not know; it runs while nobody is
         out of contact who might hold it still."""
-        complete = self.context.directory.complete
-        ended = [entry for entry in self.context.directory.entries() if entry.expired_life and complete]
-        self._ended = {entry.epoch: self._ended.get(entry.epoch, now + self._remember) for entry in ended}
+        ended = [entry for entry in self.context.directory.entries() if entry.expired_life]
+        self._ended = {entry.epoch: self._ended.get(entry.epoch, now) for entry in ended}
         for entry in ended:
-            if now >= self._ended[entry.epoch]:
+            since = self._ended[entry.epoch]
+            if now >= max(since, self.all_since) + self._remember or now >= since + self._forget_s:
                 self.context.directory.forget(entry)
 
     def _without_client(self) -> Iterator[Entry]:
@@ -164,10 +165,10 @@ class Expiry:
         self.context.outgoing.expire(contacts, entry, decision)
         self._decide(entry, poll)
 
-    def vote(self, router: str, index: Index, epoch: Epoch, yes: bool) -> None:
+    def vote(self, router: str, index: Index, epoch: Epoch, decision: Decision, yes: bool) -> None:
         """What another router says to our proposal."""
         poll, entry = self._polls.get(index), self.context.directory.entry(index)
-        if poll is None or poll.epoch != epoch or entry is None:
+        if poll is None or (poll.epoch, poll.decision) != (epoch, decision) or entry is None:
             return
         if not yes:
             self._abort(entry)
@@ -183,9 +184,14 @@ class Expiry:
             if entry.live and entry.epoch == poll.epoch and not self._is_here(entry):
                 self.context.outgoing.expired(self.context.directory.contacts, entry, poll.decision)
                 if poll.decision is Decision.EXPIRED:
-                    self._is_over(entry)
+                    self._end(entry)
                 else:
                     self._lapse(entry)
+
+    def _end(self, entry: Entry) -> None:
+        """Of a subscriber that may be attached where nobody in contact can see it, somebody has to tell it."""
+        is_seen = entry.role is Role.PUBLISHER or self.context.directory.complete
+        self._is_over(entry, "" if is_seen else f"no router in contact had it for {self._forget_s:g} s")
 
     def _abort(self, entry: Entry) -> None:
         polled = attrs.evolve(entry, epoch=self._polls.pop((entry.role, entry.name)).epoch)
@@ -229,7 +235,7 @@ class Expiry:
         yes = entry is None or not entry.live or (entry.epoch <= epoch and self._agrees(router, entry, decision))
         if yes and entry is not None and entry.live and decision is Decision.EXPIRED:
             directory.mark(entry, Status.BOUND)
-        self.context.outgoing.vote(router, index, epoch, yes=yes)
+        self.context.outgoing.vote(router, index, epoch, decision, yes=yes)
 
     def _agrees(self, router: str, entry: Entry, decision: Decision) -> bool:
         """Its owner must know; anybody else may have lost sight of it earlier than we."""
@@ -249,7 +255,7 @@ class Expiry:
         if entry is None or not entry.live or entry.epoch != epoch:
             return
         if decision is Decision.EXPIRED:
-            self._is_over(entry)
+            self._end(entry)
             if directory.tells_itself(entry):  # who has proposed it may not have reached its owner
                 ended = attrs.evolve(entry, status=Status.EXPIRED)
                 self.context.outgoing.hearsay(entry.router, [ended])

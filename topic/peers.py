@@ -116,8 +116,8 @@ class Peers:
     def _on_expire(self, router: str, role: int, name: bytes, epoch: list[Any], decision: int) -> None:
         self._topic.expiry.proposed(router, (Role(role), name), Epoch(*epoch), Decision(decision))
 
-    def _on_vote(self, router: str, role: int, name: bytes, epoch: list[Any], yes: bool) -> None:
-        self._topic.expiry.vote(router, (Role(role), name), Epoch(*epoch), yes)
+    def _on_vote(self, router: str, role: int, name: bytes, epoch: list[Any], decision: int, yes: bool) -> None:
+        self._topic.expiry.vote(router, (Role(role), name), Epoch(*epoch), Decision(decision), yes)
 
     def _on_expired(self, router: str, role: int, name: bytes, epoch: list[Any], decision: int) -> None:
         self._topic.expiry.decided(router, (Role(role), name), Epoch(*epoch), Decision(decision))

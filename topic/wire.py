@@ -112,8 +112,10 @@ class Outgoing:
         """May this attach of a link expire, or lapse? (8, Expiry)"""
         self._say(routers, Kind.EXPIRE, entry.role, entry.name, entry.epoch, decision)
 
-    def vote(self, router: str, index: tuple[Role, bytes], epoch: Epoch, *, yes: bool) -> None:
-        self._say((router,), Kind.VOTE, *index, epoch, yes)
+    def vote(
+        self, router: str, index: tuple[Role, bytes], epoch: Epoch, decision: Decision, *, yes: bool
+    ) -> None:
+        self._say((router,), Kind.VOTE, *index, epoch, decision, yes)
 
     def expired(self, routers: Iterable[str], entry: Entry, decision: Decision) -> None:
         """It has; or nothing was decided, and who said yes is free again."""
@@ -285,7 +287,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Kind.RESOLVE: (_is_name, _is_epoch, _is_keys),
     Kind.RESOLVED: (_is_name, _is_epoch, _is_keys),
     Kind.EXPIRE: (_is_role, _is_name, _is_epoch, _is_decision),
-    Kind.VOTE: (_is_role, _is_name, _is_epoch, _is(bool)),
+    Kind.VOTE: (_is_role, _is_name, _is_epoch, _is_decision, _is(bool)),
     Kind.EXPIRED: (_is_role, _is_name, _is_epoch, _is_decision),
 }  # fmt: skip
 """What the columns of each kind are, in order."""
@@ -297,6 +299,8 @@ def _check(segment: Any) -> None:
     shape = _SHAPES[segment[0]]
     if len(segment) != len(shape) + 1 or not all(map(_fits, shape, segment[1:])):
         raise PeerError(f"malformed segment {Kind(segment[0]).name}: {segment[1:]!r:.200}")
+    if segment[0] in (Kind.EXPIRE, Kind.EXPIRED) and segment[1] == Role.PUBLISHER and segment[4] == Decision.LAPSED:
+        raise PeerError("publishers do not lapse")
     if segment[0] == Kind.FORWARD and len(segment[6]) != len(segment[7]) * KEY_LENGTH:
         raise PeerError(f"{len(segment[6])} bytes of keys for {len(segment[7])} deliveries")
 

@@ -426,6 +426,8 @@ class Connection:
             link.leave(None, "", closed)
             if link.context is not None:
                 self._leave_behind(link)
+        elif link.detach_answered is not None:
+            link.detach_answered()
         self._parted.append(link)
 
     def _leave_behind(self, link: Link) -> None:

@@ -6,7 +6,7 @@ A link that has ended ignores every call: an outcome may well arrive from elsewh
 settles nothing, however it comes about: what was unsettled stays so at the peer, for its next attach.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from router.amqp.handler import (
@@ -62,7 +62,7 @@ class Link:
         "context",
         "continued",
         "credit",
-        "detached",
+        "detach_answered", "detached",
         "draining",
         "ended",
         "former",
@@ -99,6 +99,7 @@ class Link:
         self.context: Any = None  # the owner's
         self.answered = False  # both ends have attached
         self.detached = False  # by either end, or its session is over
+        self.detach_answered: Callable[[], None] | None = None  # what `detach` was given
         self.former: Link | None = None  # which the peer's attach, with a null map, continues: see `continue_former`
         self.ended = False  # detached, or its connection is over or closing: nothing is done for it any more
         self.credit = 0  # sending: what we may still send. Receiving: what the peer may still send
@@ -235,10 +236,15 @@ class Link:
         """Answer the peer's attach without a terminus at our end, then detach with the error (AMQP 1.0 2.6.3)."""
         self.detach(condition, description)
 
-    def detach(self, condition: str | None = None, description: str = "", closed: bool = True) -> None:
-        """Detach; the link and its handles are over with this call, and no `on_detach` follows."""
+    def detach(
+        self, condition: str | None = None, description: str = "", closed: bool = True,
+        *, answered: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Detach; the link and its handles are over with this call, and no `on_detach` follows. `answered` is called
+        when the peer has read it and says so, if ever (AMQP 1.0 2.6.4)."""
         if self.ended:
             return
+        self.detach_answered = answered
         self.leave(condition, description, closed)
 
     def leave(self, condition: str | None, description: str, closed: bool) -> None:

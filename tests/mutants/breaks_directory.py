@@ -74,7 +74,7 @@ def yes_does_not_bind(_: Method) -> Method:
     def broken(expiry: Expiry, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
         entry = expiry.context.directory.entry(index)
         yes = entry is None or not entry.live or (entry.epoch <= epoch and expiry._agrees(router, entry, decision))
-        expiry.context.outgoing.vote(router, index, epoch, yes=yes)
+        expiry.context.outgoing.vote(router, index, epoch, decision, yes=yes)
 
     return broken
 

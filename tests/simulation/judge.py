@@ -208,7 +208,7 @@ class Judge:
             self.note("judge", f"{message.text.decode()} need not get to {name}: {cause}")
 
     def told(self, link: "Link") -> None:
-        """A router tells a client that its terminus has ended without its doing: the next attach is a new one."""
+        """A client reads that its terminus has ended without its doing: the next attach is a new one."""
         name = link.client.name
         if name in self.readers:
             self.untold.discard(name)

@@ -184,12 +184,26 @@ class Link:
         if isinstance(action, Detach):
             self.router.note(self.router.name, f"detaches {self}: {action.description}")
             self.stolen()
-            if action.condition == EXPIRED:
-                self.router.judge.told(self)
             self.end()
-            self.to_client(self.client.detached)
+            self.to_client(self._detached if action.condition == EXPIRED else self.client.detached)
         else:
             self.carry_out(action)
+
+    def _detached(self, _: "Link") -> None:
+        """The client reads that its link has ended without its doing, and answers; not if it has gone elsewhere."""
+        if self.client.link is not self:
+            return
+        self.router.judge.told(self)
+        self.client.detached(self)
+        at = self.router.schedule.now + self._soon(self.router.knobs.client_delay)
+        self.router.schedule.at(at, self._answered_detach, self.router.incarnation)
+
+    def _answered_detach(self, incarnation: int) -> None:
+        if self.router.schedule.now <= self._until[0] and self.router.incarnation == incarnation:
+            self.router.handle(self.knows)
+
+    def knows(self) -> None:
+        """The client has answered that it knows of its end."""
 
     def lost(self) -> None:
         """Its router is no more."""

@@ -56,6 +56,9 @@ class SubscriberLink(Link):
         entry = self.router.topic.directory.subscriber(self.subscriber.name)
         return not self.ended and entry is not None and entry.live and entry.epoch == self.epoch
 
+    def knows(self) -> None:
+        self.router.topic.told(self.subscriber)
+
     def suspend(self) -> None:
         self.router.judge.gone(self)
         self.router.topic.suspend_subscriber(self.subscriber, self, self.router.schedule.now)

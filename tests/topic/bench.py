@@ -19,6 +19,7 @@ from topic.actions import (
     AnswerSubscriber,
     Credit,
     Deliver,
+    Detach,
     DropContact,
     Echo,
     LinkAction,
@@ -294,6 +295,12 @@ class Reader:
         bench.flow()
         if credit:
             self.grant(credit)
+
+    def answer_detach(self) -> None:
+        """It has read that its link has ended without its doing."""
+        assert self.mine(Detach), "it was detached"
+        self.bench.tick(self.router).told(self.end)
+        self.bench.flow()
 
     def grant(self, credit: int) -> None:
         self.bench.tick(self.router).credit(self.end, credit)

@@ -1,11 +1,18 @@
 """A lapse, and what it meets on its way (protocol 8, Apart)."""
 
-from tests.topic.bench import LASTING, Bench, Reader, key_of, pen_at, reader_at
+import attrs
+import pytest
+
+from tests.topic.bench import LASTING, SETTINGS, Bench, Reader, key_of, pen_at, reader_at
 from topic.actions import Detach
 from topic.directory import Lifetime
+from topic.errors import PeerError
+from topic.journal import Event
 from topic.record import Outcome
+from topic.wire import Decision
 
 EXPIRED = "amqp:resource-deleted"
+FORGETFUL = attrs.evolve(SETTINGS, forget=120.0)
 LONGER = Lifetime(300, "connection-close", 1)
 
 
@@ -156,3 +163,89 @@ def test_who_moved_is_told_by_who_hears_of_the_ending_of_its_former_attach() -> 
     bench.flow()
     bench.part("a", "c")
     assert is_told(moved)
+
+
+def test_who_moved_and_was_given_up_after_all_is_told() -> None:
+    bench = Bench("a", "b", "c", settings=FORGETFUL)
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    for other in ("b", "c"):
+        bench.part("a", other)
+    bench.wait(124, "a")
+    moved = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch.hlc)
+    pen.send(b"1")
+    assert pen.outcomes
+    for other in ("b", "c"):
+        bench.meet("a", other)
+    bench.flow()
+    assert is_told(moved)
+
+
+def test_a_link_that_its_client_has_left_is_no_way_to_tell_it() -> None:
+    """Its router has not noticed that the client has gone elsewhere, behind a partition."""
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    for one, two in (("a", "b"), ("a", "c"), ("b", "c")):
+        bench.part(one, two)
+    moved = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch.hlc)
+    pen.send(b"1")
+    bench.wait(64, "a")
+    assert pen.outcomes
+    bench.meet("a", "b")
+    bench.flow()
+    for other in ("a", "b"):
+        bench.meet("c", other)
+    bench.flow()
+    assert is_told(moved)
+
+
+def test_who_was_detached_on_a_connection_that_died_is_told_again() -> None:
+    bench = Bench("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    bench.part("a", "b")
+    pen.send(b"1")
+    bench.wait(64, "a")
+    bench.meet("a", "b")
+    bench.flow()
+    assert is_told(reader)  # into a socket that nobody reads
+    back = reader_at(bench, "a", unsettled={}, seen=reader.end.epoch.hlc)
+    assert is_told(back)
+
+
+def test_endings_of_who_never_comes_back_are_given_up_in_the_end() -> None:
+    bench = Bench("a", "b", "c", settings=FORGETFUL)
+    bench.kill("c")
+    pen = pen_at(bench, "a")
+    for number in range(20):
+        reader = reader_at(bench, "b", f"s{number}")
+        bench.tick("b").suspend_subscriber(reader.end, reader, bench.now)
+    bench.wait(64)
+    pen.send(b"1")
+    pen.settle(b"1")
+    bench.wait(300)
+    pen.send(b"2")
+    assert pen.outcomes[b"2"] is Outcome.ACCEPTED
+    assert len(bench.logged("a", Event.APART)) <= 20
+
+
+def test_who_was_accepted_without_by_a_router_that_restarted_is_told() -> None:
+    bench = Bench("a", "b")
+    pen = pen_at(bench, "a")
+    reader = bench.subscriber("b", lifetime=Lifetime(60, "connection-close", 0))
+    bench.part("a", "b")
+    pen.send(b"1")
+    bench.wait(64, "a")
+    assert pen.outcomes
+    bench.boot("a", 2, bench.stations["a"].store)
+    bench.meet("a", "b")
+    bench.flow()
+    assert is_told(reader)
+
+
+def test_that_a_publisher_has_lapsed_is_nonsense_that_ends_the_contact_not_the_router() -> None:
+    bench = Bench("a", "b")
+    pen = pen_at(bench, "b")
+    entry = bench.cores["b"].directory.publisher(pen.stream.publisher)
+    assert entry is not None
+    bench.tick("b").context.outgoing.expired(["a"], entry, Decision.LAPSED)
+    with pytest.raises(PeerError, match="publishers do not lapse"):
+        bench.flow()

@@ -109,6 +109,7 @@ def test_who_had_something_accepted_without_it_is_told_by_whom_and_after_how_lon
     assert detach.condition == EXPIRED
     assert "router a accepted messages without it" in detach.description
     assert re.search(r"out of its reach for 6\d\.\d s, longer than the timeout of 60 s", detach.description)
+    reader.answer_detach()
     assert not [entry for core in bench.cores.values() for entry in core.directory.entries() if entry.name == name]
 
 
@@ -139,6 +140,7 @@ def test_who_comes_to_where_something_was_accepted_without_it_is_told_once() -> 
     bench.wait(64, "a")
     first = reader_at(bench, "a", unsettled={}, seen=reader.end.epoch.hlc)
     assert [detach.condition for detach in first.mine(Detach)] == [EXPIRED] and not first.answered
+    first.answer_detach()
     second = reader_at(bench, "a", unsettled={}, seen=first.end.epoch.hlc)
     bench.meet("a", "b")
     bench.flow()
