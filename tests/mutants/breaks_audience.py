@@ -140,5 +140,3 @@ def incarnations_confused(_: Method) -> Method:
         return entry.router == directory.router or entry.router in directory.applied
 
     return broken
-
-

@@ -5,9 +5,11 @@ from typing import Any
 from linkstate.clock import HybridClock
 from linkstate.contact import Contact
 from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
+from tests.topic import test_moving
 from topic.directory import Change, Directory, Entry, Index
 from topic.expiry import Expiry, _Poll
 from topic.identity import Epoch
+from topic.peers import Peers
 from topic.wire import Decision, Outgoing
 
 AT_ONCE = RESUMING | {"faults": ("kill all", "kill all", "kill"), "restart": 0.9, "durable": 1.0, "restless": 0.1}
@@ -130,3 +132,12 @@ def contact_outlived(end: Method) -> Method:
 
     return broken
 
+
+@mutant(Peers, "_pass_on", by="2", scenario=test_moving.test_where_a_publisher_went_is_passed_on_by_where_it_was)
+def nothing_passed_on(_: Method) -> Method:
+    """3.3: what is learned of subscribers is passed on: contacts are not transitive while they are made."""
+
+    def broken(peers: Peers, router: str, changes: list[Change], *, learned: bool) -> None:
+        """They will hear."""
+
+    return broken

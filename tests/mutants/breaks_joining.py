@@ -7,6 +7,7 @@ import attrs
 
 from router.signs import SignsOfLife
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
+from tests.topic import test_resuming
 from topic.attaching import Attaching
 from topic.delivering import Delivering
 from topic.directory import Entry
@@ -258,5 +259,38 @@ def unknown_not_adopted(_: Method) -> Method:
 
     def broken(joining: Joining, subscriber: Entry) -> None:
         """It is taken for a new one."""
+
+    return broken
+
+
+@mutant(Evidence, "doubt", by="1", scenario=test_resuming.test_evidence_counts_from_the_last_attach_on)
+def asked_again_counts_as_asked(doubt_: Method) -> Method:
+    """6.6 Evidence: who asks once more asks since its last attach."""
+
+    def broken(evidence: Evidence, stream: Stream, doubt: Doubt) -> None:
+        if doubt in stream.doubts:
+            evidence.ask(stream)
+        else:
+            doubt_(evidence, stream, doubt)
+
+    return broken
+
+
+@mutant(Subscriber, "open_gate", by="1", **PUZZLED | STALLING)
+def gate_opens_unsorted(_: Method) -> Method:
+    """11: what was put off and then sent is older than what waits: gates open in order of n."""
+
+    def broken(subscriber: Subscriber, publisher: bytes) -> list[Record]:
+        return list(subscriber.held.pop(publisher).records)
+
+    return broken
+
+
+@mutant(Attaching, "contact", by="6", **MOVING | {"faults": ("flap", "cut") * 6, "delay": 0.3})
+def later_contacts_not_awaited(_: Method) -> Method:
+    """6.7: who comes into contact while an attach waits has to join the subscriber, too."""
+
+    def broken(attaching: Attaching, router: str, now: float) -> None:
+        """As many as there were."""
 
     return broken

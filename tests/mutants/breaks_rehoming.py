@@ -21,6 +21,11 @@ RESTARTING = {
 }  # fmt: skip
 """All come back without memory, some sooner to hear of others than the rest."""
 
+UNHEARD = {
+    "delay": 0.5, "client_delay": 0.001, "patience": 0.05, "think": 0.5, "pranks": ("close", "elsewhere"), "links": 0,
+    "faults": ("partition",) * 3, "silent": 0.0, "messages": 25,
+}  # fmt: skip
+"""Publishers begin afresh, and subscribers bring what they had of that to routers that have not heard of it."""
 STRAGGLING = {"client_delay": 0.1, "delay": 0.1, "faults": ("slow",) * 6, "pranks": ("elsewhere",)}
 
 
@@ -162,5 +167,15 @@ def resumed_without_hearsay(_: Method) -> Method:
 
     def broken(outgoing: Outgoing, router: str, entries: list[Entry]) -> None:
         """Not a word."""
+
+    return broken
+
+
+@mutant(Lives, "_keep_placeholders", by="3", **MOVING | UNHEARD)
+def placeholders_abandoned(_: Method) -> Method:
+    """7.5: placeholders outlive the life that ended: a key does not tell its generation."""
+
+    def broken(lives: Lives, stream: Stream, new: Stream | None) -> None:
+        """They go with it."""
 
     return broken

@@ -69,3 +69,12 @@ def key_used_again_at_once(_: Method) -> Method:
     return broken
 
 
+@mutant(Home, "_give_up", by="45", **MOVING | {"early": 0.5})
+def aborted_not_told(_: Method) -> Method:
+    """7.4: who asked about a delivery that its publisher then gives up is told."""
+
+    def broken(home: Home, stream: Stream, key: bytes, record: Record | None) -> None:
+        if record is not None:
+            home.edge.settling.close(stream, [record])
+
+    return broken

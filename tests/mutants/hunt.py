@@ -10,13 +10,20 @@ from typing import Any
 
 import attrs
 
-from tests.mutants import breaks_audience, breaks_directory, breaks_joining, breaks_rehoming, breaks_settling
+from tests.mutants import (
+    breaks_audience,
+    breaks_directory,
+    breaks_expiry,
+    breaks_joining,
+    breaks_rehoming,
+    breaks_settling,
+)
 from tests.mutants.explore import explore, walk
 from tests.mutants.mutant import MUTANTS, Mutant
-from tests.mutants.runs import Verdict, play
+from tests.mutants.runs import Verdict, enact, play
 
 PINS = Path(__file__).with_name("pins.json")
-BREAKAGES = (breaks_audience, breaks_directory, breaks_joining, breaks_rehoming, breaks_settling)
+BREAKAGES = (breaks_audience, breaks_directory, breaks_expiry, breaks_joining, breaks_rehoming, breaks_settling)
 """Importing them is what fills `MUTANTS`."""
 
 
@@ -31,6 +38,8 @@ class Pin:
     def again(self, mutant: Mutant, *, broken: bool) -> Verdict:
         """The same run, with the breakage or without."""
         breakage = mutant if broken else None
+        if mutant.scenario is not None:
+            return enact(mutant, broken=broken)
         if self.seed is None:
             return walk(mutant.scope, self.path, breakage)
         return play(self.seed, mutant.knobs, breakage)
@@ -56,6 +65,9 @@ def hunt(mutant: Mutant, seeds: int) -> Catch:
     if mutant.scope:
         states, caught = explore(mutant)
         return Catch(mutant, None if caught is None else Pin(caught[0], path=caught[1]), states)
+    if mutant.scenario is not None:
+        missed = enact(mutant, broken=True).invariant
+        return Catch(mutant, None if missed is None else Pin(missed), 1)
     crashes = 0
     for seed in range(seeds):
         verdict = play(seed, mutant.knobs, mutant)

@@ -29,6 +29,8 @@ class Mutant:
     """Numbers of the invariants that catch it."""
     scope: str
     """Of the exhaustive search, if that is what catches it."""
+    scenario: Callable[[], None] | None
+    """A test of the core, if that is."""
     knobs: dict[str, Any]
     """Of the simulation, set so that what the rule is for happens often."""
 
@@ -50,7 +52,10 @@ class Mutant:
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(owner: Any, name: Any, *others: Target, by: str, scope: str = "", **knobs: Any) -> Callable[[Break], Break]:
+def mutant(
+    owner: Any, name: Any, *others: Target, by: str, scope: str = "", scenario: Callable[[], None] | None = None,
+    **knobs: Any,
+) -> Callable[[Break], Break]:  # fmt: skip
     """Makes a breakage of a method, or of several, a mutant of the breakage's name; `by`, first digits: the invariants
     that may miss the rule."""
 
@@ -58,7 +63,7 @@ def mutant(owner: Any, name: Any, *others: Target, by: str, scope: str = "", **k
         assert breaks.__name__ not in MUTANTS and breaks.__doc__, breaks
         targets = (owner, name), *others
         rule = breaks.__doc__.splitlines()[0].removesuffix(".")
-        MUTANTS[breaks.__name__] = Mutant(breaks.__name__, rule, targets, breaks, by, scope, knobs)
+        MUTANTS[breaks.__name__] = Mutant(breaks.__name__, rule, targets, breaks, by, scope, scenario, knobs)
         return breaks
 
     return register

@@ -1,5 +1,6 @@
-"""One simulated run, of a mutant or of the code as it is, and what became of it."""
+"""One simulated run or one scenario, of a mutant or of the code as it is, and what became of it."""
 
+import traceback
 from collections.abc import Mapping
 from contextlib import nullcontext
 from random import Random
@@ -46,3 +47,17 @@ def play(seed: int, knobs: Mapping[str, Any], mutant: Mutant | None = None) -> V
     if isinstance(failure.error, Violation):
         return Verdict(invariant=str(failure.error).partition(":")[0], detail=str(failure.error))
     return Verdict(crash=f"{type(failure.error).__name__} {failure.error!s:.100}")
+
+
+def enact(mutant: Mutant, *, broken: bool) -> Verdict:
+    """The scenario that is to miss the rule; what goes wrong in the core itself catches nothing."""
+    assert mutant.scenario is not None
+    with mutant.applied() if broken else nullcontext():
+        try:
+            mutant.scenario()
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1].filename
+            if where != mutant.scenario.__code__.co_filename:
+                return Verdict(crash=f"{type(error).__name__} {error!s:.100}")
+            return Verdict(invariant=f"{mutant.by[0]} {mutant.scenario.__name__}", detail=str(error))
+    return Verdict()

@@ -306,7 +306,6 @@ class Judge:
             reader.link = link
             if reader.since is None and not link.closed:
                 reader.since = link.epoch
-            self.termini.answered(link, reader)
 
     def closing(self, link: "Link") -> None:
         """The client closes: what it was promised it renounces."""

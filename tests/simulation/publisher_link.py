@@ -129,7 +129,7 @@ class PublisherLink(Link):
             self.router.note(self.router.name, f"answers {self}: {action.unsettled}")
             self.check(not self.answered, "5 one answer: an attach is answered once")
             self.answered = True
-            self.router.judge.termini.announced(self)
+            self.router.judge.termini.answered(self)
             self.check(action.epoch == self.epoch, f"2 epoch: {self} is answered with another one than it was given")
             ours, complete = self.fit(action.unsettled)
             self.to_client(client.attached, action.credit, action.generation, action.epoch, ours, complete)

@@ -36,7 +36,8 @@ SET_BACK_US = 100_000_000
 class Silence(Block):
     """A delivery log that nobody reads, but for what the judge looks at, and for a trace."""
 
-    __slots__ = ("decided", "forgotten", "listener")
+    __slots__ = ("attached", "decided", "forgotten", "listener")
+    attached: Callable[[str], None]
     decided: Callable[[Sequence[bytes], str], None]
     forgotten: Callable[[Sequence[bytes]], None]
     listener: Callable[..., None]
@@ -44,6 +45,8 @@ class Silence(Block):
     def append(self, event: Event, **columns: Any) -> None:
         if event is Event.ACCEPTED:
             self.decided(columns["keys"], columns["outcome"].name)
+        elif event is Event.ATTACHED:
+            self.attached(columns["epoch"])
         elif event is Event.FORGOTTEN:
             self.forgotten(columns["keys"])
         if hasattr(self, "listener"):
@@ -133,6 +136,7 @@ class Router:
 
     def _log(self) -> Silence:
         block = Silence(self.name, "router", self.incarnation)
+        block.attached = partial(self.judge.termini.decides, self)
         block.decided = partial(self.judge.decided, self)
         block.forgotten = partial(self.judge.memory.forgotten, self)
         if self.verbose:

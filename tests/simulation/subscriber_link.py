@@ -111,6 +111,7 @@ class SubscriberLink(Link):
             self.check(not self.answered, "5 one answer: an attach is answered once")
             self.answered = True
             self.check(action.epoch == self.epoch, f"2 epoch: {self} is answered with another one than it was given")
+            self.router.judge.termini.answered(self)
             self.router.judge.attached(self)
             self.to_client(self.client.attached, action.epoch, *self.fit(action.unsettled))
             self.flow(self._limit, drain=self._draining)

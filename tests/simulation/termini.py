@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tests.simulation.link import Link
     from tests.simulation.publisher_link import PublisherLink
     from tests.simulation.router import Router
-    from tests.simulation.subscriber_link import SubscriberLink
 
 
 @attrs.define(eq=False)
@@ -92,12 +91,31 @@ class Termini:
     def _in_contact(self, home: "Router", name: str) -> bool:
         return name == home.name or self._judge.contact(home, name) is not None
 
-    def answered(self, link: "SubscriberLink", reader: Reader) -> None:
-        """From here on everybody in contact delivers to it (protocol 6.7)."""
-        for router in self._told_of(link) if reader.resumes else ():
-            entry = router.topic.directory.subscriber(link_name(link.client.identity))
-            known = entry is not None and entry.live and entry.epoch == link.epoch
-            self._judge.check(known, f"6 joined: {link} is answered, and unknown at {router.name}")
+    def decides(self, router: "Router", epoch: str) -> None:
+        """The router decides to answer the attach of that epoch, which had to wait for others: whomever it is in
+        contact with, however lately, has to know of it. Of a plain client nobody does who has lost the contact."""
+        link = next((link for link in router.links if str(link.epoch) == epoch), None)
+        contacts = [(self._judge.routers[name], which) for name, which in router.topic.directory.contacts.items()]
+        if link is not None and not link.client.plain:
+            self._check_told(link, [other for other, which in contacts if other.alive and other.incarnation == which])
+
+    def answered(self, link: "Link") -> None:
+        """The answer goes out (protocol 6.7, 7.1)."""
+        if link.client.name not in self._judge.readers or not link.client.plain:
+            self._check_told(link, self.around(link.router))
+
+    def _check_told(self, link: "Link", routers: "list[Router]") -> None:
+        """Everybody delivers to a subscriber from here on, and knows of a publisher, unless it was closed or a later
+        attach has come."""
+        assert link.epoch is not None
+        reads = link.client.name in self._judge.readers
+        later = any(other.epoch > link.epoch for other in link.client.opened if other.epoch is not None)
+        for router in [] if later or link.closed else routers:
+            directory, name = router.topic.directory, link_name(link.client.identity)
+            entry = directory.subscriber(name) if reads else directory.publisher(name)
+            known = entry is not None and entry.epoch == link.epoch and (entry.live or not reads)
+            what = "6 joined" if reads else "7 announced"
+            self._judge.check(known, f"{what}: {link} is answered, and unknown at {router.name}")
 
     def knows_life(self, link: "PublisherLink") -> bool:
         """Whether the router of an attach knows the client's present life."""
@@ -115,19 +133,6 @@ class Termini:
             if client.durable and epoch is not None:
                 found.append((client.name, epoch, entry.epoch if entry is not None and entry.live else None))
         return found
-
-    def announced(self, link: "PublisherLink") -> None:
-        """A publisher's attach is answered when everybody in contact knows of it (protocol 7.1)."""
-        for router in self._told_of(link):
-            entry = router.topic.directory.publisher(link_name(link.client.identity))
-            known = entry is not None and entry.epoch == link.epoch
-            self._judge.check(known, f"7 announced: {link} is answered, and unknown at {router.name}")
-
-    def _told_of(self, link: "Link") -> "list[Router]":
-        """Who has to know of the attach now: everybody in contact, unless it was closed or a later one has come."""
-        assert link.epoch is not None
-        later = any(other.epoch > link.epoch for other in link.client.opened if other.epoch is not None)
-        return [] if later or link.closed else self.around(link.router)
 
     def was_over(self, client: "Client", since: int) -> bool:
         """Whether the client had been away for its timeout, as some router in contact saw it, when one of its attaches

@@ -1,0 +1,88 @@
+"""Breakages of how links end that nobody came back for (protocol 8, Expiry and Apart).
+
+Most take longer than a simulated run to matter: scenarios of the core catch them.
+"""
+
+from tests.mutants.mutant import Method, mutant
+from tests.topic import test_expiry as scenarios
+from topic.apart import Apart
+from topic.core import Topic
+from topic.directory import Directory, Entry
+from topic.expiry import Expiry
+from topic.record import Record, Stream
+
+
+@mutant(Expiry, "contacts_changed", by="8", scenario=scenarios.test_who_comes_into_contact_while_others_are_asked)
+def polls_survive_contacts(_: Method) -> Method:
+    """8 Expiry: any change of contacts starts it over."""
+
+    def broken(expiry: Expiry) -> None:
+        """Whoever was asked is enough."""
+
+    return broken
+
+
+@mutant(Expiry, "begin_anew", by="8", scenario=scenarios.test_the_time_of_a_link_begins_anew_with_each_contact)
+def time_of_links_not_begun_anew(_: Method) -> Method:
+    """8 Expiry: the time of a lost router's links begins when that is lost, for the last time."""
+
+    def broken(expiry: Expiry, router: str) -> None:
+        """It goes on."""
+
+    return broken
+
+
+@mutant(Expiry, "_due", by="8", scenario=scenarios.test_a_publishers_life_does_not_end_while_a_router_is_missing)
+def expires_out_of_contact(due: Method) -> Method:
+    """8 Expiry: a publisher's life ends only after all routers were in contact for its timeout."""
+
+    def broken(expiry: Expiry, entry: Entry, lonely: object) -> object:
+        since, expiry.all_since = expiry.all_since, 0.0
+        try:
+            return due(expiry, entry, lonely)
+        finally:
+            expiry.all_since = since
+
+    return broken
+
+
+@mutant(Expiry, "_free", by="8", scenario=scenarios.test_the_word_of_its_owner_frees_who_had_agreed)
+def bound_for_ever(_: Method) -> Method:
+    """8 Expiry: a no of who holds the link frees all who had agreed."""
+
+    def broken(expiry: Expiry, entry: Entry) -> None:
+        """A yes is a yes."""
+
+    return broken
+
+
+@mutant(
+    Directory, "take_back", by="2", scenario=scenarios.test_who_was_apart_for_long_while_nothing_was_accepted_goes_on
+)
+def lapsed_for_good(_: Method) -> Method:
+    """8 Apart: the owner's word brings back who has lapsed."""
+
+    def broken(directory: Directory, entry: Entry) -> bool:
+        return False
+
+    return broken
+
+
+@mutant(Apart, "accepted", by="2", scenario=scenarios.test_who_had_something_accepted_without_it_is_told)
+def left_out_without_a_word(_: Method) -> Method:
+    """8 Apart: what is accepted without somebody ends its link."""
+
+    def broken(apart: Apart, stream: Stream, records: list[Record]) -> None:
+        """Nobody will know."""
+
+    return broken
+
+
+@mutant(Topic, "expired_elsewhere", by="2", scenario=scenarios.test_who_had_something_accepted_without_it_is_told)
+def expired_elsewhere_ignored(_: Method) -> Method:
+    """8 Apart: who holds a link that was ended elsewhere tells its client."""
+
+    def broken(topic: Topic, entry: Entry) -> None:
+        """It is here, is it not?"""
+
+    return broken
