@@ -121,7 +121,7 @@ def _partings(subscriber: str, rows: Iterable[ControlRow]) -> Iterator[Apart]:
     for row in rows:
         mine = row.subscriber == subscriber
         if row.event == Event.BOOT:
-            apart = row
+            apart = attrs.evolve(row, time=row.incarnation * 1000)  # its clocks are not set yet
         elif mine and row.event == Event.KEPT:
             known, custodian, life = True, (row.home or "").rpartition(".")[0], life_of(row)
         elif mine and row.event == Event.EXPIRED:

@@ -14,8 +14,9 @@ import pytest
 from rich.console import Console
 
 from failover.audit import Report, Verdict
-from failover.audit.presence import joined
+from failover.audit.presence import Apart, joined, partings
 from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, ROUTERS, START_MS, TWO, Client, Row, Run
+from tests.failover.audit.test_audiences import Log, S
 from topic.journal import Event
 
 Judged = Callable[[Run], Report]
@@ -130,6 +131,14 @@ def test_who_heard_that_another_had_ended_its_link_is_named_with_the_reason(judg
     assert report.verdict is Verdict.QUALIFIED, (report.findings, report.doubts)
     told = f"2 deliveries were accepted without {FAR.identity}, which a took for ended: router b waited 61 s"
     assert told in report.exceptions
+
+
+def test_a_router_begins_before_its_clocks_are_set() -> None:
+    log = Log()
+    log.say("a", Event.BOOT, at=0, epoch=0, incarnation=7, subscriber=None)
+    log.say("a", Event.KEPT, at=8_000, epoch=5, incarnation=7)
+    log.say("a", Event.JOINED, at=9_000, epoch=5, incarnation=7)
+    assert partings(log.rows, [S]) == {("a.7", S): [Apart(0, 9_000, known=True, lasted_us=2_000, ending=None)]}
 
 
 def test_who_is_unknown_to_a_router_that_began_without_its_store_is_named(judged: Judged) -> None:
