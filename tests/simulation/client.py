@@ -67,6 +67,8 @@ class Client:
         """So many entries does its next map have at most."""
         self.epoch: Epoch | None = None
         """The latest that it was told of."""
+        self.generation: bytes | None = None
+        """Of its life; publishers have one."""
         self._asleep_until = 0.0
         self._in_use_until = 0.0
         """When it last had an answered link that it believed in."""

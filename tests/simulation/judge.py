@@ -72,8 +72,9 @@ class Judge:
         """Clients that some limit has left without the promise of exactly once, for good."""
         self.causes: Counter[str] = Counter()
         """Why promises to subscribers that are to get everything exactly once have ended, but for being kept."""
-        self.untold: set[str] = set()
-        """Subscribers that were apart for longer than their timeout, and have yet to be told what that came to."""
+        self.untold: dict[str, bool] = {}
+        """Subscribers that have ended without their word and do not know of it; whether they must be told: who was apart
+        must."""
 
     def check(self, holds: bool, what: str) -> None:
         if not holds:
@@ -211,7 +212,7 @@ class Judge:
         """A client reads that its terminus has ended without its doing: the next attach is a new one."""
         name = link.client.name
         if name in self.readers:
-            self.untold.discard(name)
+            self.untold.pop(name, None)
             self.readers[name].since = None
             self.readers[name].told = link.epoch
             self.readers[name].told_at = self.schedule.now
@@ -313,7 +314,7 @@ class Judge:
         reader = self.readers.get(link.client.name)
         if reader is not None and reader.resumes:
             reader.since = None
-            self.untold.discard(link.client.name)
+            self.untold.pop(link.client.name, None)
             self._void(link.client.name, lambda home: True, CLOSED)
 
     def comes(self, link: "SubscriberLink", unsettled: object) -> None:
@@ -326,10 +327,10 @@ class Judge:
         lost = reader.resumes and reader.since is not None and unsettled is None
         if lost and not self.termini.known_around(link.router, name, reader):
             reader.since = None
-            self.untold.discard(name)
+            self.untold.pop(name, None)
             self._void(name, lambda home: True, FORGOTTEN)
-        if link.client.away >= link.client.shortest:
-            self.untold.discard(name)
+        if name in self.untold and link.client.away >= link.client.shortest:
+            self.untold[name] = False
 
     def amnesia(self, name: str, unsettled: Iterable[bytes]) -> None:
         """Its application has forgotten these, and may be given them again."""

@@ -95,6 +95,12 @@ def _long(knobs: Knobs, random: Random) -> dict[str, Any]:
     return {"turmoil": random.choice((20.0, 40.0)), "messages": random.choice((40, 80)), "faults": faults}
 
 
+def _apart(_: Knobs, random: Random) -> dict[str, Any]:
+    """Partitions that are longer than the termini's timeouts."""
+    faults = "partition", "partition", random.choice(("stall", "one-sided", "cut silently", "kill"))
+    return {"apart": (8.0, 20.0), "timeouts": (2, 5), "turmoil": 25.0, "messages": 25, "faults": faults}
+
+
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "batch": _batch,
     "detach": _detach,
@@ -116,6 +122,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "many": _many,
     "big": _big,
     "long": _long,
+    "apart": _apart,
 }
 
 

@@ -252,7 +252,7 @@ class Termini:
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
         if view.generation and same_life:
             in_use = client.away < long and away < FORGET - self._grain(router)
-            in_use = in_use and view.generation not in self._lives_over
+            in_use = in_use and view.generation not in self._lives_over and _is_of_life(client, view.generation)
             judge.check(not in_use, f"8 life in use: {client.name} at {router.name}, away for {client.away:.3f} s")
             self._life_over(router, client, view.generation)
         self._expired(router, client, epoch)
@@ -284,8 +284,9 @@ class Termini:
         cause = AWAY if client.away >= client.shortest - self._grain(router) else APART
         if reader is not None and cause == AWAY:
             reader.expired = True
-        elif reader is not None and reader.exact and (reader.told is None or reader.told < epoch):
-            judge.untold.add(client.name)
+        if reader is not None and (reader.told is None or reader.told < epoch):
+            must_be_told = cause == APART and reader.exact
+            judge.untold[client.name] = must_be_told or judge.untold.get(client.name, False)
         for message in judge.messages.values():
             home = judge.routers.get(message.home)
             elsewhere = home is not None and home.alive and not self._in_contact(router, home.name)
@@ -298,3 +299,8 @@ class Termini:
     def _grain(router: "Router") -> float:
         """Between two steps of a router no more than a HELLO's interval passes."""
         return router.knobs.dead / 4 + 0.1
+
+
+def _is_of_life(client: "Client", generation: bytes) -> bool:
+    """Whether a publisher goes by that generation: it may have begun another life."""
+    return client.generation == generation
