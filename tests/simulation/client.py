@@ -68,7 +68,7 @@ class Client:
         self.epoch: Epoch | None = None
         """The latest that it was told of."""
         self.generation: bytes | None = None
-        """Of its life; publishers have one."""
+        """Of a publisher's life; None before its first answer, unless the client brings its own."""
         self._asleep_until = 0.0
         self._in_use_until = 0.0
         """When it last had an answered link that it believed in."""

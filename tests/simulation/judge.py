@@ -73,8 +73,7 @@ class Judge:
         self.causes: Counter[str] = Counter()
         """Why promises to subscribers that are to get everything exactly once have ended, but for being kept."""
         self.untold: dict[str, bool] = {}
-        """Subscribers that have ended without their word and do not know of it; whether they must be told: who was apart
-        must."""
+        """Subscribers that have ended without their word and do not know of it, and whether they must be told."""
 
     def check(self, holds: bool, what: str) -> None:
         if not holds:

@@ -24,7 +24,6 @@ class Publisher(Client):
         self.says_that_it_answers = self.knobs.answering >= 1 or self.random.random() < self.knobs.answering
         self.answers = self.says_that_it_answers or self.random.random() < 0.5
         self.lingers = self.says_that_it_answers or self.random.random() < self.knobs.lingering
-        """None before the first answer of a life, unless the client brings its own."""
         self.life = 0
         self.confirmed = 0
         """The number of the last link on which a router has named its generation."""
