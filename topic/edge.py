@@ -76,7 +76,7 @@ class Edge:
         self.reporting.left(subscriber.name)
         named = [record for record in self._records() if subscriber in record.locals]
         self._unname(subscriber, named)
-        left = [record for record in named if record.locals.get(subscriber) in OPEN]
+        left = [record for record in dict.fromkeys(named) if record.locals.get(subscriber) in OPEN]
         for record in left:
             _let_go(record, subscriber)
         return left

@@ -244,7 +244,8 @@ class Termini:
         judge = self._judge
         if any(link.closed and (link.epoch is None or link.epoch >= epoch) for link in client.opened):
             return
-        away = self._unseen(router, client, judge.routers[epoch.router])
+        custodian = judge.routers[epoch.router]
+        away = max(self._unseen(other, client, custodian) for other in self.around(router))
         long = client.shortest - self._grain(router)
         told = view.generation in self._lives_over or (client.name in self._over and self._over[client.name] >= epoch)
         told = told or (epoch.router, client.name, epoch) in self._agreed
