@@ -6,13 +6,17 @@ client is told by whom, and after how long.
 """
 
 from collections.abc import Callable
+from typing import Any
 
-from topic.actions import Note
-from topic.directory import Entry
+import attrs
+
+from topic.actions import EXPIRED, Detach, Note
+from topic.directory import Entry, Status
 from topic.edge import Edge
 from topic.joining import Joining
 from topic.journal import Event
 from topic.record import Record, Stream
+from topic.subscriber import Subscriber
 
 
 class Apart:
@@ -70,3 +74,30 @@ class Apart:
             return False
         return entry.live and entry.resumed and entry.aware < known.epoch.hlc
 
+    def end_late(self, entry: Entry, ending: str) -> Entry:
+        """It went on elsewhere, out of our sight, while something was accepted here without it."""
+        ended = self.context.directory.mark(entry, Status.EXPIRED, ending).entry
+        if self.context.directory.tells_itself(ended):
+            self.context.outgoing.hearsay(ended.router, [ended])
+        return ended
+
+    def tell(self, known: Entry, link: Any) -> Subscriber:
+        """Its client comes back and does not know that its link has ended: it is told, and may begin afresh."""
+        subscriber = Subscriber(known.name, known.identity)
+        subscriber.begin(link, self.context.new_epoch(known), None, complete=True)
+        self.context.out.append(Detach(link, EXPIRED, known.ending))
+        return subscriber
+
+    def told(self, subscriber: Subscriber) -> None:
+        """Its client knows: all may know that."""
+        directory = self.context.directory
+        known = directory.subscriber(subscriber.name)
+        if known is None or not known.ending or known.epoch > subscriber.epoch:
+            return
+        told = attrs.evolve(known, ending="")
+        if directory.is_mine(known):
+            self.context.tell(told)
+        else:
+            directory.mark(known, Status.EXPIRED)
+            for router in directory.contacts:
+                self.context.outgoing.hearsay(router, [told])

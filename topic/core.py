@@ -221,7 +221,7 @@ class Topic:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
         known = self.directory.subscriber(name)
         if known is not None and known.ending and unsettled is not None:
-            return self._tell_apart(known, link)
+            return self.home.apart.tell(known, link)
         subscriber.begin(link, self.context.new_epoch(known), unsettled, complete=complete)
         subscriber.lifetime = lifetime
         subscriber.first = first
@@ -297,7 +297,7 @@ class Topic:
         entry, old = change.entry, change.old
         local = self.edge.subscribers.get(entry.name)
         if self.home.apart.is_to_be_told(old, entry):
-            entry = self._end_late(entry, old.ending if old is not None else "")
+            entry = self.home.apart.end_late(entry, old.ending if old is not None else "")
         if change.new is None or not entry.live:
             if local is not None:
                 if local.link is not None and not self.directory.is_mine(
@@ -445,32 +445,9 @@ class Topic:
         for router in self.directory.contacts:
             self.context.outgoing.hearsay(router, ended)
 
-    def _tell_apart(self, known: Entry, link: Any) -> Subscriber:
-        """A client comes back and does not know that its link has ended: it is told, and may begin afresh."""
-        subscriber = Subscriber(known.name, known.identity)
-        subscriber.begin(link, self.context.new_epoch(known), None, complete=True)
-        self.out.append(Detach(link, EXPIRED, known.ending))
-        return subscriber
-
     def told(self, subscriber: Subscriber) -> None:
-        """The client has answered the detach that told it of its ending: all may know."""
-        known = self.directory.subscriber(subscriber.name)
-        if known is None or not known.ending or known.epoch > subscriber.epoch:
-            return
-        told = attrs.evolve(known, ending="")
-        if self.directory.is_mine(known):
-            self.context.tell(told)
-        else:
-            self.directory.mark(known, Status.EXPIRED)
-            for router in self.directory.contacts:
-                self.context.outgoing.hearsay(router, [told])
-
-    def _end_late(self, entry: Entry, ending: str) -> Entry:
-        """It went on elsewhere, out of our sight, while something was accepted here without it."""
-        ended = self.directory.mark(entry, Status.EXPIRED, ending).entry
-        if self.directory.tells_itself(ended):
-            self.context.outgoing.hearsay(ended.router, [ended])
-        return ended
+        """The client has answered the detach that told it of its ending."""
+        self.home.apart.told(subscriber)
 
     def _check_booted(self, now: float) -> None:
         """Acceptances may be sent once the sections of all routers are here, or one was waited for long enough."""
