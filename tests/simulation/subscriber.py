@@ -13,6 +13,10 @@ FINAL = (Outcome.ACCEPTED, Outcome.REJECTED)
 """Outcomes that end the matter wherever they are told."""
 
 
+CALM_THINK = 2.0
+"""Longest time that it takes over a message once the faults have stopped."""
+
+
 class SubscriberClient(Client):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -142,7 +146,8 @@ class SubscriberClient(Client):
                 self.unsettled[key] = 0
                 self.texts[key] = message
                 self.todo[key] = message
-                self.schedule.after(self.random.random() * self.knobs.think, self._process, key, message)
+                longest = min(self.knobs.think, CALM_THINK) if self.calm else self.knobs.think
+                self.schedule.after(self.random.random() * longest, self._process, key, message)
 
     def restated(self, link: Link, handle: int, key: bytes, state: int, settled: bool) -> None:
         """A resumed transfer without payload: both ends know the outcome, or the publisher settled meanwhile."""
