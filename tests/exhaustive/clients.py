@@ -5,7 +5,8 @@ time, and arrives at once too. That loses no behaviour: a frame that takes long 
 late, one that takes long to reach its router might as well be an act that comes late; what is still under way when the
 connection is cut are acts after the cut, and what a router says just before it dies is said to deaf ears. The publisher
 transfers in order and settles what it knows the outcome of; the subscriber accepts in order and keeps in its map what
-is not settled. Both bring their maps when they attach again (protocol 6.8 and 7.2). Frames are plain tuples.
+is not settled. Both bring their maps when they attach again (protocol 6.8 and 7.2). Who leaves a part of its map out
+does nothing new, and attaches once more. Frames are plain tuples.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import attrs
 
 from topic.record import Outcome
 
-ACCEPTED = int(Outcome.ACCEPTED)
+ACCEPTED, REJECTED, RELEASED = int(Outcome.ACCEPTED), int(Outcome.REJECTED), int(Outcome.RELEASED)
 
 Frame = tuple[Any, ...]
 Message = tuple[int, int]
@@ -48,10 +49,12 @@ class Phase(IntEnum):
     UNSENT = 0
     IN_DOUBT = 1
     KNOWN = 2
-    """Accepted, not settled."""
+    """Accepted, or rejected; not settled."""
     STATED = 3
     """The same, and the map of the last attach said so."""
     SETTLED = 4
+    LOST = 5
+    """In doubt for good: its life has ended."""
 
 
 @attrs.frozen
@@ -64,8 +67,14 @@ class Did:
     """For its router."""
     told: tuple[int, ...] = ()
     """Numbers of the messages whose acceptance a publisher has just learned."""
+    refused: tuple[int, ...] = ()
+    """The same of those that somebody has refused."""
+    renewed: bool = False
+    """A publisher was told a new generation, though it was attached before."""
+    resumed: bool = False
+    """A publisher was told its generation again."""
     forgot: tuple[Message, ...] = ()
-    """What a subscriber has just forgotten, processed."""
+    """What a subscriber has just forgotten, having told its outcome."""
     missed: tuple[Message, ...] = ()
     """What it was told is settled, and has not processed."""
 
@@ -86,10 +95,32 @@ class Client:
     """It was attached once, so that it has a map."""
     echo: bool = False
     """It was asked for a sign of life."""
+    partial: bool = False
+    """Its attach has left something out of its map: it will attach again."""
+    born: int = 0
+    """No attach of its present life has a lower clock, if that is not its first."""
+
+    @property
+    def is_connected(self) -> bool:
+        return self.stage is not Stage.AWAY and not self.cut
 
     @property
     def attaches(self) -> bool:
-        return self.cut or self.stage is Stage.AWAY
+        return not self.is_connected or (self.partial and self.stage is Stage.ATTACHED)
+
+    def unsettled(self) -> tuple[tuple[bytes, int], ...]:
+        """Its whole map: of a publisher, by tag, else by key; the oldest first."""
+        raise NotImplementedError
+
+    def _map(self, complete: bool) -> tuple[tuple[bytes, int], ...]:
+        unsettled = self.unsettled()
+        return unsettled if complete else unsettled[: len(unsettled) // 2]
+
+    def _begin(self, complete: bool, unsettled: tuple[tuple[bytes, int], ...], generation: bytes | None) -> Did:
+        frame = ("attach", generation, self.epoch, unsettled if self.resumes else None, complete)
+        begun = attrs.evolve(self, stage=Stage.ATTACHING, cut=False, echo=False, partial=not complete)
+        choices = self.choices if complete else ()
+        return Did(attrs.evolve(begun, serial=self.serial + 1, choices=choices), frame)
 
     def acts(self) -> list[str]:
         """What it may do now, by the names that `act` takes."""
@@ -98,6 +129,10 @@ class Client:
     def lose(self, choices: tuple[int, ...]) -> Did:
         """Its connection is cut, for whatever reason."""
         return Did(attrs.evolve(self, cut=True, choices=choices))
+
+    def leave(self, born: int) -> Did:
+        """Its link is detached, as expired: it begins anew, with what it has."""
+        return Did(attrs.evolve(self, stage=Stage.AWAY, echo=False, partial=False, choices=(), born=born))
 
     def _answer_echo(self) -> Did:
         return Did(attrs.evolve(self, echo=False), ("echo",))
@@ -111,21 +146,41 @@ class Publisher(Client):
     """It names its generation when it attaches."""
     again: tuple[tuple[int, bool], ...] = ()
     """What it transfers again on this attach, before anything new: number, and whether with resume=true."""
+    rejected: tuple[int, ...] = ()
+    """Numbers of the messages that somebody has refused."""
+    unnamed: tuple[int, ...] = ()
+    """What the map of this attach has left out."""
 
-    def attach(self) -> Did:
-        phases = tuple(Phase.STATED if phase is Phase.KNOWN else phase for phase in self.phases)
-        states = {Phase.IN_DOUBT: 0, Phase.STATED: ACCEPTED}
-        unsettled = tuple((_tag(n), states[phase]) for n, phase in enumerate(phases) if phase in states)
-        frame = ("attach", self.generation if self.echoes else None, self.epoch, unsettled if self.resumes else None)
-        begun = attrs.evolve(self, phases=phases, again=(), stage=Stage.ATTACHING, cut=False, echo=False)
-        return Did(attrs.evolve(begun, serial=self.serial + 1), frame)
+    def unsettled(self) -> tuple[tuple[bytes, int], ...]:
+        return tuple((_tag(n), self._state(n)) for n, phase in enumerate(self.phases) if phase in _IN_MAP)
+
+    def _state(self, number: int) -> int:
+        if self.phases[number] is Phase.IN_DOUBT:
+            return 0
+        return REJECTED if number in self.rejected else ACCEPTED
+
+    def attach(self, complete: bool) -> Did:
+        named = self._map(complete)
+        numbers = [_number(tag) for tag, _ in named]
+        said = [(n, Phase.STATED if phase is Phase.KNOWN and n in numbers else phase) for n, phase in self._numbered]
+        unnamed = tuple(n for n, phase in self._numbered if phase in _IN_MAP and n not in numbers)
+        stated = attrs.evolve(self, phases=tuple(phase for _, phase in said), again=(), unnamed=unnamed)
+        return stated._begin(complete, named, self.generation if self.echoes else None)
+
+    @property
+    def _numbered(self) -> list[tuple[int, Phase]]:
+        return list(enumerate(self.phases))
+
+    def _known(self) -> list[int]:
+        """What it can settle on this link."""
+        return [n for n, phase in self._numbered if phase is Phase.KNOWN and n not in self.unnamed]
 
     def acts(self) -> list[str]:
         acts = ["echo"] if self.echo else []
         if self.stage is Stage.ATTACHED:
-            if self.again or Phase.UNSENT in self.phases:
+            if self.again or (Phase.UNSENT in self.phases and not self.partial):
                 acts.append("transfer")
-            if Phase.KNOWN in self.phases:
+            if self._known():
                 acts.append("settle")
         return acts
 
@@ -133,7 +188,7 @@ class Publisher(Client):
         if what == "echo":
             return self._answer_echo()
         if what == "settle":
-            number = self.phases.index(Phase.KNOWN)
+            number = self._known()[0]
             return Did(self._with(number, Phase.SETTLED), ("settle", _tag(number)))
         if self.again:
             (number, resume), *later = self.again
@@ -157,31 +212,39 @@ class Publisher(Client):
 
     def _answered(self, epoch: int, generation: bytes, ours: tuple[tuple[bytes, int], ...] | None) -> Did:
         check(self.stage is Stage.ATTACHING, "one answer", f"an attach in stage {self.stage.name} is answered")
-        check(
-            self.generation in (None, generation) or not self.resumes,
-            "same generation",
-            "a publisher that resumes is told a new generation: what it has in doubt stays so",
-        )
         listed = dict(ours or ())
         again: list[tuple[int, bool]] = []
-        for number, phase in enumerate(self.phases):
-            if phase is Phase.IN_DOUBT:
+        for number, phase in self._numbered:
+            if phase is Phase.IN_DOUBT and number not in self.unnamed:
                 again.append((number, _tag(number) in listed))
             else:
                 check(_tag(number) not in listed, "resumed map", f"message {number}, {phase.name}, is listed")
-        known = Phase.STATED, Phase.KNOWN
-        phases = tuple(Phase.SETTLED if phase in known else phase for phase in self.phases)
+        phases = tuple(Phase.SETTLED if phase is Phase.STATED else phase for phase in self.phases)
         answered = attrs.evolve(self, stage=Stage.ATTACHED, resumes=True, generation=generation, epoch=epoch)
-        return Did(attrs.evolve(answered, phases=phases, again=tuple(again)))
+        if self.resumes and self.generation != generation:
+            return answered._begin_anew(phases)
+        return Did(attrs.evolve(answered, phases=phases, again=tuple(again)), resumed=self.resumes)
+
+    def _begin_anew(self, phases: tuple[Phase, ...]) -> Did:
+        """Its life has ended: what is in doubt must not be sent again, the outcomes that it knows are settled."""
+        ended = {Phase.IN_DOUBT: Phase.LOST, Phase.KNOWN: Phase.SETTLED}
+        begun = attrs.evolve(self, phases=tuple(ended.get(phase, phase) for phase in phases), unnamed=(), partial=False)
+        return Did(attrs.evolve(begun, born=self.epoch), renewed=True)
 
     def _outcome(self, tags: tuple[bytes, ...], outcome: int) -> Did:
         phases, numbers = list(self.phases), [_number(tag) for tag in tags]
-        check(outcome == ACCEPTED, "accepted", f"{numbers} have outcome {outcome:#x} though everybody accepts")
+        check(outcome in (ACCEPTED, REJECTED), "one outcome", f"{numbers} have outcome {outcome:#x}")
         for number in numbers:
-            transferred = phases[number] is Phase.IN_DOUBT and number not in dict(self.again)
-            check(transferred, "one outcome", f"message {number} is answered in phase {phases[number].name}")
+            open = phases[number] is Phase.IN_DOUBT and number not in (*dict(self.again), *self.unnamed)
+            check(open, "one outcome", f"message {number} is answered in phase {phases[number].name}")
             phases[number] = Phase.KNOWN
-        return Did(attrs.evolve(self, phases=tuple(phases)), told=tuple(numbers))
+        if outcome == ACCEPTED:
+            return Did(attrs.evolve(self, phases=tuple(phases)), told=tuple(numbers))
+        known = attrs.evolve(self, phases=tuple(phases), rejected=(*self.rejected, *numbers))
+        return Did(known, refused=tuple(numbers))
+
+
+_IN_MAP = (Phase.IN_DOUBT, Phase.KNOWN, Phase.STATED)
 
 
 @attrs.frozen
@@ -190,13 +253,16 @@ class Held:
 
     key: bytes
     message: Message
-    accepted: bool = False
+    outcome: int = 0
+    """Accepted, that is processed, or rejected; 0 while it is neither."""
     arrived: bool = True
     """Transferred on this connection: only then can an outcome be sent."""
     owed: bool = False
     """Processed before it was transferred again: its outcome is to be sent."""
     stated: bool = False
-    """The map of this attach said that it is accepted."""
+    """The map of this attach said its outcome."""
+    named: bool = True
+    """The map of this attach has it."""
 
 
 @attrs.frozen
@@ -204,18 +270,30 @@ class Subscriber(Client):
     held: tuple[Held, ...] = ()
     processed: tuple[Message, ...] = ()
     """Sorted: the order between publishers is nobody's promise."""
+    refusals: int = 0
+    """How often it may still refuse."""
+    refused: tuple[Message, ...] = ()
+    """What it has rejected or released. What it released may come again, after what was sent later."""
 
-    def attach(self) -> Did:
-        held = tuple(attrs.evolve(h, arrived=False, owed=False, stated=h.accepted) for h in self.held)
-        unsettled = tuple((h.key, ACCEPTED if h.accepted else 0) for h in held)
-        frame = ("attach", None, self.epoch, unsettled if self.resumes else None)
-        begun = attrs.evolve(self, held=held, stage=Stage.ATTACHING, cut=False, echo=False)
-        return Did(attrs.evolve(begun, serial=self.serial + 1), frame)
+    def unsettled(self) -> tuple[tuple[bytes, int], ...]:
+        return tuple((h.key, h.outcome) for h in self.held)
+
+    def attach(self, complete: bool) -> Did:
+        named = self._map(complete)
+        keys = [key for key, _ in named]
+        held = tuple(self._begun(h, h.key in keys) for h in self.held)
+        return attrs.evolve(self, held=held)._begin(complete, named, None)
+
+    @staticmethod
+    def _begun(held: Held, named: bool) -> Held:
+        return attrs.evolve(held, arrived=False, owed=False, stated=named and held.outcome != 0, named=named)
 
     def acts(self) -> list[str]:
         acts = ["echo"] if self.echo else []
-        if any(not h.accepted for h in self.held):
+        undecided = next((h for h in self.held if not h.outcome), None)
+        if undecided is not None:
             acts.append("process")
+            acts += ["reject", "release"] * bool(self.refusals and undecided.arrived)
         if any(h.owed for h in self.held):
             acts.append("restate")
         return acts
@@ -225,17 +303,28 @@ class Subscriber(Client):
             return self._answer_echo()
         if what == "restate":
             held = next(h for h in self.held if h.owed)
-            return Did(self._with(attrs.evolve(held, owed=False)), ("accept", held.key))
-        held = next(h for h in self.held if not h.accepted)
-        frame = ("accept", held.key) if held.arrived else None
-        done = self._with(attrs.evolve(held, accepted=True))
+            return Did(self._with(attrs.evolve(held, owed=False)), ("outcome", held.key, held.outcome))
+        held = next(h for h in self.held if not h.outcome)
+        if what in ("reject", "release"):
+            return self._refuse(held, REJECTED if what == "reject" else RELEASED)
+        frame = ("outcome", held.key, ACCEPTED) if held.arrived else None
+        done = self._with(attrs.evolve(held, outcome=ACCEPTED))
         return Did(attrs.evolve(done, processed=self._process(held.message)), frame)
+
+    def _refuse(self, held: Held, outcome: int) -> Did:
+        """What is released is forgotten: it comes again."""
+        kept = self._with(attrs.evolve(held, outcome=outcome)).held
+        if outcome == RELEASED:
+            kept = tuple(h for h in self.held if h is not held)
+        refused = tuple(sorted({*self.refused, held.message}))
+        done = attrs.evolve(self, held=kept, refused=refused, refusals=self.refusals - 1)
+        return Did(done, ("outcome", held.key, outcome))
 
     def _process(self, message: Message) -> tuple[Message, ...]:
         publisher, number = message
         earlier = [n for p, n in self.processed if p == publisher]
         check(number not in earlier, "1 exactly once", f"subscriber {self.index} processes {message} again")
-        in_order = all(n < number for n in earlier)
+        in_order = message in self.refused or all(n < number for n in earlier if (publisher, n) not in self.refused)
         check(in_order, "1 order", f"subscriber {self.index} processes {message} after {earlier}")
         return tuple(sorted((*self.processed, message)))
 
@@ -260,28 +349,30 @@ class Subscriber(Client):
         check(ours is not None or not self.resumes, "resumed map", "a map is answered with none")
         listed = dict(ours or ())
         answered = attrs.evolve(self, stage=Stage.ATTACHED, resumes=True, epoch=epoch)
-        return answered._forget(tuple(h.key for h in self.held if h.key not in listed))
+        return answered._forget(tuple(h.key for h in self.held if h.named and h.key not in listed))
 
     def _deliver(self, key: bytes, payload: bytes) -> Did:
         message = (payload[0], payload[1])
         held = self._find(key)
-        check(held is None, "resumed transfer", f"{message} comes without resume=true though the map names it")
+        check(held is None, "resumed transfer", f"{message} comes without resume=true though we have it")
+        check(not self.partial, "resumed map", f"{message} comes after a map that is incomplete")
         self._check_order(message)
         return Did(attrs.evolve(self, held=(*self.held, Held(key, message))))
 
     def _check_order(self, message: Message) -> None:
         publisher, number = message
         for h in self.held:
-            if h.message[0] == publisher and not h.arrived and not h.accepted:
+            if h.message[0] == publisher and not h.arrived and not h.outcome:
                 check(h.message[1] > number, "1 order", f"{message} is transferred before {h.message} comes again")
 
     def _resume(self, key: bytes, payload: bytes) -> Did:
         held = self._find(key)
         if held is None:
             raise Violation("resumed transfer", f"{payload!r} comes with resume=true though the map lacks it")
-        check(not held.stated, "1 exactly once", f"{held.message}, stated as accepted, is transferred again")
+        check(held.named, "resumed map", f"{held.message} is transferred again though the map has left it out")
+        check(not held.stated, "1 exactly once", f"{held.message}, its outcome stated, is transferred again")
         check(not held.arrived, "1 exactly once", f"{held.message} is transferred twice on one connection")
-        return Did(self._with(attrs.evolve(held, arrived=True, owed=held.accepted)))
+        return Did(self._with(attrs.evolve(held, arrived=True, owed=held.outcome != 0)))
 
     def _restated(self, key: bytes, settled: bool) -> Did:
         held = self._find(key)
@@ -289,14 +380,14 @@ class Subscriber(Client):
             raise Violation("resumed transfer", "a state is resumed of what the map lacks")
         if settled:
             return self._forget((key,))
-        check(held.accepted, "resumed transfer", f"{held.message}, not processed, comes without its payload")
+        check(held.outcome != 0, "resumed transfer", f"{held.message}, not processed, comes without its payload")
         return Did(self._with(attrs.evolve(held, arrived=True)))
 
     def _forget(self, keys: tuple[bytes, ...]) -> Did:
         gone = [h for h in self.held if h.key in keys]
         kept = tuple(h for h in self.held if h.key not in keys)
-        forgot = tuple(h.message for h in gone if h.accepted)
-        missed = tuple(h.message for h in gone if not h.accepted)
+        forgot = tuple(h.message for h in gone if h.outcome)
+        missed = tuple(h.message for h in gone if not h.outcome)
         return Did(attrs.evolve(self, held=kept), forgot=forgot, missed=missed)
 
 

@@ -29,12 +29,14 @@ def explain(model: Model, finding: Finding) -> list[str]:
 def _said(model: Model, event: Event) -> str:
     kind, *rest = event
     names = model.names
-    if kind in ("contact", "lost", "lose", "receive", "kill", "die"):
+    if kind in ("contact", "lost", "lose", "receive", "kill", "die", "look"):
         return " ".join([kind, *(names[index] for index in rest)])
     if kind == "restart":
         return f"{kind} {names[rest[0]]} {'with' if rest[1] else 'without'} its store"
-    if kind == "attach":
-        return f"attach client {rest[0]} at {names[rest[1]]}"
+    if kind in ("attach", "partial"):
+        return f"{kind} client {rest[0]} at {names[rest[1]]}"
+    if kind == "expire":
+        return "time passes"
     if kind == "doom":
         return f"doom {names[rest[0]]}, not heard by client {rest[1]}"
     return f"{kind} client {' '.join(map(str, rest))}"

@@ -12,7 +12,7 @@ import attrs
 
 from tests.exhaustive import state
 from tests.exhaustive.clients import Client, Did, Frame, Violation
-from tests.exhaustive.router import Facts, Output, Router
+from tests.exhaustive.router import Ending, Facts, Output, Router
 
 T = TypeVar("T")
 
@@ -44,6 +44,7 @@ class Step:
     to_routers: tuple[tuple[str, int], ...]
     """Router, number of the batch."""
     joined: tuple[str, ...]
+    expired: tuple[Ending, ...]
     contacts: dict[str, int]
 
 
@@ -116,7 +117,8 @@ class Routers:
         to_routers = tuple(
             (target, self.batches.number(tuple(payloads))) for target, payloads in output.to_routers.items()
         )
-        return Step(self.add(router), tuple(output.to_clients), to_routers, tuple(output.joined), output.contacts)
+        joined, expired = tuple(output.joined), tuple(output.expired)
+        return Step(self.add(router), tuple(output.to_clients), to_routers, joined, expired, output.contacts)
 
 
 def _crash(error: Exception) -> Violation:

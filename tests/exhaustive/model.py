@@ -9,6 +9,7 @@ from tests.exhaustive.promises import Promises
 from tests.exhaustive.router import Router
 from tests.exhaustive.scope import FAULTS, Scope
 from tests.exhaustive.world import BEGUN, DOWN, IN_CONTACT, LOST, UP, Draft, Event, World
+from topic.actions import EXPIRED
 
 PROMPT = ("echo", "settle")
 """What a client does without taking its time, in a scope that says so."""
@@ -38,7 +39,7 @@ class Model:
         return World(
             tuple(routers), (1,) * count, (DOWN,) * (count * (count - 1) // 2), ((),) * count**2,
             tuple(self.clients.states.number(client) for client in clients), ((),) * len(clients),
-            (-1,) * messages, (0,) * messages, (0,) * count, scope.budget, (), 0,
+            (-1,) * messages, (0,) * messages, (0,) * count, scope.budget, (0,) * len(clients), (), 0,
         )  # fmt: skip
 
     def _publisher(self, index: int) -> Client:
@@ -48,7 +49,7 @@ class Model:
 
     def _subscriber(self, index: int) -> Client:
         here = self.names.index(self.scope.subscribers[index - len(self.publishers)])
-        return Subscriber(index, (here,))
+        return Subscriber(index, (here,), refusals=self.scope.refusals)
 
     def step(self, world: World, event: Event) -> World:
         """Raises `Violation`."""
@@ -135,6 +136,16 @@ class Model:
     def _on_boot_wait(self, draft: Draft, router: int) -> None:
         self._router(draft, router, ("boot_wait",))
 
+    # time
+
+    def _on_expire(self, draft: Draft) -> None:
+        self.promises.expire(draft)
+        for router in range(self.count):
+            self._router(draft, router, ("expire",))
+
+    def _on_look(self, draft: Draft, router: int) -> None:
+        self._router(draft, router, ("look",))
+
     def _router(self, draft: Draft, router: int, event: Event, rank: int = 0) -> None:
         step = self.routers.apply(draft.routers[router], event, rank)
         draft.routers[router] = step.state
@@ -142,6 +153,8 @@ class Model:
             draft.push(router, self.names.index(target), batch)
         for name in step.joined:
             self.promises.joined(draft, router, name)
+        for ending in step.expired:
+            self.promises.expired(draft, router, *ending)
         for index, serial, frame in step.to_clients:
             self._hear(draft, router, index, serial, frame, step)
 
@@ -163,8 +176,11 @@ class Model:
             self.promises.sent(draft, router, did.frame)
             self._router(draft, router, ("frame", index, serial, did.frame))
 
-    def _on_attach(self, draft: Draft, index: int, router: int) -> None:
-        did = self._client(draft, index, "attach")
+    def _on_partial(self, draft: Draft, index: int, router: int) -> None:
+        self._on_attach(draft, index, router, complete=False)
+
+    def _on_attach(self, draft: Draft, index: int, router: int, complete: bool = True) -> None:
+        did = self._client(draft, index, "attach", complete)
         assert did.frame is not None
         draft.rank += 1
         serial = did.client.serial
@@ -197,8 +213,11 @@ class Model:
         client = self.clients.states.values[draft.clients[index]]
         current = client.serial == serial and not client.cut
         if frame[0] == "detached":
-            check(not current, "stolen", f"the latest link of client {index} is detached: {frame[1]}")
             draft.unplug(index, serial)
+            if current:
+                check(frame[1] == EXPIRED, "stolen", f"the latest link of client {index} is detached: {frame[2]}")
+                self._client(draft, index, "leave", draft.rank + 1)
+                self.promises.told(draft, index)
         elif current:
             did = self._client(draft, index, "hear", frame)
             if frame[0] == "answered":

@@ -1,12 +1,17 @@
-"""What can happen next: everything that is enabled in a world. Timers do not fire, but for `boot_wait` if asked for."""
+"""What can happen next: everything that is enabled in a world.
+
+Time does not pass, but for `boot_wait` if asked for, and by the fault `expire`: nothing happens anywhere for longer
+than any timeout. By then what was under way between routers in contact is there. What a router finds due afterwards it
+does at any time, when it looks.
+"""
 
 from collections.abc import Iterator
 from itertools import combinations
 
-from tests.exhaustive.clients import Client, Stage
+from tests.exhaustive.clients import Client
 from tests.exhaustive.memo import Clients, Routers
 from tests.exhaustive.scope import Scope
-from tests.exhaustive.world import DOWN, HIGH_LOST, HIGH_UP, IN_CONTACT, LOW_LOST, LOW_UP, UP, Event, World
+from tests.exhaustive.world import DOWN, HIGH_LOST, HIGH_UP, IN_CONTACT, LOW_LOST, LOW_UP, UP, Event, World, is_apart
 
 
 class Possible:
@@ -50,6 +55,8 @@ class Possible:
         for router, life in enumerate(world.lives):
             if life < 0:
                 yield from [("restart", router, True), ("restart", router, False)] * self._restarts
+            elif self._routers.live_facts(world.routers[router]).due:
+                yield "look", router
             elif self._boot_wait and not self._routers.live_facts(world.routers[router]).booted:
                 yield "boot_wait", router
 
@@ -58,8 +65,7 @@ class Possible:
             yield "act", index, act
         doomed = {router: deaf for router, deaf in world.doomed if deaf == index}
         if client.attaches and not doomed:
-            alive = [router for router, life in enumerate(world.lives) if life > 0]
-            for router in [router for router in client.choices if router in alive] or alive:
+            for router in self._choices(world, client):
                 yield "attach", index, router
         for router in {router for router, _ in world.doomed}:
             if listens(client, world.wires[index], router):
@@ -71,10 +77,17 @@ class Possible:
                 if serial < client.serial or not doomed:
                     yield "notice", index, serial
 
+    def _choices(self, world: World, client: Client) -> list[int]:
+        """Where it may attach."""
+        alive = [router for router, life in enumerate(world.lives) if life > 0]
+        return [router for router in client.choices if router in alive] or alive
+
     def faults(self, world: World) -> Iterator[Event]:
         total, *left = world.faults
         if total:
-            kill, lose, cut, move = left
+            kill, lose, cut, move, expire, partial = left
+            yield from [("expire",)] * bool(expire and self._may_expire(world))
+            yield from self._partial(world) if partial else ()
             yield from self._kills(world) if kill else ()
             for (low, high), status in zip(self._pairs, world.pairs, strict=True):
                 if lose and status == UP:
@@ -82,9 +95,23 @@ class Possible:
                     yield "lose", high, low
             for index, number in enumerate(world.clients):
                 client = self._clients.states.values[number]
-                if client.stage is not Stage.AWAY and not client.cut:
+                if client.is_connected:
                     yield from [("cut", index)] * bool(cut)
                     yield from [("move", index)] * bool(move and self._count > 1)
+
+    def _may_expire(self, world: World) -> bool:
+        """Somebody is out of reach, and nothing is under way between routers."""
+        clients = [self._clients.states.values[number] for number in world.clients]
+        apart = is_apart(world.pairs, world.lives) or not all(client.is_connected for client in clients)
+        return apart and not any(world.queues) and not world.doomed
+
+    def _partial(self, world: World) -> Iterator[Event]:
+        doomed = [index for _, index in world.doomed]
+        for index, number in enumerate(world.clients):
+            client = self._clients.states.values[number]
+            if client.attaches and client.resumes and client.unsettled() and index not in doomed:
+                for router in self._choices(world, client):
+                    yield "partial", index, router
 
     def _kills(self, world: World) -> Iterator[Event]:
         doomed = {router for router, _ in world.doomed}
@@ -98,4 +125,4 @@ class Possible:
 
 def listens(client: Client, wires: tuple[tuple[int, int, object], ...], router: int) -> bool:
     """Whether it hears what this router says."""
-    return client.stage is not Stage.AWAY and not client.cut and wires[-1][1] == router
+    return client.is_connected and wires[-1][1] == router

@@ -1,17 +1,20 @@
 """What is promised to whom, and whether it is kept (protocol 1, 9.2 and 9.3).
 
 A message is promised to the subscribers that its publisher's router had joined when it arrived there first, if ever an
-attach of theirs was answered. One is excused: a subscriber that no router in contact with home knew when the publisher
-was told (protocol 10, Limits).
+attach of theirs was answered. A promise ends in three ways, and no other: the client was away while its time ran out;
+some routers were apart while it did, and the client is told before all is at rest; no router in contact with home knew
+the subscriber when the publisher was told (protocol 10, Limits). A link ends for no router unless one of the first two
+is true, and the life of a publisher only in the first case.
 """
 
 from collections.abc import Mapping
 
 from tests.exhaustive.clients import Did, Frame, Message, Phase, Publisher, Subscriber, Violation, check
 from tests.exhaustive.memo import Clients, Routers
-from tests.exhaustive.router import container
+from tests.exhaustive.router import container, identity_of
 from tests.exhaustive.scope import Scope
-from tests.exhaustive.world import UP, Draft
+from tests.exhaustive.world import APART, AWAY, ENDED, GONE, UNTOLD, UP, Draft, is_apart
+from topic.identity import link_name
 
 
 class Promises:
@@ -23,7 +26,9 @@ class Promises:
         self._names = tuple(scope.routers)
         self._messages = scope.messages
         self._subscribers = range(len(scope.publishers), len(scope.publishers + scope.subscribers))
+        self._publishers = range(len(scope.publishers))
         self._indexes = {container(index): index for index in self._subscribers}
+        self._links = {link_name(identity_of(index)): index for index in (*self._publishers, *self._subscribers)}
         self._routers = routers
         self._clients = clients
 
@@ -33,6 +38,7 @@ class Promises:
 
     def answered(self, draft: Draft, router: int, index: int, contacts: Mapping[str, int]) -> None:
         """A client's attach: a subscriber all routers in contact have joined (6.7)."""
+        draft.terms[index] &= ~GONE
         if index in self._subscribers:
             self._promise(draft, router, index)
             for other, incarnation in contacts.items():
@@ -41,7 +47,7 @@ class Promises:
                     self._promise(draft, place, index)
 
     def _promise(self, draft: Draft, router: int, index: int) -> None:
-        if self._clients.states.values[draft.clients[index]].resumes:
+        if self._clients.states.values[draft.clients[index]].resumes and not draft.terms[index] & GONE:
             draft.knows[router] |= 1 << index
 
     def sent(self, draft: Draft, router: int, frame: Frame) -> None:
@@ -60,11 +66,64 @@ class Promises:
         """What a client has learned from this router."""
         for number in did.told:
             self._check_told(draft, router, (index, number))
+        for number in did.refused:
+            self._check_refused(draft, (index, number))
         for message in did.forgot:
             self._check_forgotten(draft, message)
         for message in did.missed:
-            excused = bool(draft.missed[self._place(message)] >> index & 1)
+            excused = bool(draft.missed[self._place(message)] >> index & 1) or self._is_given_up(draft, message)
             check(excused, "1 nothing lost", f"{message} is settled, subscriber {index} has not processed it")
+        if did.renewed:
+            self._end(draft, index, "is told a new generation: what it has in doubt stays so")
+            draft.terms[index] &= ~ENDED
+        elif did.resumed:
+            check(not draft.terms[index] & ENDED, "same generation", f"publisher {index} resumes a life that has ended")
+
+    # time
+
+    def expire(self, draft: Draft) -> None:
+        """The time of who is away runs out, and may run out at some routers of who they cannot see."""
+        apart = APART * is_apart(draft.pairs, draft.lives)
+        for index, number in enumerate(draft.clients):
+            away = not self._clients.states.values[number].is_connected
+            draft.terms[index] = draft.terms[index] & ~(AWAY | APART | GONE) | (AWAY | GONE if away else apart)
+            if away and index in self._subscribers:
+                self._release(draft, index)
+
+    def expired(self, draft: Draft, router: int, name: bytes, rank: int, apart: bool) -> None:
+        """A link has ended for this router; whether for what was accepted without it. Of an earlier life its client
+        knows already."""
+        index = self._links[name]
+        if rank >= self._clients.states.values[draft.clients[index]].born:
+            self._end(draft, index, f"has ended at router {self._names[router]}", apart=apart)
+            draft.terms[index] |= ENDED * (index in self._publishers)
+
+    def told(self, draft: Draft, index: int) -> None:
+        """Its latest link is detached, as expired."""
+        self._end(draft, index, "is told that it has expired", apart=index in self._subscribers)
+        draft.terms[index] &= ~UNTOLD
+        if index in self._subscribers:
+            self._release(draft, index)
+
+    def _end(self, draft: Draft, index: int, what: str, apart: bool = False) -> None:
+        may = bool(draft.terms[index] & (AWAY | APART if apart else AWAY))
+        check(may, "2 thrown out", f"client {index} {what}, it was not away for its timeout")
+
+    def _release(self, draft: Draft, index: int) -> None:
+        """Of what was sent so far nothing is promised to this subscriber any more."""
+        for place, promised in enumerate(draft.promised):
+            if promised >= 0:
+                draft.promised[place] &= ~(1 << index)
+                draft.missed[place] |= 1 << index
+        draft.knows = [known & ~(1 << index) for known in draft.knows]
+
+    def _is_given_up(self, draft: Draft, message: Message) -> bool:
+        """Its publisher's life is over, and that has no outcome of it."""
+        publisher = self._publisher(draft, message)
+        ended = bool(draft.terms[message[0]] & ENDED)
+        return publisher.phases[message[1]] is Phase.LOST or (ended and publisher.phases[message[1]] is Phase.IN_DOUBT)
+
+    # outcomes
 
     def _check_told(self, draft: Draft, home: int, message: Message) -> None:
         """2: at the instant the publisher sees `accepted`, everyone it was promised to has processed the message."""
@@ -74,7 +133,9 @@ class Promises:
             assert isinstance(subscriber, Subscriber)
             if draft.promised[place] >> index & 1 and message not in subscriber.processed:
                 told = f"router {self._names[home]} accepts {message}, subscriber {index} has not processed it"
-                check(not self._is_known(draft, home, index), "2 accepted too early", told)
+                if self._is_known(draft, home, index):
+                    check(bool(draft.terms[index] & APART), "2 accepted too early", told)
+                    draft.terms[index] |= UNTOLD
                 draft.missed[place] |= 1 << index
                 self.limits += 1
         draft.promised[place] = 0
@@ -92,10 +153,21 @@ class Promises:
                     return True
         return False
 
-    def _check_forgotten(self, draft: Draft, message: Message) -> None:
-        """3: a subscriber forgets a key only after its publisher settled it."""
+    def _check_refused(self, draft: Draft, message: Message) -> None:
+        """A publisher is told that somebody has refused its message."""
+        subscribers = [self._clients.states.values[draft.clients[index]] for index in self._subscribers]
+        refused = any(isinstance(client, Subscriber) and message in client.refused for client in subscribers)
+        check(refused, "2 refused by nobody", f"{message} is rejected though nobody has refused it")
+        draft.promised[self._place(message)] = 0
+
+    def _publisher(self, draft: Draft, message: Message) -> Publisher:
         publisher = self._clients.states.values[draft.clients[message[0]]]
         assert isinstance(publisher, Publisher)
-        phase = publisher.phases[message[1]]
-        if phase not in (Phase.STATED, Phase.SETTLED):
+        return publisher
+
+    def _check_forgotten(self, draft: Draft, message: Message) -> None:
+        """3: a subscriber forgets a key only after its publisher settled it, or its life has ended."""
+        phase = self._publisher(draft, message).phases[message[1]]
+        ended = bool(draft.terms[message[0]] & ENDED)
+        if phase not in (Phase.STATED, Phase.SETTLED, Phase.LOST) and not ended:
             raise Violation("3 forgotten too early", f"{message} is settled, its publisher has it {phase.name}")

@@ -6,7 +6,7 @@ from itertools import combinations
 from tests.exhaustive.clients import Client, Phase, Publisher, Stage, Subscriber, check
 from tests.exhaustive.model import Model
 from tests.exhaustive.router import Router
-from tests.exhaustive.world import UP, World
+from tests.exhaustive.world import UNTOLD, UP, World
 from topic.core import Topic
 
 
@@ -18,12 +18,14 @@ def check_rest(model: Model, world: World) -> None:
     check(in_contact, "5 liveness", "not all routers are in contact")
     for router in alive:
         _check_router(model.routers.load(world.routers[router]))
+    for index, terms in enumerate(world.terms):
+        check(not terms & UNTOLD, "2 apart and not told", f"subscriber {index} misses something and was not told")
 
 
 def _check_client(client: Client) -> None:
     check(client.stage is Stage.ATTACHED, "5 liveness", f"the attach of client {client.index} is never answered")
     if isinstance(client, Publisher):
-        done = all(phase is Phase.SETTLED for phase in client.phases)
+        done = all(phase in (Phase.SETTLED, Phase.LOST) for phase in client.phases)
         check(done, "5 liveness", f"publisher {client.index} is left with {[phase.name for phase in client.phases]}")
     elif isinstance(client, Subscriber):
         check(not client.held, "4 leak: unsettled map", f"subscriber {client.index} keeps {client.held}")
@@ -52,6 +54,7 @@ def leftovers(topic: Topic) -> Iterator[tuple[str, object]]:
         yield "unknowing", list(subscriber.unknowing)
     yield "unjoined", [home for home, names in edge.reporting.unjoined.items() if names]
     yield "departures", list(directory.departures)
+    yield "lapsed", [*directory.lapsed, *filter(None, directory._untold.values())]
     yield "announced", list(directory._announced)
     yield "tombstones", list(directory._tombstones)
     yield "waiting attaches", topic.attaching.waiting

@@ -24,6 +24,7 @@ from topic.actions import (
     DropContact,
     Echo,
     LinkAction,
+    Redeliver,
     Resume,
     SettleSubscriber,
 )
@@ -36,8 +37,14 @@ from topic.record import Outcome, Record, Stream
 from topic.subscriber import Subscriber
 
 BOOT_WAIT = 10.0
-SETTINGS = Settings(window=4, join=float("inf"), boot_wait=BOOT_WAIT, terminus=float("inf"))
+NEVER = float("inf")
+SETTINGS = Settings(window=4, redeliveries=1, join=NEVER, boot_wait=BOOT_WAIT, terminus=NEVER, forget=NEVER)
 LIFETIME = Lifetime(timeout=300, policy="connection-close", durable=1)
+SPAN = 1000.0
+"""Seconds that pass when time passes: `NOTICED` after they have begun everybody looks who is without a client."""
+NOTICED = 100.0
+Ending = tuple[bytes, int, bool]
+"""Of a link that has ended at a router: its name, the rank of its attach, and whether it was accepted without."""
 CREDIT = 1000
 ADDRESS = "topic/x"
 
@@ -47,7 +54,7 @@ class Clock:
 
     rank = 0
     seconds = 0.0
-    """For the node: what has a deadline is either due at once or never."""
+    """For the node: of the router whose event is being handled."""
 
     def stamp(self) -> int:
         return self.rank
@@ -101,12 +108,14 @@ class Facts:
     """What others look at: of a live router."""
 
     subscribers: frozenset[str]
-    """Container-ids of those in its directory."""
+    """Container-ids of those in its directory, also of those that it has gone on without and that are to be told."""
     attaching: frozenset[str]
     """Of those whose attach here has no answer yet."""
     applied: frozenset[str]
     """Routers whose section it has."""
     booted: bool
+    due: bool
+    """Its clock is beyond a deadline."""
 
 
 class Output:
@@ -118,6 +127,7 @@ class Output:
         self.to_routers: dict[str, list[bytes]] = {}
         self.joined: list[str] = []
         """Container-ids of subscribers that were joined here."""
+        self.expired: list[Ending] = []
         self.contacts: dict[str, int] = {}
         """Routers, by incarnation, that have joined those whose attach was answered."""
 
@@ -131,6 +141,8 @@ class Router:
         self.name = name
         self.names = names
         self.incarnation = 0
+        self.seconds = 0.0
+        """By its clock."""
         self.store = MemoryStore()
         self.links: dict[tuple[int, int], Link] = {}
         self.node: Node | None = None
@@ -139,13 +151,13 @@ class Router:
 
     def handle(self, event: tuple[Any, ...], rank: int) -> Output:
         kind, *arguments = event
-        CLOCK.rank, CLOCK.seconds = rank, 0.0
+        CLOCK.rank, CLOCK.seconds = rank, self.seconds
         JOURNAL.rows.clear()
         getattr(self, f"on_{kind}")(*arguments)
         if self.node is not None:
             self.node.pump()
         output, self.output = self.output, Output()
-        self._note_joined(output)
+        self._note(output)
         self._grant()
         return output
 
@@ -157,11 +169,15 @@ class Router:
         if self.topic is None:
             return None
         directory = self.topic.directory
-        live = [entry for entry in directory.entries() if entry.live and entry.role is Role.SUBSCRIBER]
-        names = frozenset(entry.identity.container for entry in live)
+        subscribers = [entry for entry in directory.entries() if entry.role is Role.SUBSCRIBER]
+        names = frozenset(entry.identity.container for entry in subscribers if entry.live or entry.expired_life)
         ends = [link.end for link in self.links.values() if isinstance(link.end, Subscriber)]
         attaching = frozenset(end.identity.container for end in ends if not end.answered)
-        return Facts(names, attaching, frozenset(directory.applied), self.topic.booted)
+        return Facts(names, attaching, frozenset(directory.applied), self.topic.booted, self._is_due(self.topic))
+
+    def _is_due(self, topic: Topic) -> bool:
+        """What comes to nothing is tried once more, a second later."""
+        return self.seconds > 0 and topic.deadline() <= self.seconds + (self.seconds % SPAN == 0)
 
     # routers
 
@@ -173,7 +189,7 @@ class Router:
         journal: Any = JOURNAL
         self.contacts = Contacts(self.carry)
         remembered = self.store.remembered
-        topic = Topic(self.name, self.incarnation, self.names, clock, journal, SETTINGS, 0.0, remembered)
+        topic = Topic(self.name, self.incarnation, self.names, clock, journal, SETTINGS, self.seconds, remembered)
         self.node = Node(self.contacts, topic, self.store, self)
 
     def on_kill(self) -> None:
@@ -191,7 +207,23 @@ class Router:
             self.contacts.received(router, payload)
 
     def on_boot_wait(self) -> None:
-        CLOCK.seconds = BOOT_WAIT
+        CLOCK.seconds += BOOT_WAIT
+        self._node.handle_timer()
+
+    # time
+
+    def on_expire(self) -> None:
+        """A span of time has passed. The router has noticed who is without a client; what is due now it does when it
+        looks again."""
+        begin = self.seconds - self.seconds % SPAN
+        if self.node is not None:
+            CLOCK.seconds = begin + NOTICED
+            self.node.handle_timer()
+            self.node.pump()
+        CLOCK.seconds = self.seconds = begin + SPAN
+
+    def on_look(self) -> None:
+        CLOCK.seconds = self.seconds = max(self.seconds, self._core.deadline())
         self._node.handle_timer()
 
     @property
@@ -207,22 +239,24 @@ class Router:
 
     def on_publisher(
         self, client: int, serial: int, generation: bytes | None, seen: int,
-        unsettled: tuple[tuple[bytes, int], ...] | None,
+        unsettled: tuple[tuple[bytes, int], ...] | None, complete: bool,
     ) -> None:  # fmt: skip
         link = self.links[client, serial] = Link(client, serial)
         link.end = self._core.attach_publisher(
-            _identity(client), link, 0.0, generation=generation, seen=seen, lifetime=LIFETIME,
-            unsettled=None if unsettled is None else dict(unsettled),
+            identity_of(client), link, CLOCK.seconds, generation=generation, seen=seen, lifetime=LIFETIME,
+            unsettled=None if unsettled is None else dict(unsettled), complete=complete,
         )  # fmt: skip
+        if unsettled is not None and generation not in (None, link.end.generation):
+            self.output.expired.append((link.end.publisher, seen, False))
 
     def on_subscriber(
         self, client: int, serial: int, generation: None, seen: int,
-        unsettled: tuple[tuple[bytes, int], ...] | None,
+        unsettled: tuple[tuple[bytes, int], ...] | None, complete: bool,
     ) -> None:  # fmt: skip
         link = self.links[client, serial] = Link(client, serial)
         link.end = self._core.attach_subscriber(
-            _identity(client), link, 0.0, seen=seen, lifetime=LIFETIME,
-            unsettled=None if unsettled is None else dict(unsettled),
+            identity_of(client), link, CLOCK.seconds, seen=seen, lifetime=LIFETIME,
+            unsettled=None if unsettled is None else dict(unsettled), complete=complete,
         )  # fmt: skip
 
     def on_frame(self, client: int, serial: int, frame: Frame) -> None:
@@ -236,9 +270,9 @@ class Router:
         """The connection's end is noticed."""
         link = self.links.pop((client, serial), None)
         if link is not None and isinstance(link.end, Stream):
-            self._core.suspend_publisher(link.end, link, 0.0)
+            self._core.suspend_publisher(link.end, link, CLOCK.seconds)
         elif link is not None:
-            self._core.suspend_subscriber(link.end, link, 0.0)
+            self._core.suspend_subscriber(link.end, link, CLOCK.seconds)
 
     def _hear_transfer(self, link: Link, tag: bytes, message: bytes, resume: bool) -> None:
         if resume:
@@ -252,10 +286,10 @@ class Router:
     def _hear_settle(self, link: Link, tag: bytes) -> None:
         self._core.settle(link.end, [link.records.pop(tag)])
 
-    def _hear_accept(self, link: Link, key: bytes) -> None:
+    def _hear_outcome(self, link: Link, key: bytes, outcome: int) -> None:
         record = link.records.get(key)
         if record is not None:  # else settled meanwhile
-            self._core.outcomes(link.end, [record], Outcome.ACCEPTED)
+            self._core.outcomes(link.end, [record], Outcome(outcome))
 
     def _hear_echo(self, link: Link) -> None:
         if isinstance(link.end, Subscriber):
@@ -296,12 +330,17 @@ class Router:
 
     # what comes of it
 
-    def _note_joined(self, output: Output) -> None:
+    def _note(self, output: Output) -> None:
+        """Who has been joined, and which links have ended."""
         for event, columns in JOURNAL.rows:
             if event is Event.JOINED and self.topic is not None:
                 entry = self.topic.directory.subscriber(columns["subscriber"])
                 if entry is not None:
                     output.joined.append(entry.identity.container)
+            elif event is Event.EXPIRED:
+                name = columns.get("subscriber") or columns["publisher"]
+                rank, *_ = columns["epoch"].split(".")
+                output.expired.append((name, int(rank), columns.get("detail") is not None))
 
     def _grant(self) -> None:
         """Subscribers make up at once for the credit that they have used."""
@@ -317,13 +356,18 @@ class Router:
 
     def _detach(self, link: Link, action: Detach) -> list[Frame]:
         del self.links[link.client, link.serial]
-        return [("detached", action.description)]
+        return [("detached", action.condition, action.description)]
 
     def _deliver(self, link: Link, action: Deliver) -> list[Frame]:
         for record in action.records:
             assert record.message is not None and record.key not in link.records
             link.records[record.key] = record
         return [("deliver", record.key, record.message) for record in action.records]
+
+    def _redeliver(self, link: Link, action: Redeliver) -> list[Frame]:
+        """Its client has forgotten it when it released it."""
+        link.records[action.record.key] = action.record
+        return [("deliver", action.record.key, action.record.message)]
 
     def _resume(self, link: Link, action: Resume) -> list[Frame]:
         record = action.record
@@ -350,7 +394,7 @@ class Router:
         return []  # there is always some left
 
 
-def _identity(client: int) -> LinkIdentity:
+def identity_of(client: int) -> LinkIdentity:
     return LinkIdentity(container(client), "link", ADDRESS)
 
 
@@ -363,6 +407,7 @@ _FRAMES: dict[type[LinkAction], Callable[..., list[Frame]]] = {
     AnswerSubscriber: Router._answer_subscriber,
     Detach: Router._detach,
     Deliver: Router._deliver,
+    Redeliver: Router._redeliver,
     Resume: Router._resume,
     SettleSubscriber: Router._settle_subscriber,
     Echo: Router._echo,

@@ -2,10 +2,12 @@
 
 import attrs
 
-FAULTS = ("kill", "lose", "cut", "move")
+BREAKS = ("kill", "lose", "cut", "move")
 """A router dies, with what it said under way, to start again with its store or without; a contact is lost, noticed by
 one side first; a client's connection breaks and it comes back to the same router; it breaks and the client moves to
 another one. In both cases the router notices later, or never."""
+FAULTS = (*BREAKS, "expire", "partial")
+"""And: for a whole timeout nothing happens; a client that comes back leaves half of its map out, and attaches again."""
 
 
 @attrs.frozen
@@ -19,7 +21,7 @@ class Scope:
     """Of each publisher."""
     faults: int = 1
     """In all."""
-    kinds: tuple[tuple[str, int], ...] = tuple((kind, 9) for kind in FAULTS)
+    kinds: tuple[tuple[str, int], ...] = tuple((kind, 9) for kind in BREAKS)
     """How often each may happen."""
     early: str = ""
     """Who is attached before anything is explored: p for the publishers, s for the subscribers, in this order."""
@@ -29,6 +31,8 @@ class Scope:
     """Clients settle and answer echoes at once, unless cut off; else at any time."""
     restarts: bool = True
     """Routers that died come back, with or without their stores; else never."""
+    refusals: int = 0
+    """How often each subscriber may reject or release what it has been given."""
     boot_wait: bool = False
     """Whether booting may end without the sections of all routers."""
 
@@ -60,9 +64,22 @@ SCOPES = {
         Scope("three-together", "a", "a", "abc", faults=2, kinds=MOVE_AND_KILL, early="sp", restarts=False),
         # 2 publishers, 2 routers, 1 subscriber, 1 message each, 1 fault
         Scope("two-publishers", "ab", "a", early="sp"),
+        # a timeout runs out while a client is away, while the routers are apart, and while both are true
+        Scope("away", "a", "b", faults=2, kinds=_at_most(cut=1, expire=1), early="sp"),
+        Scope("away-moved", "a", "b", faults=2, kinds=_at_most(move=1, expire=1), early="sp"),
+        Scope("away-together", "a", "a", faults=2, kinds=_at_most(cut=1, move=1, expire=1), early="sp"),
+        Scope("out-of-reach", "a", "b", faults=2, kinds=_at_most(lose=1, expire=1), early="sp"),
+        Scope("out-of-reach-cut", "a", "b", faults=3, kinds=_at_most(lose=1, cut=1, expire=1), early="sp"),
+        Scope("out-of-reach-moved", "a", "b", faults=3, kinds=_at_most(lose=1, move=1, expire=1), early="sp"),
+        # the subscriber rejects or releases, twice
+        Scope("refused", "a", "b", early="sp", refusals=2),
+        Scope("refused-together", "a", "a", messages=2, early="sp", refusals=2),
+        # a client leaves half of its map out
+        Scope("partial", "a", "b", messages=2, faults=2, kinds=_at_most(cut=1, partial=1), early="sp"),
+        Scope("partial-moved", "a", "b", messages=2, faults=2, kinds=_at_most(move=1, partial=1), early="sp"),
     )
 }
 """What `make exhaustive` explores."""
 
-QUICK = ("apart", "together")
+QUICK = ("apart", "together", "away", "away-moved", "out-of-reach", "refused", "partial")
 """What every run of the tests does."""

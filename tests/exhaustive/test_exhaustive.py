@@ -1,14 +1,23 @@
 """Small scopes explored completely: within them the protocol is proven, not sampled. `make exhaustive` does more."""
 
+from typing import Any
+
 import attrs
 import pytest
 
+from tests.exhaustive import search as searching
 from tests.exhaustive import state
 from tests.exhaustive.explain import explain
 from tests.exhaustive.router import Router
 from tests.exhaustive.scope import QUICK, SCOPES, Scope
 from tests.exhaustive.search import Search
+from topic.core import Topic
+from topic.directory import Entry
+from topic.expiry import Expiry
 from topic.home import Home
+from topic.lives import Lives
+from topic.subscriber import Subscriber
+from topic.wire import Decision
 
 CALM = Scope("calm", "a", "b", messages=2, faults=0)
 
@@ -45,6 +54,55 @@ def test_a_broken_rule_is_found_by_a_shortest_path(monkeypatch: pytest.MonkeyPat
     assert finding.violation.invariant == "2 accepted too early"
     assert len(finding.path) == 7  # both attach, each known by the other router; one transfer
     assert any("log ACCEPTED" in line for line in explain(search.model, finding))
+
+
+def _first(monkeypatch: pytest.MonkeyPatch, scope: str) -> str:
+    """The invariant that breaks first."""
+    monkeypatch.setattr(searching, "FOUND_ENOUGH", 1)
+    return next(iter(Search(SCOPES[scope]).run().findings))
+
+
+def test_who_is_missed_in_something_and_not_told_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def end_apart(topic: Topic, entry: Entry, ending: str) -> None:
+        """Tell nobody."""
+
+    monkeypatch.setattr(Topic, "end_apart", end_apart)
+    assert _first(monkeypatch, "out-of-reach") == "2 apart and not told"
+
+
+def test_who_is_only_out_of_reach_and_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let links expire though routers are missing."""
+    due = Expiry._due
+
+    def hasty(expiry: Expiry, entry: Entry, lonely: Any) -> Decision | None:
+        return due(expiry, entry, lonely) and Decision.EXPIRED
+
+    monkeypatch.setattr(Expiry, "_due", hasty)
+    assert _first(monkeypatch, "out-of-reach") == "2 thrown out"
+
+
+def test_a_life_that_goes_on_after_its_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resumed(known: Entry | None, generation: bytes | None, seen: int) -> bytes | None:
+        return generation
+
+    monkeypatch.setattr(Lives, "_life_of", staticmethod(resumed))
+    monkeypatch.setattr(Lives, "_has_ended", lambda lives, change: False)
+    assert _first(monkeypatch, "away-moved") == "same generation"
+
+
+def test_a_refusal_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topic.delivering.refusal", lambda outcome: None)
+    assert _first(monkeypatch, "refused") == "2 accepted too early"
+
+
+def test_an_incomplete_map_that_is_taken_for_a_whole_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Subscriber.begin
+
+    def whole(subscriber: Subscriber, *arguments: Any, complete: bool) -> None:
+        begin(subscriber, *arguments, complete=True)
+
+    monkeypatch.setattr(Subscriber, "begin", whole)
+    assert _first(monkeypatch, "partial") == "resumed transfer"
 
 
 def test_a_router_that_is_brought_back_is_the_same() -> None:

@@ -5,6 +5,7 @@ Between two routers batches are under way in order. A client has a connection, o
 arrive at its router until that notices.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tests.exhaustive.clients import Frame
@@ -16,6 +17,11 @@ IN_CONTACT = ((True, True), (False, True), (True, False), (False, False), (True,
 """By state: whether the lower, and the higher, is in contact by what it knows."""
 FLOWS = ((True, True), (False, False), (False, False), (False, False), (True, False), (False, True))
 """By state: whether what the lower, and the higher, says is not lost for certain."""
+
+AWAY, APART, GONE, UNTOLD, ENDED = 1, 2, 4, 8, 16
+"""When its time ran out last, the client was not connected, or some routers were not in contact; it was not connected,
+and no attach of it has been answered since; something was accepted without it, and it has not been told; the present
+life of this publisher is over for a router."""
 
 Event = tuple[Any, ...]
 Wire = tuple[int, int, tuple[Frame, ...]]
@@ -44,6 +50,8 @@ class World(NamedTuple):
     """For each router, the subscribers that what is published there is promised to."""
     faults: tuple[int, ...]
     """What may still happen: in all, and of each kind."""
+    terms: tuple[int, ...]
+    """Of each client, as bits: what ends, or has ended, the promises to it (`AWAY` and so on)."""
     doomed: tuple[tuple[int, int], ...]
     """Routers about to die, each with a client that does not hear what they still say; sorted."""
     rank: int
@@ -70,6 +78,7 @@ class Draft:
         self.missed = list(world.missed)
         self.knows = list(world.knows)
         self.faults = list(world.faults)
+        self.terms = list(world.terms)
         self.doomed = world.doomed
         self.rank = world.rank
 
@@ -79,7 +88,7 @@ class Draft:
         return World(
             tuple(self.routers), tuple(self.lives), tuple(self.pairs), tuple(self.queues), tuple(self.clients),
             tuple(self.wires), tuple(self.promised), tuple(self.missed), tuple(self.knows), tuple(self.faults),
-            self.doomed, self.rank,
+            tuple(self.terms), self.doomed, self.rank,
         )  # fmt: skip
 
     # contacts
@@ -119,3 +128,8 @@ def pair(one: int, other: int, count: int) -> int:
     """The place of two routers in the list of all pairs, low ones first."""
     low, high = min(one, other), max(one, other)
     return low * (2 * count - low - 1) // 2 + high - low - 1
+
+
+def is_apart(pairs: Sequence[int], lives: Sequence[int]) -> bool:
+    """Whether some routers are not in contact, or dead."""
+    return any(status != UP for status in pairs) or any(life < 0 for life in lives)
