@@ -218,6 +218,7 @@ class Model:
                 check(frame[1] == EXPIRED, "stolen", f"the latest link of client {index} is detached: {frame[2]}")
                 self._client(draft, index, "leave", draft.rank + 1)
                 self.promises.told(draft, index)
+            self._router(draft, router, ("left", index, serial, current))
         elif current:
             did = self._client(draft, index, "hear", frame)
             if frame[0] == "answered":

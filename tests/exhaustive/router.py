@@ -145,6 +145,8 @@ class Router:
         """By its clock."""
         self.store = MemoryStore()
         self.links: dict[tuple[int, int], Link] = {}
+        self.left: dict[tuple[int, int], Link] = {}
+        """Links that were detached, and whose client has yet to say that it knows."""
         self.node: Node | None = None
         self.output = Output()
         """Of the present event."""
@@ -195,6 +197,7 @@ class Router:
     def on_kill(self) -> None:
         self.node = None
         self.links.clear()
+        self.left.clear()
 
     def on_contact(self, router: str, incarnation: int) -> None:
         self.contacts.made(router, incarnation)
@@ -265,6 +268,12 @@ class Router:
         if link is not None:
             kind, *rest = frame
             getattr(self, f"_hear_{kind}")(link, *rest)
+
+    def on_left(self, client: int, serial: int, knows: bool) -> None:
+        """The client has read a detach; its answer comes if it has not gone elsewhere."""
+        link = self.left.pop((client, serial), None)
+        if knows and link is not None and isinstance(link.end, Subscriber):
+            self._core.told(link.end)
 
     def on_gone(self, client: int, serial: int) -> None:
         """The connection's end is noticed."""
@@ -355,7 +364,7 @@ class Router:
         return [("answered", action.epoch.hlc, _packed(action.unsettled))]
 
     def _detach(self, link: Link, action: Detach) -> list[Frame]:
-        del self.links[link.client, link.serial]
+        self.left[link.client, link.serial] = self.links.pop((link.client, link.serial))
         return [("detached", action.condition, action.description)]
 
     def _deliver(self, link: Link, action: Deliver) -> list[Frame]:

@@ -78,6 +78,7 @@ def test_who_is_only_out_of_reach_and_ends_is_found(monkeypatch: pytest.MonkeyPa
         return due(expiry, entry, lonely) and Decision.EXPIRED
 
     monkeypatch.setattr(Expiry, "_due", hasty)
+    monkeypatch.setattr(Expiry, "_end", lambda expiry, entry: expiry._is_over(entry, ""))
     assert _first(monkeypatch, "out-of-reach") == "2 thrown out"
 
 
