@@ -17,7 +17,8 @@ def parse_duration(text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)", text)
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     if seconds <= 0:
-        raise ValueError(f'"{text}" is not a duration, expected a number above 0 and a unit, such as 200ms, 2s or 5m')
+        expected = "a number above 0 and a unit, such as 200ms, 2s, 5m or 1h"
+        raise ValueError(f'"{text}" is not a duration, expected {expected}')
     return seconds
 
 

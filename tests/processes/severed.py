@@ -95,6 +95,8 @@ class End(Recorder):
         return any(settled for _, _, settled in self.outcomes) or any(settled for _, _, settled, *_ in self.resumed)
 
     def settle(self, delivery: Any) -> None:
+        """Its handle may be the next delivery's: what was told of it goes."""
+        self.outcomes = [outcome for outcome in self.outcomes if outcome[0] != delivery]
         self.link.settle(delivery)
         self.connection.wake()
 

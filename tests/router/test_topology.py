@@ -156,7 +156,7 @@ links:
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\ntiming: {hello: 200 parsecs}\n",
             'mesh.yaml:6: timing.hello: "200 parsecs" is not a duration, '
-            "expected a number above 0 and a unit, such as 200ms, 2s or 5m",
+            "expected a number above 0 and a unit, such as 200ms, 2s, 5m or 1h",
             id="wrong duration",
         ),
         pytest.param(

@@ -17,7 +17,7 @@ LIBRARY = sorted((TOPOLOGIES / "chaos").glob("*.yaml"))
 SHORT = ("isolated", "mayhem-apart")
 """Those in which routers are apart for longer than termini last."""
 WHOLE = Window(0.0, 10.0)
-NO_DURATION = "is not a duration, expected a number above 0 and a unit, such as 200ms, 2s or 5m"
+NO_DURATION = "is not a duration, expected a number above 0 and a unit, such as 200ms, 2s, 5m or 1h"
 PUBLISHER = "name, rate, address, count, size, at, crash, away"
 
 
