@@ -59,6 +59,7 @@ class Reporter:
             "subscribers": self._subscribers(),
             "orphans": [self._orphan(entry) for entry in topic.directory.entries() if self._is_orphan(entry)],
             "lapsed": self._lapsed(),
+            "untold": [_untold(entry) for entry in topic.directory.entries() if entry.expired_life and entry.ending],
             "attaches": self._attaches(),
             "records": {name: counts[name] for name in (PLACEHOLDER, LIMBO, *STATES.values())},
             "waits": self._waiting(),
@@ -203,6 +204,11 @@ def _status(subscriber: Subscriber) -> str:
     if subscriber.link is None:
         return "suspended"
     return "attached" if subscriber.answered else "joining"
+
+
+def _untold(entry: Entry) -> dict[str, Any]:
+    """A subscriber that something was accepted without, and whose client does not know (protocol 8, Apart)."""
+    return {**_identity(entry.identity), "ending": entry.ending}
 
 
 def _identity(identity: Any) -> dict[str, str]:

@@ -63,7 +63,7 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
         parts += _clients("Publisher", publishers, ("received", "unsettled"))
     if subscribers:
         parts += _clients("Subscriber", subscribers, ("delivered", "accepted", "unsettled", "queued", "credit"))
-    waiting = "\n".join(map(printable, waits(views.values())))
+    waiting = "\n".join(map(printable, [*waits(views.values()), *untold(views.values())]))
     if waiting:
         parts.append(Text(waiting, style="yellow"))
     return Group(*(piece for part in parts for piece in (part, "")))
@@ -165,6 +165,12 @@ def waits(views: Collection[RouterView]) -> Iterable[str]:
         for link in status["lapsed"]:
             away = format_duration(link["since_s"])
             yield f"{view.name} waits no more for {_link(link)} on {link['address']}, out of its reach for {away}"
+
+
+def untold(views: Iterable[RouterView]) -> list[str]:
+    """Who was missed in something and does not know. All routers in contact say the same of it: once is enough."""
+    ended = (link for view in views if view.status is not None for link in view.status["untold"])
+    return list(dict.fromkeys(f"{_link(one)} on {one['address']} has ended untold: {one['ending']}" for one in ended))
 
 
 def _link(link: Mapping[str, Any]) -> str:

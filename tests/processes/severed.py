@@ -168,6 +168,14 @@ class Stage:
 
         await eventually(has_lapsed)
 
+    async def all_have_been_told(self) -> None:
+        """Until no router knows of a subscriber that has ended without its client's knowledge."""
+
+        async def are_told() -> bool:
+            return not any([(await self.status(router))["untold"] for router in self.mesh.routers])
+
+        await eventually(are_told)
+
     async def status(self, router: str) -> dict[str, Any]:
         address = self.mesh.addresses[router]
         return await fetch_status(address.host, address.port, PATIENCE_S)

@@ -107,9 +107,12 @@ async def test_who_was_apart_and_is_missed_in_something_is_told_why(stage: Stage
     s = await stage.subscriber("c", None, credit=10)
     p = await accepted_without_it(stage)
     assert s.detached is None
+    (untold,) = (await stage.status("b"))["untold"]
+    assert_says_why(untold["ending"])
     await stage.heal()
     await stage.said(s, lambda: s.detached)
     assert_tells_of(s.detached)
+    await stage.all_have_been_told()
     (warning,) = [line for line in stage.log("c").splitlines() if "has ended" in line]
     assert "WARNING" in warning
     assert_says_why(warning)

@@ -47,6 +47,7 @@ def status(name: str, run_dir: Path, blind: bool) -> dict[str, object]:
         "subscribers": [],
         "orphans": [],
         "lapsed": [],
+        "untold": [],
         "attaches": {"waiting": 0, "for": []},
         "records": {"placeholder": 0, "limbo": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
         "waits": [],

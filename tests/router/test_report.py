@@ -10,6 +10,7 @@ from linkstate.mesh import Mesh
 from router.report import Reporter
 from tests.router.test_node import DURABLE, CountingStore, P, S
 from tests.router.test_node import boot as boot_node
+from topic.directory import Status
 from topic.node import Node
 
 KEY = b"0123456789AB" + b"k" * 20
@@ -72,6 +73,22 @@ async def test_a_subscriber_that_has_lapsed_is_shown_with_how_long_it_is_out_of_
         node.topic.directory.lapse(entry, node.topic.context.time_us - 61_000_000)
         lapsed = {"container": "s", "link": "link", "address": "topic/x", "router": "a", "since_s": 61.0}
         assert status(node)["lapsed"] == [lapsed]
+
+
+async def test_a_subscriber_that_has_ended_and_does_not_know_is_shown_with_what_it_will_be_told(path: Path) -> None:
+    with CountingStore(path) as store:
+        node = boot(store)
+        node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE)
+        status(node)
+    with CountingStore(path) as store:
+        node = boot(store)
+        assert status(node)["untold"] == []
+        (entry,) = node.topic.directory.entries()
+        ended = node.topic.directory.mark(entry, Status.EXPIRED, "a accepted messages without it").entry
+        untold = {"container": "s", "link": "link", "address": "topic/x", "ending": "a accepted messages without it"}
+        assert status(node)["untold"] == [untold]
+        node.topic.directory.mark(ended, Status.EXPIRED)
+        assert status(node)["untold"] == []
 
 
 async def test_what_waits_names_who_is_awaited_and_whose_deliveries_wait(path: Path) -> None:

@@ -50,6 +50,7 @@ def status(name: str, sees: str = "", **changes: Any) -> dict[str, Any]:
         "subscribers": [],
         "orphans": [],
         "lapsed": [],
+        "untold": [],
         "attaches": {"waiting": 0, "for": []},
         "records": {"placeholder": 0, "limbo": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
         "waits": [],
@@ -148,6 +149,12 @@ def test_clients_records_and_waits_are_shown() -> None:
     assert "a waits for subscriber y/s on topic/z: 3 records of x/p on topic/z, for 1.2s or more" in text
     assert "a waits for router c: 4 records of 2 publishers, for 3.0s or more" in text
     assert "a waits no more for z/s on topic/z, out of its reach for 4.5s" in text
+
+
+def test_who_has_ended_untold_is_shown_once_for_all_routers_that_say_so() -> None:
+    ended = [{"container": "z", "link": "s", "address": "topic/z", "ending": "router a accepted messages without it"}]
+    text = shown(views(view("a", status("a", untold=ended)), view("b", status("b", untold=ended))))
+    assert text.count("z/s on topic/z has ended untold: router a accepted messages without it") == 1
 
 
 def test_a_thousand_subscribers_do_not_flood_the_terminal() -> None:
