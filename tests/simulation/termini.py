@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tests.simulation.knobs import FORGET
-from tests.simulation.parties import APART, AWAY, Message, Reader
+from tests.simulation.parties import APART, AWAY, BEGUN, Message, Reader
 from topic.directory import Entry, Status
 from topic.identity import Epoch, link_name
 
@@ -284,6 +284,8 @@ class Termini:
         judge.note(router.name, f"has let {client.name} expire")
         reader = judge.readers.get(client.name)
         cause = AWAY if client.away >= client.shortest - self._grain(router) else APART
+        if any(link.afresh and (link.epoch is None or link.epoch > epoch) for link in client.opened):
+            cause = BEGUN
         if reader is not None and cause == AWAY:
             reader.expired = True
         if reader is not None and (reader.told is None or reader.told < epoch):
