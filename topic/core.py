@@ -381,7 +381,7 @@ class Topic:
 
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
-        waits = [*self.attaching.deadline(), *self.expiry.deadline()]
+        waits = [*self.attaching.deadline(), self.expiry.deadline()]
         if not self.booted:
             waits.append(self._boot_deadline)
         return min(waits, default=math.inf)

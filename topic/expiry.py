@@ -76,12 +76,13 @@ class Expiry:
         self._polls: dict[Index, _Poll] = {}
         self._ended: dict[Epoch, float] = {}
         self._looked = -math.inf
+        self._next = math.inf
 
     # time
 
     def handle_timer(self, now: float) -> None:
         """A link's time runs from when it is first seen here without a client; so we look every now and then."""
-        if now < min(self.deadline(), default=math.inf) and now < self._looked + LOOK_S:
+        if now < min(self._next, self._looked + LOOK_S):
             return
         self._looked = now
         self.all_since = min(self.all_since, now) if self.context.directory.complete else math.inf
@@ -97,6 +98,7 @@ class Expiry:
                     self._propose(entry, decision)
                 else:
                     self._point_out(entry)
+        self._next = min((self._next_of(attach, lonely) for attach, lonely in self._lonely.items()), default=math.inf)
 
     def _due(self, entry: Entry, lonely: _Lonely) -> Decision | None:
         """What its time, as of the last look, allows to decide."""
@@ -109,19 +111,19 @@ class Expiry:
             return Decision.LAPSED
         return None
 
-    def deadline(self) -> list[float]:
-        return [max(lonely.ask, self._next(attach, lonely)) for attach, lonely in self._lonely.items()]
+    def deadline(self) -> float:
+        """When something is due, as of the last look: it is asked for with every event."""
+        return self._next
 
-    def _next(self, attach: Attach, lonely: _Lonely) -> float:
-        """When something may be due for it, as far as is known by now."""
+    def _next_of(self, attach: Attach, lonely: _Lonely) -> float:
         entry = self.context.directory.entry(attach[0])
         if entry is None or entry.epoch != attach[1]:
             return math.inf
         if self._due(entry, lonely) is not None:
-            return -math.inf
+            return lonely.ask
         lapses = entry.role is Role.SUBSCRIBER and entry.name not in self.context.directory.lapsed
         begin = lonely.since if lapses else max(lonely.since, self.all_since)
-        return min(begin + entry.lifetime.timeout, lonely.since + self._forget_s)
+        return max(lonely.ask, min(begin + entry.lifetime.timeout, lonely.since + self._forget_s))
 
     def begin_anew(self, router: str) -> None:
         """It is in contact again, or lost just now: the time of its links begins when it is next seen to be lost; also
