@@ -44,7 +44,9 @@ class Apart:
         directory.lapse(entry, self.context.time_us - int(away_s * 1e6))
         local = self._edge.subscribers.get(name)
         if local is not None:
-            self._joining.left_without(local.name, self._edge.leave(local))
+            directory.depart(name)  # homes that forward before they hear of it count on it here
+            self.context.outgoing.delta(directory.contacts, directory.version, [], [])
+            self._joining.left_without(name, self._edge.leave(local))
         for stream in list(self._streams.values()):
             awaited = [record for record in stream.records.values() if name in record.orphans]
             for record in awaited:

@@ -147,7 +147,7 @@ class Directory:
         self.acked: dict[str, int] = dict.fromkeys(self.others, 0)
         """Version of our section that each router of the topology has acknowledged; -1 until it has in this contact."""
         self.departures: dict[bytes, int] = {}
-        """Departure log: subscribers that moved away from here, with the section version at which they left."""
+        """Departure log: subscribers that moved away from here, or lapsed, with the section version as they did."""
         self._entries: dict[Index, Entry] = {}
         self._subscribers: dict[str, dict[bytes, Entry]] = {}
         self._untold: dict[str, dict[bytes, Entry]] = {}
@@ -248,8 +248,8 @@ class Directory:
         return own, [e for e in others if not e.live or e.lifetime.timeout or not self.in_contact(e)]
 
     def depart(self, name: bytes) -> None:
-        """A subscriber of ours has moved to another router: logged until every contact knows (protocol 3.3); the
-        caller sends the delta of the new version."""
+        """A subscriber of ours has moved to another router, or lapsed: logged until every contact knows (protocol 3.3);
+        the caller sends the delta of the new version."""
         self.version += 1
         self.departures[name] = self.version
 

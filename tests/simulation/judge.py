@@ -421,7 +421,7 @@ class Judge:
         return self.readers[name].exact and not message.plain and not self._is_limited(name, message)
 
     def _is_limited(self, name: str, message: Message) -> bool:
-        spoken_for = (message.publisher, message.life) in self.lives.spoken_for
+        spoken_for = self.lives.is_spoken_for(message)
         return spoken_for or message.publisher in self.inexact or name in self.inexact
 
     def _check_on_link(self, reader: Reader, message: Message, label: str, *, counted: bool) -> None:

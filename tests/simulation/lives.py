@@ -68,6 +68,10 @@ class Lives:
             self._judge.causes[SPOKEN_FOR] += 1
             self.spoken_for.add((link.client.name, link.life))
 
+    def is_spoken_for(self, message: Message) -> bool:
+        """In that life of its publisher, or in an earlier one whose connection may still be open."""
+        return any(name == message.publisher and life <= message.life for name, life in self.spoken_for)
+
     def is_over(self, message: Message) -> bool:
         """Whether some router has given a later attach of its publisher another life; that may never hear of it."""
         return self._is_replaced(message.publisher, self.generations[message.publisher, message.life])

@@ -249,3 +249,22 @@ def test_that_a_publisher_has_lapsed_is_nonsense_that_ends_the_contact_not_the_r
     bench.tick("b").context.outgoing.expired(["a"], entry, Decision.LAPSED)
     with pytest.raises(PeerError, match="publishers do not lapse"):
         bench.flow()
+
+
+def test_what_crosses_the_news_of_a_lapse_is_accepted_without_who_has_lapsed() -> None:
+    """Its home counts on it at its router, where nothing waits for it any more."""
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    bench.kill("c")
+    suspend(reader)
+    bench.wait(58)
+    bench.hold("b", "a")
+    bench.wait(4)
+    assert not bench.cores["b"].directory.lapsed
+    bench.step("b", "a")  # what b proposes
+    bench.flow()
+    assert bench.cores["b"].directory.lapsed
+    pen.send(b"1")
+    bench.let_go()
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert bench.logged("a", Event.APART) == [key_of(pen, b"1")]
