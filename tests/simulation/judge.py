@@ -333,8 +333,8 @@ class Judge:
             reader.since = None
             self.untold.pop(name, None)
             self._void(name, lambda home: True, FORGOTTEN)
-        if name in self.untold and link.client.away >= link.client.shortest:
-            self.untold[name] = False
+        if name in self.untold and (unsettled is None or link.client.away >= link.client.shortest):
+            self.untold[name] = False  # it claims nothing from before, or knows by itself
 
     def amnesia(self, name: str, unsettled: Iterable[bytes]) -> None:
         """Its application has forgotten these, and may be given them again."""
