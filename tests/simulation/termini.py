@@ -14,9 +14,6 @@ from tests.simulation.parties import APART, AWAY, BEGUN, Message, Reader
 from topic.directory import Entry, Status
 from topic.identity import Epoch, link_name
 
-RECENT = 10.0
-"""Seconds after which everybody knows that a client was told of its end."""
-
 if TYPE_CHECKING:
     from tests.simulation.client import Client
     from tests.simulation.judge import Judge
@@ -249,7 +246,7 @@ class Termini:
         long = client.shortest - self._grain(router)
         told = view.generation in self._lives_over or (client.name in self._over and self._over[client.name] >= epoch)
         told = told or (epoch.router, client.name, epoch) in self._agreed
-        told = told or self._has_moved_on(client, epoch)
+        told = told or self._is_hearsay(router, client)
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
         if view.generation and same_life:
@@ -259,12 +256,11 @@ class Termini:
             self._life_over(router, client, view.generation)
         self._expired(router, client, epoch)
 
-    def _has_moved_on(self, client: "Client", epoch: Epoch) -> bool:
-        """It is a subscriber that some router had rightly ended, and that had moved, apart from it, by then; or that it
-        was told is not known everywhere yet."""
-        reader = self._judge.readers.get(client.name)
-        told_now = reader is not None and self._judge.schedule.now - reader.told_at < RECENT
-        return client.name in self._over and (told_now or client.name in self._judge.untold)
+    def _is_hearsay(self, router: "Router", client: "Client") -> bool:
+        """It is a subscriber that another router has ended, which was looked at there; it may have moved on since."""
+        entry = router.topic.directory.subscriber(link_name(client.identity))
+        is_told_of = client.name in self._judge.readers and entry is not None and entry.ending != ""
+        return is_told_of and entry is not None and f"router {router.name} accepted" not in entry.ending
 
     def _life_over(self, router: "Router", client: "Client", generation: bytes) -> None:
         judge, around = self._judge, self.around(router)
