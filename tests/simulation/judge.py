@@ -214,6 +214,7 @@ class Judge:
             self.untold.pop(name, None)
             self.readers[name].since = None
             self.readers[name].told = link.epoch
+            self.readers[name].told_at = self.schedule.now
 
     def settled(self, text: bytes) -> None:
         self.messages[text].over = True

@@ -1,5 +1,6 @@
 """What the judge knows of messages and of subscribers."""
 
+import math
 from typing import TYPE_CHECKING
 
 import attrs
@@ -72,6 +73,7 @@ class Reader:
     """Of the first answered attach of this terminus; None if there is no terminus."""
     told: Epoch | None = None
     """Of the last link whose client was told that it had ended without its doing."""
+    told_at: float = -math.inf
     links: "list[SubscriberLink]" = attrs.Factory(list)
     had: set[bytes] = attrs.Factory(set)
     """Given to the application and not given back by it."""

@@ -14,6 +14,9 @@ from tests.simulation.parties import APART, AWAY, BEGUN, Message, Reader
 from topic.directory import Entry, Status
 from topic.identity import Epoch, link_name
 
+RECENT = 10.0
+"""Seconds after which everybody knows that a client was told of its end."""
+
 if TYPE_CHECKING:
     from tests.simulation.client import Client
     from tests.simulation.judge import Judge
@@ -246,7 +249,7 @@ class Termini:
         long = client.shortest - self._grain(router)
         told = view.generation in self._lives_over or (client.name in self._over and self._over[client.name] >= epoch)
         told = told or (epoch.router, client.name, epoch) in self._agreed
-        told = told or self._is_hearsay(router, client)
+        told = told or self._has_moved_on(client, epoch) or self._is_hearsay(router, client)
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
         if view.generation and same_life:
@@ -255,6 +258,13 @@ class Termini:
             judge.check(not in_use, f"8 life in use: {client.name} at {router.name}, away for {client.away:.3f} s")
             self._life_over(router, client, view.generation)
         self._expired(router, client, epoch)
+
+    def _has_moved_on(self, client: "Client", epoch: Epoch) -> bool:
+        """It is a subscriber that some router had rightly ended, and that had moved, apart from it, by then; or that it
+        was told is not known everywhere yet."""
+        reader = self._judge.readers.get(client.name)
+        told_now = reader is not None and self._judge.schedule.now - reader.told_at < RECENT
+        return client.name in self._over and (told_now or client.name in self._judge.untold)
 
     def _is_hearsay(self, router: "Router", client: "Client") -> bool:
         """It is a subscriber that another router has ended, which was looked at there; it may have moved on since."""
