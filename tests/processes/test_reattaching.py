@@ -185,12 +185,12 @@ async def test_what_a_subscriber_says_between_its_detach_and_its_attach_counts(p
     await pair.finish()
 
 
-@pytest.mark.skip(reason="known defect: on a busy machine about one run in six stalls before the third delivery")
 async def test_what_a_subscriber_has_in_hand_takes_no_credit(pair: Pair) -> None:
     await pair.attach(credit=2)
-    sent = pair.send(b"1", b"2", b"3")
+    sent = pair.send(b"1", b"2")
     handles = await pair.received(b"1", b"2")
     await pair.attach_subscriber(await pair.leave(pair.subscriber), credit=1)
+    sent += pair.send(b"3")  # before, it might come as the link is left: the client would have it in hand, too
     await pair.received(b"3")
     for handle in handles:
         pair.state(handle, ACCEPTED)
