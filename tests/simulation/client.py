@@ -239,17 +239,20 @@ class Client:
     def quit(self) -> None:
         """It leaves for good, if it has not yet."""
         self.gone = True
-        if self.link is not None:
-            self._quit(self.link, close=False)
-        self.begin_afresh()
+        self._leave_everywhere()
+        self.leave()
 
     def _quit(self, link: Link, *, close: bool) -> None:
         if close:
             self._close(link)
+        self._leave_everywhere()
+        self.leave()
+
+    def _leave_everywhere(self) -> None:
+        """Its connections end with it, also those on which an attach is still under way."""
         for opened in [opened for opened in self.opened if opened.client is self]:
             opened.client_left(self.knobs.dead)
         self.begin_afresh()
-        self.leave()
 
     def _close(self, link: Link) -> None:
         self.begin_afresh()
