@@ -210,9 +210,14 @@ class Edge:
             known.n = n
             stream.records[n] = known
             self.context.trace_records(Event.RECEIVED, stream, [known], n=n)
-        known.moved = moved
+        known.moved = (*moved, *self._lapsed_without(known, moved))
         known.state = State.IN_DOUBT
         stream.waiting.append((known, name_in(known, subscribers, WITHHELD)))
+
+    def _lapsed_without(self, record: Record, moved: tuple[bytes, ...]) -> Iterator[bytes]:
+        """Subscribers that lapsed without it, in an earlier Forward of it: unlike one that moves, nobody attaches."""
+        lapsed = self.context.directory.lapsed
+        return (name for name in record.moved if name in lapsed and name not in moved)
 
     def forward_presettled(self, stream: Stream, first: int, records: list[Record]) -> None:
         """Handed on or dropped, never kept: home may forget these at once. They do not overtake what is withheld."""

@@ -268,3 +268,25 @@ def test_what_crosses_the_news_of_a_lapse_is_accepted_without_who_has_lapsed() -
     bench.let_go()
     assert pen.outcomes == {b"1": Outcome.ACCEPTED}
     assert bench.logged("a", Event.APART) == [key_of(pen, b"1")]
+
+
+def test_what_crosses_the_news_of_a_lapse_still_lacks_who_has_lapsed_when_it_is_forwarded_again() -> None:
+    """Another subscriber there attaches anew, and is given its backlog."""
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    bench.kill("c")
+    suspend(reader)
+    other = bench.subscriber("b", "t", lifetime=LONGER, credit=0)
+    bench.wait(58)
+    bench.hold("b", "a")
+    bench.wait(4)
+    bench.step("b", "a")  # what b proposes
+    bench.flow()
+    assert bench.cores["b"].directory.lapsed
+    pen.send(b"1")
+    bench.let_go()
+    suspend(other)
+    again = bench.subscriber("b", "t", lifetime=LONGER, unsettled={})
+    again.accept(b"1")
+    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert bench.logged("a", Event.APART) == [key_of(pen, b"1")]
