@@ -4,10 +4,12 @@ Most take longer than a simulated run to matter: scenarios of the core catch the
 """
 
 from tests.mutants.mutant import Method, mutant
+from tests.topic import test_apart_attacks as attacks
 from tests.topic import test_expiry as scenarios
 from topic.apart import Apart
 from topic.core import Topic
 from topic.directory import Directory, Entry
+from topic.edge import Edge
 from topic.expiry import Expiry
 from topic.record import Record, Stream
 
@@ -84,5 +86,18 @@ def expired_elsewhere_ignored(_: Method) -> Method:
 
     def broken(topic: Topic, entry: Entry) -> None:
         """It is here, is it not?"""
+
+    return broken
+
+
+CROSSED = attacks.test_what_crosses_the_news_of_a_lapse_still_lacks_who_has_lapsed_when_it_is_forwarded_again
+
+
+@mutant(Edge, "_lapsed_without", by="2", scenario=CROSSED)
+def lapsed_and_named_once(_: Method) -> Method:
+    """5 Edge: who lapsed without a delivery stays named in its outcome when it is forwarded anew."""
+
+    def broken(edge: Edge, record: Record, moved: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        return ()
 
     return broken
