@@ -242,7 +242,7 @@ class Termini:
 
     def _forgotten(self, router: "Router", client: "Client", view: View, epoch: Epoch, *, same_life: bool) -> None:
         judge = self._judge
-        if any(link.closed and (link.epoch is None or link.epoch >= epoch) for link in client.opened):
+        if _has_closed(client, epoch):
             return
         custodian = judge.routers[epoch.router]
         away = max(self._unseen(other, client, custodian) for other in self.around(router))
@@ -309,6 +309,13 @@ class Termini:
     def _grain(router: "Router") -> float:
         """Between two steps of a router no more than a HELLO's interval passes."""
         return router.knobs.dead / 4 + 0.1
+
+
+def _has_closed(client: "Client", epoch: Epoch) -> bool:
+    """Whether it has closed its attach of that epoch, or a later one; that may never have reached its router."""
+    number = min((link.number for link in client.opened if link.epoch == epoch), default=0)
+    closed = [link for link in client.opened if link.closed]
+    return any(link.number > number if link.epoch is None else link.epoch >= epoch for link in closed)
 
 
 def _is_of_life(client: "Client", generation: bytes) -> bool:
