@@ -23,7 +23,6 @@ from failover.client import Connected, Event, Lost, Publisher, SqliteStore, Subs
 from failover.client.endpoint import Options
 from router.garbage import tame
 from router.groups import leaves
-from topic.identity import LinkIdentity
 
 LINK = "chaos"
 FINISH = b"finish\n"
@@ -79,10 +78,8 @@ async def main(spec: Spec) -> None:
 async def _play(spec: Spec, store: SqliteStore, ledger: Ledger, finish: trio.Event) -> None:
     options: Options = {"log": Path(spec.folder) / "log", "store": store, "events": listen, "timeout": spec.timeout}
     if spec.role == "publisher":
-        identity = LinkIdentity(spec.name, LINK, spec.address)
-        next_number = store.load("publisher", identity).next_number
         async with Publisher(spec.urls, spec.address, container=spec.name, link=LINK, **options) as publisher:
-            await publish(publisher, spec.name, ledger, Pace(spec.rate, next_number), finish, spec.size)
+            await publish(publisher, spec.name, ledger, Pace(spec.rate, publisher.sent), finish, spec.size)
         return
     subscriber = Subscriber(spec.urls, spec.address, container=spec.name, link=LINK, settle=spec.settle, **options)
     async with subscriber, trio.open_nursery() as receiving:

@@ -7,7 +7,7 @@ sides, and delivery keys and logs for the audit.
 
 from failover.client.delivery import Delivery
 from failover.client.errors import ClientError, StateError
-from failover.client.events import Abandoned, Connected, Event, Lost, Resumed
+from failover.client.events import MISSED, Abandoned, Connected, Event, Lost, Resumed
 from failover.client.handle import Handle
 from failover.client.outcome import Outcome
 from failover.client.publisher import Publisher
@@ -15,6 +15,7 @@ from failover.client.store import MemoryStore, SqliteStore, Store
 from failover.client.subscriber import Subscriber
 
 __all__ = [
+    "MISSED",
     "Abandoned",
     "ClientError",
     "Connected",

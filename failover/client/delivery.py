@@ -42,9 +42,12 @@ class Delivery:
         return application_properties(self.message)
 
     async def accept(self) -> None:
+        """It is processed, for good. Raises StateError if that cannot be kept, ClientError if the subscriber has given
+        up: then it may come again."""
         await self._subscriber._answer(self, Outcome.ACCEPTED)
 
     async def reject(self, condition: str = "amqp:not-allowed", description: str = "") -> None:
+        """It is not to be had here, and not to come again; its publisher is told so. Raises as `accept` does."""
         self.condition, self.description = condition, description
         await self._subscriber._answer(self, Outcome.REJECTED)
 

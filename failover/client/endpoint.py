@@ -18,7 +18,7 @@ import trio
 
 from failover.client.commits import Commits
 from failover.client.errors import ClientError
-from failover.client.events import Connected, Listener, Lost
+from failover.client.events import MISSED, Connected, Listener, Lost
 from failover.client.log import ClientLog
 from failover.client.routers import RouterAddress, Routers
 from failover.client.silence import Patience, silence
@@ -49,7 +49,7 @@ OF_ROUTER: Final = (
     "amqp:link:detach-forced",
     "amqp:internal-error",
     "amqp:resource-limit-exceeded",
-    "amqp:resource-deleted",
+    MISSED,
 )
 
 
@@ -246,7 +246,7 @@ class Endpoint:
         if was_attached:
             self._parted()
             if not fatal:
-                self._tell(Lost(str(error)))
+                self._tell(Lost(str(error), error.condition))
         if fatal:
             self._give_up(error)
         elif was_attached:

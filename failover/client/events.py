@@ -1,9 +1,12 @@
 """What a client is told about its link while it works: connections come and go, and nothing need be done about it."""
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
+
+MISSED: Final = "amqp:resource-deleted"
+"""The condition by which a subscriber is told that messages were accepted without it (protocol 8, Apart)."""
 
 
 @frozen
@@ -19,6 +22,7 @@ class Lost:
     """The link is not attached any more. The client looks for a router."""
 
     reason: str
+    condition: str | None = None  # AMQP's, if a router named one; of a subscriber that has missed something, MISSED
 
 
 @frozen

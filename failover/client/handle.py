@@ -48,6 +48,11 @@ class Handle:
         self._result: Outcome | None = None
         self._done: trio.Event | None = None
 
+    @property
+    def number(self) -> int:
+        """Its place among all that this link has ever sent, from 0 on."""
+        return int.from_bytes(self.tag, "big")
+
     async def outcome(self) -> Outcome:
         """What became of it. Raises ClientError if the publisher gives up before that is known: it is in doubt then."""
         while self._result is None:

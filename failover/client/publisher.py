@@ -80,8 +80,15 @@ class Publisher(Endpoint):
         self._theirs: Mapping[bytes, int] = {}  # the router's map for this link
         self._incomplete = False  # one of the maps of this link is
 
+    @property
+    def sent(self) -> int:
+        """How many messages `send` has ever taken on this link; with a store, in all its lives: a program that
+        publishes what is numbered goes on with this number."""
+        return self._next
+
     async def send(self, body: bytes, properties: Mapping[str, Any] | None = None) -> Handle:
-        """Send a message, as soon as a router has credit for it and not too many are under way."""
+        """Send a message, as soon as a router has credit for it and not too many are under way. Raises ClientError if
+        the publisher has given up before: then it is not sent."""
         self._check()
         if self._next % TURN == 0:
             await trio.lowlevel.checkpoint()

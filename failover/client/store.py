@@ -185,13 +185,15 @@ class SqliteStore:
 
     A file is held for one process at a time. On a given connection every write also commits what the connection's
     user has done since the last commit: `await delivery.accept()` then makes the user's own changes and the acceptance
-    one transaction. Nothing but acceptances (rejections) commits on a subscriber's behalf.
+    one transaction. Nothing but acceptances (rejections) commits on a subscriber's behalf. The connection has to open
+    transactions by itself, as it does by default; with `isolation_level=None` its user has to.
     """
 
     durable = 2
 
     def __init__(self, where: str | PathLike[str] | sqlite3.Connection) -> None:
-        """Raises StateError if the file is somebody else's or cannot be used, also if another process holds it."""
+        """Raises StateError if the file is somebody else's or cannot be used, also if another process holds it; or if
+        the connection has no transactions."""
         self.threaded = not isinstance(where, sqlite3.Connection)
         self._lock = threading.Lock()  # a publisher and a subscriber may share the store
         self._ids: dict[tuple[Role, LinkIdentity], int] = {}
@@ -212,6 +214,8 @@ class SqliteStore:
         """A file is made ours, or found to be; somebody else's is left as it was."""
         execute = self._connection.execute
         if not self.threaded:
+            if getattr(self._connection, "autocommit", None) is True:  # since Python 3.12
+                raise StateError(self._where, f"{UNUSABLE}: it commits every statement by itself (autocommit)")
             for table in _TABLES:
                 execute(table)
             return
@@ -254,13 +258,13 @@ class SqliteStore:
     def load(self, role: Role, identity: LinkIdentity) -> Saved:
         with self._lock, self._explained(UNUSABLE):
             key = (role, identity.container, identity.link, identity.address)
-            execute = self._connection.execute
             where = "FROM oncemesh_link WHERE (role, container, name, address) = (?, ?, ?, ?)"
-            row = execute(f"SELECT id, attached, generation, epoch, next_number {where}", key).fetchone()
+            row = self._ask(f"SELECT id, attached, generation, epoch, next_number {where}", key).fetchone()
             if row is None:
                 return Saved()
             self._ids[role, identity] = row[0]
-            entries = execute("SELECT tag, state, message FROM oncemesh_unsettled WHERE link = ? ORDER BY tag", row[:1])
+            unsettled_of = "SELECT tag, state, message FROM oncemesh_unsettled WHERE link = ? ORDER BY tag"
+            entries = self._ask(unsettled_of, row[:1])
             unsettled = {tag: Entry(state, message) for tag, state, message in entries}
             saved = Saved(bool(row[1]), row[2], row[3], row[4], unsettled)
             if not _is_sound(role, saved):
@@ -287,10 +291,16 @@ class SqliteStore:
             key = (role, identity.container, identity.link, identity.address)
             made = "INSERT INTO oncemesh_link (role, container, name, address) VALUES (?, ?, ?, ?)"
             found = "SELECT id FROM oncemesh_link WHERE (role, container, name, address) = (?, ?, ?, ?)"
-            if not self._connection.execute(found, key).fetchone():
+            if not self._ask(found, key).fetchone():
                 self._connection.execute(made, key)
-            self._ids[role, identity] = self._connection.execute(found, key).fetchone()[0]
+            self._ids[role, identity] = self._ask(found, key).fetchone()[0]
         return self._ids[role, identity]
+
+    def _ask(self, query: str, parameters: tuple[str | int, ...]) -> sqlite3.Cursor:
+        """Rows as tuples, whatever the connection's user has them made."""
+        cursor = self._connection.cursor()
+        cursor.row_factory = None
+        return cursor.execute(query, parameters)
 
     def _apply(self, link: int, changes: Iterable[Change]) -> None:
         execute = self._connection.execute

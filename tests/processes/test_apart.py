@@ -15,7 +15,7 @@ from subprocess import PIPE
 import pytest
 import trio
 
-from failover.client import Connected, Event, Lost, Subscriber
+from failover.client import MISSED, Connected, Event, Lost, Subscriber
 from router.amqp.handler import ACCEPTED, Condition
 from tests.processes.severed import TOPIC, End, Stage, severable_triangle, until
 
@@ -195,9 +195,9 @@ async def test_our_own_client_tells_why_and_goes_on(stage: Stage) -> None:
         assert delivery.body == b"L"
         await delivery.accept()
         await stage.said(p, lambda: p.is_told_accepted(after))
-    (reason,) = [event.reason for event in events if isinstance(event, Lost)]
-    assert reason.startswith("amqp:resource-deleted: ")
-    assert_says_why(reason)
+    (lost,) = [event for event in events if isinstance(event, Lost)]
+    assert lost.condition == MISSED
+    assert_says_why(lost.reason)
 
 
 async def test_the_command_shows_why_and_goes_on(stage: Stage, nursery: trio.Nursery) -> None:

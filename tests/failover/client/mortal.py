@@ -17,7 +17,7 @@ async def publish(folder: Path, count: int, urls: list[str]) -> None:
     with SqliteStore(folder / "publisher") as store:
         async with Publisher(urls, "topic/x", container="p", link="out", store=store) as p:
             handles = list(p.resumed)
-            while (number := p._next) < count:
+            while (number := p.sent) < count:
                 handles.append(await p.send(b"%d" % number))
             for handle in handles:
                 assert await handle.outcome() is Outcome.ACCEPTED

@@ -146,8 +146,9 @@ async def test_a_publisher_crashes_at_every_step(tmp_path: Path) -> None:
                 with crash() as left:  # before the outcome: what is transferred is known
                     next_life = publisher(a, left)
                     assert await map_of(next_life, {}) == states({transferred.tag: NO_STATE})
-                    assert next_life._next == 1
+                    assert next_life.sent == 1
                     [resumed] = next_life.resumed
+                    assert resumed.number == 0
                 a.outcome(link, transferred.handle)
                 assert (await a.next(Stated)).settled
                 with crash() as left:  # after the settlement: the outcome is known
@@ -223,6 +224,29 @@ async def test_an_acceptance_is_part_of_the_user_s_transaction(tmp_path: Path) -
         assert other.execute("SELECT tag FROM oncemesh_unsettled").fetchall() == [(KEYS[1],)]
     connection.close()
     other.close()
+
+
+@pytest.mark.parametrize("row_factory", [sqlite3.Row, lambda cursor, row: {}])
+async def test_what_rows_the_user_s_connection_makes_is_its_own_business(row_factory: Any) -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.row_factory = row_factory
+    for _ in range(2):
+        store = SqliteStore(connection)
+        store.load("subscriber", IDENTITY)
+        store.write("subscriber", IDENTITY, [Decided(KEYS[0], ACCEPTED)])
+    assert store.load("subscriber", IDENTITY) == Saved(unsettled={KEYS[0]: Entry(ACCEPTED, None)})
+    assert connection.row_factory is row_factory
+
+
+class Autocommit(sqlite3.Connection):
+    """As `sqlite3.connect(..., autocommit=True)` makes them from Python 3.12 on."""
+
+    autocommit = True
+
+
+def test_a_connection_without_transactions_is_refused() -> None:
+    with pytest.raises(StateError, match=r"the connection: .* commits every statement by itself"):
+        SqliteStore(sqlite3.connect(":memory:", factory=Autocommit))
 
 
 async def test_many_sends_share_a_commit(tmp_path: Path) -> None:
