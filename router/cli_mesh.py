@@ -16,10 +16,11 @@ from router.config import Topology
 from router.launcher import Launcher
 from router.rundir import RunDirectory, RunError, find_run_dir
 from router.status import RouterView, contacts_of, look
-from router.status_view import as_json, headline, render, routers_table, state_of
+from router.status_view import LASTING_S, as_json, awaits, headline, render, routers_table, state_of
 from router.topology import load
 
 REFRESH_S = 1.0
+AGAIN_S = LASTING_S + 0.1
 
 topology_argument = click.argument("topology", type=click.Path(path_type=Path))
 routers_argument = click.argument("routers", nargs=-1, metavar="[ROUTER]...")
@@ -67,7 +68,7 @@ async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> None:
     launcher = Launcher(directory, fetch_status)
     up = False
     async with until_signal() as scope:
-        with out.status(f"starting {len(plan.routers)} routers"):
+        with out.status(f"starting {', '.join(plan.routers)}"):
             await launcher.up(plan)
         up = True
         _show_started(out, plan.mesh, await look(directory, fetch_status))
@@ -119,19 +120,60 @@ class ChangeLines:
 @click.command()
 @run_dir_option
 @click.option("--json", "machine", is_flag=True, help="One JSON document instead of tables.")
-def status(run_dir: Path | None, machine: bool) -> None:
+@click.option("--watch", is_flag=True, help="Every second anew, until Ctrl-C; in a pipe one after the other.")
+def status(run_dir: Path | None, machine: bool, watch: bool) -> None:
     """Show routers, links, clients and who is being waited for.
 
+    Whom a healthy mesh waits for under load it waits for milliseconds: only waits of a second or more are named. --json
+    has them all.
+
     \b
-    Example: oncemesh status --json
+    Example: oncemesh status
+             oncemesh status --watch
+             oncemesh status --json | jq .routers.a.status.waits
     """
     directory = find_run_dir(run_dir)
     mesh = directory.read().mesh
-    views = run(look, directory, fetch_status)
-    if machine:
-        click.echo(json.dumps(as_json(mesh, directory, views)))
+    if watch:
+        run(_watch_status, directory, mesh, machine)
+    elif machine:
+        _print_json(mesh, directory, run(look, directory, fetch_status))
     else:
-        console().print(render(mesh, views))
+        _print_status(mesh, directory, run(_look_twice, directory))
+
+
+def _print_json(mesh: str, directory: RunDirectory, views: Mapping[str, RouterView]) -> None:
+    click.echo(json.dumps(as_json(mesh, directory, views)))
+
+
+def _print_status(mesh: str, directory: RunDirectory, views: Mapping[str, RouterView]) -> None:
+    console().print(render(mesh, views))
+
+
+async def _look_twice(directory: RunDirectory) -> dict[str, RouterView]:
+    """Routers tell for how long statuses have shown a wait: a first look does not tell a moment from an hour."""
+    views = await look(directory, fetch_status)
+    if awaits(views.values()):
+        await trio.sleep(AGAIN_S)
+        views = await look(directory, fetch_status)
+    return views
+
+
+async def _watch_status(directory: RunDirectory, mesh: str, machine: bool) -> None:
+    out = console()
+    async with until_signal():
+        if machine or not out.is_terminal:
+            show = _print_json if machine else _print_status
+            await _again(directory, lambda views: show(mesh, directory, views))
+            return
+        with Live(console=out, auto_refresh=False) as live:
+            await _again(directory, lambda views: live.update(render(mesh, views), refresh=True))
+
+
+async def _again(directory: RunDirectory, show: Callable[[dict[str, RouterView]], None]) -> None:
+    while True:
+        show(await look(directory, fetch_status))
+        await trio.sleep(REFRESH_S)
 
 
 @click.command()

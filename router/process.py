@@ -193,10 +193,11 @@ class Process:
             idle_timeout=max(self.topology.timing.idle, 2 * self.topology.timing.dead),
         )
 
-    async def _serve(self, stream: trio.SocketStream, connection: Connection) -> None:
+    async def _serve(self, stream: trio.SocketStream, connection: Connection, peer: str = "") -> None:
         with contextlib.suppress(OSError):
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await serve(stream, connection, clock=self.node.now, after_input=self.node.pump)
+        peer = peer or _far_end(stream)
+        await serve(stream, connection, clock=self.node.now, after_input=self.node.pump, peer=peer)
 
     async def _dial(self, neighbour: str, address: Address) -> None:
         """Keep a connection to a neighbour; the first attempts follow each other fast. One that does not last counts as
@@ -211,7 +212,7 @@ class Process:
                 connection = self._neighbour_connection(server=False)
                 connection.open()
                 began = trio.current_time()
-                await self._serve(stream, connection)
+                await self._serve(stream, connection, peer=f"router {neighbour}")
                 if trio.current_time() - began > RETRY_MOST_S:
                     wait = RETRY_FIRST_S
             await trio.sleep(wait)
@@ -221,6 +222,13 @@ class Process:
         """The other routers of the mesh, as clients of the ecosystem expect them in the open's properties."""
         others = [config.amqp for name, config in self.topology.routers.items() if name != self.name]
         return [{"network-host": at.host, "port": at.port, "scheme": "amqp", "hostname": at.host} for at in others]
+
+
+def _far_end(stream: trio.SocketStream) -> str:
+    try:
+        return f"a peer at {Address(*stream.socket.getpeername()[:2])}"
+    except OSError:
+        return "a peer that has gone"
 
 
 async def run_router(

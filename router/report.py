@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import psutil
@@ -24,6 +24,22 @@ PLACEHOLDER, LIMBO = "placeholder", "limbo"
 """Records in doubt that no home vouches for: without a message, and with one."""
 
 
+class Ages:
+    """For how long one and the same has been seen of a name, from look to look. A name of which there is always another
+    one does not grow old: so a mesh under load does not look like one that waits."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, bytes], float] = {}
+
+    def look(self, seen: Iterable[tuple[str, bytes]], now: float) -> dict[str, float]:
+        """Name -> seconds since its oldest was first seen."""
+        self._since = {one: self._since.get(one, now) for one in seen}
+        oldest: dict[str, float] = {}
+        for (name, _), since in self._since.items():
+            oldest[name] = min(oldest.get(name, now), since)
+        return {name: round(now - since, 3) for name, since in oldest.items()}
+
+
 class Reporter:
     """Status of one router incarnation."""
 
@@ -35,7 +51,8 @@ class Reporter:
         self._mesh = mesh
         self._started = trio.current_time()
         self._process = psutil.Process()
-        self._waits: dict[str, float] = {}
+        self._waits = Ages()
+        self._waiting_attaches = Ages()
 
     def __call__(self) -> bytes:
         return json.dumps(self.status()).encode()
@@ -136,25 +153,28 @@ class Reporter:
         waiting, routers = topic.attaching.waiting, set(topic.attaching.late(math.inf))
         if not told.issuperset(waiting):  # links that nobody in contact knows: perhaps the others do
             routers |= set(topic.directory.others) - topic.directory.applied.keys()
-        return {"waiting": len(waiting), "for": sorted(routers)}
+        ages = self._waiting_attaches.look((("", name) for name in waiting), trio.current_time())
+        return {"waiting": len(waiting), "for": sorted(routers), "since_s": ages.get("", 0.0)}
 
     def _waiting(self) -> list[dict[str, Any]]:
         """Who is awaited by deliveries in doubt here, or by subscribers that are gated, whose these are, and since when
-        this has been seen."""
-        now = trio.current_time()
+        one of them has been seen to wait."""
         waits: defaultdict[str, list[Record]] = defaultdict(list)
         for record in self._node.topic.context.records.values():
             for name in self._awaited(record):
                 waits[name].append(record)
+        seen = [(name, record.key) for name, records in waits.items() for record in records]
         for stream in self._node.topic.home.streams.values():
-            waits.update(self._held(stream))
-        self._waits = {name: self._waits.get(name, now) for name in waits}
+            held = self._held(stream)
+            waits.update(held)
+            seen += [(name, b"") for name in held]  # a gate is one thing, whatever waits behind it
+        ages = self._waits.look(seen, trio.current_time())
         return [
             {
                 "for": name,
                 "publishers": sorted({self._publisher_of(record) for record in records}),
                 "records": len(records),
-                "since_s": round(now - self._waits[name], 3),
+                "since_s": ages[name],
             }
             for name, records in sorted(waits.items())
         ]

@@ -8,18 +8,20 @@ router/status.py gathered.
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from failover.printable import printable
+from router.fitting import Fitting
 from router.quantities import format_duration, format_size
 from router.rundir import RunDirectory
 from router.status import RouterView, contacts_of
 
 # Links shown in one table; programs get all of them.
 MOST_ROWS = 25
+
+LASTING_S = 1.0
+"""In a mesh under load somebody is always awaited, for milliseconds. People are told of waits that last longer."""
 
 _STYLES = {"ready": "green", "booting": "yellow", "no answer": "red", "stopped": "dim"}
 
@@ -69,14 +71,12 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
     return Group(*(piece for part in parts for piece in (part, "")))
 
 
-def routers_table(views: Mapping[str, RouterView]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("Router", "State", "Clients connect to"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("Pid", "Up for", "Memory", "Connections"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("Neighbours", "Sees", "Records"):
-        table.add_column(heading)
+def routers_table(views: Mapping[str, RouterView]) -> Fitting:
+    table = Fitting(
+        *("Router", "State", "Clients connect to"),
+        *(">Pid", ">Up for", ">Memory", ">Connections"),
+        *("Neighbours", "Sees", "Records"),
+    )
     for name, view in views.items():
         state = state_of(view)
         styled = Text(state, style=_STYLES.get(state, ""))
@@ -84,7 +84,7 @@ def routers_table(views: Mapping[str, RouterView]) -> Table:
     return table
 
 
-def _facts(view: RouterView, others: int) -> list[RenderableType]:
+def _facts(view: RouterView, others: int) -> list[Text | str]:
     status = view.status
     pid = str(view.pid) if view.running else ""
     if status is None:
@@ -94,7 +94,7 @@ def _facts(view: RouterView, others: int) -> list[RenderableType]:
         format_duration(status["uptime_s"]),
         format_size(status["rss_bytes"]),
         str(status["connections"]),
-        Text(" ").join(_neighbour(link) for link in status["links"]),
+        Text(", ").join(_neighbour(link) for link in status["links"]),
         _sees(view, others),
         _records(status["records"]),
     ]
@@ -128,11 +128,7 @@ def _links(views: Mapping[str, RouterView], kind: str) -> Iterable[tuple[str, di
 
 
 def _clients(title: str, links: list[tuple[str, dict[str, Any]]], counters: tuple[str, ...]) -> list[RenderableType]:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in (title, "Address", "Router", "Status"):
-        table.add_column(heading)
-    for counter in counters:
-        table.add_column(counter.capitalize(), justify="right")
+    table = Fitting(title, "Address", "Router", "Status", *(f">{counter.capitalize()}" for counter in counters))
     for router, link in links[:MOST_ROWS]:
         cells = [_link(link), link["address"], router, link["status"]]
         cells += [str(link[counter]) for counter in counters]
@@ -145,8 +141,13 @@ def _clients(title: str, links: list[tuple[str, dict[str, Any]]], counters: tupl
     return [table, Text(more, style="dim")]
 
 
-def waits(views: Collection[RouterView]) -> Iterable[str]:
-    """Who is being waited for, by whom and since when; and who no more."""
+def awaits(views: Iterable[RouterView]) -> bool:
+    """Whether any router waits for anybody, be it for a moment."""
+    return any(view.status["waits"] or view.status["attaches"]["waiting"] for view in views if view.status is not None)
+
+
+def waits(views: Iterable[RouterView]) -> Iterable[str]:
+    """Who has been waited for longer than a moment, by whom and since when; and who no more."""
     for view in views:
         status = view.status
         if status is None:
@@ -154,17 +155,21 @@ def waits(views: Collection[RouterView]) -> Iterable[str]:
         if status["waiting_for"]:
             yield f"{view.name} withholds acceptances until it has heard from {', '.join(status['waiting_for'])}"
         attaches = status["attaches"]
-        if attaches["for"]:
+        if attaches["for"] and attaches["since_s"] >= LASTING_S:
             waiting = _count(attaches["waiting"], "attach", "es")
             yield f"{view.name} has {waiting} waiting for {', '.join(attaches['for'])}"
         for wait in status["waits"]:
-            records, publishers = _count(wait["records"], "record"), wait["publishers"]
-            held = publishers[0] if len(publishers) == 1 else _count(len(publishers), "publisher")
-            since = format_duration(wait["since_s"])
-            yield f"{view.name} waits for {wait['for']}: {records} of {held}, for {since} or more"
+            if wait["since_s"] >= LASTING_S:
+                yield f"{view.name} waits for {_wait(wait)}"
         for link in status["lapsed"]:
             away = format_duration(link["since_s"])
             yield f"{view.name} waits no more for {_link(link)} on {link['address']}, out of its reach for {away}"
+
+
+def _wait(wait: Mapping[str, Any]) -> str:
+    records, publishers = _count(wait["records"], "record"), wait["publishers"]
+    held = publishers[0] if len(publishers) == 1 else _count(len(publishers), "publisher")
+    return f"{wait['for']}: {records} of {held}, for {format_duration(wait['since_s'])} or more"
 
 
 def untold(views: Iterable[RouterView]) -> list[str]:

@@ -9,16 +9,15 @@ from typing import Final, Protocol
 
 import attrs
 import trio
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from failover.chaos.conductor import Conductor
 from failover.chaos.crew import Crew, Member
 from failover.chaos.mesh import Life
 from failover.chaos.script import Script
+from router.fitting import Fitting
 
 REFRESH_S: Final = 0.5
 LINE_S: Final = 5.0
@@ -123,12 +122,8 @@ class LiveView:
         return Group(*parts)
 
 
-def clients_table(members: Iterable[Member], rates: Rates) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("Client", "Router"):
-        table.add_column(heading)
-    for heading in ("Published", "/s", "Accepted", "/s", "Received", "/s"):
-        table.add_column(heading, justify="right")
+def clients_table(members: Iterable[Member], rates: Rates) -> Fitting:
+    table = Fitting("Client", "Router", ">Published", ">/s", ">Accepted", ">/s", ">Received", ">/s")
     for member in members:
         table.add_row(*_row(member, rates))
     return table

@@ -30,12 +30,14 @@ async def serve(
     *,
     clock: Callable[[], float] = trio.current_time,
     after_input: Callable[[], None] = lambda: None,
+    peer: str = "a peer without a name",
 ) -> None:
     """Run a connection until it is over; then stream and connection are closed and freed, and `on_close` was called.
 
-    `after_input` is called whenever the handler may have been: time to act on what it was told.
+    `after_input` is called whenever the handler may have been: time to act on what it was told. `peer` is what the log
+    calls the other end until its open has named it.
     """
-    driver = _Driver(stream, connection, clock, after_input)
+    driver = _Driver(stream, connection, clock, after_input, peer)
     connection.on_wake = driver.wake
     try:
         async with trio.open_nursery() as ticking:
@@ -60,8 +62,10 @@ class _Driver:
         connection: Connection,
         clock: Callable[[], float],
         after_input: Callable[[], None],
+        peer: str,
     ) -> None:
         self._stream = stream
+        self._peer = peer
         self._connection = connection
         self._clock = clock
         self._after_input = after_input
@@ -90,7 +94,7 @@ class _Driver:
                         connection.receive(bytes(data), self._clock())
                 self._read += len(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            log.debug("%s: %s", connection.remote_container, error)
+            log.debug("%s: %s", self._named(), error)
         with self._step():
             connection.receive_eof()
 
@@ -100,11 +104,15 @@ class _Driver:
         try:
             yield
         except PeerError as error:
-            log.warning("connection of %r ended: %s", self._connection.remote_container, error)
+            log.warning("connection of %s ended: %s", self._named(), error)
         self._after_input()
         self.wake()
         if self._connection.closed:
             self.scope.deadline = min(self.scope.deadline, trio.current_time() + GOODBYE_S)
+
+    def _named(self) -> str:
+        name = self._connection.remote_container
+        return repr(name) if name else self._peer
 
     async def write(self) -> None:
         connection, stream = self._connection, self._stream

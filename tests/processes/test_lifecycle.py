@@ -155,6 +155,12 @@ async def test_a_router_that_hangs_is_routed_around_and_taken_back(own_triangle:
         await clients.until(lambda: publisher.accepted == [0])  # its terminus lived no longer than its router
         await background.goes_on()
 
+        async def named() -> bool:
+            return "connection of router b ended" in own_triangle.log("a")  # a dials it, and it says nothing
+
+        await eventually(named)
+        assert "connection of '' ended" not in own_triangle.log("a")
+
         own_triangle.signal("b", SIGCONT)
         await sees(own_triangle, "a", "b", "c")
         await sees(own_triangle, "b", "a", "c")

@@ -48,7 +48,7 @@ def status(name: str, run_dir: Path, blind: bool) -> dict[str, object]:
         "orphans": [],
         "lapsed": [],
         "untold": [],
-        "attaches": {"waiting": 0, "for": []},
+        "attaches": {"waiting": 0, "for": [], "since_s": 0.0},
         "records": {"placeholder": 0, "limbo": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
         "waits": [],
     }

@@ -18,6 +18,8 @@ from router import cli_mesh
 from router.cli import main
 from router.launcher import Launcher
 from router.rundir import RunDirectory
+from router.status import RouterView
+from router.status_view import LASTING_S
 from router.topology import load
 
 STUB = (sys.executable, str(Path(__file__).with_name("stub_router.py")))
@@ -180,6 +182,46 @@ async def test_a_router_that_dies_under_a_mesh_in_the_foreground_is_told(
     with pytest.RaisesGroup(pytest.RaisesExc(Exception, match="no router is left running")):
         await cli_mesh._up(load("pair.yaml"), directory, False)
     assert "router a ended: ended by SIGKILL\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("machine", [False, True])
+async def test_a_status_that_is_watched_comes_anew_until_ctrl_c(
+    here: Path, machine: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a pipe one after the other."""
+    monkeypatch.setattr(cli_mesh, "REFRESH_S", 0.05)
+    directory = RunDirectory(here / "run" / "pair")
+    await Launcher(directory, fetch, STUB).up(load("pair.yaml"))
+    capsys.readouterr()
+    seen = ""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cli_mesh._watch_status, directory, "pair", machine)
+        with trio.fail_after(20):
+            while seen.count('"mesh": "pair"' if machine else "mesh pair: 2 of 2 routers ready") < 3:
+                await trio.sleep(0.05)
+                seen += capsys.readouterr().out
+        os.kill(os.getpid(), signal.SIGINT)
+    seen += capsys.readouterr().out
+    if machine:
+        assert all(json.loads(line)["mesh"] == "pair" for line in seen.splitlines())
+
+
+async def test_a_wait_is_named_by_the_first_status_that_is_asked_for(
+    here: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    """Routers say for how long statuses have shown it, so the first look cannot know."""
+    looks: list[float] = []
+
+    async def look(*_: object) -> dict[str, RouterView]:
+        looks.append(trio.current_time())
+        waits = {"waits": ["router c"] if len(looks) < 3 else [], "attaches": {"waiting": 0}}
+        return {"a": RouterView("a", 1, "127.0.0.1:5672", "log", waits)}
+
+    monkeypatch.setattr(cli_mesh, "look", look)
+    await cli_mesh._look_twice(RunDirectory(here))
+    assert len(looks) == 2 and looks[1] - looks[0] > LASTING_S
+    await cli_mesh._look_twice(RunDirectory(here))
+    assert len(looks) == 3
 
 
 def test_a_router_alone_needs_the_addresses_that_its_neighbours_have(here: Path) -> None:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
 
 from linkstate.mesh import Mesh
 from router.report import Reporter
@@ -12,6 +13,7 @@ from tests.router.test_node import DURABLE, CountingStore, P, S
 from tests.router.test_node import boot as boot_node
 from topic.directory import Status
 from topic.node import Node
+from topic.record import Outcome, State
 
 KEY = b"0123456789AB" + b"k" * 20
 
@@ -21,10 +23,19 @@ def boot(store: CountingStore, routers: str = "a") -> Node:
     return node
 
 
-def status(node: Node) -> dict[str, Any]:
+def publishing() -> Any:
+    """A publisher's link."""
+    return SimpleNamespace(signs=SimpleNamespace(answers=True))
+
+
+def reporter_of(node: Node) -> Reporter:
     node.pump()
     assert isinstance(node.mesh, Mesh)
-    return Reporter(node, node.mesh, "mesh", []).status()
+    return Reporter(node, node.mesh, "mesh", [])
+
+
+def status(node: Node) -> dict[str, Any]:
+    return reporter_of(node).status()
 
 
 @pytest.fixture
@@ -95,16 +106,37 @@ async def test_what_waits_names_who_is_awaited_and_whose_deliveries_wait(path: P
     with CountingStore(path) as store:
         node = boot(store)
         node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE)
-        link = SimpleNamespace(signs=SimpleNamespace(answers=True))
-        stream = node.topic.attach_publisher(P, link, node.now(), lifetime=DURABLE)
+        stream = node.topic.attach_publisher(P, publishing(), node.now(), lifetime=DURABLE)
         node.topic.publish(stream, [b"1", b"2"], [b"one", b"two"], presettled=False)
         (wait,) = status(node)["waits"]
         held = {"for": f"subscriber {S}", "publishers": [str(P)], "records": 2}
         assert {name: wait[name] for name in held} == held
 
 
-async def test_an_attach_that_waits_for_other_routers_says_for_whom(path: Path) -> None:
+async def test_waits_under_load_are_young_and_one_that_lasts_grows_old(path: Path, autojump_clock: object) -> None:
+    with CountingStore(path) as store:
+        node = boot(store)
+        subscriber = node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE)
+        stream = node.topic.attach_publisher(P, publishing(), node.now(), lifetime=DURABLE)
+        node.topic.credit(subscriber, 10)
+        reporter = reporter_of(node)
+        for number in range(3):
+            node.topic.publish(stream, [b"%d" % number], [b"message"], presettled=False)
+            (wait,) = reporter.status()["waits"]
+            assert (wait["records"], wait["since_s"]) == (1, 0.0)
+            await trio.sleep(2)
+            if number < 2:
+                records = [one for one in stream.records.values() if one.state is State.IN_DOUBT]
+                node.topic.outcomes(subscriber, records, Outcome.ACCEPTED)
+        (wait,) = reporter.status()["waits"]
+        assert wait["since_s"] == 2.0
+
+
+async def test_an_attach_that_waits_for_other_routers_says_for_whom(path: Path, autojump_clock: object) -> None:
     with CountingStore(path) as store:
         node = boot(store, "abc")
         node.topic.attach_publisher(S, object(), node.now(), lifetime=DURABLE, unsettled={b"tag": 0})
-        assert status(node)["attaches"] == {"waiting": 1, "for": ["b", "c"]}
+        reporter = reporter_of(node)
+        assert reporter.status()["attaches"] == {"waiting": 1, "for": ["b", "c"], "since_s": 0.0}
+        await trio.sleep(2)
+        assert reporter.status()["attaches"]["since_s"] == 2.0

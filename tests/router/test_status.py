@@ -11,7 +11,7 @@ from router.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing,
 from router.quantities import Address
 from router.rundir import RunDirectory
 from router.status import RouterView, unfinished
-from router.status_view import MOST_ROWS, as_json, render
+from router.status_view import MOST_ROWS, as_json, awaits, render
 
 LINE = Topology(
     mesh="line",
@@ -51,7 +51,7 @@ def status(name: str, sees: str = "", **changes: Any) -> dict[str, Any]:
         "orphans": [],
         "lapsed": [],
         "untold": [],
-        "attaches": {"waiting": 0, "for": []},
+        "attaches": {"waiting": 0, "for": [], "since_s": 0.0},
         "records": {"placeholder": 0, "limbo": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
         "waits": [],
     }
@@ -66,8 +66,8 @@ def views(*routers: RouterView) -> dict[str, RouterView]:
     return {router.name: router for router in routers}
 
 
-def shown(routers: dict[str, RouterView]) -> str:
-    out = Console(file=io.StringIO(), width=140)
+def shown(routers: dict[str, RouterView], width: int = 140) -> str:
+    out = Console(file=io.StringIO(), width=width)
     out.print(render("line", routers))
     assert isinstance(out.file, io.StringIO)
     return out.file.getvalue()
@@ -118,7 +118,7 @@ def test_routers_are_shown_with_what_they_see_and_by_which_way() -> None:
     text = shown(views(view("a", status("a", "bc")), view("b", status("b", "a")), view("c", None, pid=None)))
     assert text.startswith("mesh line: 2 of 3 routers ready, 0 publishers, 0 subscribers\n")
     assert row(text, "a ") == "a ready 127.0.0.1:5672 4711 3m 20s 61.0 MiB 12 b 2/2 c via b"
-    assert row(text, "b ") == "b ready 127.0.0.1:5672 4711 3m 20s 61.0 MiB 12 a c(3) down 1/2"
+    assert row(text, "b ") == "b ready 127.0.0.1:5672 4711 3m 20s 61.0 MiB 12 a, c(3) down 1/2"
     assert row(text, "c ") == "c stopped 127.0.0.1:5672"
 
 
@@ -133,7 +133,7 @@ def test_clients_records_and_waits_are_shown() -> None:
         publishers=[publisher | {"unsettled": 3, "received": 100}],
         subscribers=[subscriber | {"queued": 4, "unsettled": 2, "credit": 10, "delivered": 100, "accepted": 98}],
         records={"placeholder": 0, "limbo": 2, "in_doubt": 3, "accepted": 1, "settled": 0},
-        attaches={"waiting": 2, "for": ["b", "c"]},
+        attaches={"waiting": 2, "for": ["b", "c"], "since_s": 1.5},
         waits=[
             {"for": "subscriber y/s on topic/z", "publishers": ["x/p on topic/z"], "records": 3, "since_s": 1.2},
             {"for": "router c", "publishers": ["x/p on topic/z", "x/q on topic/z"], "records": 4, "since_s": 3},
@@ -149,6 +149,33 @@ def test_clients_records_and_waits_are_shown() -> None:
     assert "a waits for subscriber y/s on topic/z: 3 records of x/p on topic/z, for 1.2s or more" in text
     assert "a waits for router c: 4 records of 2 publishers, for 3.0s or more" in text
     assert "a waits no more for z/s on topic/z, out of its reach for 4.5s" in text
+
+
+@pytest.mark.parametrize("width", [45, 80])
+def test_a_narrow_terminal_shows_all_that_a_wide_one_does(width: int) -> None:
+    publisher = {"container": "the-first-publisher", "link": "publish", "address": "topic/z", "status": "attached"}
+    document = status(
+        "a",
+        "bc",
+        publishers=[publisher | {"unsettled": 3, "received": 100}],
+        records={"placeholder": 0, "limbo": 0, "in_doubt": 3, "accepted": 1, "settled": 2},
+    )
+    mesh = views(view("a", document), view("b", status("b", "a")), view("c", None, pid=None))
+    narrow, wide = shown(mesh, width), shown(mesh)
+    assert max(map(len, narrow.splitlines())) <= width
+    assert "…" not in narrow
+    assert not {*wide.split()} - {*narrow.split()} - {word for word in wide.split() if set(word) == {"─"}}
+    for value in ("Neighbours a, c(3) down", "Sees 2/2 c via b", "Records 3 in doubt, 1 accepted, 2 settled"):
+        assert value in narrow
+
+
+def test_whom_a_mesh_under_load_awaits_for_a_moment_is_not_named() -> None:
+    waits = [{"for": "router c", "publishers": ["x/p on topic/z"], "records": 4, "since_s": 0.9}]
+    mesh = views(view("a", status("a", waits=waits, attaches={"waiting": 1, "for": ["b"], "since_s": 0.9})))
+    text = shown(mesh)
+    assert "wait" not in text
+    assert awaits(mesh.values()), "a second look may find that it lasts"
+    assert not awaits(views(view("a", status("a")), view("b", None)).values())
 
 
 def test_who_has_ended_untold_is_shown_once_for_all_routers_that_say_so() -> None:
