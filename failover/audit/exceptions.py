@@ -48,10 +48,10 @@ def _why(case: Case, subscriber: str, home: str, missed: Missed) -> str:
         return f"{router} took for ended" + (f": {apart.ending}" if apart.ending else "")
     timeout_s = case.parties.subscribers[subscriber].timeout_s
     if apart.lasted_us is None:
-        return f"was apart from {router} from then on; its terminus is {timeout_s:g} s"
+        return f"was apart from {router} from then on; its timeout is {timeout_s:g} s"
     lasted_s = apart.lasted_us / 1_000_000
     longer = "longer" if lasted_s >= timeout_s else "not longer"
-    return f"was apart from {router} for {lasted_s:.1f} s, {longer} than its terminus of {timeout_s:g} s"
+    return f"was apart from {router} for {lasted_s:.1f} s, {longer} than its timeout of {timeout_s:g} s"
 
 
 def _apart(partings: Sequence[Apart], missed: Missed) -> Apart | None:

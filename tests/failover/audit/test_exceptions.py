@@ -65,7 +65,7 @@ def test_who_was_apart_for_longer_than_its_timeout_is_named(judged: Judged) -> N
     assert report.verdict is Verdict.QUALIFIED and report.exit_code == 4, (report.findings, report.doubts)
     assert report.sentence == (
         f"exactly-once holds, but not for everybody: 2 deliveries were accepted without {FAR.identity}, "
-        "which was apart from a for 61.0 s, longer than its terminus of 60 s"
+        "which was apart from a for 61.0 s, longer than its timeout of 60 s"
     )
     assert left_out(report) == {(str(ONE.identity), str(FAR.identity)): 2}
 
