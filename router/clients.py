@@ -12,6 +12,7 @@ from itertools import compress
 from typing import ClassVar
 
 from router.amqp.connection import Connection
+from router.amqp.errors import PRECONDITION_FAILED
 from router.amqp.handler import (
     ACCEPTED,
     MODIFIED,
@@ -58,6 +59,7 @@ from topic.subscriber import Subscriber
 log = logging.getLogger("oncemesh.clients")
 
 PARTIAL_ACCEPTANCE = "oncemesh:partial-acceptance"
+"""In the `info` of a rejection's error, whose condition is a standard one: some decoders know no others."""
 NOTHING = b"\x00\x53\x75\xa0\x00"
 """An empty data section, for resumed transfers without payload: some clients choke on transfers without any."""
 OUTCOMES = {int(outcome): outcome for outcome in Outcome}
@@ -395,7 +397,8 @@ class ClientEdge:
             end.link.update_many(handles, ACCEPTED, action.settle)
         else:
             for handle in handles:
-                end.link.reject(handle, PARTIAL_ACCEPTANCE, action.description, action.settle)
+                info = {PARTIAL_ACCEPTANCE: action.description}
+                end.link.reject(handle, PRECONDITION_FAILED, action.description, action.settle, info=info)
         if action.settle:
             for handle, record in zip(handles, action.records, strict=True):
                 del end.handles[record], end.records[handle]

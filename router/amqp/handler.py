@@ -70,6 +70,7 @@ class Outcome:
     state: int = NO_STATE
     condition: str | None = None  # of rejected
     description: str = ""
+    info: Mapping[str, Any] = {}  # of rejected, as of any error
     failed: bool = False  # of modified
     undeliverable: bool = False  # of modified: undeliverable-here
 

@@ -129,10 +129,13 @@ def read_condition(condition: Any) -> Condition | None:
     )
 
 
-def write_condition(condition: Any, name: str | None, description: str) -> None:
+def write_condition(
+    condition: Any, name: str | None, description: str, info: Mapping[str, Any] | None = None
+) -> None:
     if name is not None:
         lib.pn_condition_set_name(condition, name.encode())
         lib.pn_condition_set_description(condition, description.encode())
+        write_map(info, lib.pn_condition_info(condition))
 
 
 def read_terminus(terminus: Any) -> Terminus | None:

@@ -364,10 +364,18 @@ class Link:
             if settle:
                 self.settle_many(handles)
 
-    def reject(self, handle: Handle, condition: str, description: str = "", settle: bool = False) -> None:
+    def reject(
+        self,
+        handle: Handle,
+        condition: str,
+        description: str = "",
+        settle: bool = False,
+        *,
+        info: Mapping[str, Any] | None = None,
+    ) -> None:
         if not self.ended:
             error = lib.pn_disposition_condition(lib.pn_delivery_local(handle))
-            write_condition(error, condition, description)
+            write_condition(error, condition, description, info)
             self.update(handle, REJECTED, settle)
 
     def modify(self, handle: Handle, failed: bool, undeliverable: bool, settle: bool = False) -> None:
@@ -386,6 +394,7 @@ class Link:
             state=state,
             condition=error.name if error else None,
             description=error.description if error else "",
+            info=error.info if error else {},
             failed=lib.pn_disposition_is_failed(disposition),
             undeliverable=lib.pn_disposition_is_undeliverable(disposition),
         )

@@ -56,7 +56,7 @@ async def test_a_delivery_that_is_always_released_is_refused_in_the_end(
     ends = await attach(triangle, clients, "topic/refused", lambda delivery: delivery.give(RELEASED))
     ends.publisher.send(b"0")
     await clients.until(lambda: bool(ends.publisher.outcomes))
-    assert ends.publisher.outcomes[0].condition == "oncemesh:partial-acceptance"
+    assert "oncemesh:partial-acceptance" in ends.publisher.outcomes[0].info
     assert [delivery_count(delivery) for delivery in ends.subscriber.received] == list(range(REDELIVERIES + 1))
 
 
@@ -80,7 +80,8 @@ async def test_one_rejection_is_a_partial_acceptance(triangle: RunningMesh, clie
     ends.publisher.send(b"0")
     await clients.until(lambda: bool(ends.publisher.outcomes))
     outcome = ends.publisher.outcomes[0]
-    assert (outcome.state, outcome.condition) == (REJECTED, "oncemesh:partial-acceptance")
+    assert (outcome.state, outcome.condition) == (REJECTED, "amqp:precondition-failed")  # decoders may know no others
+    assert outcome.info == {"oncemesh:partial-acceptance": outcome.description}
     assert "rejected by 1" in outcome.description
     assert len(ends.subscriber.received) == len(other.received) == 1
 

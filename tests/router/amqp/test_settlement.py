@@ -100,12 +100,14 @@ def test_outcomes_with_details() -> None:
     sender, receiver = pair.sending()
     rejected, modified = sender.send(b"1", b"message"), sender.send(b"2", b"message")
     pair.pump()
-    receiver.reject(pair.there.deliveries[0], "oncemesh:partial-acceptance", "1 of 2", settle=True)
+    info = {"oncemesh:partial-acceptance": "1 of 2"}
+    receiver.reject(pair.there.deliveries[0], "amqp:precondition-failed", "1 of 2", settle=True, info=info)
     receiver.modify(pair.there.deliveries[1], failed=True, undeliverable=True)
     pair.pump()
     assert pair.here.outcomes == [(rejected, REJECTED, True), (modified, MODIFIED, False)]
     outcome = sender.remote_outcome(rejected)
-    assert (outcome.condition, outcome.description) == ("oncemesh:partial-acceptance", "1 of 2")
+    assert (outcome.condition, outcome.description) == ("amqp:precondition-failed", "1 of 2")
+    assert outcome.info == info
     outcome = sender.remote_outcome(modified)
     assert (outcome.failed, outcome.undeliverable, outcome.condition) == (True, True, None)
 
