@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from router.cli_base import console
+from router.cli_base import console, needs_audit
 
 NO_VERDICT = 2
 INTERRUPTED = 130  # as shells report it
@@ -14,6 +14,7 @@ INTERRUPTED = 130  # as shells report it
 @click.command()
 @click.argument("run_dirs", nargs=-1, required=True, metavar="RUN_DIR...")
 @click.option("--master", metavar="URL", help="A Spark master. Default: local, on this machine's cores.")
+@needs_audit
 def audit(run_dirs: tuple[str, ...], master: str | None) -> None:
     """Judge by the delivery logs of a run whether exactly once holds.
 

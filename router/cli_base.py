@@ -3,10 +3,12 @@
 Router processes load this module too, so it imports only what they need anyway.
 """
 
+import functools
 import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Result = TypeVar("Result")
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 # What matters of a connection is told otherwise; without a handler Python would print the log's warnings. Routers have
 # handlers of their own.
@@ -28,6 +31,26 @@ logging.getLogger("oncemesh").addHandler(logging.NullHandler())
 
 # Rich assumes 80 columns where there is no terminal; logs and pipes take longer lines.
 PIPE_WIDTH = 140
+
+# What is installed with the extra `audit` only: routers and clients are small without.
+AUDIT = ("jinja2", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark")
+
+
+class NotInstalled(click.ClickException):
+    exit_code = 2  # no verdict: never the status of a violation
+
+
+def needs_audit(command: Command) -> Command:
+    """A command that judges. Where that cannot be done, it says so before it does anything else."""
+
+    @functools.wraps(command)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        if missing := [name for name in AUDIT if find_spec(name) is None]:
+            name = click.get_current_context().info_name
+            raise NotInstalled(f"{name} needs {', '.join(missing)} besides: pip install 'oncemesh[audit]'")
+        return command(*arguments, **options)
+
+    return checked  # type: ignore[return-value]
 
 
 class Commands(click.Group):

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from router.cli_audit import INTERRUPTED, NO_VERDICT, judge
-from router.cli_base import console, run
+from router.cli_base import console, needs_audit, run
 from router.cli_mesh import until_signal
 from router.reading import FileError
 from router.rundir import RunDirectory, RunError
@@ -31,6 +31,7 @@ MOST_SEED = 1 << 32
     help="Where logs and state go; made anew if it holds an earlier run. Default: ./run/chaos-<script>.",
 )
 @click.option("--seed", type=click.IntRange(0, MOST_SEED), help="Of everything random. Default: a new one, told.")
+@needs_audit
 def chaos(script: Path, run_dir: Path | None, seed: int | None) -> None:
     """Break a mesh under load, by a script; ends with the verdict.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from router.cli_base import needs_audit
 from router.cli_chaos import play
 
 SCRIPT = Path(__file__).parents[1] / "failover" / "chaos" / "demo" / "demo.yaml"
@@ -19,6 +20,7 @@ SCRIPT = Path(__file__).parents[1] / "failover" / "chaos" / "demo" / "demo.yaml"
     show_default=True,
     help="Where logs and state go; made anew.",
 )
+@needs_audit
 def demo(run_dir: Path) -> None:
     """Watch the main job once: a mesh, killed routers, the verdict.
 

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from router.cli_base import console
+from router.cli_base import console, needs_audit
 
 CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 """Keys may begin with a hyphen; no option of this command has a short form they could be taken for."""
@@ -15,6 +15,7 @@ CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 @click.argument("key", metavar="KEY")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.option("--master", metavar="URL", help="A Spark master, for run directories that are not local.")
+@needs_audit
 def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None) -> None:
     """Tell one delivery's life across routers and clients.
 

