@@ -26,11 +26,11 @@ def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None
     \b
     Example: oncemesh story run/triangle iOqXyO9LeQEY5ypLWcgN
     """
-    from failover.audit import StoryError, tell_story
+    from failover.audit import AuditError, tell_story
 
     try:
         told = tell_story(run_dirs, key, master)
-    except StoryError as error:
+    except AuditError as error:
         raise click.ClickException(str(error)) from None
     if as_json:
         click.echo(json.dumps(told.as_json(), indent=1, ensure_ascii=False))

@@ -5,14 +5,11 @@ cannot be read is told of and left out.
 """
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 import cattrs
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 FILE = "chaos.json"
 
@@ -55,29 +52,17 @@ class Found:
     """Why there is none, if there should be."""
 
 
-def find_chaos(run_dirs: Sequence[str], spark: SparkSession | None = None) -> Found:
-    """That of the first run directory with one. `spark` reads paths that are not local directories."""
+def find_chaos(run_dirs: Sequence[str], read: Callable[[str], str | None]) -> Found:
+    """That of the first run directory with one. `read` gives the text of a file, or None if there is none."""
     for run_dir in run_dirs:
         path = f"{run_dir.rstrip('/')}/{FILE}"
         try:
-            text = _text(run_dir, path, spark)
+            text = read(path)
             if text is not None:
                 return Found(_parse(text), None)
         except (ValueError, cattrs.BaseValidationError, OSError) as error:
             return Found(None, f"{path}: {_what(error)}: the faults of this run are not known")
     return Found(None, None)
-
-
-def _text(run_dir: str, path: str, spark: SparkSession | None) -> str | None:
-    if Path(run_dir).exists():
-        return Path(path).read_text() if Path(path).exists() else None
-    if spark is None:
-        return None
-    try:
-        rows = spark.read.text(path, wholetext=True).collect()
-    except PySparkException:  # there is none
-        return None
-    return rows[0][0] if rows else None
 
 
 def _parse(text: str) -> Chaos:

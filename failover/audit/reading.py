@@ -1,62 +1,111 @@
-"""Logs found and read: from run directories on any Hadoop path to what Spark's workers packed of them."""
+"""Where the logs of a run are, and who reads them: this process if they are here and few, else Spark.
 
-from collections.abc import Sequence
-from functools import partial, reduce
+Both do the same to them, by the same functions: what files say is packed by bucket of delivery keys (`decoding`), and
+buckets are judged (`judging`). A laptop is done with a short run long before Spark has started.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
-import msgpack
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
-from failover.audit.decoding import CONTROL_BUCKET, PACKED_SCHEMA, SPARK_SCHEMA, explode, pack_files
+from failover.audit.case import Case
+from failover.audit.counting import Tally
 from failover.audit.inventory import ControlRow
+from failover.audit.local import LocalLogs
+from failover.audit.metering import Frame
+from failover.audit.story import Entry
 
-LEAST_BUCKETS = 2
-BUCKET_BYTES = 16 << 20
-"""Of logs: what is judged at a time. It takes about ten times as much memory."""
+LOCAL_BYTES = 100 << 20
+"""More is read by Spark, on all the cores it is given."""
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set where `spark-submit` has started this program."""
+LOGS = ("*/log/*.oml", "clients/*/log/*.oml", "log/*.oml")
+"""In a run directory, the last in what is one router's or client's."""
+NEAR_SHOWN = 3
 
-
-def read_packed(spark: SparkSession, run_dirs: Sequence[str]) -> DataFrame:
-    """All that the files below the run directories say, by bucket of delivery keys; see `packing`. The caller caches
-    it: reading is done once, and what is grouped by bucket later needs no other shuffle."""
-    files = reduce(DataFrame.unionAll, _files(spark, run_dirs))
-    size = files.agg(F.sum("length")).collect()[0][0] or 0
-    buckets = max(LEAST_BUCKETS, size // BUCKET_BYTES)
-    pack_batches: Any = partial(pack_files, buckets)
-    packed = files.select("path", "content").mapInArrow(pack_batches, PACKED_SCHEMA)
-    return packed.repartition(buckets, "bucket")
-
-
-def keyed(packed: DataFrame) -> DataFrame:
-    """What is about deliveries."""
-    return packed.filter(F.col("bucket") != CONTROL_BUCKET)
+Progress = Callable[[int, int], None]
+"""Told of bytes read, and of how many there are."""
 
 
-def control_rows(packed: DataFrame) -> list[ControlRow]:
-    """What is about links, routers and files: little, so it is judged in plain Python."""
-    found = packed.filter(F.col("bucket") == CONTROL_BUCKET).select("rows").collect()
-    return [ControlRow(*row) for part in found for row in msgpack.unpackb(part["rows"])]
+class AuditError(Exception):
+    """The run directories cannot be read at all."""
 
 
-def read_rows(spark: SparkSession, run_dirs: Sequence[str]) -> DataFrame:
-    """The same as one row per (event, delivery): for a look at few of them, as it takes long."""
-    files = reduce(DataFrame.unionAll, _files(spark, run_dirs)).select("path", "content")
-    explode_batches: Any = explode  # pyspark's own annotation of the function is narrower than what it calls
-    return files.mapInArrow(explode_batches, SPARK_SCHEMA)
+class Logs(Protocol):
+    """What all files below the run directories say."""
+
+    def control(self) -> list[ControlRow]:
+        """What is about links, routers and files: little, so it is judged in plain Python."""
+
+    def judge(self, case: Case, frame: Frame) -> Tally: ...
+
+    def keys(self, start: str) -> set[str]:
+        """Those of deliveries that begin so; some of them if they are many."""
+
+    def entries(self, keys: Sequence[str]) -> Iterable[Entry]:
+        """What is said of these deliveries."""
+
+    def text(self, path: str) -> str | None:
+        """Of another file there; None if there is none."""
 
 
-def _files(spark: SparkSession, run_dirs: Sequence[str]) -> list[DataFrame]:
-    """The files below local directories, named literally, and those below paths that only Hadoop knows, which may be
-    patterns. Hadoop would take a colon for the end of a scheme, and stumble over one in a neighbour of a pattern."""
-    local = [f"file:{Path(path).absolute()}" for path in run_dirs if Path(path).exists()]
-    elsewhere = [path for path in run_dirs if not Path(path).exists()]
-    return [
-        spark.read.format("binaryFile")
-        .option("recursiveFileLookup", "true")
-        .option("pathGlobFilter", "{mesh.json,*.oml}")
-        .option("__globPaths__", "true" if patterns else "false")
-        .load(paths)
-        for paths, patterns in ((local, False), (elsewhere, True))
-        if paths
-    ]
+def ignore(read: int, size: int) -> None:
+    """For those who do not show it."""
+
+
+@contextmanager
+def open_logs(
+    run_dirs: Sequence[str], master: str | None = None, *, spark: bool = False, progress: Progress = ignore
+) -> Iterator[Logs]:
+    """`spark`: also where this process would do. Errors are told before Spark starts, if they are about local paths."""
+    local = local_dirs(run_dirs)
+    if len(local) == len(run_dirs) and not (spark or master or SUBMITTED in os.environ):
+        files, size = files_of(local)
+        if size <= LOCAL_BYTES:
+            yield LocalLogs(contents(files, size, progress), size)
+            return
+    from failover.audit.on_spark import spark_logs  # its import alone takes as long as a short run's audit
+
+    with spark_logs(run_dirs, master, progress) as logs:
+        yield logs
+
+
+def local_dirs(run_dirs: Sequence[str]) -> list[Path]:
+    """Those that are of this machine; what has a scheme and is no directory here is Hadoop's."""
+    found = [Path(path) for path in run_dirs if Path(path).exists() or "://" not in path]
+    for path in found:
+        _check(path)
+    return found
+
+
+def files_of(directories: Iterable[Path]) -> tuple[list[Path], int]:
+    """And how large they are together."""
+    below = (path for directory in directories for path in sorted(directory.rglob("*")))
+    found = [path for path in below if path.name == "mesh.json" or path.suffix == ".oml"]
+    return found, sum(path.stat().st_size for path in found)
+
+
+def contents(files: Iterable[Path], size: int, progress: Progress = ignore) -> Iterator[tuple[str, bytes]]:
+    read = 0
+    for path in files:
+        content = path.read_bytes()
+        yield str(path.absolute()), content
+        read += len(content)
+        progress(read, size)
+
+
+def _check(path: Path) -> None:
+    if not path.is_dir():
+        raise AuditError(f"{path}: no such directory")
+    if _is_run(path):
+        return
+    near = [str(mesh.parent) for mesh in sorted(path.glob("*/mesh.json"))]
+    named = ", ".join(near[:NEAR_SHOWN]) + (", …" if len(near) > NEAR_SHOWN else "")
+    hint = f"; but {named} {'is one' if len(near) == 1 else 'are'}" if near else ""
+    raise AuditError(f"{path}: no run directory: no mesh.json and no delivery logs there{hint}")
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "mesh.json").exists() or any(True for pattern in LOGS for _ in path.glob(pattern))

@@ -15,9 +15,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from failover.audit import bundle
+from failover.audit.reading import SUBMITTED
 
-SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Set where `spark-submit` has started this program."""
 UNPACKED = "oncemesh"
 """The folder in which executors find the archive."""
 

@@ -90,9 +90,6 @@ class Entry(Row):
     key: str
 
 
-ENTRY_COLUMNS = tuple(field.name for field in attrs.fields(Entry))
-
-
 @attrs.frozen(slots=True)
 class Step:
     time: int

@@ -1,7 +1,6 @@
 """One Spark session for all audit tests: it takes seconds to start and every audit uses the one that runs."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -25,15 +24,5 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def judged() -> Callable[[Run], audit.Report]:
-    """Judges a run's logs as Spark's workers do, without Spark: a hundred times as fast."""
+    """Judges a run's logs in this process."""
     return judge_run
-
-
-@pytest.fixture
-def audited(spark: SparkSession, tmp_path: Path) -> Callable[[Run], audit.Report]:
-    """Writes a run's logs and audits them."""
-
-    def audit_run(run: Run) -> audit.Report:
-        return audit.run([str(run.write(tmp_path / "run"))])
-
-    return audit_run

@@ -1,25 +1,17 @@
-"""The audit without Spark: what its workers do, one after the other in this process."""
+"""The audit of a run that a test has in memory."""
 
 import json
-from collections import defaultdict
 
 import attrs
-import msgpack
-import pyarrow as pa
 
 from failover.audit import Report
 from failover.audit.case import make_case
-from failover.audit.counting import Tally
-from failover.audit.decoding import CONTROL_BUCKET, pack_files
 from failover.audit.faults import Chaos, Found
-from failover.audit.inventory import ControlRow, take_inventory
+from failover.audit.inventory import take_inventory
 from failover.audit.job import make_report
-from failover.audit.judging import judge_bucket
+from failover.audit.local import BUCKET_BYTES, LocalLogs
 from failover.audit.measuring import make_frame, measures
-from failover.audit.ordering import judge_order
 from tests.failover.audit.runs import ROUTERS, Run
-
-BUCKETS = 2
 
 
 def judge_run(run: Run, chaos: Chaos | None = None) -> Report:
@@ -29,31 +21,12 @@ def judge_run(run: Run, chaos: Chaos | None = None) -> Report:
 
 
 def judge_files(files: dict[str, bytes], chaos: Chaos | None = None) -> Report:
-    """By path and content."""
-    buckets = pack(files)
-    control = [ControlRow(*row) for part in buckets.pop(CONTROL_BUCKET) for row in msgpack.unpackb(part)]
+    """By path and content. In two buckets, though they are small."""
+    read = LocalLogs(files.items(), BUCKET_BYTES)
+    control = read.control()
     inventory = take_inventory(control)
     case, faults = make_case(control, inventory, chaos), Found(chaos, None)
     logs = list(case.logs.values())
-    frame = make_frame(logs, case.parties, faults)
-    tally, ordered = Tally(), defaultdict[str, list[bytes]](list)
-    for parts in buckets.values():
-        found, order = judge_bucket(parts, case, frame)
-        tally.add(found)
-        for names, part in order:
-            ordered[names].append(part)
-    for names, some in ordered.items():
-        tally.add(judge_order(names, some))
+    tally = read.judge(case, make_frame(logs, case.parties, faults))
     told = measures(tally.metered, logs, case.parties, faults)
     return attrs.evolve(make_report(tally, case, inventory, ["run"]), measures=told)
-
-
-def pack(files: dict[str, bytes]) -> dict[int, list[bytes]]:
-    """By bucket."""
-    content = pa.array(files.values(), pa.binary())
-    batch = pa.RecordBatch.from_arrays([pa.array(files, pa.string()), content], ["path", "content"])
-    buckets = defaultdict[int, list[bytes]](list)
-    for packed in pack_files(BUCKETS, [batch]):
-        for row in packed.to_pylist():
-            buckets[row["bucket"]].append(row["rows"])
-    return buckets

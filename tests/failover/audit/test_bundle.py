@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from failover.audit import bundle
-from failover.audit.session import SUBMITTED, _settings
+from failover.audit.reading import SUBMITTED
+from failover.audit.session import _settings
 
 WORK = """
 import sys, numpy, pyarrow, msgpack, topic.journal

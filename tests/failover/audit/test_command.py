@@ -1,16 +1,20 @@
 """The command's exit status and the paths it takes: a failure of the audit is never reported as a violation."""
 
 import json
+import subprocess
+import sys
+from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner
-from pyspark.sql import SparkSession
+from rich.console import Console
 
 from failover import audit as auditing
 from failover.audit import Verdict
 from router.cli import main
+from router.cli_audit import show_progress
 from tests.failover.audit.runs import Run
 
 
@@ -28,20 +32,20 @@ def test_an_interrupted_audit_is_not_a_violation() -> None:
         assert CliRunner().invoke(main, ["audit", "somewhere"]).exit_code == 130
 
 
-def test_a_verdict_that_cannot_be_written_is_none(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_verdict_that_cannot_be_written_is_none(tmp_path: Path) -> None:
     directory = Run().write(tmp_path)
     (directory / "audit.json").mkdir()
     result = CliRunner().invoke(main, ["audit", str(directory)])
     assert result.exit_code == 2 and "IsADirectoryError" in result.stderr
 
 
-def test_one_router_of_a_run_is_incomplete(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_router_of_a_run_is_incomplete(tmp_path: Path) -> None:
     directory = Run().write(tmp_path)
     result = CliRunner().invoke(main, ["audit", str(directory / "c")])
     assert result.exit_code == 2 and "missing or damaged: mesh.json" in result.stdout, result.output
 
 
-def test_a_log_that_only_tells_of_a_departure_is_no_obstacle(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_that_only_tells_of_a_departure_is_no_obstacle(tmp_path: Path) -> None:
     run = Run()
     run.logs["c"] = [row for row in run.logs["c"] if row["event"].name in ("BOOT", "CLOSED", "STOPPED")]
     report = auditing.run([str(run.write(tmp_path) / "c")])
@@ -49,9 +53,7 @@ def test_a_log_that_only_tells_of_a_departure_is_no_obstacle(spark: SparkSession
 
 
 @pytest.mark.parametrize("name", ["12:30:05", "o[1]{x} y", "100%25", "a*b?", "back\\slash", "hdfs:"])
-def test_a_run_directory_may_have_any_name(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_run_directory_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     Run(messages=1).write(tmp_path / name)
     Run(messages=2).write(tmp_path / "o1x")  # what a pattern would find as well
     (tmp_path / "x:y").mkdir()
@@ -61,3 +63,51 @@ def test_a_run_directory_may_have_any_name(
     assert {row.published for row in report.pairs} == {1}
     report.write(Path(name) / "audit.json")
     assert json.loads((tmp_path / name / "audit.json").read_text())["run_dirs"] == [name]
+
+
+NO_LOGS = "no run directory: no mesh.json and no delivery logs there"
+
+
+@pytest.mark.parametrize(
+    ("below", "said"),
+    [
+        ((), NO_LOGS),
+        (("triangle",), f"{NO_LOGS}; but run/triangle is one"),
+        (("line", "ring", "star", "triangle"), f"{NO_LOGS}; but run/line, run/ring, run/star, … are"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--spark",), ("--master", "spark://nowhere:1")])
+def test_where_there_is_no_run_it_says_so_at_once_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: tuple[str, ...], said: str, options: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run").mkdir()
+    for name in below:
+        Run(messages=1).write(Path("run") / name)
+    with patch("failover.audit.session.spark_session", side_effect=AssertionError):
+        result = CliRunner().invoke(main, ["audit", *options, "run"])
+        missing = CliRunner().invoke(main, ["audit", *options, "ran"])
+    assert (result.exit_code, result.stderr) == (2, f"Error: run: {said}\n")
+    assert (missing.exit_code, missing.stderr) == (2, "Error: ran: no such directory\n")
+    assert sorted(path.name for path in Path("run").iterdir()) == [*below]
+
+
+def test_a_short_run_is_judged_without_loading_spark(tmp_path: Path) -> None:
+    directory = str(Run(messages=1).write(tmp_path))
+    script = f"""
+import sys
+from router.cli import main
+from router.cli_audit import show_progress
+code = main(["audit", {directory!r}], standalone_mode=False)
+print(code, sorted({{"pandas", "pyarrow", "pyspark"}} & {{*sys.modules}}))
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ran.stdout.splitlines()[-1] == "0 []", ran
+
+
+def test_on_a_terminal_it_shows_how_much_is_read_and_in_a_pipe_it_does_not(tmp_path: Path) -> None:
+    for terminal in (True, False):
+        shown = StringIO()
+        with show_progress(Console(file=shown, force_terminal=terminal, width=80)) as progress:
+            progress(3 << 20, 8 << 20)
+        assert ("3.0/8.0 MiB" in shown.getvalue()) == terminal

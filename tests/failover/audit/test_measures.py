@@ -21,7 +21,9 @@ from failover.audit.measures import (
     pause_of,
     series,
 )
+from failover.audit.on_spark import spark_logs
 from failover.audit.phases import AFTER, BEFORE, DURING, WHOLE, Phases
+from failover.audit.reading import ignore, open_logs
 from tests.failover.audit.in_process import judge_run
 from tests.failover.audit.runs import NEAR, ONE, START_MS, Run
 from topic.journal import Event
@@ -191,9 +193,7 @@ def test_the_time_in_each_state_is_by_one_routers_clock() -> None:
     assert ("c", "awaited") not in states
 
 
-def test_a_chaos_json_that_cannot_be_read_is_told_of_and_changes_no_verdict(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_chaos_json_that_cannot_be_read_is_told_of_and_changes_no_verdict(tmp_path: Path) -> None:
     path = Run().write(tmp_path)
     (path / "chaos.json").write_text('{"script": "x", "seed": "many"}')
     report = audit.run([str(path)])
@@ -203,15 +203,20 @@ def test_a_chaos_json_that_cannot_be_read_is_told_of_and_changes_no_verdict(
 
 
 def test_chaos_is_read_through_spark_where_a_path_is_not_local(spark: SparkSession, tmp_path: Path) -> None:
-    assert find_chaos([f"file://{tmp_path}"], spark).chaos is None
-    (tmp_path / "chaos.json").write_text(json.dumps(CHAOS))
-    found = find_chaos([f"file://{tmp_path}"], spark)
-    assert found.chaos is not None and found == find_chaos([str(tmp_path)])
+    far = f"file://{Run().write(tmp_path)}"
+    with spark_logs([far], None, ignore) as logs:
+        assert find_chaos([far], logs.text).chaos is None
+        (tmp_path / "chaos.json").write_text(json.dumps(CHAOS))
+        found = find_chaos([far], logs.text)
+    with open_logs([str(tmp_path)]) as logs:
+        assert found.chaos is not None and found == find_chaos([str(tmp_path)], logs.text)
 
 
-def test_a_run_with_faults_and_a_violation_is_told_with_figures_and_its_story(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def read_text(path: str) -> str:
+    return Path(path).read_text()
+
+
+def test_a_run_with_faults_and_a_violation_is_told_with_figures_and_its_story(tmp_path: Path) -> None:
     run = Run()
     key = run.key(ONE, 2)
     run.remove(lambda row: row.get("keys") == [key], "clients/near")
@@ -219,7 +224,7 @@ def test_a_run_with_faults_and_a_violation_is_told_with_figures_and_its_story(
     one = {"fault": "kill", "targets": ["c"], "at_us": START_MS * MS + 200 * MS, "until_us": None, "text": "kill c"}
     (path / "chaos.json").write_text(json.dumps(CHAOS | {"faults": [one], "more": "that nobody asked for"}))
     report = audit.run([str(path)])
-    assert report.measures == judge_run(run, find_chaos([str(path)]).chaos).measures
+    assert report.measures == judge_run(run, find_chaos([str(path)], read_text).chaos).measures
     [story] = report.stories
     assert story.key == key.decode() == report.findings[0].key
     assert not any(step.source == NEAR.container for step in story.steps)

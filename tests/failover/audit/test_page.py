@@ -8,7 +8,6 @@ from pathlib import Path
 import attrs
 import pytest
 from click.testing import CliRunner
-from pyspark.sql import SparkSession
 
 from failover.audit import page, plots
 from failover.audit.faults import Chaos, Fault
@@ -322,7 +321,7 @@ def test_durations_read_well(us: float | None, text: str) -> None:
     assert plots.duration(us) == text
 
 
-def test_the_command_writes_the_page_beside_the_logs(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_command_writes_the_page_beside_the_logs(tmp_path: Path) -> None:
     run = Run()
     run.remove(lambda row: row.get("keys") == [run.key(ONE, 2)], "clients/near")
     directory = run.write(tmp_path / "violated")

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from failover.audit import lookup
 from failover.audit.lookup import StoryError, story
+from failover.audit.picking import KEYS_LISTED
 from failover.audit.story import Story
 from router.cli import main
 from tests.failover.audit.runs import MID, NEAR, ONE, ROUTERS, TWO, Run
@@ -195,7 +195,7 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     ambiguous = run_command(directory, ONE.name).stderr
     assert ambiguous.startswith(f"Error: {ONE.name} is the start of several deliveries' keys:\n  {ONE.name}")
-    assert len(ambiguous.splitlines()) == lookup.KEYS_LISTED + 2 and ambiguous.endswith("and more\n")
+    assert len(ambiguous.splitlines()) == KEYS_LISTED + 2 and ambiguous.endswith("and more\n")
     assert "no delivery with a key that begins with zz in these logs" in run_command(directory, "zz").stderr
     assert "these have 32 characters" in run_command(directory, "z" * 33).stderr
     assert "no such directory" in run_command(str(tmp_path / "nowhere"), "zz").stderr

@@ -1,0 +1,56 @@
+"""Few deliveries looked up in packed rows: for stories. Runs inside Spark's Python workers, as `judging`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from failover.audit.facts import epoch_of
+from failover.audit.packing import KEY_TYPE, Ints, Rows, hashed, unpack
+from failover.audit.story import Entry
+from topic.identity import NAME_LENGTH
+
+KEYS_LISTED = 10
+
+
+def find_keys(parts: Iterable[bytes], start: str) -> set[str]:
+    """The keys that begin so; no more of a part than tell that there are too many."""
+    kind, found = f"S{len(start)}", set[str]()
+    for part in parts:
+        keys = unpack([part]).key
+        same = keys[keys.astype(kind) == start.encode()] if start else keys
+        found.update(key.decode() for key in np.unique(same)[: KEYS_LISTED + 1].tolist())
+    return found
+
+
+def pick_entries(parts: Iterable[bytes], keys: Sequence[str]) -> Iterator[Entry]:
+    """What packed rows tell of these deliveries."""
+    wanted = hashed(np.array([key.encode() for key in keys], KEY_TYPE))
+    for part in parts:
+        rows = unpack([part])
+        at = np.flatnonzero(np.isin(hashed(rows.key), wanted))
+        yield from (entry for entry in _entries(rows, at) if entry.key in keys)
+
+
+def _entries(rows: Rows, at: Ints) -> Iterator[Entry]:
+    texts = [*rows.strings, None]
+    for index in at.tolist():
+        log, key = rows.logs[rows.log[index]], rows.key[index].decode()
+        epoch = texts[rows.epoch[index]] or ""
+        yield Entry(
+            source=log.source,
+            role=log.role,
+            incarnation=log.incarnation,
+            host=log.host,
+            place=int(rows.place[index]),
+            time=int(rows.time[index]),
+            hlc=int(rows.hlc[index]),
+            event=int(rows.event[index]),
+            outcome=int(rows.outcome[index]),
+            n=int(rows.n[index]),
+            epoch_hlc=epoch_of(epoch)[0],
+            publisher=key[:NAME_LENGTH],
+            subscriber=texts[rows.subscriber[index]],
+            peer=texts[rows.peer[index]],
+            detail=texts[rows.detail[index]],
+            key=key,
+        )

@@ -1,0 +1,93 @@
+"""Spark and this process say the same of the same logs, and Spark is used where it has to be."""
+
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from pyspark.sql import SparkSession
+
+from failover import audit
+from failover.audit import local, on_spark, reading
+from tests.failover.audit.runs import NEAR, TWO, Run
+from tests.failover.audit.test_exceptions import is_apart
+from tests.failover.audit.test_lost_homes import reborn
+from tests.failover.audit.test_open_homes import logged_ends
+from tests.failover.audit.test_violations import (
+    application_processed_twice,
+    nobody_published_it,
+    publisher_was_told_something_else,
+    record_was_kept,
+    router_sent_a_later_one_first,
+    subscriber_log_lacks_it,
+)
+
+
+def good() -> Run:
+    return Run(messages=40)
+
+
+def violated() -> Run:
+    run = Run(messages=40)
+    for spoil in (
+        application_processed_twice,
+        nobody_published_it,
+        publisher_was_told_something_else,
+        record_was_kept,
+        router_sent_a_later_one_first,
+        subscriber_log_lacks_it,
+    ):
+        spoil(run)
+    run.leave_out(NEAR, TWO, *range(10, 40))
+    return run
+
+
+def killed() -> Run:
+    run = logged_ends()
+    reborn(run, found=True)
+    return run
+
+
+def apart() -> Run:
+    run = Run()
+    is_apart(run, 1, 2)
+    return run
+
+
+@pytest.mark.parametrize("corpus", [good, violated, killed, apart])
+def test_spark_says_what_this_process_says(spark: SparkSession, tmp_path: Path, corpus: Callable[[], Run]) -> None:
+    directory = str(corpus().write(tmp_path))
+    torn = next((tmp_path / "b/log").iterdir())
+    torn.write_bytes(torn.read_bytes()[:-7])
+    with patch.object(local, "BUCKET_BYTES", 5_000):
+        here = audit.run([directory])
+    assert audit.run([directory], spark=True) == here
+    assert here.torn and here.measures and bool(here.stories) == (corpus is violated)
+
+
+@pytest.mark.parametrize("limit", [10, 1 << 20])
+def test_spark_is_used_where_a_run_is_long(tmp_path: Path, limit: int) -> None:
+    directory = str(Run(messages=1).write(tmp_path))
+    with (
+        patch.object(reading, "LOCAL_BYTES", limit),
+        patch.object(on_spark, "spark_session", side_effect=RuntimeError("starts")),
+    ):
+        try:
+            assert audit.run([directory]).verdict is audit.Verdict.HOLDS and limit > 10
+        except RuntimeError:
+            assert limit == 10
+
+
+def test_progress_counts_all_bytes_once(spark: SparkSession, tmp_path: Path) -> None:
+    directory = Run().write(tmp_path)
+    size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    for forced in (False, True):
+        told: list[tuple[int, int]] = []
+        audit.run([str(directory)], spark=forced, progress=lambda *both, to=told: to.append(both))
+        assert told == sorted(told) and told[-1] == (size, size)
+
+
+def test_a_far_directory_without_logs_is_no_run(spark: SparkSession, tmp_path: Path) -> None:
+    for far in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(audit.AuditError):
+            audit.run([f"file://{far}"])
