@@ -99,9 +99,8 @@ async def _play(script: "Script", seed: int, directory: RunDirectory) -> "Ending
 
 
 def _sum_up(out: Console, script: "Script", ending: "Ending") -> None:
-    offered = script.offered * script.duration
     out.print(
-        f"offered {offered:.0f} messages ({script.offered:g}/s), sent {ending.sent}, accepted {ending.accepted}, "
+        f"offered {script.count} messages ({script.offered:g}/s), sent {ending.sent}, accepted {ending.accepted}, "
         f"received by subscribers {ending.received}"
     )
     out.print(

@@ -193,10 +193,14 @@ def start(routers: tuple[str, ...], run_dir: Path | None) -> None:
 
 async def _start(directory: RunDirectory, names: Sequence[str]) -> None:
     out = console()
+    started = False
     async with until_signal() as scope:
         with out.status(f"starting {', '.join(names)}"):
             await Launcher(directory, fetch_status).start(names)
+        started = True
         _show_started(out, directory.read().mesh, await look(directory, fetch_status))
+    if scope.cancelled_caught and started:
+        raise RunError("interrupted, but what was to be started runs: see oncemesh status")
     if scope.cancelled_caught:
         raise RunError("interrupted while starting; what was started is stopped")
 

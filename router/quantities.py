@@ -49,14 +49,15 @@ class Address:
 
 
 def format_duration(seconds: float) -> str:
-    """Two significant units at most: `350ms`, `4.2s`, `3m 20s`, `2h 5m`."""
+    """Two significant units at most: `350ms`, `4.2s`, `3m 20s`, `2h 5m`, `1h`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f}ms"
     if seconds < 60:
         return f"{seconds:.1f}s"
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}h {minutes}m" if hours else f"{minutes}m {rest}s"
+    units = [(hours, "h"), (minutes, "m"), (0 if hours else rest, "s")]
+    return " ".join(f"{count}{unit}" for count, unit in units if count)
 
 
 def format_size(size: int) -> str:

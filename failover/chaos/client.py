@@ -2,8 +2,9 @@
 
     python -m failover.chaos.client SPEC        # JSON of `Spec`
 
-It tells lines of JSON on its output: every router it attaches to, every loss, how much it has done so far. It finishes
-when told so on its input, and ends at once when that is closed: whoever started it is gone.
+It tells lines of JSON on its output: every router it attaches to, every loss, how much it has done so far. A publisher
+begins and finishes when told so on its input, a subscriber finishes. When its input is closed, a client ends at once:
+whoever started it is gone.
 """
 
 import json
@@ -25,7 +26,7 @@ from router.garbage import tame
 from router.groups import leaves
 
 LINK = "chaos"
-FINISH = b"finish\n"
+BEGIN, FINISH = b"begin\n", b"finish\n"
 GAVE_UP = 3
 """The exit status of a client that has found no router for too long; it may be started again."""
 COUNT_S = 0.25
@@ -43,6 +44,8 @@ class Spec:
     timeout: int
     """Seconds for which its terminus is to live, and for which it looks for a router."""
     rate: float = 1.0
+    count: int = 0
+    """The messages that a publisher offers."""
     size: int = 100
     settle: Literal["first", "second"] = "second"
     think: float = 0.0
@@ -66,33 +69,35 @@ def listen(event: Event) -> None:
 
 async def main(spec: Spec) -> None:
     with closing(open_database(spec.state)) as connection:
-        store, ledger, finish = SqliteStore(connection), Ledger(connection), trio.Event()
+        store, ledger, told = SqliteStore(connection), Ledger(connection), {BEGIN: trio.Event(), FINISH: trio.Event()}
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_obey, finish, nursery.cancel_scope)
+            nursery.start_soon(_obey, told, nursery.cancel_scope)
             nursery.start_soon(_count, connection, ledger.counts)
-            await _play(spec, store, ledger, finish)
+            await _play(spec, store, ledger, told)
             nursery.cancel_scope.cancel()
         connection.commit()
 
 
-async def _play(spec: Spec, store: SqliteStore, ledger: Ledger, finish: trio.Event) -> None:
+async def _play(spec: Spec, store: SqliteStore, ledger: Ledger, told: Mapping[bytes, trio.Event]) -> None:
     options: Options = {"log": Path(spec.folder) / "log", "store": store, "events": listen, "timeout": spec.timeout}
     if spec.role == "publisher":
         async with Publisher(spec.urls, spec.address, container=spec.name, link=LINK, **options) as publisher:
-            await publish(publisher, spec.name, ledger, Pace(spec.rate, publisher.sent), finish, spec.size)
+            await told[BEGIN].wait()
+            pace = Pace(spec.rate, publisher.sent, spec.count)
+            await publish(publisher, spec.name, ledger, pace, told[FINISH], spec.size)
         return
     subscriber = Subscriber(spec.urls, spec.address, container=spec.name, link=LINK, settle=spec.settle, **options)
     async with subscriber, trio.open_nursery() as receiving:
         receiving.start_soon(subscribe, subscriber, ledger, spec.think)
-        await finish.wait()
+        await told[FINISH].wait()
         receiving.cancel_scope.cancel()
 
 
-async def _obey(finish: trio.Event, scope: trio.CancelScope) -> None:
+async def _obey(told: Mapping[bytes, trio.Event], scope: trio.CancelScope) -> None:
     async with trio.lowlevel.FdStream(sys.stdin.fileno()) as orders:
-        async for order in orders:
-            if order.endswith(FINISH):
-                finish.set()
+        async for order in orders:  # a few bytes written at once are read at once
+            for line in order.splitlines(keepends=True):
+                told[bytes(line)].set()
     scope.cancel()
 
 

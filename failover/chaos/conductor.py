@@ -89,10 +89,9 @@ class Conductor:
             self._tell(f"{fault.verb.name} {fault.target or ''}: there is nobody to strike")
             return
         text += "".join(f", {name} {_shown(name, value)}" for name, value in fault.options.items())
-        text += "" if strike.lasting is None else f", for {format_duration(strike.lasting)}"
         struck = Struck(strike.number, fault.verb.name, targets, text, now_us(), fault.options, open=set(targets))
         self.struck.append(struck)
-        self._tell(text)
+        self._tell(text if strike.lasting is None else f"{text}, for {format_duration(strike.lasting)}")
         await self._ACTS[struck.word](self, struck)
         if strike.lasting is not None:
             await trio.sleep_until(struck_at + strike.lasting)
@@ -262,4 +261,7 @@ def condition_of(word: str, options: Mapping[str, object]) -> Condition:
 
 
 def _shown(option: str, value: object) -> str:
-    return f"{value:g}{'/s' if option == 'resets' else 's'}" if isinstance(value, float) else str(value)
+    """As a script says it."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:g}/s" if option == "resets" else f"{'-' if value < 0 else ''}{format_duration(abs(value))}"

@@ -15,8 +15,8 @@ from typing import Any, Final
 import attrs
 import trio
 
-from failover.chaos.client import FINISH, GAVE_UP, Spec
-from failover.chaos.script import Client
+from failover.chaos.client import BEGIN, FINISH, GAVE_UP, Spec
+from failover.chaos.script import Client, Script
 from router.quantities import Address
 
 COMMAND: Final = (sys.executable, "-P", "-m", "failover.chaos.client")
@@ -43,7 +43,9 @@ class Member:
         self._before = dict(self.counts)
         self._process: trio.Process | None = None
         self._wanted = trio.Event()
-        self._killed = self._finishing = False
+        self._killed = False
+        self._orders: list[bytes] = []
+        """What it was told so far; it is told again in every life."""
 
     @property
     def name(self) -> str:
@@ -88,8 +90,8 @@ class Member:
             )
         self.running = True
         try:
-            if self._finishing:
-                await self.finish()
+            for order in self._orders:
+                await self._say(order)
             await self._listen(process)
             return await process.wait()
         finally:
@@ -131,13 +133,23 @@ class Member:
     def come_back(self) -> None:
         self._wanted.set()
 
+    async def begin(self) -> None:
+        """A publisher offers its messages from now on."""
+        await self._order(BEGIN)
+
     async def finish(self) -> None:
         """A publisher when all outcomes are known, a subscriber at once."""
-        self._finishing = True
+        await self._order(FINISH)
+
+    async def _order(self, order: bytes) -> None:
+        self._orders.append(order)
+        await self._say(order)
+
+    async def _say(self, order: bytes) -> None:
         if self._process is not None and self._process.stdin is not None:
             # One that has ended is told in its next life.
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await self._process.stdin.send_all(FINISH)
+                await self._process.stdin.send_all(order)
 
 
 class Crew:
@@ -162,18 +174,12 @@ class Crew:
         return sum(member.counts[what] for member in self.members.values())
 
 
-def make_crew(
-    clients: Iterable[Client],
-    addresses: Mapping[str, Address],
-    folder: Path,
-    terminus: float,
-    tell: Callable[[str], None],
-) -> Crew:
+def make_crew(script: Script, addresses: Mapping[str, Address], folder: Path, tell: Callable[[str], None]) -> Crew:
     """Every client tries its own router first, then the others round the mesh."""
-    return Crew(Member(client, _spec(client, addresses, folder, terminus), tell) for client in clients)
+    return Crew(Member(client, _spec(client, script, addresses, folder), tell) for client in script.clients)
 
 
-def _spec(client: Client, addresses: Mapping[str, Address], folder: Path, terminus: float) -> Spec:
+def _spec(client: Client, script: Script, addresses: Mapping[str, Address], folder: Path) -> Spec:
     home = folder / client.name
     home.mkdir(parents=True, exist_ok=True)
     names = list(addresses)
@@ -184,8 +190,9 @@ def _spec(client: Client, addresses: Mapping[str, Address], folder: Path, termin
         urls=tuple(f"amqp://{addresses[name]}" for name in (*names[first:], *names[:first])),
         address=client.address,
         folder=str(home),
-        timeout=math.ceil(terminus),
+        timeout=math.ceil(script.topology.timing.terminus),
         rate=client.rate,
+        count=script.count_of(client),
         size=client.size,
         settle=client.settle,
         think=client.think,

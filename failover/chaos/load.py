@@ -42,10 +42,11 @@ def parsed(message: bytes) -> tuple[str, int]:
 
 
 class Pace:
-    """How many messages are due by now; `number` is that of the next."""
+    """How many messages are due by now, `most` in all; `number` is that of the next."""
 
-    def __init__(self, rate: float, number: int = 0) -> None:
+    def __init__(self, rate: float, number: int = 0, most: float = math.inf) -> None:
         self.number = number
+        self._most = most
         self._rate = rate
         self._since = time.monotonic()
 
@@ -53,7 +54,7 @@ class Pace:
         self._since = max(self._since, now - ARREARS_S)
         count = math.floor((now - self._since) * self._rate)
         self._since += count / self._rate
-        return count
+        return int(max(0, min(count, self._most - self.number)))
 
 
 async def publish(

@@ -1,9 +1,9 @@
 """One run of a chaos script: a mesh, its clients under load, the faults, and an end in which everything is healed and
 has to be delivered and forgotten.
 
-The walk: `Mesh.up` → subscribers, then publishers attach (`Crew`) → `Conductor.run` strikes as planned → `mend` →
-publishers finish → no router holds any delivery → subscribers finish → `Mesh.down`. Whatever happens on the way, no
-process is left. What is shown meanwhile is `view`'s work, the verdict the audit's.
+The walk: `Mesh.up` → subscribers, then publishers attach (`Crew`) → publishers begin, `Conductor.run` strikes as
+planned → `mend` → publishers finish → no router holds any delivery → subscribers finish → `Mesh.down`. Whatever happens
+on the way, no process is left. What is shown meanwhile is `view`'s work, the verdict the audit's.
 """
 
 import shutil
@@ -81,7 +81,7 @@ async def perform(
             view.phase("starting the mesh")
             await mesh.up(links, Random(f"{seed} links"))
             folder = directory.path / "clients"
-            crew = make_crew(script.clients, mesh.addresses, folder, script.topology.timing.terminus, view.tell)
+            crew = make_crew(script, mesh.addresses, folder, view.tell)
             ending = await _Stage(script, seed, mesh, crew, view).play()
             links.cancel_scope.cancel()
     finally:
@@ -128,6 +128,8 @@ class _Stage:
         for role in ("subscriber", "publisher"):
             await self._attach(role, processes)
         self.view.phase(f"{format_duration(self.script.duration)} of load and faults")
+        for member in self.crew.of_role("publisher"):
+            await member.begin()
         await self.conductor.run(self.plan)
         self.view.phase("healing everything; what is under way comes to its end")
         await self.conductor.mend()

@@ -83,5 +83,13 @@ class Script:
         """Messages per second of all publishers together."""
         return sum(client.rate for client in self.clients)
 
+    def count_of(self, client: Client) -> int:
+        """The messages that this client offers."""
+        return round(client.rate * self.duration)
+
+    @property
+    def count(self) -> int:
+        return sum(map(self.count_of, self.clients))
+
     def of_role(self, role: str) -> Iterator[Client]:
         return (client for client in self.clients if client.role == role)

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from router import cli_mesh
 from router.cli import main
 from router.launcher import Launcher
-from router.rundir import RunDirectory
+from router.rundir import RunDirectory, RunError
 from router.status import RouterView
 from router.status_view import LASTING_S
 from router.topology import load
@@ -164,6 +164,46 @@ async def test_a_mesh_in_the_foreground_is_stopped_by_a_signal(
     output = capsys.readouterr().out
     assert "router a: ready, sees b\n" in output
     assert output.endswith("router a: stopped\nrouter b: stopped\n")
+
+
+async def test_a_start_that_is_interrupted_stops_what_it_began(here: Path) -> None:
+    """Ctrl-C comes as the first of its two processes runs, and the other is not to be seen by it ever."""
+    directory = RunDirectory(here / "run" / "pair")
+    launcher = Launcher(directory, fetch, STUB)
+    await launcher.up(load("pair.yaml"))
+    await launcher.stop("ab")
+    (directory.path / "b" / "behaviour").write_text("blind")
+
+    async def interrupt() -> None:
+        with trio.fail_after(20):
+            while not directory.running():
+                await trio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.RaisesGroup(pytest.RaisesExc(RunError, match="what was started is stopped")):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(interrupt)
+            await cli_mesh._start(directory, "ab")
+    assert directory.running() == {}
+
+
+async def test_a_start_that_is_interrupted_when_all_is_up_says_that_it_runs(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = RunDirectory(here / "run" / "pair")
+    launcher = Launcher(directory, fetch, STUB)
+    await launcher.up(load("pair.yaml"))
+    await launcher.stop("ab")
+
+    async def look(*_: object) -> dict[str, RouterView]:
+        os.kill(os.getpid(), signal.SIGINT)
+        await trio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr(cli_mesh, "look", look)
+    with pytest.raises(RunError, match="what was to be started runs"):
+        await cli_mesh._start(directory, "ab")
+    assert len(directory.running()) == 2
 
 
 async def test_a_router_that_dies_under_a_mesh_in_the_foreground_is_told(

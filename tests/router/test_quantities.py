@@ -40,7 +40,10 @@ def test_what_is_not_an_address(text: str) -> None:
         Address.parse(text)
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.35, "350ms"), (4.21, "4.2s"), (200, "3m 20s"), (7500, "2h 5m")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.35, "350ms"), (4.21, "4.2s"), (200, "3m 20s"), (120, "2m"), (7500, "2h 5m"), (3600, "1h"), (3630, "1h")],
+)
 def test_durations_are_shown_short(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 

@@ -21,7 +21,7 @@ def board(tmp_path: Path) -> Board:
     made = script(tmp_path)
     told: Any = print
     mesh = Mesh(made.topology, RunDirectory(tmp_path / "run"), told)
-    crew = make_crew(made.clients, mesh.addresses, tmp_path / "clients", 15.0, told)
+    crew = make_crew(made, mesh.addresses, tmp_path / "clients", told)
     conductor = Conductor(made, mesh, crew, told)
     conductor.struck.append(Struck(0, "kill", ("a",), "kill a (one), for 2.0s", 1, {}, open={"a"}))
     mesh.lives.update(a=Life.DOWN, b=Life.UP, c=Life.PAUSED)
