@@ -26,6 +26,7 @@ from failover.printable import printable
 from router.cli_base import console, run, run_dir_option
 from router.cli_mesh import until_signal
 from router.quantities import parse_size
+from router.reading import expected
 from router.rundir import RunDirectory, RunError, find_run_dir
 from router.topology_parts import MOST_MESSAGE
 
@@ -122,7 +123,7 @@ def find_target(
     directory = find_run_dir(run_dir)
     entries = directory.read().routers
     if router is not None and router not in entries:
-        raise RunError(f'there is no router "{router}" in this mesh, expected {", ".join(entries)}')
+        raise RunError(f'there is no router "{router}" in this mesh, {expected(router, entries)}')
     running = directory.running()
     first = [router] if router is not None else [entry for entry in entries if entry in running]
     order = dict.fromkeys([*first, *entries])

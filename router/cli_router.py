@@ -19,6 +19,7 @@ from router.cli_base import run
 from router.config import Topology
 from router.listeners import ListenError, bound_address, listen
 from router.quantities import Address
+from router.reading import expected
 from router.rundir import RunDirectory, RunError
 from router.topology import TopologyError, load
 
@@ -54,7 +55,7 @@ def router(
         offset_wall_clock(clock_offset)
     plan = load(topology)
     if name not in plan.routers:
-        raise RunError(f'there is no router "{name}" in {topology}, expected {", ".join(plan.routers)}')
+        raise RunError(f'there is no router "{name}" in {topology}, {expected(name, plan.routers)}')
     directory = RunDirectory(run_dir or Path("run") / plan.mesh)
     if amqp_fd is not None and inter_fd is not None:
         sockets = socket.socket(fileno=amqp_fd), socket.socket(fileno=inter_fd)

@@ -27,6 +27,7 @@ import trio
 from router.config import Topology
 from router.listeners import ListenError, bound_address, listen
 from router.quantities import Address, format_duration
+from router.reading import expected
 from router.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
 from router.status import FetchStatus, look, unfinished
 from router.stopping import DRAIN, DRAIN_S, STOP, STOP_S
@@ -136,7 +137,7 @@ class Launcher:
         known = self.directory.read().routers
         for name in names:
             if name not in known:
-                raise LaunchError(f'there is no router "{name}" in this mesh, expected {", ".join(known)}')
+                raise LaunchError(f'there is no router "{name}" in this mesh, {expected(name, known)}')
 
     async def _wait_for_end(self, names: Collection[str], patience: float) -> list[str]:
         """Those of `names` that have not ended after so long. A process that nobody reaped counts as ended."""

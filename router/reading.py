@@ -6,6 +6,7 @@ with a sentence that says what was found and what was expected. What holds betwe
 router/topology.py, failover/chaos/script.py.
 """
 
+import difflib
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -45,6 +46,15 @@ def shown(value: Value) -> str:
 def either(names: Iterable[str]) -> str:
     *most, last = names
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def expected(word: str, known: Iterable[str]) -> str:
+    """What to say where a word is none of those that are known: `expected kill or cut; did you mean "kill"?`"""
+    names = list(known)
+    by_look = {name.casefold(): name for name in names}
+    like = difflib.get_close_matches(word.casefold(), by_look, n=1)
+    meant = f'; did you mean "{by_look[like[0]]}"?' if like else ""
+    return f"expected {either(names)}{meant}"
 
 
 def given(root: MarkedMap, key: str) -> "Value | None":
@@ -133,14 +143,14 @@ class Reader:
     def keys(self, root: MarkedMap, known: Iterable[str]) -> None:
         for key in root:
             if key not in known:
-                self.fail(key.line, f'unknown key "{key}", expected {either(known)}')
+                self.fail(key.line, f'unknown key "{key}", {expected(key, known)}')
 
-    def items(self, root: MarkedMap, key: str, expected: str) -> Iterator[Value]:
+    def items(self, root: MarkedMap, key: str, such: str) -> Iterator[Value]:
         found = given(root, key)
         if isinstance(found, MarkedList):
             yield from found
         elif found is not None:
-            self.fail(found.line, f"{key}: not a list, expected {expected}")
+            self.fail(found.line, f"{key}: not a list, expected {such}")
 
     def part(self, root: MarkedMap, key: str, cls: type[Part]) -> Part | None:
         found = given(root, key)
@@ -169,4 +179,4 @@ class Reader:
             assert isinstance(cause, ForbiddenExtraKeysError), cause
             for key in value:
                 if key not in keys:
-                    self.fail(key.line, f'{where}: unknown key "{key}", expected {either(keys)}')
+                    self.fail(key.line, f'{where}: unknown key "{key}", {expected(key, keys)}')

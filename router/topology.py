@@ -11,7 +11,7 @@ from pathlib import Path
 from router.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
 from router.marked import MarkedList, MarkedMap, MarkedText, Value
 from router.quantities import Address, format_duration
-from router.reading import FileError, Reader, document, either, given, shown
+from router.reading import FileError, Reader, document, expected, given, shown
 from router.topology_parts import CONVERTER, LinkPart, RouterPart
 
 PARTS = ("mesh", "routers", "links", "addresses", "timing", "limits")
@@ -112,8 +112,8 @@ class _Reader(Reader):
     def joins_two(self, ends: tuple[str, str], routers: Mapping[str, int], line: int, where: str) -> bool:
         unknown = [end for end in ends if end not in routers]
         for end in unknown:
-            known = either(routers) if routers else "a router of this mesh"
-            self.fail(line, f'{where}: there is no router "{end}", expected {known}')
+            known = expected(end, routers) if routers else "expected a router of this mesh"
+            self.fail(line, f'{where}: there is no router "{end}", {known}')
         if ends[0] == ends[1]:
             self.fail(line, f'{where}: links "{ends[0]}" to itself, expected two different routers')
         return not unknown and ends[0] != ends[1]

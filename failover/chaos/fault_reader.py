@@ -18,7 +18,7 @@ from failover.chaos.times import Span, Window, parse_period, parse_rate
 from failover.chaos.vocabulary import VERBS, Aim, Verb
 from router.config import Topology
 from router.marked import MarkedList, MarkedMap, MarkedText, Value
-from router.reading import Reader, either, given, shown, text
+from router.reading import Reader, expected, given, shown, text
 
 Result = TypeVar("Result")
 
@@ -71,8 +71,7 @@ class FaultReader(Reader):
     def fault(self, value: MarkedMap, known: Names, duration: float, where: str) -> Fault | None:
         words = [key for key in value if key in VERBS]
         if len(words) != 1:
-            found = f"both {words[0]} and {words[1]}" if words else "no word for what is to be done"
-            self.fail(value.line, f"{where}: {found}, expected one of {either(VERBS)}")
+            self.fail(value.line, f"{where}: {_not_one(value, words)}")
             return None
         verb = VERBS[words[0]]
         problems = len(self.problems)
@@ -86,7 +85,7 @@ class FaultReader(Reader):
         allowed = (verb.name, *TIMES, *(("for",) if verb.lasts else ()), *verb.options)
         for key in value:
             if key not in allowed:
-                self.fail(key.line, f'{where}: unknown key "{key}", expected {either(allowed)}')
+                self.fail(key.line, f'{where}: unknown key "{key}", {expected(key, allowed)}')
         for name in verb.needs:
             if given(value, name) is None:
                 self.fail(value.line, f'{where}: "{name}" is missing, {verb.name} needs it')
@@ -166,18 +165,26 @@ class FaultReader(Reader):
         a, _, b = value.partition("-")
         name = f"{b}-{a}" if verb.aim is Aim.LINKS and f"{b}-{a}" in names else str(value)
         if name not in names:
-            expected = either((*AMOUNTS, *names))
-            self.fail(value.line, f"{where}: there is no {shown(value)} to be struck, expected {expected}")
+            known_ones = expected(value, (*AMOUNTS, *names))
+            self.fail(value.line, f"{where}: there is no {shown(value)} to be struck, {known_ones}")
         return Named(name)
 
     def router_of(self, value: MarkedMap, verb: Verb, known: Names, where: str) -> Target | None:
         [(what, client), *more] = value.items() or [(MarkedText(""), MarkedText(""))]
         if more or what not in ROLES or verb.aim is Aim.CLIENTS:
-            expected = "names" if verb.aim is Aim.CLIENTS else "home-of: PUBLISHER or custodian-of: SUBSCRIBER"
-            self.fail(value.line, f"{where}: a mapping, expected {expected}")
+            such = "names" if verb.aim is Aim.CLIENTS else "home-of: PUBLISHER or custodian-of: SUBSCRIBER"
+            self.fail(value.line, f"{where}: a mapping, expected {such}")
             return None
         role = ROLES[what]
         if client not in known.clients[role]:
-            known_ones = either(known.clients[role]) if known.clients[role] else f"a {role} of this script"
-            self.fail(client.line, f"{where}.{what}: {shown(client)} is no {role}, expected {known_ones}")
+            names = known.clients[role]
+            such = expected(str(client), names) if names else f"expected a {role} of this script"
+            self.fail(client.line, f"{where}.{what}: {shown(client)} is no {role}, {such}")
         return RouterOf(str(what), str(client))
+
+
+def _not_one(value: MarkedMap, words: Sequence[str]) -> str:
+    if words:
+        return f"both {words[0]} and {words[1]}, expected one of them"
+    likely = next((key for key in value if key not in TIMES), "")
+    return f"no word for what is to be done, {expected(likely, VERBS)}"

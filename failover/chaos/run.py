@@ -101,7 +101,7 @@ class _Stage:
         self.conductor = Conductor(script, mesh, crew, view.tell)
         self.plan = plan(script, seed)
         self.record = Record(mesh.directory.path, script, seed)
-        self.board = Board(script, crew, self.conductor)
+        self.board = Board(crew, self.conductor)
         self.patience = script.topology.timing.terminus + script.topology.timing.boot_wait + END_S
 
     async def play(self) -> Ending:
@@ -130,7 +130,9 @@ class _Stage:
         self.view.phase(f"{format_duration(self.script.duration)} of load and faults")
         for member in self.crew.of_role("publisher"):
             await member.begin()
+        self.board.offered = self.script.offered
         await self.conductor.run(self.plan)
+        self.board.offered = 0.0
         self.view.phase("healing everything; what is under way comes to its end")
         await self.conductor.mend()
         return await self._end()

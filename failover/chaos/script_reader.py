@@ -23,7 +23,7 @@ from failover.chaos.script_parts import CONVERTER, PublisherPart, SubscriberPart
 from failover.chaos.times import parse_length
 from router.config import Timing, Topology
 from router.marked import MarkedMap, MarkedText, Value
-from router.reading import FileError, document, either, given, shown, text
+from router.reading import FileError, document, either, expected, given, shown, text
 from router.topology import load as load_topology
 
 PARTS = ("topology", "timing", "duration", "publishers", "subscribers", "sets", "faults")
@@ -134,8 +134,8 @@ class _Reader(FaultReader):
         seats = part.at or tuple(topology.routers)
         for router in seats:
             if router not in topology.routers:
-                known = either(topology.routers)
-                self.fail(value.line, f'{role}s.{part.name}.at: there is no router "{router}", expected {known}')
+                known = expected(router, topology.routers)
+                self.fail(value.line, f'{role}s.{part.name}.at: there is no router "{router}", {known}')
         for number, name in enumerate(members):
             yield _client(part, role, name, seats[number % len(seats)])
 
@@ -155,8 +155,8 @@ class _Reader(FaultReader):
                 self.fail(value.line, f"sets.{name}: {error}")
                 continue
             for router in [one for one in members if one not in topology.routers]:
-                known = either(topology.routers)
-                self.fail(value.line, f'sets.{name}: there is no router "{router}", expected {known}')
+                known = expected(router, topology.routers)
+                self.fail(value.line, f'sets.{name}: there is no router "{router}", {known}')
             if name in topology.routers:
                 self.fail(name.line, f'sets: "{name}" is a router, expected another name')
             yield str(name), members

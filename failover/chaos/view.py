@@ -16,7 +16,6 @@ from rich.text import Text
 from failover.chaos.conductor import Conductor
 from failover.chaos.crew import Crew, Member
 from failover.chaos.mesh import Life
-from failover.chaos.script import Script
 from router.fitting import Fitting
 
 REFRESH_S: Final = 0.5
@@ -28,9 +27,10 @@ MOST_WAITS: Final = 8
 class Board:
     """What there is to be seen of a run."""
 
-    script: Script
     crew: Crew
     conductor: Conductor
+    offered: float = 0.0
+    """Messages per second of all publishers, just now."""
     waits: Sequence[str] = ()
     """Who waits for whom, a line each."""
 
@@ -82,10 +82,10 @@ class PlainView:
         sent, accepted, received = (
             rates.rate(what, board.crew.total(what)) for what in ("sent", "accepted", "received")
         )
-        offered = board.script.offered
+        offered = board.offered
         line = f"offered {offered:g}/s, published {sent:.0f}/s, accepted {accepted:.0f}/s, received {received:.0f}/s"
         in_force = [f"{struck.word} {', '.join(struck.targets)}" for struck in board.conductor.in_force]
-        waits = board.waits[:MOST_WAITS] if accepted < offered / 2 else ()
+        waits = board.waits[:MOST_WAITS] if accepted <= offered / 2 else ()
         return "; ".join([line, *in_force, *waits])
 
 

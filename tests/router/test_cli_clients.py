@@ -113,7 +113,7 @@ def test_a_file_in_the_place_of_a_clients_folder_is_told(mesh: RunDirectory) -> 
 
 
 def test_a_router_or_a_client_name_that_cannot_be_is_told(mesh: RunDirectory) -> None:
-    with pytest.raises(RunError, match='there is no router "z" in this mesh, expected a, b'):
+    with pytest.raises(RunError, match='there is no router "z" in this mesh, expected a or b'):
         cli_clients.find_target(mesh.path, [], "z", "x")
     with pytest.raises(RunError, match=r'"\.\./x" cannot name a client'):
         cli_clients.find_target(mesh.path, [], None, "../x")

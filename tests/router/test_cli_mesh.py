@@ -270,7 +270,7 @@ def test_a_router_alone_needs_the_addresses_that_its_neighbours_have(here: Path)
     result = oncemesh("router", "b", "pair.yaml")
     assert (result.exit_code, result.output) == (1, "Error: pair.yaml: expected routers.b.inter, host:port\n")
     result = oncemesh("router", "z", "pair.yaml")
-    assert result.output == 'Error: there is no router "z" in pair.yaml, expected a, b\n'
+    assert result.output == 'Error: there is no router "z" in pair.yaml, expected a or b\n'
 
 
 def test_the_list_of_commands_cuts_nothing_off() -> None:

@@ -145,12 +145,14 @@ links:
         ),
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\ntimeing: {}\n",
-            'mesh.yaml:6: unknown key "timeing", expected mesh, routers, links, addresses, timing or limits',
+            'mesh.yaml:6: unknown key "timeing", expected mesh, routers, links, addresses, timing or limits; '
+            'did you mean "timing"?',
             id="unknown key",
         ),
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\ntiming:\n  hallo: 1s\n",
-            'mesh.yaml:7: timing: unknown key "hallo", expected hello, dead, idle, join, terminus, forget or boot_wait',
+            'mesh.yaml:7: timing: unknown key "hallo", expected hello, dead, idle, join, terminus, forget or boot_wait'
+            '; did you mean "hello"?',
             id="unknown key in a part",
         ),
         pytest.param(

@@ -126,8 +126,9 @@ def test_a_fault_is_read_as_written(tmp_path: Path, text: str, fault: Fault) -> 
         ("cut: a-d, at: 2s", '.cut: there is no "a-d" to be struck, expected one'),
         ("crash-client: {home-of: news}, at: 2s", ".crash-client: a mapping, expected names"),
         ("kill-all: a, at: 2s", '.kill-all: "a", expected nothing: it strikes the whole mesh'),
-        ("kill: a, pause: b, at: 2s", ": both kill and pause, expected one of kill, restart"),
-        ("at: 2s", ": no word for what is to be done, expected one of kill, restart"),
+        ("kill: a, pause: b, at: 2s", ": both kill and pause, expected one of them"),
+        ("at: 2s", ": no word for what is to be done, expected kill, restart"),
+        ("kil: a, at: 2s", ": no word for what is to be done, expected kill, restart"),
         ("kill: a", ": expected at, every, random or during"),
         ("kill: a, at: 2s, every: 3s", ": expected at, every, random or during"),
         ("kill: a, at: 2s, during: 3s..4s", ": expected at, every, random or during"),
@@ -184,7 +185,7 @@ faults:
         'script.yaml:10: subscribers: there is a client or group "q" already, expected another name',
         'script.yaml:11: sets.west: there is no router "x", expected a or b',
         'script.yaml:11: sets: "a" is a router, expected another name',
-        f'script.yaml:12: unknown key "fault", expected {either(PARTS)}',
+        f'script.yaml:12: unknown key "fault", expected {either(PARTS)}; did you mean "faults"?',
         'script.yaml:14: faults[0]: "kill", expected such as {kill: one, at: 5s}',
     ]
 

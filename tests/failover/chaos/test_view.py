@@ -27,7 +27,7 @@ def board(tmp_path: Path) -> Board:
     mesh.lives.update(a=Life.DOWN, b=Life.UP, c=Life.PAUSED)
     crew.members["reader1"].router = "b"
     crew.members["reader1"].running = crew.members["reader1"].attached = True
-    return Board(made, crew, conductor, ["b waits for router a: 7 records, for 2.0s now"])
+    return Board(crew, conductor, made.offered, ["b waits for router a: 7 records, for 2.0s now"])
 
 
 def accept(crew: Crew, count: int) -> None:
