@@ -11,6 +11,7 @@ STATUS_ADDRESS = "$status"
 GENERATION = "oncemesh:generation"
 EPOCH = "oncemesh:epoch"
 ANSWERS = "oncemesh:answers"
+TOLD = "oncemesh:told"
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
 
 # Of an epoch as text: its clock, then router and incarnation.
@@ -88,6 +89,11 @@ def generation_of(link: Link) -> bytes | None:
 def answers_echoes(link: Link) -> bool:
     """Whether the client says that it does: then nothing else is a sign of its life (protocol 6.6)."""
     return link.remote_properties.get(ANSWERS) is True
+
+
+def is_told(link: Link) -> bool:
+    """Whether a subscriber says that it knows that it has missed something (protocol 8, Apart)."""
+    return link.remote_properties.get(TOLD) is True
 
 
 def seen_of(link: Link) -> int:

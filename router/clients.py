@@ -31,6 +31,7 @@ from router.attach import (
     begins_life,
     generation_of,
     identity_of,
+    is_told,
     lifetime_of,
     seen_of,
     unsettled_of,
@@ -135,6 +136,7 @@ class ClientEdge:
             lifetime=lifetime,
             unsettled=unsettled,
             complete=complete,
+            told=is_told(link),
         )
         subscriber.epoch = subscriber.subscriber.epoch
 

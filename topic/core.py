@@ -210,17 +210,20 @@ class Topic:
         lifetime: Lifetime = FLEETING,
         unsettled: Mapping[bytes, int] | None = None,
         complete: bool = True,
+        told: bool = False,
     ) -> Subscriber:
         """An attach of a subscriber (6.1); answered when all routers in contact have joined it. With its unsettled map
         (delivery key to state, 0 for none) it resumes what it left, wherever that was; with a null one, as with an
-        empty one. If the map is not `complete` it is given only what the map names. `seen` as above."""
+        empty one. If the map is not `complete` it is given only what the map names. `seen` as above. `told`: the client
+        says that it knows that its last link has ended without its doing (8, Apart)."""
         self.context.clock.merge(seen)
         name = link_name(identity)
         subscriber = self.edge.subscribers.get(name) or Subscriber(name, identity)
         if subscriber.link is not None:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
         known = self.directory.subscriber(name)
-        if known is not None and known.ending and unsettled is not None:
+        told = told or unsettled is None  # that claims nothing from before
+        if known is not None and known.ending and not told:
             return self.home.apart.tell(known, link)
         subscriber.begin(link, self.context.new_epoch(known), unsettled, complete=complete)
         subscriber.lifetime = lifetime
@@ -233,7 +236,7 @@ class Topic:
         if unsettled is not None:  # what else it says is settled, whatever comes for these keys before it is answered
             subscriber.said = {record.key: unsettled[record.key] for record in named}
         resumed = unsettled is not None or (known is not None and known.live)
-        aware = subscriber.epoch.hlc - 1 if unsettled is None else _aware(known)
+        aware = subscriber.epoch.hlc - 1 if told else _aware(known)
         identity, epoch = subscriber.identity, subscriber.epoch
         self._write(Entry(Role.SUBSCRIBER, name, identity, epoch, lifetime=lifetime, resumed=resumed, aware=aware))
         self.edge.delivering.finished([record for record in named if not record.open])
@@ -288,10 +291,18 @@ class Topic:
         """What a change of the directory entails here; `learned` with a section, not as it happened."""
         with self.home.deciding_later():
             for change in changes:
+                self._trace_expired(change)
                 if change.entry.role is Role.PUBLISHER:
                     self.lives.changed(change)
                 else:
                     self._subscriber_changed(change, learned=learned)
+
+    def _trace_expired(self, change: Change) -> None:
+        """By our own word, or as we hear of it: from here on nobody awaits it here."""
+        entry, was_live = change.entry, change.old is not None and change.old.live
+        if was_live and entry.status is Status.EXPIRED:
+            role = entry.role.name.lower()
+            self.context.trace(Event.EXPIRED, **{role: entry.name}, epoch=str(entry.epoch), detail=entry.ending or None)
 
     def _subscriber_changed(self, change: Change, *, learned: bool) -> None:
         entry, old = change.entry, change.old
@@ -405,9 +416,7 @@ class Topic:
 
     def _expired(self, entry: Entry, ending: str = "") -> None:
         """It is over: as if its link had closed (AMQP 1.0 3.5.3). `ending`: what its client has to be told."""
-        is_here, role = self._is_here(entry), entry.role.name.lower()
-        self.context.trace(Event.EXPIRED, **{role: entry.name}, epoch=str(entry.epoch), detail=ending or None)
-        if is_here:
+        if self._is_here(entry):
             self._detach_expired(entry, ending or "it expired while this router was out of contact")
         if self.directory.is_mine(entry):
             self.changed([self.context.tell(attrs.evolve(entry, status=Status.EXPIRED, ending=ending))])

@@ -33,6 +33,7 @@ from topic.identity import GENERATION_LENGTH, LinkIdentity
 GENERATION: Final = "oncemesh:generation"
 EPOCH: Final = "oncemesh:epoch"
 ANSWERS: Final = "oncemesh:answers"
+TOLD: Final = "oncemesh:told"
 CONNECT_S: Final = 1.0  # for a router to take a connection
 ATTACH_S: Final = 30.0  # for a router that lives to answer an attach; it may have to wait for others
 LIVED_S: Final = 1.0  # a link that lived so long was no failure
@@ -93,6 +94,7 @@ class Endpoint:
         self._durable = 0 if not timeout else store.durable if store is not None else MemoryStore.durable
         self._commits = Commits(store if store is not None else MemoryStore(), self.role, self.identity, self._give_up)
         self._resumes = False  # an attach of this link has been answered before
+        self._told = False  # that the last link has ended without our doing: said until an attach is answered
         self._connection: Connection | None = None  # the current one
         self._attaching: Link | None = None  # its link, from our attach on
         self._link: Link | None = None  # the same, from the router's attach on
@@ -134,7 +136,8 @@ class Endpoint:
 
     def _options(self) -> AttachOptions:
         self._ours = self._map() if self._resumes else None
-        properties = {name: value for name, value in ((GENERATION, self.generation), (EPOCH, self.epoch)) if value}
+        said = ((GENERATION, self.generation), (EPOCH, self.epoch), (TOLD, self._told))
+        properties = {name: value for name, value in said if value}
         return {
             "durable": self._durable,
             "expiry_policy": EXPIRE_CONNECTION,
@@ -355,6 +358,7 @@ class Endpoint:
         self._tell(Connected(self._routers.current.url, router if isinstance(router, str) else ""))
         self._attached.set()
         self._resumes = True
+        self._told = False
         self._granted(link, generation)
         self.generation = generation
         self.epoch = str(epoch) if isinstance(epoch, str) else None
@@ -365,6 +369,7 @@ class Endpoint:
         if link is self._attaching:
             if self._link is None:  # refused
                 self._attaching = None
+            self._told = self._told or (condition is not None and condition.name == MISSED)
             self._lose(_error(condition), fatal=closed and condition is not None and self._is_fatal(condition))
 
     def _is_fatal(self, condition: Condition) -> bool:

@@ -171,6 +171,12 @@ class Bench:
         blocks, _ = read_blocks(self.stations[name].journal.encode())
         return [key for block in blocks for entry in block.entries() if entry.event is event for key in entry.keys]
 
+    def ended(self, name: str) -> list[str | None]:
+        """The subscribers whose end the router logged."""
+        blocks, _ = read_blocks(self.stations[name].journal.encode())
+        entries = [entry for block in blocks for entry in block.entries()]
+        return [entry.subscriber for entry in entries if entry.event is Event.EXPIRED]
+
     def tick(self, name: str) -> Topic:
         """A core that is about to be told of an event."""
         self.stations[name].node.now()

@@ -211,6 +211,37 @@ def test_who_was_detached_on_a_connection_that_died_is_told_again() -> None:
     assert is_told(back)
 
 
+@pytest.mark.parametrize("says_so", [False, True])
+def test_who_knows_of_its_ending_says_so_where_nobody_has_heard_that_it_was_told(says_so: bool) -> None:
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    for other in ("b", "c"):
+        bench.part("a", other)
+    pen.send(b"1")
+    bench.wait(64, "a")
+    bench.meet("a", "b")
+    bench.flow()
+    assert is_told(reader)
+    bench.hold("b", "c")
+    reader.answer_detach()
+    again = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch.hlc, told=says_so)
+    bench.meet("a", "c")
+    bench.let_go()
+    assert is_told(again) is not says_so
+
+
+def test_a_router_that_hears_of_an_ending_logs_from_where_on_it_awaits_nobody() -> None:
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    for other in ("b", "c"):
+        bench.part("a", other)
+    pen.send(b"1")
+    bench.wait(64, "a")
+    bench.meet("a", "c")
+    bench.flow()
+    assert bench.ended("c") == [reader.end.name.decode()]
+
+
 def test_endings_of_who_never_comes_back_are_given_up_in_the_end() -> None:
     bench = Bench("a", "b", "c", settings=FORGETFUL)
     bench.kill("c")
