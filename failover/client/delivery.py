@@ -42,8 +42,8 @@ class Delivery:
         return application_properties(self.message)
 
     async def accept(self) -> None:
-        """It is processed, for good. Raises StateError if that cannot be kept, ClientError if the subscriber has given
-        up: then it may come again."""
+        """It is processed, for good. Raises StateError if that cannot be kept, ConnectionError if the subscriber has
+        given up: then it may come again."""
         await self._subscriber._answer(self, Outcome.ACCEPTED)
 
     async def reject(self, condition: str = "amqp:not-allowed", description: str = "") -> None:

@@ -39,6 +39,8 @@ ATTACH_S: Final = 30.0  # for a router that lives to answer an attach; it may ha
 LIVED_S: Final = 1.0  # a link that lived so long was no failure
 TERMINUS_S: Final = 60
 IDLE_S: Final = 1.5
+TURN_S: Final = 0.01
+"""Of a user who never has to wait, until other tasks get theirs: commits take time, and who is silent is given up."""
 
 STOLEN: Final = "amqp:link:stolen"
 
@@ -102,6 +104,7 @@ class Endpoint:
         self._ghosts = 0  # attaches of ours that we gave up waiting for: a router may still come to read one
         self._over = trio.Event()  # the current connection is not used any more
         self._since = 0.0  # when the link was attached, or else lost, or the search for a router began
+        self._turn_ends = 0.0
         self._attached = trio.Event()  # for the first time, or never
         self._error: ConnectionError | None = None
         self._log = ClientLog(log, self.role, self.identity) if log is not None else None
@@ -145,6 +148,11 @@ class Endpoint:
             "properties": properties,
             "unsettled": self._ours,
         }
+
+    async def _give_way(self) -> None:
+        if trio.current_time() >= self._turn_ends:
+            await trio.lowlevel.checkpoint()
+            self._turn_ends = trio.current_time() + TURN_S
 
     async def _change(self) -> None:
         """Wait until something has changed; raises if that is that there will be no link any more."""

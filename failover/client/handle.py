@@ -54,7 +54,7 @@ class Handle:
         return int.from_bytes(self.tag, "big")
 
     async def outcome(self) -> Outcome:
-        """What became of it. Raises ClientError if the publisher gives up before that is known: it is in doubt then."""
+        """What became of it. Raises ConnectionError if the publisher gives up before that is known: it is in doubt."""
         while self._result is None:
             self._publisher._check()
             if self._done is None:

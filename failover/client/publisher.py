@@ -17,8 +17,6 @@ from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple, Unpack
 
-import trio
-
 from failover.client.endpoint import ANSWERS, Endpoint, Options
 from failover.client.errors import ClientError
 from failover.client.events import Abandoned, Resumed
@@ -33,8 +31,6 @@ from router.amqp.link import Link
 from router.amqp.message import data_message
 from topic.identity import KeyMaker, link_name
 from topic.journal import Event
-
-TURN = 64  # sends after which other tasks get theirs, if credit lasts that long
 
 
 class Answer(NamedTuple):
@@ -87,11 +83,10 @@ class Publisher(Endpoint):
         return self._next
 
     async def send(self, body: bytes, properties: Mapping[str, Any] | None = None) -> Handle:
-        """Send a message, as soon as a router has credit for it and not too many are under way. Raises ClientError if
-        the publisher has given up before: then it is not sent."""
+        """Send a message, as soon as a router has credit for it and not too many are under way. Raises ConnectionError
+        if the publisher has given up before: then it is not sent."""
         self._check()
-        if self._next % TURN == 0:
-            await trio.lowlevel.checkpoint()
+        await self._give_way()
         while not self._has_room():
             await self._change()
         number = self._next
@@ -113,7 +108,7 @@ class Publisher(Endpoint):
         return delivery
 
     async def drain(self) -> None:
-        """Wait until nothing is under way. Raises ClientError if the publisher gives up before."""
+        """Wait until nothing is under way. Raises ConnectionError if the publisher gives up before."""
         while self._deliveries:
             await self._change()
 

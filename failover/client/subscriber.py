@@ -31,7 +31,6 @@ from router.amqp.link import Link
 from topic.journal import Event
 from topic.journal import Outcome as LoggedOutcome
 
-TURN = 64  # messages after which other tasks get theirs, if so many wait
 SETTLE_S = 2.0  # how long an orderly end waits for the router to settle what we answered
 
 
@@ -60,7 +59,6 @@ class Subscriber(Endpoint):
         self._owed = 0  # credit to be given again
         self._settle = settle
         self._waiting: deque[Delivery] = deque()  # for the user to take them
-        self._turn = 0
         self._unsettled: dict[bytes, Delivery] = {}  # by key; mode second only
         self._by_handle: dict[EngineHandle, Delivery] = {}
         self._incomplete: Collection[bytes] | None = None  # maps of this link are: what must be settled first
@@ -69,10 +67,8 @@ class Subscriber(Endpoint):
         return self
 
     async def __anext__(self) -> Delivery:
-        """The next message. Raises ClientError when the subscriber has given up finding a router."""
-        self._turn = (self._turn + 1) % TURN
-        if self._waiting and not self._turn:
-            await trio.lowlevel.checkpoint()
+        """The next message. Raises ConnectionError when the subscriber has given up finding a router."""
+        await self._give_way()
         while not self._waiting:
             await self._change()
         delivery = self._waiting.popleft()

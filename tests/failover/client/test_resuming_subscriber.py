@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from failover.client import Abandoned, ClientError, Delivery, Event, MemoryStore, Resumed, SqliteStore, Subscriber
+from failover.client.endpoint import TURN_S
 from router.amqp.handler import ACCEPTED, NO_STATE, RCV_SECOND, REJECTED, RELEASED
 from router.amqp.link import Link
 from tests.failover.client.scripted import (
@@ -64,6 +65,30 @@ async def test_it_asks_for_a_terminus_that_outlives_the_connection() -> None:
         assert link.remote_source is not None
         source = link.remote_source
         assert (source.durable, source.expiry_policy, source.timeout) == (1, "connection-close", 7)
+
+
+async def test_a_user_who_takes_time_for_each_message_leaves_some_to_others(
+    mock_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    """Else the connection would have nobody to answer for it while messages are there."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with running_peers("a") as [a], subscribing(a) as (s, link):
+        for key in KEYS[:6]:
+            await a.send(link, key, b"body")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(others)
+        for _ in range(6):
+            await anext(s)
+            mock_clock.jump(TURN_S)
+        assert turns >= 4  # if not between all: who is first in a turn of trio's is chance
+        nursery.cancel_scope.cancel()
 
 
 async def test_cut_with_nothing_unsettled() -> None:
