@@ -37,6 +37,12 @@ class JournalFile:
             self._file = (self._directory / segment_name(self._incarnation, self._number)).open("xb", buffering=0)
         self._write(data)
 
+    def pumped(self) -> None:
+        """An event was handled, and what came of it has not left yet: a router that is killed the next moment must
+        have written without whom it accepted, or the audit cannot tell."""
+        if self.block.urgent:
+            self.flush()
+
     def _write(self, data: bytes) -> None:
         assert self._file is not None
         view = memoryview(data)

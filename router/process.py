@@ -55,7 +55,7 @@ class Process:
         waits = timing.join, timing.boot_wait, timing.terminus, timing.forget
         settings = Settings(limits.window, limits.redeliveries, *waits)
         costs = topology.costs_of(name)
-        shell = Shell(self._set_timer)
+        shell = Shell(self._pumped)
         mesh, topic = boot(
             name, incarnation, topology.routers, costs, block, settings, store, shell,
             hello=timing.hello, dead=timing.dead,
@@ -140,7 +140,8 @@ class Process:
             self.node.handle_timer()
             self.node.pump()
 
-    def _set_timer(self) -> None:
+    def _pumped(self) -> None:
+        self._journal.pumped()
         self._timer.deadline = self.node.deadline()
 
     async def _write_journal(self) -> None:

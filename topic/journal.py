@@ -164,7 +164,7 @@ Name = str | bytes | None
 class Block:
     """The block being written by one source; reused for all its blocks, as it numbers them."""
 
-    __slots__ = ("_host", "_incarnation", "_keys", "_number", "_role", "_rows", "_source", "size")
+    __slots__ = ("_host", "_incarnation", "_keys", "_number", "_role", "_rows", "_source", "size", "urgent")
 
     def __init__(self, source: str, role: str, incarnation: int, *, host: str = "") -> None:
         assert role in ("router", "publisher", "subscriber")
@@ -177,6 +177,8 @@ class Block:
         self._keys: list[bytes] = []
         self.size = 0
         """Bytes of keys and tags held, roughly; at `BLOCK_LIMIT` the owner writes without waiting."""
+        self.urgent = False
+        """It holds what nobody else can know: the owner writes it before the client hears of it."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -204,6 +206,8 @@ class Block:
 
         `keys` is read at once; `ns` and `tags` are kept, so the caller must not change them afterwards.
         """
+        if event is Event.APART:
+            self.urgent = True
         count = len(keys)
         if count:
             self._keys.extend(keys)
@@ -224,7 +228,7 @@ class Block:
         head = (self._source, self._role, self._incarnation, self._host, self._number, list(strings), keys)
         payload: bytes = msgpack.packb(dict(zip(HEAD, head, strict=True)) | columns)
         self._number += 1
-        self._rows, self._keys, self.size = [], [], 0
+        self._rows, self._keys, self.size, self.urgent = [], [], 0, False
         return MAGIC + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
 
 
