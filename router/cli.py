@@ -18,7 +18,13 @@ from router.cli_router import router
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="oncemesh")
 def main() -> None:
-    """A mesh of AMQP 1.0 routers that forwards every message exactly once."""
+    """A mesh of AMQP 1.0 routers that forwards every message exactly once.
+
+    \b
+    Example: oncemesh up topologies/triangle.yaml --detach
+             oncemesh status
+             oncemesh down
+    """
 
 
 for _command in (

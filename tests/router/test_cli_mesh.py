@@ -1,8 +1,10 @@
 """The commands that start, show and stop a mesh, with stand-ins for the router processes."""
 
 import functools
+import itertools
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -281,3 +283,33 @@ def test_the_list_of_commands_cuts_nothing_off() -> None:
 def test_every_command_has_help_with_an_example(name: str) -> None:
     text = oncemesh(name, "--help").output
     assert f"Example: oncemesh {name}" in text
+
+
+def commands_in(line: str) -> Iterator[list[str]]:
+    """The words of each call of ours in a line of shell, without what the shell keeps to itself."""
+    words = shlex.shlex(line, posix=True, punctuation_chars=True)
+    for _, group in itertools.groupby(words, lambda word: set(word) <= set("|&<>;")):
+        first, *others = group
+        if first == "oncemesh":
+            yield others
+
+
+@pytest.mark.parametrize("name", ["", *main.commands])
+def test_examples_in_helps_are_commands_that_can_be_given(name: str) -> None:
+    _, _, examples = oncemesh(*name.split(), "--help").output.partition("Example: ")
+    lines = examples.partition("\n\n")[0].splitlines()
+    found = [command for line in lines for command in commands_in(line)]
+    assert len(found) >= len(lines) > 0
+    for command, *words in found:
+        main.commands[command].make_context(command, words)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("oncemesh sta", "status start"), ("oncemesh status --w", "--watch")],
+    ids=["command", "option"],
+)
+def test_a_shell_completes_commands_and_options(words: str, offered: str) -> None:
+    asked = {"_ONCEMESH_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    told = CliRunner().invoke(main, prog_name="oncemesh", env=asked).output
+    assert [line.removeprefix("plain,") for line in told.splitlines()] == offered.split()
