@@ -28,6 +28,8 @@ BARS = 20
 BURST = 2.5
 """A rate this many times the usual one rises above its plot."""
 BLUE, ORANGE, PEACH, INK, FAINT = "#1f5f99", "#c2410c", "#fbe3d4", "#1c1c1c", "#8a8a8a"
+COLOURS = {BLUE: "router", ORANGE: "fault", PEACH: "fault-tint", INK: "ink", FAINT: "faint", "#ffffff": "paper"}
+"""As the page's style sheet names them, which has others for dark screens."""
 _STYLE = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -279,5 +281,7 @@ def svg(figure: Figure, title: str, description: str) -> str:
     drawing = re.sub(r'<svg ([^>]*?)height="[^"]*"', r"<svg \1", drawing, count=1)
     referenced = set(re.findall(r"#([\w.-]+)", drawing))
     drawing = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in referenced else "", drawing)
+    for colour, name in COLOURS.items():
+        drawing = drawing.replace(colour, f"var(--{name})")
     told = f'role="img" aria-label="{escape(title)}. {escape(description)}" '
     return drawing.replace("<svg ", f"<svg {told}", 1)

@@ -158,6 +158,15 @@ def test_ids_are_used_once_though_there_are_several_plots(whole: str) -> None:
     assert len(ids) == len(set(ids)) and referenced <= set(ids)
 
 
+def test_every_colour_has_a_form_for_dark_screens(whole: str) -> None:
+    light, dark = (set(re.findall(r"--([\w-]+):", root)) for root in re.findall(r":root \{(.*?)\}", whole, re.DOTALL))
+    used = set(re.findall(r"var\(--([\w-]+)\)", whole))
+    assert light == dark and used == light
+    drawings = re.findall(r"<svg.*?</svg>", whole, re.DOTALL)
+    assert drawings and not any(re.search(r"(fill|stroke): #", drawing) for drawing in drawings)
+    assert "@media screen and (prefers-color-scheme: dark)" in whole, "paper is light"
+
+
 def test_it_opens_with_the_verdict() -> None:
     for one, headline in (
         (report(), "Exactly once holds 100 accepted"),
