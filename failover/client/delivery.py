@@ -6,7 +6,7 @@ from failover.client.outcome import Outcome
 from router.amqp.handler import NO_STATE
 from router.amqp.handler import Handle as EngineHandle
 from router.amqp.link import Link
-from router.amqp.message import application_properties, body_of
+from router.amqp.message import application_properties, body_of, content_of, format_of
 
 if TYPE_CHECKING:
     from failover.client.subscriber import Subscriber
@@ -19,11 +19,11 @@ class Delivery:
     a later one. The attributes from `answered` on are the subscriber's.
     """
 
-    __slots__ = ("_subscriber", "answered", "condition", "description", "handle", "key", "link", "message", "state")
+    __slots__ = ("_message", "_subscriber", "answered", "condition", "description", "handle", "key", "link", "state")
 
     def __init__(self, subscriber: "Subscriber", key: bytes, message: bytes) -> None:
         self.key = key
-        self.message = message  # as it was transferred
+        self._message = message  # in an envelope, if it is of another format than 0
         self.answered = False  # by the user
         self.state = NO_STATE  # as the unsettled map says it: the answer, once it is durable
         self.condition = ""  # of a rejection
@@ -33,13 +33,23 @@ class Delivery:
         self._subscriber = subscriber
 
     @property
+    def message(self) -> bytes:
+        """As it was transferred."""
+        return content_of(self._message)
+
+    @property
+    def format(self) -> int:
+        """The message-format: 0 is AMQP's own (AMQP 1.0 3.2), others are other standards'."""
+        return format_of(self._message)
+
+    @property
     def body(self) -> bytes:
-        """Raises PeerError if the message has neither data nor text for a body."""
-        return body_of(self.message)
+        """Raises PeerError if the message has neither data nor text for a body, or is of another format."""
+        return body_of(self._message)
 
     @property
     def properties(self) -> dict[str, Any]:
-        return application_properties(self.message)
+        return application_properties(self._message)
 
     async def accept(self) -> None:
         """It is processed, for good. Raises StateError if that cannot be kept, ConnectionError if the subscriber has

@@ -23,7 +23,7 @@ from typing import Any, Final, Unpack
 from router.amqp.attach import Attach, AttachOptions
 from router.amqp.echo import Echoes
 from router.amqp.engine import Engine
-from router.amqp.errors import FRAMING_ERROR, NOT_ALLOWED, RESOURCE_LIMIT, PeerError
+from router.amqp.errors import FRAMING_ERROR, NOT_ALLOWED, RESOURCE_LIMIT, UNATTACHED_HANDLE, PeerError
 from router.amqp.handler import RELEASED, Condition, Handle, Handler
 from router.amqp.inbox import Inbox
 from router.amqp.library import (
@@ -35,8 +35,10 @@ from router.amqp.library import (
     write_lifetime,
 )
 from router.amqp.link import Link
+from router.amqp.notes import AttachFrame, BeginFrame, FlowFrame, Note, StrayFrame, TransferFrame
+from router.amqp.performative import NULL
 from router.amqp.sasl import SaslClient, SaslLayer, SaslServer
-from router.amqp.tap import AttachFrame, FlowFrame, Note, Tap
+from router.amqp.tap import Tap
 
 MAX_LINKS: Final = 4096  # those that wait to be forgotten included
 UNOPENED_TICK_S: Final = 0.1  # until the peer's open says how long it waits for us
@@ -79,6 +81,7 @@ class Connection:
         self._postponed: list[Link] = []  # attaches that wait for that
         self._ended_sessions: list[Any] = []  # the same for sessions
         self._session: Any = None  # of the links that we attach
+        self._sessions: dict[bytes, Any] = {}  # by the peer's channel
         self._at_eof = False
         self._sasl: SaslLayer = SaslServer() if server else SaslClient()
         self.can_prove = False  # the shell's, as what follows: whether its stream can tell, see `prove`
@@ -86,7 +89,7 @@ class Connection:
         self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
         self._inbox = Inbox(handler, self.settling)
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout)
-        self._attach_frame: AttachFrame | None = None  # of the attach event that is being handled
+        self._noted: BeginFrame | AttachFrame | None = None  # of the event that is being handled
         # The engine's.
         self.tap = Tap(max_frame)
         self.echoes = Echoes(self._engine, self.tap, asked)
@@ -124,23 +127,47 @@ class Connection:
                 break
 
     def _take_noted(self, frame: bytes, note: Note) -> None:
-        if isinstance(note, FlowFrame):
+        if isinstance(note, FlowFrame | StrayFrame):
             self._inbox.hand_over()
             self._handle_events()  # what the handler did makes events too, but the flow's must be the next
+        if isinstance(note, StrayFrame) and note.channel in self._sessions:
+            self._end_session(note.channel, Condition(UNATTACHED_HANDLE, f"a transfer on handle {note.handle}"))
+            return
         self._engine.push(frame, 0, len(frame))
-        if isinstance(note, FlowFrame):
-            self._take_flow(note)
-        elif isinstance(note, AttachFrame):
-            self._attach_frame = note
-            self._handle_events()
-            self._attach_frame = None
-        else:
-            link = self._link_of_next(_DELIVERY)
-            if link is not None and not link.is_sender and not link.ended:
-                link.expect_resumed(True)
-            self._handle_events()
+        match note:
+            case FlowFrame():
+                self._take_flow(note)
+            case BeginFrame() | AttachFrame():
+                self._noted = note
+            case TransferFrame():
+                link = self._link_of_next(_DELIVERY)
+                if link is not None and not link.is_sender and not link.ended:
+                    link.expect(resumed=note.resumed, message_format=note.format)
+        self._handle_events()
+        self._noted = None
+
+    def _end_session(self, channel: bytes, condition: Condition) -> None:
+        """The peer broke AMQP in it: its links are over, the connection goes on."""
+        session = self._sessions[channel]
+        if not self._is_open(session):
+            return
+        self.tap.end_session(channel)
+        for link in self.links:
+            if link.session == session:
+                self._lose(link, False, condition)
+        write_condition(lib.pn_session_condition(session), condition.name, condition.description)
+        lib.pn_session_close(session)
+        if self._session == session:
+            self._session = None
+
+    @staticmethod
+    def _is_open(session: Any) -> bool:
+        return bool(lib.pn_session_state(session) & lib.PN_LOCAL_ACTIVE)
 
     def _take_flow(self, note: FlowFrame) -> None:
+        session = self._sessions.get(note.wire[0])
+        if note.wire[1] == NULL and session is not None and self._is_open(session):
+            self.echoes.answer_session(session)
         link = self._link_of_next(_FLOW)
         answered = False
         if link is not None and not link.ended:
@@ -192,7 +219,7 @@ class Connection:
         """All that is to be written by now."""
         data = b""
         if self._sasl.done:
-            data = self.tap.rewrite(self._engine.pull())
+            data = self.tap.settlements.frames() + self.tap.rewrite(self._engine.pull())
             if self.leaving:
                 data += self._attach_postponed()
             data += self.echoes.flows()
@@ -356,7 +383,10 @@ class Connection:
     def _on_session_open(self, event: Any) -> None:
         if not self._remote_open:
             raise PeerError(NOT_ALLOWED, "begin before open")
-        lib.pn_session_open(lib.pn_event_session(event))
+        session = lib.pn_event_session(event)
+        if isinstance(self._noted, BeginFrame):
+            self._sessions[self._noted.channel] = session
+        lib.pn_session_open(session)
 
     def _on_session_close(self, event: Any) -> None:
         session = lib.pn_event_session(event)
@@ -367,6 +397,9 @@ class Connection:
         lib.pn_session_open(session)
         lib.pn_session_close(session)
         self._ended_sessions.append(session)
+        for channel in [channel for channel, known in self._sessions.items() if known == session]:
+            del self._sessions[channel]
+            self.tap.forget_session(channel)
         if self._session == session:
             self._session = None
 
@@ -380,10 +413,10 @@ class Connection:
             raise PeerError(RESOURCE_LIMIT, f"more than {MAX_LINKS} links")
         link = Link(self, pointer, text(lib.pn_link_name(pointer)) or "", self._max_message)
         self._links[pointer] = link
-        if self.closing:
+        if self.closing or not self._is_open(link.session):
             link.end()
             return
-        link.read_attach(self._attach_frame)
+        link.read_attach(self._noted)
         former = self._left.pop(link.place, None)
         if link.remote_unsettled is None and not link.remote_incomplete_unsettled:
             link.former = former
@@ -406,7 +439,7 @@ class Connection:
 
     def _on_link_answer(self, link: Link) -> None:
         if not link.ended:
-            link.read_attach(self._attach_frame)
+            link.read_attach(self._noted)
             link.answered = True
             self.handler.on_attached(link)
 

@@ -15,15 +15,16 @@ Proton can neither ask nor answer. It is made to write a flow with the session's
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from router.amqp import performative
 from router.amqp.codec import decode, uint
 from router.amqp.engine import Engine
 from router.amqp.library import lib
 from router.amqp.link import Link
+from router.amqp.notes import FlowFrame
 from router.amqp.performative import FLOW, NULL, TRUE
-from router.amqp.tap import FlowFrame, Tap
+from router.amqp.tap import Tap
 
 # Places of fields in a flow: before the handle are the session's numbers, before echo comes drain.
 _HANDLE: Final = 4
@@ -42,6 +43,7 @@ class Echoes:
         self._tap = tap
         self._asked = asked or self.answer
         self._to_send: dict[tuple[Link, bool], None] = {}  # flows to be written, and whether they ask
+        self._sessions: dict[Any, None] = {}  # to be answered
 
     def ask(self, link: Link) -> None:
         self._tap.asked[link] = None
@@ -50,6 +52,10 @@ class Echoes:
 
     def answer(self, link: Link) -> None:
         self._to_send[link, False] = None
+
+    def answer_session(self, session: Any) -> None:
+        """The peer has asked for the flow state of a session, not of a link."""
+        self._sessions[session] = None
 
     def take(self, link: Link, flow: FlowFrame, changed: bool) -> bool:
         """A flow of the peer's on a link; whether it is the answer that we waited for."""
@@ -70,10 +76,13 @@ class Echoes:
 
     def flows(self) -> bytes:
         """What is to be written behind all other output, which must have been pulled."""
-        if not self._to_send:
+        if not self._to_send and not self._sessions:
             return b""
         to_send, self._to_send = self._to_send, {}
-        return b"".join([self._flow(link, asks) for link, asks in to_send if not link.ended and link.wire[0]])
+        sessions, self._sessions = self._sessions, {}
+        flows = [self._engine.pull_session_flow(session) for session in sessions]
+        flows += [self._flow(link, asks) for link, asks in to_send if not link.ended and link.wire[0]]
+        return b"".join(flows)
 
     def _flow(self, link: Link, asks: bool) -> bytes:
         """Proton's flow, made ours."""

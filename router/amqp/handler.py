@@ -130,7 +130,8 @@ class Handler(Protocol):
         settled: list[bool],
     ) -> None:
         """Complete messages in the order of their arrival: parallel lists. The handle of a settled one is None. Of
-        one that is aborted, or too large, nothing is told: the engine gives its credit back, or rejects it."""
+        one that is aborted, or too large, nothing is told: the engine gives its credit back, or rejects it. A message
+        of another format than 0 is in an envelope (`message`), as is one for `Link.send`."""
 
     def on_dispositions(self, link: "Link", deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
         """The peer's news about deliveries, each handle at most once a call, with its latest state (0 = none). On a

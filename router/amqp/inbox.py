@@ -13,6 +13,7 @@ from router.amqp.errors import INVALID_FIELD, MESSAGE_SIZE, NOT_ALLOWED, TRANSFE
 from router.amqp.handler import MAX_TAG, Handle, Handler
 from router.amqp.library import SCRATCH, SCRATCH_SIZE, ffi, lib
 from router.amqp.link import Link
+from router.amqp.message import ENVELOPE, in_envelope
 
 WITHOUT_CREDIT: Final = "transfers without credit"
 
@@ -59,6 +60,9 @@ class Inbox:
                 self._assemble(link, delivery, size)
 
     def _complete(self, link: Link, delivery: Any, message: bytes) -> None:
+        if message >= ENVELOPE or link.format:
+            message = in_envelope(message, link.format)
+            link.expect_any()
         tag = lib.pn_delivery_tag(delivery)
         batch = self._transfers.get(link)
         if batch is None:
@@ -88,6 +92,7 @@ class Inbox:
                 self._flows[link] = None  # it took credit all the same
                 self._complete_resumed(link, delivery, b"", aborted=True)
             else:
+                link.expect_any()
                 self._abort(link, delivery)
         elif link.max_message and link.partial_size > link.max_message:
             self._reject_oversized(link, delivery)
@@ -121,7 +126,9 @@ class Inbox:
             if link.ended:
                 self._discard(link, delivery)
                 return
-        link.expect_resumed(False)
+        if message and (message >= ENVELOPE or link.format):
+            message = in_envelope(message, link.format)
+        link.expect_any()
         batch = self._resumed.setdefault(link, _Resumed([], [], [], [], [], []))
         tag = lib.pn_delivery_tag(delivery)
         batch.tags.append(ffi.unpack(tag.start, tag.size) if tag.size else b"")

@@ -34,7 +34,9 @@ from router.amqp.library import (
     write_lifetime,
     write_map,
 )
-from router.amqp.tap import AttachFrame, link_properties
+from router.amqp.message import ENVELOPE
+from router.amqp.notes import AttachFrame, Note
+from router.amqp.tap import link_properties
 
 if TYPE_CHECKING:
     from router.amqp.connection import Connection
@@ -65,6 +67,7 @@ class Link:
         "detach_answered", "detached",
         "draining",
         "ended",
+        "format",
         "former",
         "granted",
         "incomplete_unsettled",
@@ -76,6 +79,7 @@ class Link:
         "partial_size",
         "pointer",
         "quick",
+        "remote_channel",
         "remote_incomplete_unsettled",
         "remote_max_message_size",
         "remote_properties",
@@ -129,7 +133,9 @@ class Link:
         self.number = 0  # that our attach was announced with
         self.wire = (b"", b"")  # channel and handle of our end
         self.granted = 0  # sending: all credit since the attach
+        self.remote_channel = b""  # that the peer's attach came on
         self.resumed = False  # receiving: the delivery under way is a resumed one
+        self.format = 0  # receiving: its message-format
 
     def __repr__(self) -> str:
         return f"<Link {self.name!r} {'to' if self.is_sender else 'from'} {self.connection.remote_container!r}>"
@@ -278,17 +284,22 @@ class Link:
         self.partial_size = 0
         return message
 
-    def expect_resumed(self, resumed: bool) -> None:
-        """The engine's: whether the delivery that comes is a resumed one; those do not take the quick way."""
-        self.resumed = resumed
-        self.max_message = self._max_message
-        if resumed:
-            self.quick = 0
+    def expect(self, *, resumed: bool, message_format: int) -> None:
+        """The engine's: the delivery that comes, or goes on, does not take the quick way."""
+        self.resumed = self.resumed or resumed
+        self.format = self.format or message_format
+        self.quick = 0
 
-    def read_attach(self, frame: AttachFrame | None) -> None:
+    def expect_any(self) -> None:
+        """The engine's: it is complete, or aborted."""
+        self.resumed = False
+        self.format = 0
+        self.max_message = self._max_message
+
+    def read_attach(self, frame: Note | None) -> None:
         """The engine's: take over what the peer's attach says."""
-        if frame is not None:
-            self.remote_unsettled, self.remote_incomplete_unsettled = frame
+        if isinstance(frame, AttachFrame):
+            self.remote_channel, self.remote_unsettled, self.remote_incomplete_unsettled = frame
         pointer = self.pointer
         self.remote_source = read_terminus(lib.pn_link_remote_source(pointer))
         self.remote_target = read_terminus(lib.pn_link_remote_target(pointer))
@@ -323,6 +334,8 @@ class Link:
         _tag_struct.size = size
         pointer = self.pointer
         delivery = lib.pn_delivery(pointer, _tag)
+        if message >= ENVELOPE:
+            self.connection.tap.envelope(self, tag, message)
         if resume:
             settled = settled or aborted
             self.connection.tap.resume(self, tag, aborted)

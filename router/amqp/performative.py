@@ -11,7 +11,7 @@ from router.amqp.codec import decode, skip
 from router.amqp.errors import DECODE_ERROR, PeerError
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
-OPEN, ATTACH, FLOW, TRANSFER = 0x10, 0x12, 0x13, 0x14
+OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH = range(0x10, 0x17)
 
 NULL: Final = b"\x40"
 TRUE: Final = b"\x41"

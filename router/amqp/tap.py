@@ -1,30 +1,44 @@
 """The frame tap: what proton cannot say or hear, added to and read from the frames between it and the socket.
 
-Proton neither reads nor writes the unsettled map of an attach, writes no `resume` and ignores `flow.echo` (AMQP 1.0
-2.6.13, 2.7.3 to 2.7.5). The tap stands between the bytes of the socket, SASL done, and proton's:
+Proton neither reads nor writes the unsettled map of an attach and the message-format of a transfer, writes no `resume`,
+ignores `flow.echo`, and cuts names off at a NUL (AMQP 1.0 2.6.13, 2.7.3 to 2.7.5). The tap stands between the bytes of
+the socket, SASL done, and proton's:
 
 - Incoming (`split`), it tells the pieces that proton may take as they are from the frames that mean more than proton
-  sees. Those come one by one with a note, so that the event they cause is known to be theirs.
-- Outgoing (`rewrite`), frames that were announced (`announce`, `resume`) get what was asked for; with nothing
-  announced the output is not even looked at.
+  sees (`notes`). Those come one by one with a note, so that the event they cause is known to be theirs.
+- Outgoing (`rewrite`), frames that were announced (`announce`, `resume`, `envelope`) get what was asked for; with
+  nothing announced the output is not even looked at.
 
-The hot path is the walk over incoming frames: one step of less than 0.1 µs a frame, nothing decoded, nothing copied. A
-transfer is looked into only once a link of the connection had an unsettled map. What is damaged passes: proton
-judges it. Only a damaged map is refused here.
+What is damaged passes: proton judges it. Only damaged maps and names are refused here.
 
 Never here: what maps and resumed deliveries mean, and flow (`echo`).
 """
 
-import struct
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from router.amqp import performative
 from router.amqp.codec import decode, uint
-from router.amqp.errors import PeerError
-from router.amqp.handler import DeliveryState
-from router.amqp.performative import AMQP_HEADER, ATTACH, FLOW, NULL, OPEN, TRANSFER, TRUE, TRUES
+from router.amqp.errors import INVALID_FIELD, PeerError
+from router.amqp.handler import RCV_SECOND
+from router.amqp.message import ENVELOPE_SIZE, format_of
+from router.amqp.notes import AttachFrame, BeginFrame, FlowFrame, Note, Piece, StrayFrame, TransferFrame, Wire
+from router.amqp.performative import (
+    AMQP_HEADER,
+    ATTACH,
+    BEGIN,
+    DETACH,
+    DISPOSITION,
+    FLOW,
+    NULL,
+    OPEN,
+    TRANSFER,
+    TRUE,
+    TRUES,
+)
+from router.amqp.settlements import Settlements
 from router.amqp.unsettled import decode_map, encode_entries
+from router.amqp.walk import HEAD, Walk
 
 if TYPE_CHECKING:
     from router.amqp.link import Link
@@ -42,43 +56,9 @@ _NAMES: Final = [f"amqp:{name}:list".encode() for name in ("accepted", "rejected
 _SYMBOLS: Final = b"\xa3" + b"".join(bytes((len(name),)) + name for name in _NAMES)
 _OUTCOMES: Final = b"\xe0" + bytes((len(_SYMBOLS) + 1, len(_NAMES))) + _SYMBOLS
 
-# Of a frame: its size, data offset and type, the begin of its descriptor with the list's constructor, and the field
-# count of a short list.
-_head: Final = struct.Struct(">IH2xIxB").unpack
-_HEAD: Final = 14
-_PLAIN_KIND: Final = 0x0200
-_TRANSFERS_SHORT, _TRANSFERS_LONG = 0x005314C0, 0x005314D0
-_DISPOSITIONS: Final = (0x005315C0, 0x005315D0)
-_RESUME: Final = 8  # the place of this field in a transfer: shorter ones have none
+_SHORT_FLOW: Final = b"\x00\x53\x13\xc0"
+_MESSAGE_FORMAT, _RESUME = 3, 8  # places of these fields in a transfer
 _HANDLE, _DELIVERY_COUNT, _LINK_CREDIT, _ECHO = 4, 5, 6, 9  # the same in a flow
-
-
-class AttachFrame(NamedTuple):
-    """An attach with more than a null map."""
-
-    unsettled: Mapping[bytes, DeliveryState] | None
-    incomplete: bool
-
-
-Wire: TypeAlias = tuple[bytes, bytes]  # channel and handle, as encoded
-
-
-class FlowFrame(NamedTuple):
-    """A flow that asks for an echo, or may be one."""
-
-    echo: bool
-    wire: Wire  # of the peer's end
-    limit: int | None  # delivery-count plus link-credit, if it names both
-
-
-class ResumedTransfer(NamedTuple):
-    """A transfer with `resume` true: the first frame of a delivery."""
-
-
-Note: TypeAlias = AttachFrame | FlowFrame | ResumedTransfer
-Piece: TypeAlias = tuple[bytes, int, int, Note | None]  # bytes, from where to where: plain, as on every hot path
-
-_RESUMED: Final = ResumedTransfer()
 
 
 class Tap:
@@ -88,37 +68,37 @@ class Tap:
     def __init__(self, max_frame: int) -> None:
         self.asked: dict[Link, int | None] = {}
         self.quiet: set[Wire] = set()
-        self._max_frame = max(max_frame, MIN_MAX_FRAME)  # ours, the limit of what comes in
+        self.settlements = Settlements()
+        self._walk = Walk(max(max_frame, MIN_MAX_FRAME), self.settlements.told)  # ours, the limit of what comes in
         self._remote_max_frame = MIN_MAX_FRAME
         self._held = b""  # the begin of a frame that has to be seen whole
         self._skip = len(AMQP_HEADER)  # so many bytes to come belong to what proton has in part already
         self._broken = False  # no frames any more: proton ends it
-        # Which frames need no look: without maps no transfer does, with them those that are too short for `resume`.
-        self._plain = frozenset((_TRANSFERS_SHORT, _TRANSFERS_LONG, *_DISPOSITIONS))
-        self._plain_fields = 255
         self._announced: dict[int, Link] = {}  # by number: opened, attach not written yet
         self._number = 0
         self._resumed: dict[Link, dict[bytes, bool]] = {}  # tags of deliveries to be resumed; whether to abort
+        self._envelopes: dict[Link, dict[bytes, list[bytes]]] = {}  # by tag: of deliveries to be written
         self._wires: dict[Wire, Link] = {}  # of our ends
+        self._ended: set[bytes] = set()  # the peer's channels of sessions that we have ended
 
     # -- incoming
 
     def split(self, data: bytes) -> Iterator[Piece]:
-        """The pieces of an input, in order. Raises PeerError at an attach with a damaged map."""
+        """The pieces of an input, in order. Raises PeerError at names that proton would cut off, and damaged maps."""
         data, self._held = self._held + data if self._held else data, b""
         start, end = 0, len(data)
         at = end if self._broken else self._skip
-        while (at := self._walk(data, at)) < end:
+        while (at := self._walk.past(data, at)) < end:
             size = int.from_bytes(data[at : at + 4], "big")
-            if at + 8 <= end and not 8 <= size <= self._max_frame:
+            if at + 8 <= end and not 8 <= size <= self._walk.max_frame:
                 self._broken = True
                 break
-            if at + max(size, 8) > end:
+            if at + max(size, 8) > end and not self._goes_on(data[at:]):
                 self._held = data[at:]
                 end = at
                 break
             frame = data[at : at + size]
-            note, replaced = self._look(frame)
+            note, replaced = self._look(frame) if at + size <= end else (None, frame)
             if note is not None or replaced is not frame:
                 if start < at:
                     yield data, start, at, None
@@ -129,75 +109,102 @@ class Tap:
         if start < end:
             yield data, start, end, None
 
-    def _walk(self, data: bytes, at: int) -> int:
-        """Over the frames that need no look, to the first that does, or whose head is cut off."""
-        plain, plain_fields, max_frame = self._plain, self._plain_fields, self._max_frame
-        last = len(data) - _HEAD
-        size, known = 0, b""
-        while at <= last:
-            head = data[at : at + _HEAD]
-            if head != known:  # most frames are like the one before: comparing is cheaper than decoding
-                size, kind, shape, fields = _head(head)
-                if shape not in plain or fields > plain_fields or kind != _PLAIN_KIND or not _HEAD <= size <= max_frame:
-                    break
-                known = head
-            at += size
-        return at
+    def _goes_on(self, begin: bytes) -> bool:
+        """Whether a frame need not be held until it is whole: it may be large, and proton takes what it is given for
+        the peer's sign of life."""
+        if len(begin) <= HEAD or performative.code_of(begin) != TRANSFER:
+            return False
+        try:
+            fields = performative.parse(begin).fields
+        except PeerError:
+            return False
+        return self._look_at_transfer(begin[6:8], fields) is None
 
     def _look(self, frame: bytes) -> tuple[Note | None, bytes]:
-        if len(frame) <= _HEAD:
-            return None, frame  # too short for anything: a heartbeat, an end, a close
-        code = performative.code_of(frame)
+        """What a frame means, and how proton is to take it."""
+        code = performative.code_of(frame) if len(frame) > HEAD else 0  # a heartbeat, an end, a close
+        if code == FLOW and frame[8:12] == _SHORT_FLOW and frame[13] <= _ECHO and not self.asked:
+            return None, frame
+        if not OPEN <= code <= DETACH:
+            return None, frame
         try:
-            if code == FLOW:
-                return self._look_at_flow(frame), frame
-            if code == TRANSFER:
-                return self._look_at_transfer(frame), frame
-            if code == OPEN:
-                return None, self._with_reserve(frame)
-            fields = performative.parse(frame, 9).fields if code == ATTACH else []
+            fields = performative.parse(frame).fields
         except PeerError:
             return None, frame
-        return self._look_at_attach(fields), frame
+        if code == OPEN:
+            return None, self._look_at_open(frame, fields)
+        return self._look_at[code](self, frame[6:8], fields), frame
 
-    def _look_at_flow(self, frame: bytes) -> Note | None:
-        if frame[8:12] == b"\x00\x53\x13\xc0" and frame[13] <= _ECHO and not self.asked:
-            return None
-        fields = performative.parse(frame, _ECHO + 1)
-        echo, wire = fields.field(_ECHO) in TRUES, (frame[6:8], fields.field(_HANDLE))
-        if not echo and (not self.asked or wire in self.quiet or wire[1] == NULL):
-            return None
-        count, credit = (decode(fields.field(place))[0] for place in (_DELIVERY_COUNT, _LINK_CREDIT))
-        limit = (count + credit) % 2**32 if isinstance(count, int) and isinstance(credit, int) else None
-        return FlowFrame(echo, wire, limit)
-
-    def _look_at_transfer(self, frame: bytes) -> Note | None:
-        if self._plain_fields > _RESUME:
-            return None
-        resumed = performative.parse(frame, _RESUME + 1).field(_RESUME) in TRUES
-        return _RESUMED if resumed else None
-
-    def _look_at_attach(self, fields: list[bytes]) -> Note | None:
-        unsettled = decode_map(fields[7]) if len(fields) > 7 else None
-        incomplete = len(fields) > 8 and fields[8] in TRUES
-        if unsettled is None and not incomplete:
-            return None
-        self._expect_resumed()
-        return AttachFrame(unsettled, incomplete)
-
-    def _expect_resumed(self) -> None:
-        self._plain -= {_TRANSFERS_LONG}
-        self._plain_fields = _RESUME
-
-    def _with_reserve(self, frame: bytes) -> bytes:
-        """The peer's open, less in its max-frame-size what will be added to transfers."""
-        fields = performative.parse(frame).fields
-        limit = decode(fields[2])[0] if len(fields) > 2 else None
-        self._remote_max_frame = max(limit, MIN_MAX_FRAME) if isinstance(limit, int) and limit else UNLIMITED
+    def _look_at_open(self, frame: bytes, fields: list[bytes]) -> bytes:
+        """The peer's, less in its max-frame-size what will be added to transfers."""
+        _check_name(fields[0] if fields else NULL, "a container-id")
+        limit = _number(fields, 2)
+        self._remote_max_frame = max(limit, MIN_MAX_FRAME) if limit else UNLIMITED
         if self._remote_max_frame == UNLIMITED or self._remote_max_frame - RESERVE < MIN_MAX_FRAME:
             return frame
         fields[2] = uint(self._remote_max_frame - RESERVE).encoded
         return performative.build(frame[6:8], OPEN, fields)
+
+    def _look_at_begin(self, channel: bytes, fields: list[bytes]) -> Note:
+        return BeginFrame(channel)
+
+    def end_session(self, channel: bytes) -> None:
+        """We have ended it: its transfers are for nobody, also on what is attached from now on."""
+        self._ended.add(channel)
+        self._walk.end(channel)
+        self.settlements.end(channel)
+
+    def forget_session(self, channel: bytes) -> None:
+        """The peer has ended it, too: the channel is free."""
+        self.end_session(channel)
+        self._ended.discard(channel)
+
+    def _look_at_attach(self, channel: bytes, fields: list[bytes]) -> Note:
+        _check_name(fields[0] if fields else NULL, "a link name")
+        for terminus in fields[5:7]:
+            _check_name(_first_of(terminus), "an address")
+        if channel not in self._ended:
+            self._walk.attached.add((channel, _number(fields, 1) or 0))
+        unsettled = decode_map(fields[7]) if len(fields) > 7 else None
+        incomplete = len(fields) > 8 and fields[8] in TRUES
+        if unsettled is not None or incomplete:
+            self._expect_resumed()
+        return AttachFrame(channel, unsettled, incomplete)
+
+    def _look_at_detach(self, channel: bytes, fields: list[bytes]) -> None:
+        self._walk.attached.discard((channel, _number(fields, 0) or 0))
+
+    def _look_at_flow(self, channel: bytes, fields: list[bytes]) -> Note | None:
+        fields = performative.padded(fields, _ECHO + 1)
+        echo, wire = fields[_ECHO] in TRUES, (channel, fields[_HANDLE])
+        if not echo and (not self.asked or wire in self.quiet or wire[1] == NULL):
+            return None
+        count, credit = _number(fields, _DELIVERY_COUNT), _number(fields, _LINK_CREDIT)
+        limit = (count + credit) % 2**32 if count is not None and credit is not None else None
+        return FlowFrame(echo, wire, limit)
+
+    def _look_at_transfer(self, channel: bytes, fields: list[bytes]) -> Note | None:
+        handle = _number(fields, 0) or 0
+        if (channel, handle) not in self._walk.attached:
+            return StrayFrame(channel, handle)
+        resumed = self._walk.fields == _RESUME < len(fields) and fields[_RESUME] in TRUES
+        message_format = _number(fields, _MESSAGE_FORMAT) or 0
+        return TransferFrame(resumed, message_format) if resumed or message_format else None
+
+    def _look_at_disposition(self, channel: bytes, fields: list[bytes]) -> None:
+        self.settlements.take(channel, fields)
+
+    _look_at: ClassVar[Mapping[int, Callable[["Tap", bytes, list[bytes]], Note | None]]] = {
+        BEGIN: _look_at_begin,
+        ATTACH: _look_at_attach,
+        FLOW: _look_at_flow,
+        TRANSFER: _look_at_transfer,
+        DISPOSITION: _look_at_disposition,
+        DETACH: _look_at_detach,
+    }
+
+    def _expect_resumed(self) -> None:
+        self._walk.fields = _RESUME
 
     # -- outgoing
 
@@ -215,25 +222,31 @@ class Tap:
         assert tag not in tags, "resumed already, and not written yet"
         tags[tag] = aborted
 
+    def envelope(self, link: "Link", tag: bytes, message: bytes) -> None:
+        """The next delivery of this tag on the link that begins so has its message in an envelope (`message`)."""
+        self._envelopes.setdefault(link, {}).setdefault(tag, []).append(message[:ENVELOPE_SIZE])
+
     def forget(self, link: "Link") -> None:
         """The link is over; proton writes nothing of it any more."""
         self._announced.pop(link.number, None)
         self._resumed.pop(link, None)
+        self._envelopes.pop(link, None)
         self.asked.pop(link, None)
         if self._wires.get(link.wire) is link:
             del self._wires[link.wire]
 
     def rewrite(self, data: bytes) -> bytes:
         """Whole frames, as they are to be sent."""
-        if not self._announced and not self._resumed:
+        transfers = self._resumed or self._envelopes
+        if not self._announced and not transfers:
             return data
         parts: list[bytes] = []
         start = 0
         at = len(AMQP_HEADER) if data.startswith(AMQP_HEADER) else 0
         while at < len(data):
             size = int.from_bytes(data[at : at + 4], "big")
-            code = data[at + 10] if size > _HEAD else 0  # proton's frames and descriptors are all of one form
-            if code == ATTACH or (code == TRANSFER and self._resumed):
+            code = data[at + 10] if size > HEAD else 0  # proton's frames and descriptors are all of one form
+            if code == ATTACH or (code == TRANSFER and transfers):
                 frame = data[at : at + size]
                 parts += data[start:at], self._attach(frame) if code == ATTACH else self._transfer(frame)
                 start = at + size
@@ -252,6 +265,8 @@ class Tap:
         self._wires[link.wire] = link
         if link.is_sender and link.answered and fields[5] != NULL:
             fields[5] = self._with_outcomes(fields[5])
+        if link.answered and not link.is_sender and link.remote_rcv_settle_mode == RCV_SECOND:
+            self.settlements.begin(link.remote_channel, link)
         if link.unsettled is not None:
             self._fit_map(link, frame[6:8], fields)
         fields[8] = TRUE if link.incomplete_unsettled or link.omitted else NULL
@@ -283,25 +298,59 @@ class Tap:
     def _transfer(self, frame: bytes) -> bytes:
         fields, end = performative.parse(frame)
         link = self._wires.get((frame[6:8], fields[0]))
-        tags = self._resumed.get(link) if link is not None else None
-        tag = decode(fields[2])[0]
-        if link is None or tags is None or tag not in tags:
+        if link is None:
             return frame
+        tag = decode(fields[2])[0]
+        payload = self._taken_out(link, tag, fields, frame[end:])
+        tags = self._resumed.get(link, {})
+        if tag not in tags:
+            return performative.build(frame[6:8], TRANSFER, fields, payload)
         aborted = tags.pop(tag)
         if not tags:
             del self._resumed[link]
-        return self._resuming(frame, fields, end, aborted)
+        return self._resuming(frame[6:8], fields, payload, aborted)
 
-    def _resuming(self, frame: bytes, fields: list[bytes], end: int, aborted: bool) -> bytes:
+    def _taken_out(self, link: "Link", tag: bytes, fields: list[bytes], payload: bytes) -> bytes:
+        """The payload without its envelope, whose message-format goes where AMQP has it."""
+        envelopes = self._envelopes.get(link, {}).get(tag)
+        if not envelopes or not payload.startswith(envelopes[0]):
+            return payload
+        fields[_MESSAGE_FORMAT] = uint(format_of(envelopes.pop(0))).encoded
+        if not envelopes:
+            del self._envelopes[link][tag]
+            if not self._envelopes[link]:
+                del self._envelopes[link]
+        return payload[ENVELOPE_SIZE:]
+
+    def _resuming(self, channel: bytes, fields: list[bytes], payload: bytes, aborted: bool) -> bytes:
         resumed = [*performative.padded(fields, 8), TRUE, *([TRUE] if aborted else [])]
-        whole = performative.build(frame[6:8], TRANSFER, resumed, frame[end:])
+        whole = performative.build(channel, TRANSFER, resumed, payload)
         if len(whole) <= self._remote_max_frame:
             return whole
         # Only at peers with frames of the least size: proton heeds no reserve there. The rest gets a frame of its own.
         resumed[5] = TRUE
-        cut = end + len(frame[end:]) - (len(whole) - self._remote_max_frame) - 1
-        first = performative.build(frame[6:8], TRANSFER, resumed, frame[end:cut])
-        return first + performative.build(frame[6:8], TRANSFER, fields, frame[cut:])
+        cut = len(payload) - (len(whole) - self._remote_max_frame) - 1
+        first = performative.build(channel, TRANSFER, resumed, payload[:cut])
+        return first + performative.build(channel, TRANSFER, fields, payload[cut:])
+
+
+def _number(fields: list[bytes], place: int) -> int | None:
+    value = decode(fields[place])[0] if place < len(fields) else None
+    return value if type(value) is int else None
+
+
+def _first_of(terminus: bytes) -> bytes:
+    """A source's or target's address; null if it has none, as a coordinator."""
+    _, at = decode(terminus, 1) if terminus != NULL else (None, 0)
+    elements, _ = performative.split_list(terminus, at, 1) if at else ([], 0)
+    return elements[0] if elements else NULL
+
+
+def _check_name(encoded: bytes, what: str) -> None:
+    """Proton would cut it off at a NUL, and take it for another one."""
+    name = decode(encoded)[0]
+    if isinstance(name, str) and "\0" in name:
+        raise PeerError(INVALID_FIELD, f"{what} with a NUL")
 
 
 def link_properties(number: int, properties: Mapping[str, object] | None) -> dict[str, object]:

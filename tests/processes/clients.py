@@ -17,7 +17,7 @@ import trio
 from router.amqp.connection import Connection
 from router.amqp.handler import ACCEPTED, RCV_FIRST, RCV_SECOND, SND_MIXED, Condition, Handle, Outcome
 from router.amqp.link import Link
-from router.amqp.message import body_of, data_message
+from router.amqp.message import body_of, data_message, in_envelope
 from router.amqp.transport import serve
 from router.quantities import Address
 
@@ -97,11 +97,13 @@ class Publisher:
         self.feed: Iterator[bytes] = iter(())
         self.in_flight = 1000
 
-    def send(self, body: bytes, *, settled: bool = False) -> int:
-        """Send now, without a wait for credit; returns the place of this message."""
+    def send(self, body: bytes, *, settled: bool = False, message_format: int = 0) -> int:
+        """Send now, without a wait for credit; returns the place of this message. Of another format than 0, `body` is
+        all of it."""
         number = self.sent
         self.sent += 1
-        handle = self.link.send(b"%d" % number, data_message(body), settled)
+        message = in_envelope(body, message_format) if message_format else data_message(body)
+        handle = self.link.send(b"%d" % number, message, settled)
         if handle is not None:
             self.numbers[handle] = number
         self.link.connection.wake()

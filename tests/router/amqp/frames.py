@@ -70,13 +70,15 @@ def attach(
     handle: int,
     *,
     receiver: bool,
+    modes: tuple[int | None, int | None] = (None, None),
     address: str = "topic/x",
     unsettled: Any = None,
     properties: Any = None,
 ) -> bytes:
     source, target = Described(SOURCE, address), Described(TARGET, address)
+    settle_modes = [None if mode is None else Raw(ubyte(mode)) for mode in modes]
     return frame(
-        ATTACH, name, handle, receiver, None, None, source, target, unsettled, None, 0, None, None, None, properties
+        ATTACH, name, handle, receiver, *settle_modes, source, target, unsettled, None, 0, None, None, None, properties
     )
 
 

@@ -1,0 +1,80 @@
+"""Answers to the settlements of publishers in mode second.
+
+The receiver settles last there, and says nothing of it, as nobody has the delivery any more (AMQP 1.0 2.6.12). But some
+libraries keep a delivery until they have read that the receiver has settled it: rhea stops sending at 2,048 of them. So
+what a publisher settles is settled to it in turn: many deliveries at once, and all when none is unsettled.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from router.amqp import performative
+from router.amqp.codec import decode, uint
+from router.amqp.library import lib
+from router.amqp.performative import DISPOSITION, NULL, TRUE, TRUES
+
+if TYPE_CHECKING:
+    from router.amqp.link import Link
+
+ENOUGH: Final = 128  # deliveries, to be answered while others are unsettled
+
+
+class _Session:
+    def __init__(self) -> None:
+        self.links: list[Link] = []
+        self.told: list[int] = []  # the first and the last delivery-id of each settlement, in turn
+
+    def is_due(self) -> bool:
+        told = self.told
+        count = len(told) // 2
+        if count >= ENOUGH or count + sum(told[1::2]) - sum(told[::2]) >= ENOUGH:
+            return True
+        return not any(lib.pn_link_unsettled(link.pointer) for link in self.links if not link.ended)
+
+    def frames(self) -> bytes:
+        """As few as the settlements' ranges let."""
+        ranges: list[int] = []
+        for first, last in zip(self.told[::2], self.told[1::2], strict=True):
+            if ranges and first == ranges[-1] + 1:
+                ranges[-1] = last
+            else:
+                ranges += first, last
+        self.told.clear()
+        channel = self.links[-1].wire[0]
+        numbers = [uint(number).encoded for number in ranges]
+        fields = ([TRUE, first, last, TRUE] for first, last in zip(numbers[::2], numbers[1::2], strict=True))
+        return b"".join(performative.build(channel, DISPOSITION, each) for each in fields)
+
+
+class Settlements:
+    """Of one connection: those that the peer has told and we have not answered."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[bytes, _Session] = {}  # those with such publishers, by the peer's channel
+
+    def begin(self, channel: bytes, link: "Link") -> None:
+        """A publisher in mode second has attached there, and been answered."""
+        self._sessions.setdefault(channel, _Session()).links.append(link)
+
+    def end(self, channel: bytes) -> None:
+        """The session is over."""
+        self._sessions.pop(channel, None)
+
+    def told(self, channel: bytes) -> list[int] | None:
+        """Where a settlement is noted, as the first and the last delivery-id; None if it needs no answer."""
+        session = self._sessions.get(channel)
+        return session.told if session is not None else None
+
+    def take(self, channel: bytes, fields: list[bytes]) -> None:
+        """A disposition of the peer's: role, first, last, settled."""
+        told = self.told(channel)
+        role, first_id, last_id, settled = performative.padded(fields, 4)[:4]
+        if told is None or role in TRUES or settled not in TRUES:
+            return
+        first, last = (decode(number)[0] for number in (first_id, first_id if last_id == NULL else last_id))
+        if type(first) is type(last) is int:
+            told += first, last
+
+    def frames(self) -> bytes:
+        """What is to be answered now; before other output, which may end the session."""
+        due = [session for session in self._sessions.values() if session.told and session.is_due()]
+        return b"".join(session.frames() for session in due)

@@ -1,0 +1,133 @@
+"""Over the incoming frames that need no look: the hot half of the tap.
+
+Most frames are like the one before, but for their size and what they carry, so comparing is cheaper than decoding. What
+is compared decides whether a look is needed: the kind of frame, and of a transfer that its handle is attached and its
+message-format is 0. Nothing else is read, but for the delivery-ids of settlements that are to be answered.
+
+Never here: what the others mean (`tap`).
+"""
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from router.amqp.handler import MAX_TAG
+from router.amqp.performative import DISPOSITION, NULL, TRANSFER, TRUE
+
+HEAD: Final = 14  # bytes of a frame to the field count of a short list
+_FIELDS: Final = {0xC0: (13, HEAD), 0xD0: (16, 20)}  # by a list's constructor: where its field count is, and the first
+_BINARY, _ZERO = 0xA0, 0x43  # a tag's constructor, a uint that is 0
+_UINTS: Final = {NULL[0]: 1, _ZERO: 1, 0x52: 2, 0x70: 5}  # the widths of a uint's forms
+_MESSAGE_FORMAT: Final = 3  # its place in a transfer
+
+# A frame's size, and what has to be as in the one before: of a disposition to its role, of a transfer as far as needed.
+_begin: Final = struct.Struct(">I11s").unpack_from
+_LEAST: Final = 15
+_begins: Final = [struct.Struct(f">I{length}s").unpack_from for length in range(32)]
+_is_transfer: Final = re.compile(rb"\x02\0..\0\x53\x14[\xc0\xd0]", re.DOTALL).match
+_is_disposition: Final = re.compile(rb"\x02\0..\0\x53\x15[\xc0\xd0]", re.DOTALL).match
+_is_receivers: Final = re.compile(rb"\x02\0..\0\x53\x15\xc0..\x41", re.DOTALL).match
+# A sender's, in the form that most are of: first, the constructor of last, last, and `settled` follow.
+_is_settlement: Final = re.compile(rb"\x02\0..\0\x53\x15\xc0.[\x04-\x06]\x42\x70", re.DOTALL).match
+_settlement: Final = struct.Struct(">I12xIBIB").unpack_from
+_SETTLEMENT: Final = 26
+
+
+class _Shape(NamedTuple):
+    """What a transfer has in common with the one before."""
+
+    begin: Callable[[bytes, int], tuple[int, bytes]]
+    head: bytes  # behind the size, to the constructor of the delivery-id
+    tag_at: int  # the tag's length, and the message-format: where, and what
+    tag: int
+    format_at: int
+    format: int
+
+
+class Walk:
+    """One a connection."""
+
+    def __init__(self, max_frame: int, told: Callable[[bytes], list[int] | None]) -> None:
+        """`told`: where the settlements of a channel are noted, as the first and the last delivery-id; None if they are
+        not to be."""
+        self.attached: set[tuple[bytes, int]] = set()  # channel and handle of the peer's ends
+        self.fields = 255  # transfers of more fields need a look
+        self.max_frame = max_frame
+        self._told = told
+
+    def end(self, channel: bytes) -> None:
+        """Of a session."""
+        self.attached -= {end for end in self.attached if end[0] == channel}
+
+    def past(self, data: bytes, at: int) -> int:
+        """From a frame to the first one that needs a look, or is cut off in its begin."""
+        begin, head, tag_at, tag, format_at, zero = _Shape(_begin, b"", 0, 0, 0, 0)
+        disposition = settlement = b""
+        told: list[int] = []
+        max_frame, end = self.max_frame, len(data)
+        last = end - _LEAST
+        while at <= last:
+            code = data[at + 10]
+            if code == TRANSFER and at + format_at < end:
+                size, known = begin(data, at)
+                if known != head or data[at + tag_at] != tag or data[at + format_at] != zero:
+                    shape = self._shape(data, at)
+                    if shape is None:
+                        break
+                    begin, head, tag_at, tag, format_at, zero = shape
+            elif code != DISPOSITION:
+                break
+            elif settlement and data[at + 4 : at + 16] == settlement and at + _SETTLEMENT <= end:
+                size, first, form, second, settled = _settlement(data, at)
+                if form != 0x70 or settled != TRUE[0]:
+                    break
+                told += first, second
+            else:
+                size, known = _begin(data, at)
+                if known != disposition and self._is_plain(known):
+                    disposition = known
+                elif known != disposition:
+                    there, begun = self._told(known[2:4]), data[at + 4 : at + 16]
+                    if there is None or begun == settlement or not _is_settlement(begun):
+                        break
+                    settlement, told = begun, there
+                    continue
+            if not HEAD <= size <= max_frame:
+                break
+            at += size
+        return at
+
+    def _is_plain(self, begin: bytes) -> bool:
+        """Of a disposition: whether it needs no look."""
+        is_told = self._told(begin[2:4]) is not None
+        return (_is_receivers if is_told else _is_disposition)(begin) is not None
+
+    def _shape(self, data: bytes, at: int) -> _Shape | None:
+        """Of a transfer that needs no look; None if it does, is cut off, or of unusual forms."""
+        start = data[at + 4 : at + 12]
+        if not _is_transfer(start):
+            return None
+        try:
+            return self._of_transfer(data, at, *_FIELDS[start[-1]])
+        except (IndexError, KeyError):
+            return None
+
+    def _of_transfer(self, data: bytes, at: int, count_at: int, handle_at: int) -> _Shape | None:
+        handle_at += at
+        id_at = handle_at + _UINTS[data[handle_at]]
+        tag_at = id_at + _UINTS[data[id_at]]
+        format_at = tag_at + 1
+        if data[tag_at] == _BINARY and data[tag_at + 1] <= MAX_TAG:
+            tag_at += 1
+            format_at = tag_at + 1 + data[tag_at]
+        elif data[tag_at] != NULL[0]:
+            return None
+        handle = data[at + 6 : at + 8], int.from_bytes(data[handle_at + 1 : id_at], "big")
+        fields = int.from_bytes(data[at + count_at : handle_at], "big")
+        if not _MESSAGE_FORMAT < fields <= self.fields or handle not in self.attached:
+            return None
+        if data[format_at] not in (_ZERO, NULL[0]):
+            return None
+        head = data[at + 4 : id_at + 1]
+        return _Shape(_begins[len(head)], head, tag_at - at, data[tag_at], format_at - at, data[format_at])

@@ -1,0 +1,174 @@
+"""What is said about a session, not about one of its links: flow, its end by an error, settlements in ranges."""
+
+from typing import Any
+
+import pytest
+
+from router.amqp.codec import decode
+from router.amqp.errors import INVALID_FIELD, UNATTACHED_HANDLE
+from router.amqp.handler import ACCEPTED, RCV_FIRST, RCV_SECOND
+from router.amqp.performative import build, code_of, parse
+from tests.router.amqp.frames import (
+    BEGIN,
+    DETACH,
+    DISPOSITION,
+    END,
+    FLOW,
+    HEADER,
+    OPEN,
+    attach,
+    frame,
+    opening,
+    settlement,
+    transfer,
+)
+from tests.router.amqp.test_hostile_input import Answering, condition_of, server
+
+
+def frames_of(data: bytes) -> list[tuple[int, list[Any]]]:
+    """Each with its channel in front of its fields."""
+    found = []
+    while data:
+        size = int.from_bytes(data[:4], "big")
+        if size > 8:
+            fields = parse(data[:size]).fields
+            found.append((code_of(data[:size]), [data[6:8], *(decode(field)[0] for field in fields)]))
+        data = data[size:]
+    return found
+
+
+def written(data: bytes, code: int) -> list[list[Any]]:
+    return [fields for kind, fields in frames_of(data) if kind == code]
+
+
+@pytest.mark.parametrize("channel", [0, 3])
+def test_a_session_that_asks_for_an_echo_gets_it(channel: int) -> None:
+    connection = server()
+    begins = b"" if channel == 0 else frame(BEGIN, None, 7, 1000, 1000, channel=channel)
+    connection.receive(opening() + begins, 0.0)
+    (ours, *_) = [began for began in written(connection.data_to_send()[8:], BEGIN) if began[1] == channel]
+    asking = frame(FLOW, 7 if channel else 0, 1000, 0, 1000, None, None, None, None, False, True, channel=channel)
+    connection.receive(asking, 0.0)
+    (answer,) = written(connection.data_to_send(), FLOW)
+    assert answer[0] == ours[0] and answer[1] == (7 if channel else 0)
+    assert answer[5:6] in ([], [None])  # of no link
+    connection.receive(frame(FLOW, 0, 1000, 0, 1000), 0.0)
+    assert written(connection.data_to_send(), FLOW) == []
+    connection.release()
+
+
+@pytest.mark.parametrize("before", [b"", attach("b", 7, receiver=False) + frame(DETACH, 7, True)])
+def test_a_transfer_on_a_handle_that_is_not_attached_ends_its_session(before: bytes) -> None:
+    handler = Answering()
+    connection = server(handler)
+    other = frame(BEGIN, None, 0, 1000, 1000, channel=1)
+    connection.receive(opening() + other + attach("a", 0, receiver=False) + before, 0.0)
+    connection.data_to_send()
+    connection.receive(transfer(0, 0) + transfer(7, 1) + transfer(0, 2), 0.0)
+    ((_, error),) = written(connection.data_to_send(), END)
+    assert error.value[0] == UNATTACHED_HANDLE
+    assert handler.messages == [b"m"]
+    assert handler.events[-1] == ("detach", "a", False, UNATTACHED_HANDLE)
+    connection.receive(attach("late", 3, receiver=False) + transfer(7, 3) + frame(END), 0.0)
+    assert written(connection.data_to_send(), END) == []
+    assert ("attach", "late") not in handler.events and not connection.closed
+    connection.release()
+
+
+class Unsettled(Answering):
+    """Accepts, and leaves it to the publisher to settle."""
+
+    credit = 1000
+
+    def on_transfers(self, link: Any, deliveries: Any, tags: Any, messages: Any, settled: Any) -> None:
+        link.update_many([handle for handle in deliveries if handle], ACCEPTED)
+
+
+def attached(mode: int) -> Any:
+    connection = server(Unsettled())
+    connection.receive(opening() + attach("a", 0, receiver=False, modes=(None, mode)), 0.0)
+    connection.data_to_send()
+    return connection
+
+
+def settled_to_us(data: bytes) -> list[tuple[int, int]]:
+    """Ranges that the router has settled to its publisher."""
+    dispositions = written(data, DISPOSITION)
+    assert all(fields[0] == b"\0\0" and fields[1] is fields[4] is True and len(fields) == 5 for fields in dispositions)
+    return [(fields[2], fields[3]) for fields in dispositions]
+
+
+def encoded(first: int, last: int | None, form: str) -> bytes:
+    """A sender's settlement, as libraries write them."""
+    if form == "long":
+        return settlement(first, last) if last is not None else frame(DISPOSITION, False, first, None, True)
+    width = {"zero or byte": 1, "word": 4}[form]
+    code = {1: b"\x52", 4: b"\x70"}[width]
+    ids = [
+        b"\x40" if n is None else b"\x43" if not n and width == 1 else code + n.to_bytes(width, "big")
+        for n in (first, last)
+    ]
+    return build(b"\0\0", DISPOSITION, [b"\x42", *ids, b"\x41"])
+
+
+@pytest.mark.parametrize("form", ["long", "zero or byte", "word"])
+def test_what_a_publisher_in_mode_second_settles_is_settled_to_it_when_nothing_is_unsettled(form: str) -> None:
+    connection = attached(RCV_SECOND)
+    connection.receive(b"".join(transfer(0, n, b"%d" % n) for n in range(20)), 0.0)
+    connection.data_to_send()
+    told = [(0, 4), (5, 5), (6, None), (7, 9), (12, 15), (16, 19)]
+    connection.receive(b"".join(encoded(*ids, form) for ids in told), 0.0)
+    assert settled_to_us(connection.data_to_send()) == []
+    connection.receive(transfer(0, 20) + encoded(10, 11, form) + encoded(20, None, form), 0.0)
+    assert settled_to_us(connection.data_to_send()) == [(0, 9), (12, 19), (10, 11), (20, 20)]
+    connection.release()
+
+
+@pytest.mark.parametrize("at_once", [1, 64])
+def test_it_need_not_have_settled_all_of_it(at_once: int) -> None:
+    """Libraries have room for so many only, and always some under way."""
+    connection = attached(RCV_SECOND)
+    connection.receive(b"".join(transfer(0, n, b"%d" % n) for n in range(1000)), 0.0)
+    connection.data_to_send()
+    answered = []
+    for first in range(0, 960, at_once):
+        connection.receive(encoded(first, first + at_once - 1, "word"), 0.0)
+        answered += settled_to_us(connection.data_to_send())
+    assert answered == [(first, first + 127) for first in range(0, 896, 128)]
+    connection.release()
+
+
+def test_in_mode_first_there_is_nothing_to_be_answered() -> None:
+    connection = attached(RCV_FIRST)
+    connection.receive(transfer(0, 0), 0.0)
+    connection.data_to_send()
+    connection.receive(settlement(0, 0), 0.0)
+    assert written(connection.data_to_send(), DISPOSITION) == []
+    connection.release()
+
+
+def test_a_session_that_has_ended_is_not_answered() -> None:
+    connection = attached(RCV_SECOND)
+    connection.receive(transfer(0, 0) + settlement(0, 0) + frame(END), 0.0)
+    assert settled_to_us(connection.data_to_send()) == []
+    connection.receive(frame(BEGIN, None, 0, 1000, 1000) + attach("b", 0, receiver=False), 0.0)
+    connection.data_to_send()
+    connection.receive(transfer(0, 0), 0.0)
+    connection.data_to_send()
+    connection.receive(settlement(0, 0), 0.0)
+    assert settled_to_us(connection.data_to_send()) == []  # in mode first
+    connection.release()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        HEADER + frame(OPEN, "name\0of another"),
+        opening() + attach("name\0of another", 0, receiver=False),
+        opening() + attach("a", 0, receiver=False, address="topic/x\0of another"),
+        opening() + attach("a", 0, receiver=True, address="topic/x\0of another"),
+    ],
+)
+def test_a_name_with_a_nul_is_refused(data: bytes) -> None:
+    """Proton would take it for a shorter one, that of somebody else."""
+    assert condition_of(server(), data) == INVALID_FIELD
