@@ -2,7 +2,17 @@
 
 import re
 
-from router.amqp.handler import EXPIRE_CONNECTION, EXPIRE_NEVER, Terminus
+from router.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED
+from router.amqp.handler import (
+    EXPIRE_CONNECTION,
+    EXPIRE_NEVER,
+    RCV_FIRST,
+    RCV_SECOND,
+    SND_MIXED,
+    SND_SETTLED,
+    SND_UNSETTLED,
+    Terminus,
+)
 from router.amqp.link import Link
 from topic.directory import Lifetime
 from topic.identity import GENERATION_LENGTH, LinkIdentity
@@ -14,6 +24,7 @@ ANSWERS = "oncemesh:answers"
 TOLD = "oncemesh:told"
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
 
+_AUTHORITY = re.compile(r"^amqps?://[^/]*/?")
 # Of an epoch as text: its clock, then router and incarnation.
 _EPOCH = re.compile(r"([0-9]{1,20})\.[A-Za-z0-9_-]+\.[0-9]{1,20}")
 
@@ -28,29 +39,43 @@ class Refusal(Exception):
 
 def identity_of(link: Link, prefixes: tuple[str, ...]) -> LinkIdentity:
     """Who attaches where; raises `Refusal` for what this router does not do (AMQP 1.0 2.8.14 to 2.8.18)."""
-    terminus = link.remote_source if link.is_sender else link.remote_target
-    address = _checked_address(terminus)
+    _check_modes(link)
+    address = _checked_address(link.remote_source if link.is_sender else link.remote_target)
     container = link.connection.remote_container
     if not container:
-        raise Refusal("amqp:not-allowed", "a link's identity needs a container-id, the open had none")
+        raise Refusal(NOT_ALLOWED, "a link's identity needs a container-id, the open had none")
     if not address.startswith(prefixes):
         known = ", ".join(prefix + "…" for prefix in prefixes)
-        raise Refusal("amqp:not-found", f"no node {address!r}: expected an address of {known}")
+        raise Refusal(NOT_FOUND, f"no node {address!r}: expected an address of {known}")
     return LinkIdentity(container, link.name, address)
+
+
+def _check_modes(link: Link) -> None:
+    """AMQP 1.0 2.8.2, 2.8.3."""
+    if link.remote_snd_settle_mode not in (SND_UNSETTLED, SND_SETTLED, SND_MIXED):
+        raise Refusal(INVALID_FIELD, f"snd-settle-mode: expected 0, 1 or 2, got {link.remote_snd_settle_mode}")
+    if link.remote_rcv_settle_mode not in (RCV_FIRST, RCV_SECOND):
+        raise Refusal(INVALID_FIELD, f"rcv-settle-mode: expected 0 or 1, got {link.remote_rcv_settle_mode}")
+
+
+def address_in(terminus: Terminus | None) -> str:
+    """Of the node that a client attaches to. Some write its URL: amqp://host/topic/x means topic/x."""
+    return _AUTHORITY.sub("", terminus.address or "") if terminus is not None else ""
 
 
 def _checked_address(terminus: Terminus | None) -> str:
     if terminus is None:
-        raise Refusal("amqp:not-implemented", "a link without a terminus is resumed nowhere")
+        raise Refusal(NOT_IMPLEMENTED, "a link without a terminus is resumed nowhere")
     if terminus.coordinator:
-        raise Refusal("amqp:not-implemented", "transactions are not supported")
+        raise Refusal(NOT_IMPLEMENTED, "transactions are not supported")
     if terminus.dynamic:
-        raise Refusal("amqp:not-implemented", "dynamic nodes are not supported")
-    if not terminus.address:
-        raise Refusal("amqp:not-implemented", "the anonymous terminus is not supported: attach to an address")
-    if terminus.address == STATUS_ADDRESS:
-        raise Refusal("amqp:not-allowed", f"{STATUS_ADDRESS} can only be received from")
-    return terminus.address
+        raise Refusal(NOT_IMPLEMENTED, "dynamic nodes are not supported")
+    address = address_in(terminus)
+    if not address:
+        raise Refusal(NOT_IMPLEMENTED, "the anonymous terminus is not supported: attach to an address")
+    if address == STATUS_ADDRESS:
+        raise Refusal(NOT_ALLOWED, f"{STATUS_ADDRESS} can only be received from")
+    return address
 
 
 def lifetime_of(link: Link, longest: int) -> Lifetime:
@@ -59,7 +84,7 @@ def lifetime_of(link: Link, longest: int) -> Lifetime:
     asked = link.remote_source if link.is_sender else link.remote_target
     assert asked is not None
     if asked.durable not in DURABILITIES:
-        raise Refusal("amqp:invalid-field", f"durable: expected 0, 1 or 2, got {asked.durable}")
+        raise Refusal(INVALID_FIELD, f"durable: expected 0, 1 or 2, got {asked.durable}")
     never = asked.expiry_policy == EXPIRE_NEVER
     timeout = longest if never else min(asked.timeout, longest)
     return Lifetime(timeout, EXPIRE_CONNECTION if never else asked.expiry_policy, asked.durable)
@@ -82,7 +107,7 @@ def begins_life(link: Link) -> bool:
 def generation_of(link: Link) -> bytes | None:
     generation = link.remote_properties.get(GENERATION)
     if generation is not None and (not isinstance(generation, bytes) or len(generation) != GENERATION_LENGTH):
-        raise Refusal("amqp:invalid-field", f"link property {GENERATION}: expected {GENERATION_LENGTH} bytes")
+        raise Refusal(INVALID_FIELD, f"link property {GENERATION}: expected {GENERATION_LENGTH} bytes")
     return generation
 
 
@@ -103,5 +128,5 @@ def seen_of(link: Link) -> int:
         return 0
     parts = _EPOCH.fullmatch(epoch) if isinstance(epoch, str) else None
     if parts is None:
-        raise Refusal("amqp:invalid-field", f"link property {EPOCH}: expected the one of an earlier attach")
+        raise Refusal(INVALID_FIELD, f"link property {EPOCH}: expected the one of an earlier attach")
     return int(parts[1])

@@ -12,7 +12,7 @@ from itertools import compress
 from typing import ClassVar
 
 from router.amqp.connection import Connection
-from router.amqp.errors import PRECONDITION_FAILED
+from router.amqp.errors import NOT_IMPLEMENTED, PRECONDITION_FAILED
 from router.amqp.handler import (
     ACCEPTED,
     MODIFIED,
@@ -28,6 +28,7 @@ from router.attach import (
     GENERATION,
     STATUS_ADDRESS,
     Refusal,
+    address_in,
     begins_life,
     generation_of,
     identity_of,
@@ -104,7 +105,7 @@ class ClientEdge:
         if link.ended:
             return
         try:
-            if link.is_sender and link.address == STATUS_ADDRESS:
+            if link.is_sender and address_in(link.remote_source) == STATUS_ADDRESS:
                 link.context = StatusLink()
                 link.answer()
                 self.on_credit(link)
@@ -301,6 +302,9 @@ class ClientEdge:
         if end.again:  # what has become of these is looked at when the core resumes them
             known = [handle in end.records for handle in deliveries]
             deliveries, states, settled = (list(compress(column, known)) for column in (deliveries, states, settled))
+        if max(states, default=0) > MODIFIED:
+            end.link.connection.expel(end.link, NOT_IMPLEMENTED, "transactions are not supported")
+            return
         records = [end.records[handle] for handle in deliveries]
         gone = [record for record, is_settled in zip(records, settled, strict=True) if is_settled]
         details = self._details(end.link, deliveries, states)

@@ -181,9 +181,10 @@ class Link:
         unsettled: Mapping[bytes, int] | None = None,
         incomplete_unsettled: bool = False,
     ) -> None:
-        """Answer the peer's attach: with its own termini, less filters and capabilities, and its own settle
-        modes. Durability, expiry policy and timeout are granted for the terminus at our end. The size limit of a
-        receiving link is the connection's unless given. A source of ours has `released` for its default outcome.
+        """Answer the peer's attach: with its own termini, less filters and capabilities, and its own settle modes; who
+        names a distribution mode gets copies. Durability, expiry policy and timeout are granted for the terminus at our
+        end. The size limit of a receiving link is the connection's unless given. A source of ours has `released` for
+        its default outcome.
 
         `unsettled` is our map: tags with their states. What the peer's frames have no room for is left out from its
         end, see `omitted`; the map is then sent as incomplete.
@@ -211,6 +212,8 @@ class Link:
     def _echo_termini(self, source: Any, target: Any) -> None:
         lib.pn_terminus_copy(source, lib.pn_link_remote_source(self.pointer))
         lib.pn_terminus_copy(target, lib.pn_link_remote_target(self.pointer))
+        if lib.pn_terminus_get_distribution_mode(source) != lib.PN_DIST_MODE_UNSPECIFIED:  # else it is not to be said
+            lib.pn_terminus_set_distribution_mode(source, lib.PN_DIST_MODE_COPY)
         for data in (
             lib.pn_terminus_filter(source),
             lib.pn_terminus_capabilities(source),
@@ -260,7 +263,7 @@ class Link:
         if not self._opened:
             lib.pn_terminus_set_type(lib.pn_link_source(self.pointer), lib.PN_UNSPECIFIED)
             lib.pn_terminus_set_type(lib.pn_link_target(self.pointer), lib.PN_UNSPECIFIED)
-            self.open(self.remote_snd_settle_mode, self.remote_rcv_settle_mode)
+            self.open(SND_MIXED, RCV_FIRST)  # what the peer asked for may be what is wrong
         write_condition(lib.pn_link_condition(self.pointer), condition, description)
         self._closed = closed
         if not self._postponed:

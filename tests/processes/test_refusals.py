@@ -4,11 +4,12 @@ import json
 from collections.abc import Callable
 
 import pytest
+from proton._data import obj2dat
 
 from router.amqp.library import lib, write_map
 from router.amqp.link import Link
 from tests.processes.background import background_traffic
-from tests.processes.clients import Clients, accept, client_of, hold
+from tests.processes.clients import Clients, Delivery, accept, client_of, hold
 from tests.processes.mesh import RunningMesh, eventually
 
 MIB = 1 << 20
@@ -38,7 +39,16 @@ def coordinator(link: Link) -> None:
     lib.pn_terminus_set_type(lib.pn_link_target(link.pointer), lib.PN_COORDINATOR)
 
 
+def modes(sender: int, receiver: int) -> Callable[[Link], None]:
+    def shape(link: Link) -> None:
+        lib.pn_link_set_snd_settle_mode(link.pointer, sender)
+        lib.pn_link_set_rcv_settle_mode(link.pointer, receiver)
+
+    return shape
+
+
 NOT_IMPLEMENTED, NOT_FOUND, NOT_ALLOWED = "amqp:not-implemented", "amqp:not-found", "amqp:not-allowed"
+INVALID_FIELD = "amqp:invalid-field"
 
 
 @pytest.mark.parametrize(
@@ -54,6 +64,12 @@ NOT_IMPLEMENTED, NOT_FOUND, NOT_ALLOWED = "amqp:not-implemented", "amqp:not-foun
         ("publish", "queue/x", plain, NOT_FOUND),
         ("subscribe", "topic", plain, NOT_FOUND),
         ("publish", "$status", plain, NOT_ALLOWED),
+        ("publish", "amqp://host/queue/x", plain, NOT_FOUND),
+        ("publish", "amqp://topic/x", plain, NOT_FOUND),
+        ("subscribe", "amqp://host", plain, NOT_IMPLEMENTED),
+        ("publish", "topic/x", modes(3, 0), INVALID_FIELD),
+        ("publish", "topic/x", modes(2, 2), INVALID_FIELD),
+        ("subscribe", "topic/x", modes(255, 1), INVALID_FIELD),
     ],
 )
 async def test_an_attach_is_refused_with_its_reason(
@@ -77,6 +93,37 @@ async def test_an_attach_is_refused_with_its_reason(
         assert ours is None  # so its creator knows that nothing was created
         other = client.subscriber("topic/other")
         await clients.until(lambda: other.attached)
+
+
+async def test_the_url_of_a_node_is_its_address(triangle: RunningMesh, clients: Clients) -> None:
+    subscriber = await clients.subscriber(triangle.address("c"), "topic/by url")
+    by_url = await clients.subscriber(triangle.address("c"), "amqps://host:5671/topic/by url", "by url")
+    assert by_url.link.remote_source is not None
+    assert by_url.link.remote_source.address == "amqps://host:5671/topic/by url"  # as it asked for it
+    for url in ("amqp://host/topic/by url", "topic/by url"):  # it is the same link
+        publisher = await clients.publisher(triangle.address("a"), url)
+        publisher.send(url.encode())
+        await clients.until(lambda publisher=publisher: publisher.accepted == [0])  # type: ignore[misc]
+    assert subscriber.bodies == by_url.bodies == [b"amqp://host/topic/by url", b"topic/by url"]
+
+
+async def test_an_outcome_within_a_transaction_is_refused(triangle: RunningMesh, clients: Clients) -> None:
+    """It is no outcome, as nobody will discharge the transaction; nor is what it speaks of released."""
+
+    def within_a_transaction(delivery: Delivery) -> None:
+        state = lib.pn_disposition_data(lib.pn_delivery_local(delivery.handle))
+        obj2dat([b"transaction"], state)  # type: ignore[no-untyped-call]
+        delivery.give(0x34)
+
+    topic = "topic/transaction"
+    subscriber = await clients.subscriber(triangle.address("c"), topic, respond=within_a_transaction)
+    publisher = await clients.publisher(triangle.address("a"), topic)
+    publisher.send(b"0")
+    await clients.until(lambda: subscriber.detached is not None)
+    assert subscriber.detached is not None
+    assert subscriber.detached.name == NOT_IMPLEMENTED
+    assert "transactions" in subscriber.detached.description
+    assert subscriber.bodies == [b"0"]
 
 
 async def test_a_message_that_is_too_large_ends_its_link_only(triangle: RunningMesh, clients: Clients) -> None:

@@ -10,9 +10,10 @@ from router.amqp.connection import Connection
 from router.amqp.errors import FRAMING_ERROR, PeerError
 from router.amqp.handler import ACCEPTED, NO_STATE, DeliveryState
 from router.amqp.link import Link
-from tests.router.amqp.frames import ATTACH, SOURCE, TARGET, Described, attach, frame, opening, transfer
+from tests.router.amqp.frames import ATTACH, SOURCE, TARGET, Described, Symbol, attach, frame, opening, transfer
 from tests.router.amqp.pair import Pair, Recorder
 from tests.router.amqp.test_hostile_input import Answering, condition_of, server
+from tests.router.amqp.test_sessions import frames_of
 
 
 class Resuming(Answering):
@@ -150,6 +151,20 @@ def test_a_large_frame_in_pieces_is_not_held_back() -> None:
         connection.receive(large[at : at + 5_000], float(second))
         connection.tick(float(second))
     assert not connection.closed
+
+
+@pytest.mark.parametrize(("asked", "granted"), [(None, None), ("copy", "copy"), ("move", "copy")])
+def test_who_names_a_distribution_mode_gets_copies_and_nobody_else_is_told(
+    asked: str | None, granted: str | None
+) -> None:
+    connection = server(Answering())
+    source = Described(SOURCE, "topic/x", 0, None, None, None, None, asked and Symbol(asked))
+    asking = frame(ATTACH, "a", 0, True, None, None, source, Described(TARGET, "x"), None, None, 0)
+    connection.receive(opening() + asking, 0.0)
+    data = connection.data_to_send()
+    (answer,) = [fields for code, fields in frames_of(data[8:]) if code == ATTACH]
+    assert answer[6].value[6] == granted
+    connection.release()
 
 
 def test_a_source_of_ours_names_its_outcomes() -> None:
