@@ -23,3 +23,8 @@ def test_who_lost_contact_before_hears_nothing() -> None:
 def test_what_two_have_said_is_heard_from_the_first() -> None:
     neighbours = {"a": [("c", (0, FOREVER))], "b": [("c", (0, FOREVER))]}
     assert earliest({"a": 20, "b": 10}, neighbours) == {"a": 20, "b": 10, "c": 10}
+
+
+def test_who_joined_later_hears_after_that_if_it_still_can() -> None:
+    neighbours = {"a": [("b", (0, 30)), ("c", (0, 15))], "b": [("d", (0, FOREVER))]}
+    assert earliest({"a": 10}, neighbours, {"b": 20, "c": 20}) == {"a": 10, "b": 21, "d": 21}

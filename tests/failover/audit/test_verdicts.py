@@ -159,6 +159,21 @@ def test_expiry_relieves_of_what_is_not_accepted_who_can_have_heard_of_it(judged
     assert {finding.subscribers for finding in report.findings} == {(str(FAR.identity),)}
 
 
+@pytest.mark.parametrize("ended_by", ["c", "b"])
+def test_a_custodians_word_of_an_end_comes_behind_what_it_told_before(judged: Judged, ended_by: str) -> None:
+    run = Run()
+    columns = {"subscriber": FAR.name, "epoch": run.epoch(FAR)}
+    run.before(ended_by, run.find(ended_by, Event.RECEIVED, run.key(ONE, 2)), Event.EXPIRED, **columns)
+    again = run.find("a", Event.RECEIVED, run.key(ONE, 3))
+    run.before("a", again, Event.JOINED, address=ADDRESS, peer="c", **columns)  # its word was on its way
+    run.leave_out(FAR, ONE, 3)
+
+    report = judged(run)
+
+    assert report.violations == ({} if ended_by == "c" else {"lost": 1}), report.findings
+    assert sum(row.away for row in report.pairs) == (1 if ended_by == "c" else 0)
+
+
 def test_what_was_accepted_while_a_subscriber_was_cut_off_is_shown(judged: Judged) -> None:
     run = Run()
     columns = {"subscriber": FAR.name, "epoch": run.epoch(FAR)}
