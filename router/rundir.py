@@ -263,7 +263,8 @@ def find_run_dir(given: Path | None, base: Path = Path("run")) -> RunDirectory:
     if not running:
         ended = [str(path.parent) for path in sorted(base.glob("*/mesh.json"))]
         those = f": {', '.join(ended)}" if ended else ""
-        raise RunError(f"no mesh is running under ./{base}, name its directory with --run-dir{those}")
+        what_to_do = "start one with oncemesh up, or name its directory with --run-dir"
+        raise RunError(f"no mesh is running under ./{base}: {what_to_do}{those}")
     names = ", ".join(f"{base}/{directory.path.name}" for directory in running)
     raise RunError(f"several meshes are running ({names}), choose one with --run-dir")
 

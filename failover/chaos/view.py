@@ -137,10 +137,16 @@ def _routers(lives: Mapping[str, Life]) -> Text:
     return Text("routers ") + Text("  ").join(said)
 
 
+def _seat(member: Member) -> Text:
+    if member.attached:
+        return Text(member.router or "", "green")
+    if member.router is None:
+        return Text("none yet", "yellow")
+    return Text(f"({member.router})" if member.running else "dead", "red")
+
+
 def _row(member: Member, rates: Rates) -> list[Text]:
-    place = member.router or ""
-    state = Text(place, style="green") if member.attached else Text(f"({place})" if member.running else "dead", "red")
-    cells = [Text(member.name, style="bold"), state]
+    cells = [Text(member.name, style="bold"), _seat(member)]
     for what, role in (("sent", "publisher"), ("accepted", "publisher"), ("received", "subscriber")):
         count = member.counts[what]
         rate = rates.rate(f"{member.name} {what}", count)

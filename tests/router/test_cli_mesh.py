@@ -141,7 +141,8 @@ def test_commands_without_a_mesh_say_what_to_do(here: Path) -> None:
     for command in ("status", "start", "stop", "down"):
         result = oncemesh(command)
         assert result.exit_code == 1
-        assert result.output == "Error: no mesh is running under ./run, name its directory with --run-dir\n"
+        what_to_do = "start one with oncemesh up, or name its directory with --run-dir"
+        assert result.output == f"Error: no mesh is running under ./run: {what_to_do}\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

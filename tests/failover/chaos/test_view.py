@@ -25,6 +25,7 @@ def board(tmp_path: Path) -> Board:
     conductor = Conductor(made, mesh, crew, told)
     conductor.struck.append(Struck(0, "kill", ("a",), "kill a (one), for 2.0s", 1, {}, open={"a"}))
     mesh.lives.update(a=Life.DOWN, b=Life.UP, c=Life.PAUSED)
+    crew.members["news"].router = "a"
     crew.members["reader1"].router = "b"
     crew.members["reader1"].running = crew.members["reader1"].attached = True
     return Board(crew, conductor, made.offered, ["b waits for router a: 7 records, for 2.0s now"])
