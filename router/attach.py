@@ -22,6 +22,8 @@ GENERATION = "oncemesh:generation"
 EPOCH = "oncemesh:epoch"
 ANSWERS = "oncemesh:answers"
 TOLD = "oncemesh:told"
+SUBSCRIBERS = "oncemesh:subscribers"
+ALONE = "oncemesh:alone"
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
 
 _AUTHORITY = re.compile(r"^amqps?://[^/]*/?")

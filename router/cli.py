@@ -10,7 +10,7 @@ if _interruptible:
 
 import click
 
-from router import cli_audit, cli_chaos, cli_clients, cli_demo, cli_mesh, cli_story
+from router import cli_audit, cli_chaos, cli_demo, cli_mesh, cli_publish, cli_story, cli_subscribe
 from router.cli_base import Commands
 from router.cli_router import router
 
@@ -30,7 +30,8 @@ def main() -> None:
 for _command in (
     *cli_mesh.COMMANDS,
     router,
-    *cli_clients.COMMANDS,
+    cli_publish.publish,
+    cli_subscribe.subscribe,
     cli_chaos.chaos,
     cli_audit.audit,
     cli_story.story,

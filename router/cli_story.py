@@ -10,7 +10,14 @@ CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 """Keys may begin with a hyphen; no option of this command has a short form they could be taken for."""
 
 
-@click.command(context_settings=CONTEXT)
+class Story(click.Command):
+    """Alone, -h is no key."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(context, ["--help" if argument == "-h" else argument for argument in args])
+
+
+@click.command(cls=Story, context_settings=CONTEXT)
 @click.argument("run_dirs", nargs=-1, required=True, metavar="RUN_DIR...")
 @click.argument("key", metavar="KEY")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
@@ -19,9 +26,9 @@ CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None) -> None:
     """Tell one delivery's life across routers and clients.
 
-    KEY is the delivery's key, as a finding of the audit or `subscribe --json` tells it, or a start of it that no other
-    key has. Several run directories belong to one mesh; those that are not local are named with their scheme, such as
-    hdfs://.
+    KEY is the delivery's key, as a finding of the audit or `subscribe --format json` tells it, or a start of it that no
+    other key has. Several run directories belong to one mesh; those that are not local are named with their scheme,
+    such as hdfs://.
 
     \b
     Example: oncemesh story run/triangle iOqXyO9LeQEY5ypLWcgN

@@ -401,6 +401,9 @@ class ClientEdge:
         handles = [end.handles[record] for record in action.records]
         if action.outcome is Outcome.ACCEPTED:
             end.link.update_many(handles, ACCEPTED, action.settle)
+            if action.alone:
+                end.alone += action.alone
+                end.link.answer_echo()  # unasked: a router that is lost can be asked no more
         else:
             for handle in handles:
                 info = {PARTIAL_ACCEPTANCE: action.description}

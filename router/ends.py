@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from router.amqp.handler import ACCEPTED, MODIFIED, REJECTED, RELEASED, SND_SETTLED, Handle
 from router.amqp.link import Link
-from router.attach import answers_echoes
+from router.attach import ALONE, SUBSCRIBERS, answers_echoes
 from router.signs import SignsOfLife
 from topic.directory import Directory, Lifetime, Role
 from topic.identity import Epoch, LinkIdentity, link_name
@@ -24,7 +24,7 @@ from topic.subscriber import Subscriber
 class PublisherLink:
     """A link that we receive from, and its deliveries that are not settled."""
 
-    __slots__ = ("_node", "again", "former", "handles", "lifetime", "link", "records", "signs", "stream")
+    __slots__ = ("_node", "again", "alone", "former", "handles", "lifetime", "link", "records", "signs", "stream")
 
     def __init__(self, link: Link, lifetime: Lifetime, node: Node, former: "PublisherLink | None") -> None:
         self.link = link
@@ -34,6 +34,8 @@ class PublisherLink:
         self.signs: SignsOfLife = SignsOfLife(link, self._alive, answers=answers)
         self.former = former.stream if former is not None else None  # which this attach continues
         self._node = node
+        self.alone = 0  # accepted on this link, and nobody was subscribed to them
+        link.tells = self.state
         self.handles: dict[Record, Handle] = {}
         self.records: dict[Handle, Record] = {}
         self.again: dict[Handle, Record] = {}  # unsettled on the former link, in order, until we have answered
@@ -52,6 +54,11 @@ class PublisherLink:
         """The map that a re-attaching client would bring. What it was told and has not settled it may not have kept."""
         assert self.former is not None
         return dict.fromkeys([*(record.tag for record in self.again.values()), *self.former.expected.values()], 0)
+
+    def state(self) -> dict[str, int]:
+        """What the client is told of its link whenever it asks for the flow state (protocol 5, Nobody)."""
+        audience = self._node.topic.directory.audience(self.identity.address)
+        return {SUBSCRIBERS: audience.size, ALONE: self.alone}
 
     def _alive(self, answered: bool) -> None:
         """The client was there when it was last asked."""

@@ -92,13 +92,15 @@ class Echo:
 
 @attrs.frozen(slots=True)
 class AnswerDeliveries:
-    """Send this outcome of these deliveries to their publisher; `settle` if its link settles first."""
+    """Send this outcome of these deliveries to their publisher; `settle` if its link settles first. Nobody was
+    subscribed to `alone` of them (protocol 5, Nobody)."""
 
     link: Any
     records: list[Record]
     outcome: Outcome
     description: str
     settle: bool
+    alone: int
 
 
 @attrs.frozen(slots=True)

@@ -120,8 +120,10 @@ class Audience:
     orphans: tuple[bytes, ...]
     lapsed: tuple[bytes, ...]
     """Subscribers that nobody waits for any more, and that have not been told (8, Apart)."""
+    size: int
+    """How many subscribers are meant, local ones included."""
     detail: str
-    """JSON list of the names of all subscribers meant, local ones included, for the delivery log."""
+    """JSON list of their names, for the delivery log."""
 
 
 Index = tuple[Role, bytes]
@@ -224,7 +226,7 @@ class Directory:
                 orphans.append(entry.name)
             elif entry.router != self.router:
                 routers.add(entry.router)
-        return Audience(tuple(sorted(routers)), tuple(orphans), tuple(lapsed), json.dumps(members))
+        return Audience(tuple(sorted(routers)), tuple(orphans), tuple(lapsed), len(members), json.dumps(members))
 
     # own section
 

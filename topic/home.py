@@ -114,6 +114,8 @@ class Home:
             record.routers = routers
             record.awaited = set(routers)
             stream.records[n] = record
+        if not audience.size:
+            stream.alone = stream.next_n
         if (audience.orphans or audience.lapsed) and not records[0].presettled:
             for record in records:
                 record.orphans = set(audience.orphans)
@@ -231,7 +233,10 @@ class Home:
 
     def _answer(self, stream: Stream, records: list[Record], outcome: Outcome, text: str) -> None:
         self.context.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome])
-        self.context.out.append(AnswerDeliveries(stream.link, records, outcome, text, stream.settles_first))
+        alone = 0
+        if records[0].n < stream.alone:  # an audience may also have grown since
+            alone = sum(not record.routers and not record.locals for record in records)
+        self.context.out.append(AnswerDeliveries(stream.link, records, outcome, text, stream.settles_first, alone))
 
     # a publisher that comes back, here or from elsewhere
 

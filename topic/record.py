@@ -96,6 +96,7 @@ class Stream:
     __slots__ = (
         "_generation",
         "abandoned",
+        "alone",
         "answered",
         "asked",
         "doubts",
@@ -160,6 +161,8 @@ class Stream:
         self.settles_first = False
         """Receiver settle mode first on the publisher's link: outcomes are sent settled."""
         self.next_n = 0
+        self.alone = 0
+        """Whose `n` is below it may have had nobody for its audience."""
         self.received = 0
         self.unsettled = 0
         """Deliveries transferred on this attach and not settled: what the credit window bounds."""

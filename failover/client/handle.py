@@ -66,6 +66,11 @@ class Handle:
     def told(self) -> bool:
         return self._result is not None
 
+    @property
+    def result(self) -> Outcome | None:
+        """The outcome as far as it is known."""
+        return self._result
+
     def decide(self, state: int) -> None:
         """The outcome is known."""
         self.state = state

@@ -15,7 +15,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any, ClassVar, NamedTuple, Unpack
+from typing import Any, ClassVar, Final, NamedTuple, Unpack
+
+import trio
 
 from failover.client.endpoint import ANSWERS, Endpoint, Options
 from failover.client.errors import ClientError
@@ -31,6 +33,10 @@ from router.amqp.link import Link
 from router.amqp.message import data_message
 from topic.identity import KeyMaker, link_name
 from topic.journal import Event
+
+SUBSCRIBERS: Final = "oncemesh:subscribers"
+ALONE: Final = "oncemesh:alone"
+ANSWER_S: Final = 5.0  # for a router to say how the link is: then the outcomes are all there is to know
 
 
 class Answer(NamedTuple):
@@ -75,6 +81,45 @@ class Publisher(Endpoint):
         self._under_way: dict[handler.Handle, Handle] = {}  # transferred on this link, no outcome yet
         self._theirs: Mapping[bytes, int] = {}  # the router's map for this link
         self._incomplete = False  # one of the maps of this link is
+        self._alone = 0  # on former links
+        self._telling: Link | None = None  # whose router has told more of that, or will
+        self._told = False  # it has answered the last question
+
+    @property
+    def alone(self) -> int:
+        """How many of the accepted deliveries nobody was subscribed to, as far as routers have told: all when the block
+        is left, but for what one that was lost meanwhile could not tell any more."""
+        return self._alone + self._said(ALONE)
+
+    async def subscribers(self) -> int:
+        """How many are subscribed to the address now: from here on their acceptances are waited for, too. Raises
+        ClientError if the router does not tell."""
+        while not await self._ask():
+            if self._link is None:
+                await self._change()
+        if self._telling is None or SUBSCRIBERS not in self._telling.remote_state_properties:
+            raise ClientError("amqp:not-implemented", "this router does not tell how many are subscribed")
+        return self._said(SUBSCRIBERS)
+
+    async def _ask(self) -> bool:
+        """Have the router tell how the link is; False if it is lost before."""
+        link, self._told = self._link, False
+        if link is not None:
+            link.echo()
+            link.connection.wake()
+            with trio.move_on_after(ANSWER_S) as patience:
+                while link is self._link and not self._told:
+                    await self._news.park()
+            return self._told or patience.cancelled_caught
+        return False
+
+    def on_echo(self, link: Link) -> None:
+        self._told = self._told or link is self._link
+        self._news.unpark_all()
+
+    def _said(self, what: str) -> int:
+        said = self._telling.remote_state_properties.get(what) if self._telling is not None else None
+        return said if isinstance(said, int) else 0
 
     @property
     def sent(self) -> int:
@@ -85,13 +130,17 @@ class Publisher(Endpoint):
     async def send(self, body: bytes, properties: Mapping[str, Any] | None = None) -> Handle:
         """Send a message, as soon as a router has credit for it and not too many are under way. Raises ConnectionError
         if the publisher has given up before: then it is not sent."""
+        return await self.send_message(data_message(body, properties))
+
+    async def send_message(self, message: bytes) -> Handle:
+        """The same with a whole message, as AMQP encodes it."""
         self._check()
         await self._give_way()
         while not self._has_room():
             await self._change()
         number = self._next
         self._next += 1
-        delivery = self._remember(tag_of(number), data_message(body, properties))
+        delivery = self._remember(tag_of(number), message)
         self._storing += 1
         self._commits.add((Added(number, delivery.message),), partial(self._stored, delivery))
         return delivery
@@ -114,6 +163,7 @@ class Publisher(Endpoint):
 
     async def _finish(self) -> None:
         await self.drain()
+        await self._ask()
         await self._commits.commit((Ended(),), lambda: None)
 
     def _ends(self, error: BaseException | None) -> bool:
@@ -162,6 +212,7 @@ class Publisher(Endpoint):
             assert link.remote_target is not None
             self._log.attached("second", link.remote_target.timeout, generation)
         self._name_keys(generation)
+        self._alone, self._telling = self.alone, link
         if self._ours is not None:
             if link.remote_unsettled is None or generation != self.generation:
                 self._abandon(self._ours)

@@ -1,12 +1,13 @@
 """The AMQP 1.0 type system (part 1), as far as it is needed beside proton: SASL frames and message sections.
 
-Pure. Decoding is strict about sizes and bounded in depth, because it reads what strangers wrote. Values that nobody
-here looks at (floats, decimals, arrays) are kept as their bytes. Not for the hot path.
+Pure. Decoding is strict about sizes and bounded in depth, because it reads what strangers wrote. Decimals, which Python
+has no type for, are kept as their bytes. Not for the hot path.
 """
 
 import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from router.amqp.errors import DECODE_ERROR, PeerError
 
@@ -16,17 +17,21 @@ _U8 = struct.Struct(">B")
 _U32 = struct.Struct(">I")
 _EMPTY: Final[Mapping[int, Any]] = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0, 0x45: []}
 _WIDTHS: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
-_INTEGERS: Final = {
+_NUMBERS: Final = {
     code: struct.Struct(">" + form)
     for code, form in {
         0x50: "B", 0x51: "b", 0x52: "B", 0x53: "B", 0x54: "b", 0x55: "b", 0x56: "?", 0x60: "H", 0x61: "h",
-        0x70: "I", 0x71: "i", 0x80: "Q", 0x81: "q", 0x83: "q",
+        0x70: "I", 0x71: "i", 0x72: "f", 0x80: "Q", 0x81: "q", 0x82: "d",
     }.items()
 }  # fmt: skip
 
 
 class Symbol(str):
     """An AMQP symbol: ASCII from a constrained domain."""
+
+
+class Timestamp(int):
+    """Milliseconds since 1970, UTC."""
 
 
 class Described(NamedTuple):
@@ -51,13 +56,18 @@ def decode(data: bytes, at: int = 0, depth: int = 0) -> tuple[Any, int]:
         descriptor, at = decode(data, at + 1, depth + 1)
         value, at = decode(data, at, depth + 1)
         return Described(descriptor, value), at
+    return _value(code, data, at + 1, depth)
+
+
+def _value(code: int, data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    """The value behind its constructor."""
     if code in _EMPTY:
-        return _EMPTY[code], at + 1
+        return _EMPTY[code], at
     if (width := _WIDTHS.get(code >> 4)) is not None:
-        body, end = _take(data, at + 1, width)
-        return (_INTEGERS[code].unpack(body)[0] if code in _INTEGERS else body), end
+        body, end = _take(data, at, width)
+        return _fixed(code, body), end
     size_form = _U8 if (code >> 4) in (0xA, 0xC, 0xE) else _U32
-    prefix, at = _take(data, at + 1, size_form.size)
+    prefix, at = _take(data, at, size_form.size)
     body, end = _take(data, at, size_form.unpack(prefix)[0])
     return _variable(code, body, size_form, depth), end
 
@@ -66,6 +76,19 @@ def _take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
     if at + size > len(data):
         raise _damaged("a value is cut off")
     return data[at : at + size], at + size
+
+
+def _fixed(code: int, body: bytes) -> Any:
+    if code in _NUMBERS:
+        return _NUMBERS[code].unpack(body)[0]
+    match code:
+        case 0x73 if int.from_bytes(body, "big") <= 0x10FFFF:
+            return chr(int.from_bytes(body, "big"))
+        case 0x83:
+            return Timestamp.from_bytes(body, "big", signed=True)
+        case 0x98:
+            return UUID(bytes=body)
+    return body
 
 
 def _variable(code: int, body: bytes, size_form: struct.Struct, depth: int) -> Any:
@@ -83,15 +106,37 @@ def _variable(code: int, body: bytes, size_form: struct.Struct, depth: int) -> A
         case 0xC1 | 0xD1:
             return _pairs(_elements(body, size_form, depth))
         case 0xE0 | 0xF0:
-            return body
+            return _array(body, size_form, depth)
     raise _damaged(f"no type has the constructor {code:#x}")
 
 
-def _elements(body: bytes, count_form: struct.Struct, depth: int) -> list[Any]:
-    prefix, at = _take(body, 0, count_form.size)
-    count = count_form.unpack(prefix)[0]
+def _count(body: bytes, form: struct.Struct) -> tuple[int, int]:
+    prefix, at = _take(body, 0, form.size)
+    count = form.unpack(prefix)[0]
     if count > len(body):
         raise _damaged("a list counts more elements than it has bytes")
+    return count, at
+
+
+def _array(body: bytes, count_form: struct.Struct, depth: int) -> list[Any]:
+    """Its elements share one constructor; what describes them is left out."""
+    count, at = _count(body, count_form)
+    if body[at : at + 1] == b"\x00":
+        _, at = decode(body, at + 1, depth + 1)
+    constructor, at = _take(body, at, 1)
+    if depth >= MAX_DEPTH:
+        raise _damaged("values are nested too deep")
+    elements = []
+    for _ in range(count):
+        element, at = _value(constructor[0], body, at, depth + 1)
+        elements.append(element)
+    if at != len(body):
+        raise _damaged("an array is longer than its elements")
+    return elements
+
+
+def _elements(body: bytes, count_form: struct.Struct, depth: int) -> list[Any]:
+    count, at = _count(body, count_form)
     elements = []
     for _ in range(count):
         element, at = decode(body, at, depth + 1)
@@ -125,12 +170,17 @@ def skip(data: bytes, at: int, depth: int = 0) -> int:
 
 
 def encode(value: Any) -> bytes:
-    """None, bool, int (as ulong below 256 in a descriptor, else long), str, Symbol, bytes, list, dict, Described."""
+    """None, bool, int (as ulong below 256 in a descriptor, else long), float (as double), Timestamp, str, Symbol,
+    bytes, list, dict, Described, and Raw."""
     match value:
         case None:
             return b"\x40"
         case bool():
             return b"\x41" if value else b"\x42"
+        case Timestamp():
+            return b"\x83" + value.to_bytes(8, "big", signed=True)
+        case float():
+            return b"\x82" + _NUMBERS[0x82].pack(value)
         case int():
             return b"\x81" + value.to_bytes(8, "big", signed=True)
         case Symbol():
@@ -158,6 +208,10 @@ class Raw(NamedTuple):
 
 def uint(value: int) -> Raw:
     return Raw(b"\x70" + _U32.pack(value))
+
+
+def ulong(value: int) -> Raw:
+    return Raw(b"\x80" + value.to_bytes(8, "big"))
 
 
 def ubyte(value: int) -> Raw:

@@ -8,6 +8,8 @@ way. So what counts as the answer is less than every flow:
   when we asked. The peer has no reason to send any other flow there (docs/clients.md), and we ask again only once it
   has answered: so an answer is never that to an older question, however late it comes.
 
+What we say so may carry properties of the link (2.7.4), if its owner has something to tell (`Link.tells`).
+
 Who answers the peer is the engine, at once, unless the owner has taken that over (`Connection`): on a link that sends,
 an answer says that the owner still uses this link, and what it was told before it does not forget by a crash.
 
@@ -18,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from router.amqp import performative
-from router.amqp.codec import decode, uint
+from router.amqp.codec import Symbol, decode, encode, uint
 from router.amqp.engine import Engine
 from router.amqp.library import lib
 from router.amqp.link import Link
@@ -60,6 +62,8 @@ class Echoes:
     def take(self, link: Link, flow: FlowFrame, changed: bool) -> bool:
         """A flow of the peer's on a link; whether it is the answer that we waited for."""
         asked = self._tap.asked
+        if link.is_sender and flow.properties != NULL:
+            link.told = flow.properties
         if flow.echo:  # it is no answer then
             self._asked(link)
             return False
@@ -97,7 +101,8 @@ class Echoes:
                 fields = self._sender_fields(link, fields) if sends else self._receiver_fields(link, fields)
                 if asks:
                     self._tap.asked[link] = _limit(fields)
-                frame = performative.build(link.wire[0], FLOW, [*fields, TRUE if asks else NULL])
+                fields = [*fields, TRUE if asks else NULL, _properties(link)]
+                frame = performative.build(link.wire[0], FLOW, fields)
                 return data[:at] + frame + data[end:]
             at = end
         return data
@@ -120,6 +125,10 @@ class Echoes:
     @staticmethod
     def _receiver_fields(link: Link, fields: list[bytes]) -> list[bytes]:
         return [*fields[: _ECHO - 1], TRUE if lib.pn_link_get_drain(link.pointer) else NULL]
+
+
+def _properties(link: Link) -> bytes:
+    return encode({Symbol(name): value for name, value in link.tells().items()}) if link.tells is not None else NULL
 
 
 def _limit(fields: list[bytes]) -> int:

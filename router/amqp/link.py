@@ -9,6 +9,8 @@ settles nothing, however it comes about: what was unsettled stays so at the peer
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from router.amqp.codec import decode
+from router.amqp.errors import PeerError
 from router.amqp.handler import (
     EXPIRE_SESSION,
     MAX_TAG,
@@ -36,6 +38,7 @@ from router.amqp.library import (
 )
 from router.amqp.message import ENVELOPE
 from router.amqp.notes import AttachFrame, Note
+from router.amqp.performative import NULL
 from router.amqp.tap import link_properties
 
 if TYPE_CHECKING:
@@ -90,6 +93,8 @@ class Link:
         "remote_unsettled",
         "resumed",
         "session",
+        "tells",
+        "told",
         "unsettled",
         "wire",
     )
@@ -120,6 +125,8 @@ class Link:
         self.remote_incomplete_unsettled = False
         self.omitted: tuple[bytes, ...] = ()  # keys of our map for which the attach, once written, had no room
         self.closed_by_peer = False  # it sent a closing detach
+        self.tells: Callable[[], Mapping[str, int]] | None = None  # what flows that answer the peer say of the link
+        self.told = NULL  # sending: the same of the peer's flows, as encoded
         self.continued: list[Any] = []  # the engine's: pointers of former links whose deliveries are this one's
         self.partial: list[bytes] = []  # payload so far of a delivery that takes several frames
         self.partial_size = 0
@@ -426,6 +433,15 @@ class Link:
         return int(lib.pn_link_queued(self.pointer))
 
     # -- flow
+
+    @property
+    def remote_state_properties(self) -> Mapping[str, Any]:
+        """Sending: what the peer's flows have said of the link; empty if nothing, or nothing that AMQP allows."""
+        try:
+            told = decode(self.told)[0]
+        except PeerError:
+            return {}
+        return told if isinstance(told, dict) else {}
 
     def echo(self) -> None:
         """Ask the peer for its side of the link's flow state: `on_echo` tells that it has answered, if ever."""

@@ -50,7 +50,7 @@ def data_message(body: bytes, properties: Mapping[str, Any] | None = None) -> by
 def body_of(message: bytes) -> bytes:
     """The data sections' bytes, or a string or binary that came as amqp-value. Raises PeerError on other bodies."""
     body = []
-    for code, value in _sections(message):
+    for code, value in sections_of(message):
         if code == DATA and isinstance(value, bytes):
             body.append(value)
         elif code == VALUE and isinstance(value, str | bytes):
@@ -62,13 +62,14 @@ def body_of(message: bytes) -> bytes:
 
 def application_properties(message: bytes) -> dict[str, Any]:
     """The application properties of a message; empty if it has none."""
-    for code, value in _sections(message):
+    for code, value in sections_of(message):
         if code == APPLICATION_PROPERTIES and isinstance(value, dict):
             return value
     return {}
 
 
-def _sections(message: bytes) -> list[tuple[Any, Any]]:
+def sections_of(message: bytes) -> list[tuple[Any, Any]]:
+    """Descriptors and values. Raises PeerError on what is not made of sections."""
     if message >= ENVELOPE:
         raise PeerError(DECODE_ERROR, f"a message of format {format_of(message):#x}")
     at, sections = 0, []

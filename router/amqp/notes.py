@@ -23,11 +23,12 @@ class AttachFrame(NamedTuple):
 
 
 class FlowFrame(NamedTuple):
-    """A flow that asks for an echo, or may be one."""
+    """A flow that asks for an echo, or may be one, or tells properties of its link."""
 
     echo: bool
     wire: Wire  # of the peer's end; the handle is null if the flow is the session's
     limit: int | None  # delivery-count plus link-credit, if it names both
+    properties: bytes  # as encoded
 
 
 class TransferFrame(NamedTuple):

@@ -101,7 +101,6 @@ class SaslClient(SaslLayer):
             raise PeerError(FRAMING_ERROR, "an unexpected SASL frame")
 
     def _choose(self, offered: Any) -> None:
-        # A single symbol, or an array of them, which stays undecoded: the name is in there or not.
-        if offered != ANONYMOUS and not (isinstance(offered, bytes) and ANONYMOUS.encode() in offered):
+        if offered != ANONYMOUS and not (isinstance(offered, list) and ANONYMOUS in offered):
             raise PeerError(UNAUTHORIZED, f"the server offers no ANONYMOUS: {offered!r}")
         self.out += _frame(INIT, ANONYMOUS, b"anonymous")

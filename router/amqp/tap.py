@@ -58,7 +58,7 @@ _OUTCOMES: Final = b"\xe0" + bytes((len(_SYMBOLS) + 1, len(_NAMES))) + _SYMBOLS
 
 _SHORT_FLOW: Final = b"\x00\x53\x13\xc0"
 _MESSAGE_FORMAT, _RESUME = 3, 8  # places of these fields in a transfer
-_HANDLE, _DELIVERY_COUNT, _LINK_CREDIT, _ECHO = 4, 5, 6, 9  # the same in a flow
+_HANDLE, _DELIVERY_COUNT, _LINK_CREDIT, _ECHO, _PROPERTIES = 4, 5, 6, 9, 10  # the same in a flow
 
 
 class Tap:
@@ -175,13 +175,14 @@ class Tap:
         self._walk.attached.discard((channel, _number(fields, 0) or 0))
 
     def _look_at_flow(self, channel: bytes, fields: list[bytes]) -> Note | None:
-        fields = performative.padded(fields, _ECHO + 1)
-        echo, wire = fields[_ECHO] in TRUES, (channel, fields[_HANDLE])
-        if not echo and (not self.asked or wire in self.quiet or wire[1] == NULL):
+        fields = performative.padded(fields, _PROPERTIES + 1)
+        echo, wire, properties = fields[_ECHO] in TRUES, (channel, fields[_HANDLE]), fields[_PROPERTIES]
+        tells = properties != NULL or (self.asked and wire not in self.quiet)
+        if not echo and (wire[1] == NULL or not tells):
             return None
         count, credit = _number(fields, _DELIVERY_COUNT), _number(fields, _LINK_CREDIT)
         limit = (count + credit) % 2**32 if count is not None and credit is not None else None
-        return FlowFrame(echo, wire, limit)
+        return FlowFrame(echo, wire, limit, properties)
 
     def _look_at_transfer(self, channel: bytes, fields: list[bytes]) -> Note | None:
         handle = _number(fields, 0) or 0

@@ -31,7 +31,7 @@ ATOMS = frozenset((int, str, bytes, bool, float, NoneType))
 IGNORED: dict[type, frozenset[str]] = {
     Context: frozenset(("clock", "_journal", "time_us")),
     Node: frozenset(("_look",)),  # nobody asks for the deadline
-    Stream: frozenset(("keys", "label", "received")),  # derived twice, and a statistic
+    Stream: frozenset(("alone", "keys", "label", "received")),  # derived twice, and statistics
     Subscriber: frozenset(("accepted", "delivered")),  # statistics
 }
 

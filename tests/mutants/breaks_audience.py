@@ -61,7 +61,7 @@ def resumed_without_audience(again: Method) -> Method:
     """5 Accept: a resumed delivery is not judged before home has computed its audience in this epoch."""
 
     def broken(home: Home, stream: Stream, tag: bytes, record: Record) -> Record:
-        with patch.object(Directory, "audience", lambda directory, address: Audience((), (), (), "[]")):
+        with patch.object(Directory, "audience", lambda directory, address: Audience((), (), (), 0, "[]")):
             resumed: Record = again(home, stream, tag, record)
         return resumed
 

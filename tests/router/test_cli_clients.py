@@ -9,9 +9,11 @@ import trio
 from click.testing import CliRunner, Result
 
 from failover.client import ClientError, Connected, Lost
-from router import cli_clients
+from router import cli_clients, cli_publish, cli_subscribe
 from router.cli import main
 from router.cli_base import console, fetch_status
+from router.cli_message import as_json
+from router.cli_source import Limit, numbered, numbered_body
 from router.rundir import RunDirectory, RunError
 from router.status import look
 
@@ -42,20 +44,24 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunDirectory]:
 
 def test_messages_that_nobody_subscribes_to_are_accepted(mesh: RunDirectory) -> None:
     result = oncemesh("publish", "topic/nobody", "--count", "3", "--id", "p", "--run-dir", str(mesh.path))
-    assert (result.exit_code, result.output) == (0, "attached to a as p\n3 accepted\n")
+    told = "attached to a as p\n3 accepted, by nobody: no subscriber at topic/nobody\n"
+    assert (result.exit_code, result.output) == (0, told)
 
 
 def test_an_address_that_the_mesh_does_not_serve_is_told(mesh: RunDirectory) -> None:
     for command in ("publish", "subscribe"):
-        result = oncemesh(command, "queue/x", "--run-dir", str(mesh.path))
+        result = oncemesh(command, "queue/x", "--count", "1", "--run-dir", str(mesh.path))
         assert result.exit_code == 1
         assert result.output.startswith("Error: amqp:not-found: ")
 
 
 def test_a_router_that_is_not_there_is_told() -> None:
-    result = oncemesh("publish", "topic/x", "--url", "amqp://127.0.0.1:1")
+    result = oncemesh("publish", "topic/x", "--body", "", "--url", "amqp://127.0.0.1:1")
     assert result.exit_code == 1
     assert result.output.startswith("Error: cannot reach a router at 127.0.0.1:1: ")
+
+
+NOWHERE = ["--url", "amqp://127.0.0.1:1"]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +75,15 @@ def test_a_router_that_is_not_there_is_told() -> None:
         (["--rate", "inf"], "'--rate': inf is not a rate, expected a number above 0"),
         (["--rate", "0"], "'--rate': 0.0 is not a rate, expected a number above 0"),
         (["--rate", "x"], "'--rate': 'x' is not a valid float"),
+        ([*NOWHERE, "--body", "a", "--size", "1B"], "--body and --size exclude each other"),
+        ([*NOWHERE, "--body", "a", "--format", "json"], "--body and --format exclude each other"),
+        ([*NOWHERE, "--format", "json", "--count", "2"], "--format and --count exclude each other"),
+        (["--body-file", "/nowhere"], "'--body-file': '/nowhere': No such file or directory"),
+        (["--property", "a"], "'--property': 'a' is no property, expected NAME=VALUE"),
+        (["--ttl", "5"], "'--ttl': \"5\" is not a duration, expected a number above 0 and a unit"),
+        (["--ttl", "2000h"], "'--ttl': 2000h is too long, expected at most 4294967295 ms"),
+        (["--priority", "256"], "'--priority': 256 is not in the range"),
+        (["--wait-for-subscribers", "0"], "'--wait-for-subscribers': 0 is not in the range"),
         (["--id", ""], "'--id': '' is no name, expected at least one character"),
         (["--id", "a\x1b"], "'--id': 'a\\x1b' is no name, expected at least one character, and printable ones only"),
         (["--id", "\udcff"], "'--id': '\\udcff' is no name"),
@@ -89,7 +104,7 @@ def test_an_address_has_a_name(command: str) -> None:
 
 @pytest.mark.parametrize("host", ["a" * 64, "a..b"])
 def test_a_host_that_cannot_be_is_one_that_cannot_be_reached(host: str) -> None:
-    result = oncemesh("publish", "topic/x", "--url", f"amqp://{host}:1")
+    result = oncemesh("publish", "topic/x", "--body", "", "--url", f"amqp://{host}:1")
     assert result.exit_code == 1
     assert result.output.startswith(f"Error: cannot reach a router at {host}:1: ")
 
@@ -107,7 +122,7 @@ def test_messages_that_the_mesh_would_refuse_are_not_made(mesh: RunDirectory) ->
 def test_a_file_in_the_place_of_a_clients_folder_is_told(mesh: RunDirectory) -> None:
     (mesh.path / "clients").mkdir(exist_ok=True)
     (mesh.path / "clients" / "ff").touch()
-    result = oncemesh("publish", "topic/x", "--id", "ff", "--run-dir", str(mesh.path))
+    result = oncemesh("publish", "topic/x", "--body", "", "--id", "ff", "--run-dir", str(mesh.path))
     assert result.exit_code == 1
     assert result.output == f"Error: {mesh.path / 'clients' / 'ff' / 'log'}: Not a directory\n"
 
@@ -134,15 +149,16 @@ async def test_what_is_published_at_one_router_is_printed_at_another(
 
     async def subscribe() -> None:
         target = find("b", "reader")
-        taken.append(await cli_clients._subscribe(target, "reader", "topic/x", 5, cli_clients.json_line))
+        taken.append(await cli_subscribe._subscribe(target, "reader", "topic/x", 5, as_json))
 
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(subscribe)
             await attached(mesh, "reader")
-            outcomes = await cli_clients._publish(find("a", "writer"), "writer", "topic/x", 5, 20, None)
+            source = numbered(20, 5, b"", Limit.of(None))
+            account = await cli_publish._publish(find("a", "writer"), "writer", "topic/x", source)
 
-    assert outcomes == {"accepted": 5}
+    assert account.is_well and account.outcomes == {"accepted": 5}
     assert taken == [5]
     output, errors = capsys.readouterr()
     assert errors.splitlines() == ["attached to b as reader", "attached to a as writer", "5 accepted"]
@@ -160,16 +176,6 @@ async def attached(mesh: RunDirectory, container: str) -> None:
             if any(one["container"] == container and one["status"] == "attached" for one in subscribers):
                 return
         await trio.sleep(0.01)
-
-
-def test_bodies_that_are_not_text_are_shown_without_loss_to_programs() -> None:
-    assert json.loads(cli_clients.json_line(b"k", b"\xff")) == {"key": "k", "base64": "/w=="}
-    assert cli_clients.text_line(b"k", b"a\xff") == "a\\xff"
-
-
-def test_bodies_do_nothing_to_the_terminal() -> None:
-    assert cli_clients.text_line(b"k", b"\x1b[2J\r\n" + "\u202e".encode()) == r"\x1b[2J\r\n\u202e"
-    assert json.loads(cli_clients.json_line(b"k", b"\x1b[2J"))["body"] == "\x1b[2J"
 
 
 def test_what_routers_say_is_shown_as_it_is_and_does_nothing_to_the_terminal(
@@ -208,4 +214,4 @@ def test_an_error_that_several_tasks_met_is_one() -> None:
 
 @pytest.mark.parametrize(("number", "size", "body"), [(7, 5, b"7 ..."), (1234, 2, b"12"), (1, 0, b"")])
 def test_bodies_have_the_size_asked_for(number: int, size: int, body: bytes) -> None:
-    assert cli_clients.numbered(number, size) == body
+    assert numbered_body(number, size) == body

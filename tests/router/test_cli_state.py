@@ -9,9 +9,11 @@ from click.testing import CliRunner
 
 from failover.client import ClientError, SqliteStore
 from failover.client.log import ClientLog
-from router import cli_clients
+from router import cli_clients, cli_publish, cli_subscribe
 from router.amqp.handler import ACCEPTED, NO_STATE
 from router.cli import main
+from router.cli_message import as_raw
+from router.cli_source import Limit, Source, numbered
 from tests.failover.client.scripted import Gone, Peer, Stated, Transferred, running_peers, states
 from topic.identity import LinkIdentity
 
@@ -22,11 +24,15 @@ def target(peer: Peer, state: Path) -> cli_clients.Target:
     return cli_clients.Target((peer.url,), None, state)
 
 
+def numbers(count: int) -> Source:
+    return numbered(20, count, b"", Limit.of(None))
+
+
 async def test_publish_resumes_what_an_interrupted_run_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with running_peers("a") as [a]:
         at_a = target(a, tmp_path / "state")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(cli_clients._publish, at_a, "p", "topic/x", 1, 20, None)
+            nursery.start_soon(cli_publish._publish, at_a, "p", "topic/x", numbers(1))
             await a.answer()
             transferred = await a.next(Transferred)
             nursery.cancel_scope.cancel()
@@ -34,7 +40,8 @@ async def test_publish_resumes_what_an_interrupted_run_left(tmp_path: Path, caps
         async with trio.open_nursery() as nursery:
 
             async def again() -> None:
-                assert await cli_clients._publish(at_a, "p", "topic/x", 0, 20, None) == {"accepted": 1}
+                account = await cli_publish._publish(at_a, "p", "topic/x", numbers(0))
+                assert account.is_well and account.outcomes == {"accepted": 1}
 
             nursery.start_soon(again)
             link = await a.answer({transferred.tag: NO_STATE})
@@ -49,13 +56,13 @@ async def test_subscribe_takes_its_subscription_up_again(tmp_path: Path, capsys:
     async with running_peers("a") as [a]:
         at_a = target(a, tmp_path / "state")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(cli_clients._subscribe, at_a, "s", "topic/x", 1, cli_clients.text_line)
+            nursery.start_soon(cli_subscribe._subscribe, at_a, "s", "topic/x", 1, as_raw)
             link = await a.answer()
             await a.send(link, KEY, b"once")
             assert (await a.next(Stated)).state == ACCEPTED
         await a.next(Gone)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(cli_clients._subscribe, at_a, "s", "topic/x", 1, cli_clients.text_line)
+            nursery.start_soon(cli_subscribe._subscribe, at_a, "s", "topic/x", 1, as_raw)
             link = await a.answer({KEY: NO_STATE})
             assert link.remote_unsettled == states({KEY: ACCEPTED})
             await a.send(link, KEY, b"once", resume=True)
@@ -81,8 +88,8 @@ async def test_a_state_file_that_cannot_grow_ends_the_command_with_one_line(tmp_
             [sys.executable, "-c", LIMITED, *arguments, "--count", "9"], capture_stderr=True, check=False
         )
         await a.next(Gone)
-    attached, error, *others = ended.stderr.decode().splitlines()
-    assert (ended.returncode, attached, others) == (1, "attached to a as p", [])
+    attached, unsent, error, *others = ended.stderr.decode().splitlines()
+    assert (ended.returncode, attached, unsent, others) == (1, "attached to a as p", "9 never sent", [])
     assert error.startswith(f"Error: {state}: the state cannot be kept: ")
     with SqliteStore(state) as store:
         assert store.load("publisher", LinkIdentity("p", "publish", "topic/x")).unsettled == {}
@@ -93,7 +100,7 @@ async def test_a_publisher_that_ends_by_an_error_tells_what_was_accepted(
 ) -> None:
     async def publish() -> None:
         with pytest.RaisesGroup(ClientError, flatten_subgroups=True):
-            await cli_clients._publish(target(a, tmp_path / "state"), "p", "topic/x", 3, 20, None)
+            await cli_publish._publish(target(a, tmp_path / "state"), "p", "topic/x", numbers(3))
 
     async with running_peers("a") as [a], trio.open_nursery() as nursery:
         nursery.start_soon(publish)
@@ -103,7 +110,9 @@ async def test_a_publisher_that_ends_by_an_error_tells_what_was_accepted(
         assert (await a.next(Stated)).settled
         link.refuse("amqp:link:stolen", "by another")
         link.connection.wake()
-    assert capsys.readouterr().err == "attached to a as p\n1 accepted, 2 unknown\n"
+    told = capsys.readouterr().err.splitlines()
+    kept = f"2 kept in {tmp_path / 'state'} for the next run"
+    assert told == ["attached to a as p", "1 accepted, 2 sent but not answered", kept]
 
 
 async def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -126,7 +135,7 @@ async def test_a_message_that_has_no_text_is_shown_as_it_came(
 ) -> None:
     async with running_peers("a") as [a], trio.open_nursery() as nursery:
         at_a = target(a, tmp_path / "state")
-        nursery.start_soon(cli_clients._subscribe, at_a, "s", "topic/x", 1, cli_clients.text_line)
+        nursery.start_soon(cli_subscribe._subscribe, at_a, "s", "topic/x", 1, as_raw)
         link = await a.answer()
         await a.send(link, KEY, None)
         assert (await a.next(Stated)).state == ACCEPTED
@@ -143,7 +152,7 @@ def test_a_state_file_needs_a_name_to_resume_by(tmp_path: Path) -> None:
 def test_a_file_that_is_no_state_is_told(tmp_path: Path) -> None:
     path = tmp_path / "state"
     path.write_bytes(b"not a database" * 100)
-    arguments = ["publish", "topic/x", "--url", "amqp://127.0.0.1:1", "--id", "p", "--state", str(path)]
+    arguments = ["publish", "topic/x", "--url", "amqp://127.0.0.1:1", "--id", "p", "--state", str(path), "--count", "0"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
     assert result.output.startswith(f"Error: {path}: not to be used as a state file: ")

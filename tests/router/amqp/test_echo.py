@@ -154,3 +154,27 @@ def test_a_stranger_is_answered_once_a_flush_and_on_no_link_too() -> None:
     connection.receive(frame(FLOW, 0, 1000, 0, 1000, None, None, None, None, False, True), 0.0)
     assert not connection.closed
     connection.release()
+
+
+def test_an_answer_tells_what_the_owner_has_to_say_of_the_link() -> None:
+    pair = Pair()
+    ours, theirs = linked(pair, "sender")
+    assert ours.remote_state_properties == {}
+    theirs.tells = lambda: {"oncemesh:alone": 3}
+    ours.echo()
+    pair.pump()
+    assert pair.here.echoes == [ours]
+    assert ours.remote_state_properties == {"oncemesh:alone": 3}
+    theirs.tells = lambda: {"oncemesh:alone": 2**40}
+    theirs.answer_echo()  # unasked
+    pair.pump()
+    assert pair.here.echoes == [ours], "nothing was asked"
+    assert ours.remote_state_properties == {"oncemesh:alone": 2**40}
+    assert ours.credit == theirs.credit == 7 and pair.errors == []
+
+
+@pytest.mark.parametrize("told", [b"\x40", b"\xa1\x02hi", b"\xd1\x00\x00\x00\xff", b"\xc1\x04\x02\xa3\x01x"])
+def test_what_is_told_and_makes_no_sense_is_nothing(told: bytes) -> None:
+    ours, _ = linked(Pair(), "sender")
+    ours.told = told
+    assert ours.remote_state_properties == {}

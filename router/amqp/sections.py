@@ -1,0 +1,150 @@
+"""Messages by their sections (AMQP 1.0 3.2), for people and for programs: a mapping from the sections' names.
+
+The header and the properties are mappings from the names of their fields; annotations, application-properties and
+footer are maps. The body is `data` (bytes, of all data sections), `sequence` (a list of lists) or `value`. Times are in
+milliseconds, as in AMQP.
+
+Never here: messages on their way through the mesh, which stay as they are encoded (`message`).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from router.amqp.codec import Described, Symbol, Timestamp, encode, ubyte, uint, ulong
+from router.amqp.errors import DECODE_ERROR, PeerError
+from router.amqp.message import sections_of
+
+HEADER: Final = 0x70
+NAMES: Final = {
+    HEADER: "header",
+    0x71: "delivery-annotations",
+    0x72: "message-annotations",
+    0x73: "properties",
+    0x74: "application-properties",
+    0x75: "data",
+    0x76: "sequence",
+    0x77: "value",
+    0x78: "footer",
+}
+"""By descriptor, in the order in which a message has them."""
+BODIES: Final = ("data", "sequence", "value")
+
+
+class Kind(NamedTuple):
+    """What a field takes: in words, whether a value is it, and as what it is encoded."""
+
+    expected: str
+    fits: Callable[[Any], bool]
+    typed: Callable[[Any], Any]
+
+
+def _whole(most: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_symbol(value: Any) -> bool:
+    return isinstance(value, str) and value.isascii()
+
+
+_BOOLEAN: Final = Kind("true or false", lambda value: isinstance(value, bool), bool)
+_UBYTE: Final = Kind("a number from 0 to 255", _whole(2**8 - 1), ubyte)
+_UINT: Final = Kind("a number from 0 to 4294967295", _whole(2**32 - 1), uint)
+_TIME: Final = Kind("milliseconds since 1970", _whole(2**63 - 1), Timestamp)
+_TEXT: Final = Kind("a text", _is_text, str)
+_SYMBOL: Final = Kind("a text of ASCII characters", _is_symbol, Symbol)
+_BINARY: Final = Kind("a text", _is_text, str.encode)
+_ID: Final = Kind(
+    "a text or a number",
+    lambda value: _is_text(value) or _whole(2**64 - 1)(value),
+    lambda value: value if isinstance(value, str) else ulong(value),
+)
+
+FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
+    "header": {
+        "durable": _BOOLEAN,
+        "priority": _UBYTE,
+        "ttl": _UINT,
+        "first-acquirer": _BOOLEAN,
+        "delivery-count": _UINT,
+    },
+    "properties": {
+        "message-id": _ID,
+        "user-id": _BINARY,
+        "to": _TEXT,
+        "subject": _TEXT,
+        "reply-to": _TEXT,
+        "correlation-id": _ID,
+        "content-type": _SYMBOL,
+        "content-encoding": _SYMBOL,
+        "absolute-expiry-time": _TIME,
+        "creation-time": _TIME,
+        "group-id": _TEXT,
+        "group-sequence": _UINT,
+        "reply-to-group-id": _TEXT,
+    },
+}
+"""By section: its fields, in their order (3.2.1, 3.2.4)."""
+SYMBOLIC: Final = ("delivery-annotations", "message-annotations", "footer")
+"""Their keys are symbols."""
+
+
+def read_message(message: bytes) -> dict[str, Any]:
+    """Raises PeerError on what is no message."""
+    found: dict[str, Any] = {}
+    for code, value in sections_of(message):
+        name = NAMES.get(code) if isinstance(code, int) else None
+        if name is None:
+            raise PeerError(DECODE_ERROR, f"a message has no section {code!r}")
+        if name in FIELDS:
+            fields = zip(FIELDS[name], value if isinstance(value, list) else (), strict=False)
+            found[name] = {field: item for field, item in fields if item is not None}
+        elif name == "data":
+            found[name] = found.get(name, b"") + (value if isinstance(value, bytes) else b"")
+        elif name == "sequence":
+            found.setdefault(name, []).append(value)
+        else:
+            found[name] = value
+    return found
+
+
+def write_message(sections: Mapping[str, Any]) -> bytes:
+    """Encoded. Raises ValueError with what was expected of the first field, or value, that cannot be meant."""
+    encoded = b""
+    for code, name in NAMES.items():
+        if name in sections:
+            values = sections[name] if name == "sequence" else [_typed(name, sections[name])]
+            encoded += b"".join(_encoded(name, Described(code, value)) for value in values)
+    return encoded
+
+
+def _encoded(name: str, section: Described) -> bytes:
+    try:
+        return encode(section)
+    except (OverflowError, TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise ValueError(f"{name} cannot be sent as AMQP: {error}") from None
+
+
+def _typed(name: str, value: Any) -> Any:
+    if name in BODIES:
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError(f'"{name}" is {value!r}, expected names and values')
+    if name in FIELDS:
+        return _fields(name, value)
+    if name == "application-properties" and any(isinstance(item, list | Mapping) for item in value.values()):
+        raise ValueError(f"{name} are simple values, expected no list or map among them")
+    return {Symbol(key) if name in SYMBOLIC else key: item for key, item in value.items()}
+
+
+def _fields(section: str, given: Mapping[str, Any]) -> list[Any]:
+    kinds = FIELDS[section]
+    for name, value in given.items():
+        if name not in kinds:
+            raise ValueError(f'{section} has no "{name}", expected {", ".join(kinds)}')
+        if not kinds[name].fits(value):
+            raise ValueError(f"{name} is {value!r}, expected {kinds[name].expected}")
+    return [kind.typed(given[name]) if name in given else None for name, kind in kinds.items()]

@@ -1,0 +1,175 @@
+"""Messages as people and programs write and read them: as lines, as JSON, and laid out for reading.
+
+The JSON of a message has its sections (`router.amqp.sections`) for members; the body is `body`, a text, or `base64` if
+its data is not text, or else `sequence` or `value`. What `subscribe --format json` prints `publish --format json`
+takes: it ignores the `key`.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from failover.printable import printable
+from router.amqp.codec import Described, Timestamp
+from router.amqp.sections import BODIES, FIELDS, NAMES, read_message
+
+EXAMPLE: Final = '{"body": "text"}'
+TEXTS: Final = ("body", "base64")
+MEMBERS: Final = ("key", *(name for name in NAMES.values() if name != "data"), *TEXTS)
+
+Show = Callable[[bytes, bytes], bytes]
+"""What is written of a delivery's key and message. Raises PeerError if the message cannot be read."""
+
+
+# from JSON
+
+
+def parse_json(line: bytes) -> dict[str, Any]:
+    """The sections in a line. Raises ValueError with what was expected."""
+    try:
+        message = json.loads(line, parse_constant=_no_number)
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8, expected JSON") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at column {error.colno}, expected such as {EXAMPLE}") from None
+    except RecursionError:
+        raise ValueError(f"nested too deeply, expected such as {EXAMPLE}") from None
+    if not isinstance(message, dict):
+        raise ValueError(f"no JSON object, expected such as {EXAMPLE}")
+    for name in message:
+        _check_member(name)
+    return {name: value for name, value in message.items() if name not in ("key", *TEXTS)} | _body(message)
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no JSON, expected a number")
+
+
+def _check_member(name: str) -> None:
+    owner = next((section for section, fields in FIELDS.items() if name in fields), None)
+    if owner is not None:
+        raise ValueError(f'"{name}" belongs into "{owner}": {{"{owner}": {{"{name}": …}}}}')
+    if name not in MEMBERS:
+        raise ValueError(f'"{name}" is no part of a message, expected {", ".join(MEMBERS[1:])}')
+
+
+def _body(message: Mapping[str, Any]) -> dict[str, Any]:
+    named = [name for name in (*TEXTS, "sequence", "value") if name in message]
+    if len(named) != 1:
+        raise ValueError(f"{len(named)} bodies, expected one of body, base64, sequence and value")
+    match named[0], message[named[0]]:
+        case "body", str(text):
+            return {"data": text.encode()}
+        case "base64", str(text):
+            return {"data": _from_base64(text)}
+        case "sequence", [list(), *rest] as lists if all(isinstance(one, list) for one in rest):
+            return {"sequence": lists}
+        case "value", value:
+            return {"value": value}
+        case name, value:
+            raise ValueError(f'"{name}" is {value!r}, expected {"a list of lists" if name == "sequence" else "a text"}')
+    raise AssertionError("a body has a name")
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise ValueError(f"base64: {error}") from None
+
+
+# to JSON and text
+
+
+def plain(value: Any) -> Any:
+    """An AMQP value as JSON has it: what it has no form for, as text."""
+    match value:
+        case None | bool() | int():
+            return value
+        case float():
+            return value if abs(value) < float("inf") else str(value)
+        case str():
+            return str(value)
+        case bytes():
+            text = text_of(value)
+            return text if text is not None else {"base64": base64.b64encode(value).decode()}
+        case Described(descriptor, inner):
+            return {"descriptor": plain(descriptor), "value": plain(inner)}
+        case list():
+            return [plain(item) for item in value]
+        case dict():
+            return {key if isinstance(key, str) else str(plain(key)): plain(item) for key, item in value.items()}
+    return str(value)
+
+
+def text_of(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def as_json(key: bytes, message: bytes) -> bytes:
+    line: dict[str, Any] = {"key": key.decode(errors="backslashreplace")}
+    for name, value in read_message(message).items():
+        if name != "data":
+            line[name] = plain(value)
+        elif (text := text_of(value)) is not None:
+            line["body"] = text
+        else:
+            line["base64"] = base64.b64encode(value).decode()
+    return json.dumps(line).encode()
+
+
+def as_raw(key: bytes, message: bytes) -> bytes:
+    """The body alone: bytes and texts as they are, other values as JSON."""
+    sections = read_message(message)
+    body = next((sections[name] for name in BODIES if name in sections), b"")
+    if isinstance(body, bytes):
+        return body
+    return body.encode() if isinstance(body, str) else json.dumps(plain(body)).encode()
+
+
+def as_lines(key: bytes, message: bytes) -> bytes:
+    """The same for a terminal: on one line, with nothing in it that a terminal would obey."""
+    return printable(as_raw(key, message).decode(errors="backslashreplace")).encode()
+
+
+def as_text(key: bytes, message: bytes) -> bytes:
+    """All there is, laid out for reading."""
+    lines = [printable(key.decode(errors="backslashreplace"))]
+    for name, value in read_message(message).items():
+        if name in BODIES:
+            lines += _laid_out(name, value)
+        elif value:
+            lines.append(f"  {name}")
+            items = value.items() if isinstance(value, dict) else [("", value)]
+            lines += [f"    {printable(str(plain(field)))}: {_shown(field, item)}" for field, item in items]
+    return "\n".join([*lines, ""]).encode()
+
+
+def _shown(field: Any, value: Any) -> str:
+    if isinstance(value, Timestamp):
+        return _time(value)
+    value = plain(value)
+    shown = printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return f"{shown} ms" if field == "ttl" else shown
+
+
+def _time(value: Timestamp) -> str:
+    try:
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return f"{value} ms since 1970"
+
+
+def _laid_out(name: str, body: Any) -> list[str]:
+    if name == "data":
+        text, head = body.decode(errors="backslashreplace"), f"  body: {len(body)} byte{'s' * (len(body) != 1)}"
+    elif isinstance(body, str):
+        text, head = str(body), "  body: a text"
+    else:
+        text, head = json.dumps(plain(body), ensure_ascii=False), f"  body: {name}"
+    return [head, *(f"    {printable(line)}" for line in text.split("\n"))]
