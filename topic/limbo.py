@@ -12,12 +12,13 @@ from topic.context import Context
 from topic.directory import Directory
 from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, Epoch, LinkIdentity
 from topic.journal import BY_MAP, Event
-from topic.outcomes import LOGGED, add_refusals, refusal
+from topic.outcomes import LOGGED, add_refusals, refusal, take_refusal
 from topic.record import HELD, OPEN, QUEUED, WITHHELD, Outcome, Record, State, Stream
 from topic.subscriber import Subscriber
 
 FINAL = (Outcome.ACCEPTED, Outcome.REJECTED)
 """Outcomes in a map that end the matter; what a client has released it is given again."""
+GIVEN_BACK = (Outcome.RELEASED, Outcome.MODIFIED)
 NOWHERE = Epoch(0, "", 0)
 UNKNOWN = bytes(GENERATION_LENGTH)
 """Epoch and generation of a stream whose publisher nobody in contact knows."""
@@ -118,7 +119,9 @@ class Limbo:
                 self.context.trace_records(Event.OUTCOME, record.stream, [record], **columns)
                 record.locals[subscriber] = outcome
                 record.refusals = add_refusals(record.refusals, refusal(outcome))
-        elif known is None:
+        elif known is None or (known in GIVEN_BACK and state not in GIVEN_BACK):
+            if known is not None:  # it has been given it again since, elsewhere
+                record.refusals = take_refusal(record.refusals, Outcome(known))
             record.locals[subscriber] = HELD
             record.open += 1
 

@@ -12,6 +12,16 @@ def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | Non
     return (one[0] + other[0], one[1] + other[1], one[2] + other[2])
 
 
+def take_refusal(refusals: Refusals | None, outcome: Outcome) -> Refusals | None:
+    """One subscriber's final outcome counts no longer."""
+    less = refusal(outcome)
+    if refusals is None or less is None:
+        return refusals
+    left = (refusals[0] - less[0], refusals[1] - less[1], refusals[2] - less[2])
+    assert min(left) >= 0
+    return left if any(left) else None
+
+
 def refusal(outcome: Outcome) -> Refusals | None:
     """One subscriber's final outcome as a count; None for an acceptance."""
     if outcome is Outcome.ACCEPTED:

@@ -373,3 +373,27 @@ def test_what_was_released_and_then_let_go_is_given_on_the_next_link() -> None:
     again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): Outcome.RELEASED})
     moved.send(b"1")
     assert again.resumed == [(b"1", 0, False)] and moved.outcomes == {}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.RELEASED, Outcome.MODIFIED])
+def test_what_was_given_back_here_and_had_again_elsewhere_is_not_taken_for_given_back(outcome: Outcome) -> None:
+    """A zombie custodian knows of the first time only."""
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    bench.subscriber("a", "slow", credit=0)
+    pen.send(b"1")
+    bench.part("a", "b")
+    bench.part("b", "c")
+    reader.answer(outcome, b"1", final=True)
+    moved = reader_at(bench, "c", unsettled={key_of(pen, b"1"): outcome}, seen=reader.end.epoch.hlc)
+    assert moved.resumed == [(b"1", 0, False)]
+    back = reader_at(bench, "b", unsettled={key_of(pen, b"1"): 0}, seen=moved.end.epoch.hlc)
+    assert back.map == {key_of(pen, b"1"): 0}
+    bench.meet("a", "b")
+    bench.meet("b", "c")
+    bench.flow()
+    assert back.resumed == [(b"1", 0, False)]
+    held = bench.cores["b"].context.records[key_of(pen, b"1")]
+    bench.tick("b").outcomes(back.end, [held], Outcome.ACCEPTED)
+    bench.flow()
+    assert bench.cores["a"].context.records[key_of(pen, b"1")].refusals is None
