@@ -8,11 +8,13 @@ router/status.py gathered.
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
+from failover.fitting import Fitting
 from failover.printable import printable
-from router.fitting import Fitting
 from router.quantities import format_duration, format_size
 from router.rundir import RunDirectory
 from router.status import RouterView, contacts_of
@@ -72,16 +74,20 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
 
 
 def routers_table(views: Mapping[str, RouterView]) -> Fitting:
-    table = Fitting(
-        *("Router", "State", "Clients connect to"),
-        *(">Pid", ">Up for", ">Memory", ">Connections"),
-        *("Neighbours", "Sees", "Records"),
-    )
+    table = _table("Router", "State", "Clients connect to")
+    for heading in ("Pid", "Up for", "Memory", "Connections"):
+        table.add_column(heading, justify="right")
+    for heading in ("Neighbours", "Sees", "Records"):
+        table.add_column(heading)
     for name, view in views.items():
         state = state_of(view)
         styled = Text(state, style=_STYLES.get(state, ""))
         table.add_row(Text(name, style="bold"), styled, view.amqp, *_facts(view, others=len(views) - 1))
-    return table
+    return Fitting(table)
+
+
+def _table(*headings: str) -> Table:
+    return Table(*headings, box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
 
 
 def _facts(view: RouterView, others: int) -> list[Text | str]:
@@ -128,7 +134,9 @@ def _links(views: Mapping[str, RouterView], kind: str) -> Iterable[tuple[str, di
 
 
 def _clients(title: str, links: list[tuple[str, dict[str, Any]]], counters: tuple[str, ...]) -> list[RenderableType]:
-    table = Fitting(title, "Address", "Router", "Status", *(f">{counter.capitalize()}" for counter in counters))
+    table = _table(title, "Address", "Router", "Status")
+    for counter in counters:
+        table.add_column(counter.capitalize(), justify="right")
     for router, link in links[:MOST_ROWS]:
         cells = [_link(link), link["address"], router, link["status"]]
         cells += [str(link[counter]) for counter in counters]
@@ -136,9 +144,9 @@ def _clients(title: str, links: list[tuple[str, dict[str, Any]]], counters: tupl
         table.add_row(*(Text(printable(cell)) for cell in cells))
     rest = links[MOST_ROWS:]
     if not rest:
-        return [table]
+        return [Fitting(table)]
     more = f"and {_count(len(rest), f'more {title.lower()}', 's')} (--json lists all)"
-    return [table, Text(more, style="dim")]
+    return [Fitting(table), Text(more, style="dim")]
 
 
 def awaits(views: Iterable[RouterView]) -> bool:

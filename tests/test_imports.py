@@ -14,7 +14,7 @@ MAY_IMPORT = {
     "linkstate": ("linkstate",),
     "topic": ("topic", "linkstate"),
     "failover": ("failover", "topic", "linkstate"),
-    "failover/audit": ("failover.audit", "failover.printable", "topic"),
+    "failover/audit": ("failover.audit", "failover.fitting", "failover.printable", "topic"),
     "failover/client": ("failover.client", "failover.comparison", "topic", "router.amqp", "router.journal"),
     "failover/chaos": OURS,
     "router": ("router", "failover", "topic", "linkstate"),

@@ -14,6 +14,7 @@ from failover.audit.happenings import Crossing, RouterRow
 from failover.audit.inventory import Log, Problem
 from failover.audit.measures import Measures
 from failover.audit.story import Story
+from failover.fitting import Fitting
 
 FINDINGS_KEPT = 20
 """Findings of one kind that are listed; all are counted."""
@@ -206,7 +207,7 @@ class Report:
         console.print(self.sentence, style=f"bold {colour}", markup=False, soft_wrap=bool(self.exceptions))
 
 
-def _pair_table(pairs: Sequence[PairRow], unheard: Sequence[PublisherRow]) -> Table:
+def _pair_table(pairs: Sequence[PairRow], unheard: Sequence[PublisherRow]) -> Fitting:
     table = Table(title="publisher to subscriber")
     table.add_column("publisher", overflow="fold")
     table.add_column("subscriber", overflow="fold")
@@ -221,10 +222,10 @@ def _pair_table(pairs: Sequence[PairRow], unheard: Sequence[PublisherRow]) -> Ta
         table.add_row(
             publisher.publisher, "-", str(publisher.published), str(publisher.accepted), "0", "0", "none", "0"
         )
-    return table
+    return Fitting(table)
 
 
-def _finding_table(findings: Sequence[Finding], violations: dict[str, int]) -> Table:
+def _finding_table(findings: Sequence[Finding], violations: dict[str, int]) -> Fitting:
     listed = "" if len(findings) == sum(violations.values()) else f" (first {FINDINGS_KEPT} of each kind)"
     table = Table(title=f"violations{listed}")
     for title in ("kind", "delivery", "publisher", "subscribers", "router"):
@@ -232,4 +233,4 @@ def _finding_table(findings: Sequence[Finding], violations: dict[str, int]) -> T
     for finding in findings:
         subscribers = "\n".join(finding.subscribers)
         table.add_row(finding.kind, finding.delivery, finding.publisher, subscribers, finding.router or "")
-    return table
+    return Fitting(table)

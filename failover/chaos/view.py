@@ -9,14 +9,16 @@ from typing import Final, Protocol
 
 import attrs
 import trio
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from failover.chaos.conductor import Conductor
 from failover.chaos.crew import Crew, Member
 from failover.chaos.mesh import Life
-from router.fitting import Fitting
+from failover.fitting import Fitting
 
 REFRESH_S: Final = 0.5
 LINE_S: Final = 5.0
@@ -83,7 +85,8 @@ class PlainView:
             rates.rate(what, board.crew.total(what)) for what in ("sent", "accepted", "received")
         )
         offered = board.offered
-        line = f"offered {offered:g}/s, published {sent:.0f}/s, accepted {accepted:.0f}/s, received {received:.0f}/s"
+        line = f"offered {offered:g}/s, " if offered else ""
+        line += f"published {sent:.0f}/s, accepted {accepted:.0f}/s, received {received:.0f}/s"
         in_force = [f"{struck.word} {', '.join(struck.targets)}" for struck in board.conductor.in_force]
         waits = board.waits[:MOST_WAITS] if accepted <= offered / 2 else ()
         return "; ".join([line, *in_force, *waits])
@@ -123,10 +126,12 @@ class LiveView:
 
 
 def clients_table(members: Iterable[Member], rates: Rates) -> Fitting:
-    table = Fitting("Client", "Router", ">Published", ">/s", ">Accepted", ">/s", ">Received", ">/s")
+    table = Table("Client", "Router", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("Published", "/s", "Accepted", "/s", "Received", "/s"):
+        table.add_column(heading, justify="right")
     for member in members:
         table.add_row(*_row(member, rates))
-    return table
+    return Fitting(table)
 
 
 def _routers(lives: Mapping[str, Life]) -> Text:
