@@ -295,7 +295,7 @@ class Termini:
         if reader is not None and cause == AWAY:
             reader.expired = True
         if reader is not None and (reader.told is None or reader.told < epoch):
-            must_be_told = cause == APART and reader.exact
+            must_be_told = cause == APART and reader.exact and client.name not in judge.inexact
             judge.untold[client.name] = must_be_told or judge.untold.get(client.name, False)
         for message in judge.messages.values():
             home = judge.routers.get(message.home)
