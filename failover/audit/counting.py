@@ -124,6 +124,7 @@ class Counting:
             "accepted": judged.is_accepted,
             "unanswered": judged.is_published & ~answered,
             "earlier": judged.earlier,
+            "alone": judged.is_accepted & found.has_audience & ~self._heard(),
         }
         for what, flag in flags.items():
             for name, number in zip(self._publishers, self._by_publisher(flag), strict=True):
@@ -131,6 +132,12 @@ class Counting:
         named = found.address != NONE
         for publisher, address in zip(self._publisher[named].tolist(), found.address[named].tolist(), strict=True):
             self.tally.addresses[self._publishers[publisher]] = self._facts.rows.strings[address]
+
+    def _heard(self) -> Flags:
+        """Deliveries that somebody was to get."""
+        heard = np.zeros(len(self._found.lives.key), np.bool_)
+        heard[self._pairs.delivery[self._pairs.in_audience]] = True
+        return heard
 
     def _by_publisher(self, flag: Flags) -> list[int]:
         counted: list[int] = np.bincount(self._publisher[flag], minlength=len(self._publishers)).tolist()

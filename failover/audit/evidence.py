@@ -18,7 +18,7 @@ def publisher_rows(tally: Tally, case: Case) -> tuple[PublisherRow, ...]:
         PublisherRow(
             _identity(case.parties.publishers, name),
             tally.addresses.get(name, ""),
-            *(tally.publishers[name, what] for what in ("published", "accepted", "unanswered")),
+            *(tally.publishers[name, what] for what in ("published", "accepted", "unanswered", "alone")),
         )
         for name in _publishers(tally)
     )

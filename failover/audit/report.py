@@ -1,6 +1,7 @@
 """The audit's verdict and what it rests on: for the terminal, for audit.json, and as an exit code."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -78,6 +79,8 @@ class PublisherRow:
     accepted: int
     unanswered: int
     """Published, but no outcome is known: owed to nobody."""
+    alone: int = 0
+    """Accepted, and nobody was subscribed: by the logs of their homes (protocol 5, Nobody)."""
 
 
 @attrs.frozen(slots=True)
@@ -179,6 +182,18 @@ class Report:
         heard = {row.publisher for row in self.pairs}
         return [row for row in self.publishers if row.publisher not in heard]
 
+    def _by_nobody(self) -> list[str]:
+        """By address, as `publish` says it."""
+        accepted, alone = Counter[str](), Counter[str]()
+        for row in self.publishers:
+            accepted[row.address] += row.accepted
+            alone[row.address] += row.alone
+        return [
+            f"{accepted[address]} accepted, {number} of them by nobody: no subscriber at {address}"
+            for address, number in sorted(alone.items())
+            if number
+        ]
+
     def write(self, path: Path | str) -> None:
         """audit.json"""
         Path(path).write_text(json.dumps(self.as_json(), indent=1, ensure_ascii=False) + "\n")
@@ -188,6 +203,8 @@ class Report:
         console.print(_pair_table(self.pairs, self._unheard()))
         if len(self.pairs) > ROWS_SHOWN:
             console.print(f"… and {len(self.pairs) - ROWS_SHOWN} more pairs, all in audit.json")
+        for nobody in self._by_nobody()[:ROWS_SHOWN]:
+            console.print(nobody, markup=False, soft_wrap=True)
         for row in self.pairs:
             if row.away:
                 away = f"{row.away} accepted while this subscriber was gone for longer than its timeout"
