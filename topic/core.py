@@ -108,6 +108,11 @@ class Topic:
         """Routers that this one waits for before it accepts anything."""
         return [] if self.booted else sorted(self._unheard)
 
+    def check(self) -> None:
+        """What must hold between events, whatever happened: asserted by the simulation and the exhaustive search."""
+        for record in self.context.records.values():
+            record.check()
+
     def stop(self) -> None:
         self.context.trace(Event.STOPPED)
 

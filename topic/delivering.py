@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from topic.actions import Deliver, Redeliver, Resume
 from topic.context import Context, by_stream
 from topic.journal import Event
-from topic.outcomes import LOGGED, add_refusals, refusal
-from topic.record import HELD, OPEN, QUEUED, SENT, Outcome, Record, State, Stream
+from topic.outcomes import LOGGED
+from topic.record import HELD, QUEUED, SENT, Outcome, Record, State, Stream, answer, send
 from topic.reporting import Reporting
 from topic.settling import Settling
 from topic.subscriber import Subscriber
@@ -41,8 +41,7 @@ class Delivering:
             self.hand_on(stream, records, joined)
             return
         for record in records:
-            record.locals = dict.fromkeys(joined, QUEUED)
-            record.open = len(joined)
+            record.name_all(joined)
         for subscriber in joined:
             self.offer(subscriber, stream, records)
 
@@ -92,8 +91,7 @@ class Delivering:
             self.context.out.append(Deliver(subscriber.link, records))
         if records and not records[0].presettled:
             self.context.trace_records(Event.DELIVERED, stream, records, subscriber=subscriber.name)
-            for record in records:
-                record.locals[subscriber] = SENT
+            send(records, subscriber)
             if subscriber.sends_settled:
                 self.outcomes(subscriber, records, Outcome.ACCEPTED)
 
@@ -131,15 +129,7 @@ class Delivering:
             subscriber.accepted += len(sent)
         elif outcome in (Outcome.RELEASED, Outcome.MODIFIED) and not final:
             sent = [record for record in sent if not self._again(subscriber, record)]
-        finished: list[Record] = []
-        refused = refusal(outcome)
-        for record in sent:
-            record.locals[subscriber] = outcome
-            record.open -= 1
-            if refused is not None:
-                record.refusals = add_refusals(record.refusals, refused)
-            if not record.open:
-                finished.append(record)
+        finished = answer(sent, subscriber, outcome)
         if subscriber.attempts:
             for record in sent:
                 subscriber.attempts.pop(record, None)
@@ -151,7 +141,7 @@ class Delivering:
         if attempts >= self.context.redeliveries or record.state is State.SETTLED:
             return False
         subscriber.attempts[record] = attempts + 1
-        record.locals[subscriber] = QUEUED
+        record.queue(subscriber)
         subscriber.ready.append(record)
         self.pump(subscriber)
         return True
@@ -173,8 +163,7 @@ def name_in(record: Record, subscribers: list[Subscriber], state: int) -> list[S
     """Those for whom the record is new, or held until home named them; they are in it with this state now."""
     fresh = [subscriber for subscriber in subscribers if _may_have(record, subscriber)]
     for subscriber in fresh:
-        record.open += record.locals.get(subscriber) not in OPEN
-        record.locals[subscriber] = state
+        record.name(subscriber, state)
     return fresh
 
 

@@ -61,8 +61,7 @@ class Edge:
         self._unname(subscriber, named)
         left: list[Record] = []
         for record in named:
-            if record.locals.pop(subscriber, None) in OPEN:
-                record.open -= 1
+            if record.drop(subscriber):
                 left.append(record)
         subscriber.stop_resuming()
         self.forgetting.known(subscriber, len(subscriber.unknowing))
@@ -85,7 +84,7 @@ class Edge:
         """Of these, it names the placeholders no more. Those that nobody names stand for nothing."""
         placeholders = [record for record in records if record.is_placeholder]
         for record in placeholders:
-            record.open -= record.locals.pop(subscriber) in OPEN
+            record.drop(subscriber)
         unnamed = [record for record in placeholders if not record.locals and not self._is_listed(record)]
         for record in unnamed:
             record.stream.limbo.pop(record.key)
@@ -181,8 +180,7 @@ class Edge:
         for n, record in enumerate(records, first):
             record.n = n
             record.moved = moved
-            record.locals = dict.fromkeys(joined, QUEUED)
-            record.open = len(joined)
+            record.name_all(joined)
             stream.records[n] = record
         self.context.trace_records(Event.RECEIVED, stream, records, n=first)
         self._begin(stream, records)
@@ -205,13 +203,10 @@ class Edge:
         """The same delivery may be here, forwarded before or in limbo: what is in doubt has its key to itself."""
         known = stream.records.get(n) or self.limbo.take(stream, record.key)
         known = known or record
-        if known.n != n:
-            known.message = record.message  # a zombie home's may be that of an older delivery with the same tag
-            known.n = n
-            stream.records[n] = known
+        is_new = known.n != n
+        known.forward(n, record.message, (*moved, *self._lapsed_without(known, moved)))
+        if is_new:
             self.context.trace_records(Event.RECEIVED, stream, [known], n=n)
-        known.moved = (*moved, *self._lapsed_without(known, moved))
-        known.state = State.IN_DOUBT
         stream.waiting.append((known, name_in(known, subscribers, WITHHELD)))
 
     def _lapsed_without(self, record: Record, moved: tuple[bytes, ...]) -> Iterator[bytes]:
@@ -236,7 +231,7 @@ class Edge:
         if stream.waiting or not self.context.enter(records):
             for record in records:
                 stream.waiting.append((record, list(record.locals)))
-                record.locals = dict.fromkeys(record.locals, WITHHELD)
+                record.withhold_all()
             self.release(stream)
             return
         for subscriber in list(records[0].locals):
@@ -259,7 +254,7 @@ class Edge:
     def _go_on(self, stream: Stream, record: Record, subscribers: list[Subscriber]) -> None:
         for subscriber in subscribers:
             if record.locals.get(subscriber) == WITHHELD:  # it may have left or attached again meanwhile
-                record.locals[subscriber] = QUEUED
+                record.queue(subscriber)
                 self.delivering.offer(subscriber, stream, [record])
         self.delivering.finished([] if record.open else [record])
 
@@ -286,8 +281,7 @@ class Edge:
         for record, subscribers in stream.waiting:  # nobody has had these here
             for subscriber in subscribers:
                 if record.locals.get(subscriber) in OPEN:
-                    del record.locals[subscriber]
-                    record.open -= 1
+                    record.drop(subscriber)
         stream.waiting.clear()
         self.abandon_limbo(stream)
         done = [r for r in stream.records.values() if not r.open and r.state is not State.SETTLED]
@@ -323,16 +317,12 @@ class Edge:
 
 def _let_go(record: Record, subscriber: Subscriber) -> None:
     """It is not awaited any more. What it released it still has on its link, and learns there when it is settled."""
-    if record in subscriber.attempts:
-        record.locals[subscriber] = Outcome.RELEASED
-    else:
-        del record.locals[subscriber]
-    record.open -= 1
+    record.let_go(subscriber, has_it=record in subscriber.attempts)
 
 
 def _forget_attempts(subscriber: Subscriber) -> None:
     """They were those of its last link. What it had released there and was let go, its home may name again."""
     for record in subscriber.attempts:
         if record.locals.get(subscriber) == Outcome.RELEASED:
-            del record.locals[subscriber]
+            record.drop(subscriber)
     subscriber.attempts.clear()

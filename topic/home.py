@@ -17,8 +17,8 @@ from topic.evidence import Evidence
 from topic.identity import Epoch
 from topic.joining import Joining
 from topic.journal import Event
-from topic.outcomes import LOGGED, add_refusals
-from topic.record import Doubt, Outcome, Record, Refusals, State, Stream
+from topic.outcomes import LOGGED
+from topic.record import Doubt, Outcome, Record, Refusals, State, Stream, add_refusals
 from topic.resolving import Resolving
 
 
@@ -188,7 +188,7 @@ class Home:
     def _handed_on(self, stream: Stream, records: list[Record]) -> None:
         """Presettled: every edge has handed them on or dropped them."""
         for record in records:
-            record.state = State.SETTLED
+            record.settle()
             self.context.forget(record)
         self._grant(stream, len(records))
 
@@ -211,7 +211,7 @@ class Home:
 
     def _accept(self, stream: Stream, records: list[Record]) -> None:
         for record in records:
-            record.state = State.ACCEPTED
+            record.accept()
         leaving_out = [record for record in records if record.without and record.refusals is None]
         if leaving_out:
             self.apart.accepted(stream, leaving_out)

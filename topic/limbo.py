@@ -12,13 +12,12 @@ from topic.context import Context
 from topic.directory import Directory
 from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, Epoch, LinkIdentity
 from topic.journal import BY_MAP, Event
-from topic.outcomes import LOGGED, add_refusals, refusal, take_refusal
-from topic.record import HELD, OPEN, QUEUED, WITHHELD, Outcome, Record, State, Stream
+from topic.outcomes import LOGGED
+from topic.record import GIVEN_BACK, HELD, Outcome, Record, State, Stream
 from topic.subscriber import Subscriber
 
 FINAL = (Outcome.ACCEPTED, Outcome.REJECTED)
 """Outcomes in a map that end the matter; what a client has released it is given again."""
-GIVEN_BACK = (Outcome.RELEASED, Outcome.MODIFIED)
 NOWHERE = Epoch(0, "", 0)
 UNKNOWN = bytes(GENERATION_LENGTH)
 """Epoch and generation of a stream whose publisher nobody in contact knows."""
@@ -43,7 +42,7 @@ class Limbo:
             if record.presettled:
                 self.context.forget(record)
             else:
-                _hold(record)
+                record.hold()
                 stream.limbo[record.key] = record
         for subscriber in self._subscribers.values():
             subscriber.hold_back([stream.publisher])
@@ -77,8 +76,7 @@ class Limbo:
     def hold_for(self, subscriber: Subscriber, records: Iterable[Record]) -> None:
         """It attached again: what it had not answered comes when its home has named it once more."""
         for record in records:
-            if record.locals.get(subscriber) in OPEN:
-                record.locals[subscriber] = HELD
+            record.hold_for(subscriber)
 
     def name(
         self, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Callable[[bytes], Stream]
@@ -109,21 +107,16 @@ class Limbo:
         return known
 
     def _state(self, subscriber: Subscriber, record: Record, state: int) -> None:
-        known = record.locals.get(subscriber)
         if state in FINAL:
             outcome = Outcome(state)
-            if known in OPEN:
-                record.open -= 1
-            if known is None or known in OPEN:
+            if record.state_outcome(subscriber, outcome):
                 columns = {"subscriber": subscriber.name, "outcome": LOGGED[outcome], "detail": BY_MAP}
                 self.context.trace_records(Event.OUTCOME, record.stream, [record], **columns)
-                record.locals[subscriber] = outcome
-                record.refusals = add_refusals(record.refusals, refusal(outcome))
-        elif known is None or (known in GIVEN_BACK and state not in GIVEN_BACK):
-            if known is not None:  # it has been given it again since, elsewhere
-                record.refusals = take_refusal(record.refusals, Outcome(known))
-            record.locals[subscriber] = HELD
-            record.open += 1
+        else:
+            if state not in GIVEN_BACK:
+                record.had_again(subscriber)
+            if subscriber not in record.locals:
+                record.name(subscriber, HELD)
 
     # out of it
 
@@ -156,17 +149,3 @@ def _is_meant(subscriber: Subscriber, record: Record, state: int) -> bool:
 def _is_reached(directory: Directory, epoch: Epoch) -> bool:
     return directory.contacts.get(epoch.router) == epoch.incarnation
 
-
-def _hold(record: Record) -> None:
-    record.stream.records.pop(record.n, None)
-    record.n = -1
-    record.state = State.IN_DOUBT
-    record.moved = record.routers = record.without = ()
-    record.awaited.clear()
-    record.orphans.clear()
-    record.refusals = None
-    for subscriber, state in record.locals.items():
-        if state in (QUEUED, WITHHELD):
-            record.locals[subscriber] = HELD
-        elif state not in OPEN:
-            record.refusals = add_refusals(record.refusals, refusal(Outcome(state)))

@@ -1,11 +1,32 @@
 """Delivery records and the streams that order them (protocol section 4).
 
-There is one record per delivery and router that holds it. Records are the hot path: slotted, compared by identity, and
-handled in batches by `topic.home`, `topic.edge` and `topic.delivering`, which own the rules.
+There is one record per delivery and router that holds it. A record is the only writer of its state, and of what each
+local subscriber has of it; *when* that changes is the business of `topic.home`, `topic.edge` and `topic.delivering`.
+
+The record as a whole:
+
+    IN_DOUBT ── accept ──▶ ACCEPTED ── settle ──▶ SETTLED       home has answered the publisher; an edge, its home
+        ▲  ╰───────────────── settle ───────────────▲           settled, abandoned, or handed on (presettled)
+        ╰── forward, hold ──────╯                               its home, or the next one, has to say it once more
+
+One of its local subscribers:
+
+                 name                 send                 answer
+    not named ─────────▶ QUEUED ──────────────▶ SENT ───────────────▶ its final outcome, one of four
+        │                  ▲  ▲───── queue ──────╯  released or modified: once more
+        │   name           │ queue: its key is free
+        ├─────────▶ WITHHELD                                          not even queued
+        │   name
+        ├─────────▶ HELD                                              home must name it again: name, queue as above
+        │             ▲── hold ── QUEUED, WITHHELD; SENT as it attaches anew
+        ╰── let_go, drop ── all but a final outcome                   it is not awaited any more
+
+Records are the hot path: slotted, compared by identity, and handled in batches.
 """
 
 import enum
 from collections import deque
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any, Union
 
@@ -30,6 +51,7 @@ class State(enum.IntEnum):
     SETTLED = 3
 
 
+GIVEN_BACK = (Outcome.RELEASED, Outcome.MODIFIED)
 QUEUED = 0
 SENT = 1
 WITHHELD = 2
@@ -88,6 +110,162 @@ class Record:
     @property
     def is_placeholder(self) -> bool:
         return self.message is None and self.state is not State.SETTLED
+
+    # as a whole
+
+    def accept(self) -> None:
+        """Home answers its publisher, or an edge its home."""
+        assert self.state is State.IN_DOUBT
+        self.state = State.ACCEPTED
+
+    def settle(self) -> None:
+        """Its publisher has settled it, or nobody will."""
+        self.state = State.SETTLED
+
+    def forward(self, n: int, message: bytes | None, moved: tuple[bytes, ...]) -> None:
+        """An edge has it once more: home vouches for it under this place in its order, and waits for an outcome."""
+        if n != self.n:
+            self.n = n
+            self.message = message  # a zombie home's may be that of an older delivery with the same tag
+            self.stream.records[n] = self
+        self.moved = moved
+        self.state = State.IN_DOUBT
+
+    def hold(self) -> None:
+        """Its home is out of contact, or is another: until that names it, nobody is given it."""
+        assert self.state is not State.SETTLED
+        self.stream.records.pop(self.n, None)
+        self.n = -1
+        self.state = State.IN_DOUBT
+        self.moved = self.routers = self.without = ()
+        self.awaited.clear()
+        self.orphans.clear()
+        self.refusals = None
+        for subscriber, state in self.locals.items():
+            if state in (QUEUED, WITHHELD):
+                self.locals[subscriber] = HELD
+            elif state not in OPEN:
+                self._refused(Outcome(state))
+
+    def _refused(self, outcome: Outcome) -> None:
+        self.refusals = add_refusals(self.refusals, refusal(outcome))
+
+    # at its local subscribers
+
+    def name_all(self, subscribers: Iterable[Any]) -> None:
+        """It is new here, and for all of these."""
+        self.locals = dict.fromkeys(subscribers, QUEUED)
+        self.open = len(self.locals)
+
+    def name(self, subscriber: Any, state: int) -> None:
+        """It is for this one, too, or once more."""
+        assert state in (QUEUED, WITHHELD, HELD)
+        self.open += self.locals.get(subscriber) not in OPEN
+        self.locals[subscriber] = state
+
+    def withhold_all(self) -> None:
+        """An older delivery of its key is still here, or waits before it."""
+        assert self.open == len(self.locals)
+        self.locals = dict.fromkeys(self.locals, WITHHELD)
+
+    def withhold(self, subscriber: Any) -> None:
+        """It may know of it: its map was incomplete."""
+        assert self.locals[subscriber] == QUEUED
+        self.locals[subscriber] = WITHHELD
+
+    def queue(self, subscriber: Any) -> None:
+        """It may be sent to it: for the first time, or once more."""
+        assert self.locals[subscriber] in (WITHHELD, SENT)
+        self.locals[subscriber] = QUEUED
+
+    def hold_for(self, subscriber: Any) -> None:
+        """It has attached anew: what it has not answered, home must name again."""
+        if self.locals.get(subscriber) in OPEN:
+            self.locals[subscriber] = HELD
+
+    def state_outcome(self, subscriber: Any, outcome: Outcome) -> bool:
+        """Its map says so. False if it, or we, had said an outcome before: that stands."""
+        known = self.locals.get(subscriber)
+        if known is not None and known not in OPEN:
+            return False
+        self.open -= known is not None
+        self.locals[subscriber] = outcome
+        self._refused(outcome)
+        return True
+
+    def had_again(self, subscriber: Any) -> None:
+        """What it had given back here it has been given again since, elsewhere: its outcome counts no longer."""
+        known = self.locals.get(subscriber)
+        if known in GIVEN_BACK:
+            del self.locals[subscriber]
+            self.refusals = take_refusal(self.refusals, Outcome(known))
+
+    def let_go(self, subscriber: Any, *, has_it: bool) -> None:
+        """It is not awaited any more. What it has released it still `has` on its link, and learns there when it is
+        settled."""
+        assert self.locals[subscriber] in OPEN
+        if has_it:
+            self.locals[subscriber] = Outcome.RELEASED
+        else:
+            del self.locals[subscriber]
+        self.open -= 1
+
+    def drop(self, subscriber: Any) -> bool:
+        """It is not named any more. Whether it was awaited."""
+        was_open = self.locals.pop(subscriber, None) in OPEN
+        self.open -= was_open
+        return was_open
+
+    def check(self) -> None:
+        """What holds whenever no event is being handled."""
+        stream, n = self.stream, self.n
+        assert self.open == sum(map(OPEN.__contains__, self.locals.values())), f"{self.key!r}: {self.open} are open"
+        assert n < 0 or stream.records.get(n) is self, f"{self.key!r}: not at its place {n}"
+        assert n < 0 or stream.limbo.get(self.key) is not self, f"{self.key!r}: at place {n}, and unconfirmed"
+        assert not self.unknowing or self.state is State.SETTLED, f"{self.key!r}: nobody can know of its settlement"
+
+
+def send(records: Iterable[Record], subscriber: Any) -> None:
+    """They are transferred to it now."""
+    for record in records:
+        record.locals[subscriber] = SENT
+
+
+def answer(records: Iterable[Record], subscriber: Any, outcome: Outcome) -> list[Record]:
+    """Its final outcome of what was sent to it; returns those that nobody here is awaited for any more."""
+    finished: list[Record] = []
+    refused = refusal(outcome)
+    for record in records:
+        record.locals[subscriber] = outcome
+        record.open -= 1
+        if refused is not None:
+            record.refusals = add_refusals(record.refusals, refused)
+        if not record.open:
+            finished.append(record)
+    return finished
+
+
+def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | None:
+    if one is None or other is None:
+        return one or other
+    return (one[0] + other[0], one[1] + other[1], one[2] + other[2])
+
+
+def take_refusal(refusals: Refusals | None, outcome: Outcome) -> Refusals | None:
+    """One subscriber's final outcome counts no longer."""
+    less = refusal(outcome)
+    if refusals is None or less is None:
+        return refusals
+    left = (refusals[0] - less[0], refusals[1] - less[1], refusals[2] - less[2])
+    assert min(left) >= 0
+    return left if any(left) else None
+
+
+def refusal(outcome: Outcome) -> Refusals | None:
+    """One subscriber's final outcome as a count; None for an acceptance."""
+    if outcome is Outcome.ACCEPTED:
+        return None
+    return (int(outcome is Outcome.REJECTED), int(outcome is Outcome.RELEASED), int(outcome is Outcome.MODIFIED))
 
 
 class Stream:

@@ -81,7 +81,7 @@ class Reporting:
         if self.unjoined.get(home) or stream.publisher in self._unproven:
             self.withheld.setdefault(home, []).append(record)
             return
-        record.state = State.ACCEPTED
+        record.accept()
         moved = [name for name in record.moved if not self._is_back(name, home)]
         if moved or record.refusals is not None:
             self.context.outgoing.outcome_in_full(home, stream, record.n, record.refusals, moved)

@@ -6,7 +6,7 @@ from topic.actions import SettleSubscriber
 from topic.context import Context
 from topic.forgetting import Forgetting
 from topic.journal import Event
-from topic.record import QUEUED, WITHHELD, Record, State, Stream
+from topic.record import QUEUED, WITHHELD, Record, Stream
 from topic.subscriber import Subscriber
 
 
@@ -40,7 +40,7 @@ class Settling:
         batches: dict[Subscriber, list[Record]] = {}
         resuming = self._settle_resuming(records)
         for record in records:
-            record.state = State.SETTLED
+            record.settle()
             for subscriber, state in record.locals.items():
                 if subscriber in resuming and record in subscriber.resuming:
                     continue

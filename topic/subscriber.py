@@ -12,7 +12,7 @@ import attrs
 
 from topic.directory import Lifetime
 from topic.identity import Epoch, LinkIdentity
-from topic.record import HELD, QUEUED, WITHHELD, Record, State
+from topic.record import HELD, QUEUED, Record, State
 
 CLEAR_AWAY = 64
 """Settled records that may wait with the others before anybody looks."""
@@ -104,7 +104,7 @@ class Subscriber:
     def _named(self, records: list[Record]) -> list[Record]:
         for record in records:
             if record not in self.resuming and record.key not in (self.said or ()):
-                record.locals[self] = WITHHELD
+                record.withhold(self)
         return [record for record in records if record.locals[self] == QUEUED]
 
     def gate(self, publisher: bytes, home: str, first: int) -> None:

@@ -92,7 +92,7 @@ def test_a_life_that_goes_on_after_its_end_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_refusal_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topic.delivering.refusal", lambda outcome: None)
+    monkeypatch.setattr("topic.record.refusal", lambda outcome: None)
     assert _first(monkeypatch, "refused") == "2 accepted too early"
 
 

@@ -197,11 +197,13 @@ class Router:
             self.schedule.after(self.random.random() * self.knobs.client_delay, self._flush, self.incarnation)
         else:
             self.node.pump()
+        self.topic.check()
         self.judge.watch(self)
 
     def _flush(self, incarnation: int) -> None:
         if self.incarnation == incarnation and self.alive and not self.paused:
             self.node.pump()
+            self.topic.check()
             self.judge.watch(self)
 
     def drop(self, router: str) -> None:
