@@ -20,10 +20,11 @@ from typing import Any
 import attrs
 
 from linkstate.clock import HybridClock
-from topic.actions import EXPIRED, STOLEN, Action, Detach, DropContact, Note
+from topic.actions import STOLEN, Action, Detach, DropContact, Note
 from topic.attaching import Attaching
+from topic.changes import Changes
 from topic.context import Context
-from topic.directory import Change, Directory, Entry, Lifetime, Role, Status
+from topic.directory import Directory, Entry, Lifetime, Role, Status
 from topic.expiry import Expiry
 from topic.home import Home
 from topic.identity import GENERATION_LENGTH, LinkIdentity, link_name, new_generation
@@ -71,18 +72,11 @@ class Topic:
         """Routers of the topology whose section has not come in this incarnation (8, Boot)."""
         self._boot_deadline = now + settings.boot_wait
         self.attaching = Attaching(self.context, settings.join, settings.window, self.home.evidence.ask)
-        self._peers = Peers(self)
-        self.expiry = Expiry(
-            self.context,
-            remember=settings.terminus,
-            forget=settings.forget,
-            is_here=self._is_here,
-            is_over=self._expired,
-            lapses=self._lapses,
-        )
-        self.home.apart.end = self.end_apart
         longest = settings.terminus + settings.boot_wait
         self.lives = Lives(self.home, self.attaching, longest, settings.forget)
+        self.changes = Changes(self.home, self.attaching, self.lives)
+        self.expiry = Expiry(self.context, self.changes, remember=settings.terminus, forget=settings.forget)
+        self._peers = Peers(self.home, self.attaching, self.expiry, self.changes, self._heard)
         self.context.trace(Event.BOOT)
         self._check_booted(now)
 
@@ -183,7 +177,7 @@ class Topic:
         assert entry is not None and entry.epoch == stream.epoch
         stream.link = None
         self.context.trace(Event.CLOSED, publisher=stream.publisher, epoch=stream.label)
-        self._write(attrs.evolve(entry, status=Status.CLOSED))
+        self.changes.write(attrs.evolve(entry, status=Status.CLOSED))
 
     def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
         records = self.home.publish(stream, tags, messages, presettled=presettled)
@@ -242,8 +236,9 @@ class Topic:
             subscriber.said = {record.key: unsettled[record.key] for record in named}
         resumed = unsettled is not None or (known is not None and known.live)
         aware = subscriber.epoch.hlc - 1 if told else _aware(known)
-        identity, epoch = subscriber.identity, subscriber.epoch
-        self._write(Entry(Role.SUBSCRIBER, name, identity, epoch, lifetime=lifetime, resumed=resumed, aware=aware))
+        epoch = subscriber.epoch
+        entry = Entry(Role.SUBSCRIBER, name, identity, epoch, lifetime=lifetime, resumed=resumed, aware=aware)
+        self.changes.write(entry)
         self.edge.delivering.finished([record for record in named if not record.open])
         self.attaching.answer_subscriber(subscriber)
         self.home.release_freed()
@@ -256,7 +251,7 @@ class Topic:
         entry = self.directory.subscriber(subscriber.name)
         assert entry is not None and entry.epoch == subscriber.epoch
         self.context.trace(Event.CLOSED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
-        self._write(attrs.evolve(entry, status=Status.CLOSED))
+        self.changes.write(attrs.evolve(entry, status=Status.CLOSED))
 
     def suspend_subscriber(self, subscriber: Subscriber, link: Any, now: float) -> None:
         """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
@@ -285,71 +280,6 @@ class Topic:
         self.edge.delivering.outcomes(subscriber, records, outcome, final=final)
         self.home.release_freed()
 
-    # the directory and what follows from it
-
-    def _write(self, entry: Entry) -> None:
-        """Change our own section, and do what follows from it."""
-        self.changed([self.context.tell(entry)])
-        self.home.release_freed()
-
-    def changed(self, changes: list[Change], *, learned: bool = False) -> None:
-        """What a change of the directory entails here; `learned` with a section, not as it happened."""
-        with self.home.deciding_later():
-            for change in changes:
-                self._trace_expired(change)
-                if change.entry.role is Role.PUBLISHER:
-                    self.lives.changed(change)
-                else:
-                    self._subscriber_changed(change, learned=learned)
-
-    def _trace_expired(self, change: Change) -> None:
-        """By our own word, or as we hear of it: from here on nobody awaits it here."""
-        entry, was_live = change.entry, change.old is not None and change.old.live
-        if was_live and entry.status is Status.EXPIRED:
-            role = entry.role.name.lower()
-            self.context.trace(Event.EXPIRED, **{role: entry.name}, epoch=str(entry.epoch), detail=entry.ending or None)
-
-    def _subscriber_changed(self, change: Change, *, learned: bool) -> None:
-        entry, old = change.entry, change.old
-        local = self.edge.subscribers.get(entry.name)
-        if self.home.apart.is_to_be_told(old, entry):
-            entry = self.home.apart.end_late(entry, old.ending if old is not None else "")
-        if change.new is None or not entry.live:
-            if local is not None:
-                if local.link is not None and not self.directory.is_mine(
-                    entry
-                ):  # closed under a higher epoch, by a clock ahead of ours
-                    self.context.trace(Event.STOLEN, subscriber=local.name, peer=entry.router)
-                    self.out.append(Detach(local.link, STOLEN, f"attached and closed at router {entry.router}"))
-                self._subscriber_left(local)
-            self.home.gone(entry.name)
-            return
-        if local is not None and not self.directory.is_mine(entry):
-            self._subscriber_moved(local, entry)
-        former = old.router if old is not None and old.live else None
-        if former is None and (learned or entry.resumed) and entry.lifetime.timeout:
-            self.home.joining.adopt(entry)
-            former = entry.router
-        if former is not None:
-            self.home.joining.expect(entry, former)
-        if self.directory.in_contact(entry):
-            self.home.joining.join(entry, known=former is not None)
-
-    def _subscriber_left(self, subscriber: Subscriber) -> None:
-        self.attaching.withdraw_subscriber(subscriber.name)
-        left = self.edge.drop(subscriber)
-        self.edge.delivering.finished([record for record in left if not record.open])
-
-    def _subscriber_moved(self, subscriber: Subscriber, entry: Entry) -> None:
-        """It has a new custodian: its link here is a zombie's (6.9)."""
-        self.context.trace(Event.STOLEN, subscriber=subscriber.name, peer=entry.router)
-        if subscriber.link is not None:
-            self.out.append(Detach(subscriber.link, STOLEN, f"attached at router {entry.router}"))
-        self.attaching.withdraw_subscriber(subscriber.name)
-        self.directory.depart(subscriber.name)
-        self.context.outgoing.delta(self.directory.contacts, self.directory.version, [], [entry])
-        self.home.joining.left_without(subscriber.name, self.edge.drop(subscriber))
-
     # routers
 
     def contact(self, router: str, incarnation: int, now: float) -> None:
@@ -373,7 +303,7 @@ class Topic:
         for change in expired:
             role = "publisher" if change.entry.role is Role.PUBLISHER else "subscriber"
             self.context.trace(Event.EXPIRED, **{role: change.entry.name}, epoch=str(change.entry.epoch))
-        self.changed(expired)
+        self.changes.follow(expired)
         self.edge.lost(router)
         self.home.lost(router)
         self.attaching.lost()
@@ -385,7 +315,7 @@ class Topic:
         self._peers.receive(router, payload)
         self.home.release_freed()
 
-    def heard(self, router: str) -> None:
+    def _heard(self, router: str) -> None:
         """Its section has come."""
         self._unheard.discard(router)
         self.expiry.begin_anew(router)
@@ -410,54 +340,6 @@ class Topic:
         self.home.release_freed()
         for router in self.attaching.late(now):
             self.out.append(DropContact(router, f"has not answered an attach within {self.settings.join:g} s"))
-
-    def _is_here(self, entry: Entry) -> bool:
-        """Whether a client is attached here by that very link."""
-        if entry.role is Role.PUBLISHER:
-            stream = self.home.streams.get(entry.name)
-            return stream is not None and stream.epoch == entry.epoch and stream.link is not None
-        subscriber = self.edge.subscribers.get(entry.name)
-        return subscriber is not None and subscriber.epoch == entry.epoch and subscriber.link is not None
-
-    def _expired(self, entry: Entry, ending: str = "") -> None:
-        """It is over: as if its link had closed (AMQP 1.0 3.5.3). `ending`: what its client has to be told."""
-        if self._is_here(entry):
-            self._detach_expired(entry, ending or "it expired while this router was out of contact")
-        if self.directory.is_mine(entry):
-            self.changed([self.context.tell(attrs.evolve(entry, status=Status.EXPIRED, ending=ending))])
-        else:
-            self.changed([self.directory.mark(entry, Status.EXPIRED, ending)])
-
-    def expired_elsewhere(self, entry: Entry) -> None:
-        """Others went on without a link of ours while it was out of their reach: it has to begin afresh."""
-        current = self.directory.entry((entry.role, entry.name))
-        if current is None or current.epoch != entry.epoch or not current.live:
-            return
-        if entry.ending:
-            self.out.append(Note(f"subscriber {entry.identity} has ended: {entry.ending}"))
-        self._expired(current, entry.ending)
-
-    def _detach_expired(self, entry: Entry, why: str) -> None:
-        if entry.role is Role.PUBLISHER:
-            link = self.home.streams[entry.name].link
-            self.home.suspend(self.home.streams[entry.name])
-        else:
-            link = self.edge.subscribers[entry.name].link
-            self.edge.subscribers[entry.name].suspend()
-        self.out.append(Detach(link, EXPIRED, why))
-
-    # subscribers that nobody waits for any more (8, Apart)
-
-    def _lapses(self, entry: Entry, away_s: float) -> None:
-        with self.home.deciding_later():
-            self.home.apart.lapse(entry, away_s)
-
-    def end_apart(self, entry: Entry, ending: str) -> None:
-        """Something was accepted without it: all have to know, so that its client is told."""
-        self._expired(entry, ending)
-        ended = [attrs.evolve(entry, status=Status.EXPIRED, ending=ending)]
-        for router in self.directory.contacts:
-            self.context.outgoing.hearsay(router, ended)
 
     def told(self, subscriber: Subscriber) -> None:
         """The client has answered the detach that told it of its ending."""

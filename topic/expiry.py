@@ -13,7 +13,8 @@ matter is decided. If the contacts change meanwhile, it is asked again.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 import attrs
 
@@ -47,29 +48,29 @@ class _Lonely:
     """Routers in contact that were told that it has lapsed."""
 
 
+class Links(Protocol):
+    """What becomes of the links that this is about: `topic.changes`."""
+
+    def is_here(self, entry: Entry) -> bool:
+        """Whether a client is attached by this link at this router."""
+
+    def end(self, entry: Entry, ending: str = "") -> None:
+        """It is over; `ending`: what its client has to be told."""
+
+    def lapse(self, entry: Entry, away_s: float) -> None:
+        """Wait for this subscriber no more, who has been out of reach for so many seconds."""
+
+
 class Expiry:
     """The links of one router's directory whose time runs out."""
 
-    def __init__(
-        self,
-        context: Context,
-        *,
-        remember: float,
-        forget: float,
-        is_here: Callable[[Entry], bool],
-        is_over: Callable[[Entry, str], None],
-        lapses: Callable[[Entry, float], None],
-    ) -> None:
+    def __init__(self, context: Context, links: Links, *, remember: float, forget: float) -> None:
         """`remember`: seconds for which what has expired is remembered; `forget`: seconds out of sight after which a
-        link is given up for good; `is_here`: whether a client is attached by this link at this router; `is_over`: end
-        it, with what its client has to be told; `lapses`: wait for this subscriber no more, who has been out of reach
-        for so many seconds."""
+        link is given up for good."""
         self.context = context
         self._remember = remember
         self._forget_s = forget
-        self._is_here = is_here
-        self._is_over = is_over
-        self._lapses = lapses
+        self._links = links
         self._lonely: dict[Attach, _Lonely] = {}
         self.all_since = math.inf
         """Since when all routers of the topology have been in contact."""
@@ -146,7 +147,7 @@ class Expiry:
         directory = self.context.directory
         for entry in directory.entries():
             lonely = directory.is_mine(entry) or not directory.in_contact(entry) or entry.status is Status.BOUND
-            if entry.live and lonely and not self._is_here(entry):
+            if entry.live and lonely and not self._links.is_here(entry):
                 yield entry
 
     def _speaks_for(self, entry: Entry) -> bool:
@@ -183,7 +184,7 @@ class Expiry:
     def _decide(self, entry: Entry, poll: _Poll) -> None:
         if not poll.awaited:
             del self._polls[entry.role, entry.name]
-            if entry.live and entry.epoch == poll.epoch and not self._is_here(entry):
+            if entry.live and entry.epoch == poll.epoch and not self._links.is_here(entry):
                 self.context.outgoing.expired(self.context.directory.contacts, entry, poll.decision)
                 if poll.decision is Decision.EXPIRED:
                     self._end(entry)
@@ -193,7 +194,7 @@ class Expiry:
     def _end(self, entry: Entry) -> None:
         """Of a subscriber that may be attached where nobody in contact can see it, somebody has to tell it."""
         is_seen = entry.role is Role.PUBLISHER or self.context.directory.complete
-        self._is_over(entry, "" if is_seen else f"no router in contact had it for {self._forget_s:g} s")
+        self._links.end(entry, "" if is_seen else f"no router in contact had it for {self._forget_s:g} s")
 
     def _abort(self, entry: Entry) -> None:
         polled = attrs.evolve(entry, epoch=self._polls.pop((entry.role, entry.name)).epoch)
@@ -204,7 +205,7 @@ class Expiry:
         if lonely is not None:
             lonely.lapsed_at.update(self.context.directory.contacts)
         away = entry.lifetime.timeout if lonely is None else self._looked - lonely.since
-        self._lapses(entry, away)
+        self._links.lapse(entry, away)
 
     def contacts_changed(self) -> None:
         """Whoever came may know better, whoever went has not answered."""
@@ -244,7 +245,7 @@ class Expiry:
         if entry.router == router:
             return True
         lonely = self._lonely.get(((entry.role, entry.name), entry.epoch))
-        if lonely is None or self._is_here(entry):
+        if lonely is None or self._links.is_here(entry):
             return False
         if decision is Decision.LAPSED:
             return self._looked >= lonely.since + entry.lifetime.timeout
@@ -263,7 +264,7 @@ class Expiry:
                 self.context.outgoing.hearsay(entry.router, [ended])
         elif decision is Decision.NOTHING:
             self._free(entry)
-        elif not self._is_here(entry) and (router == entry.router or not directory.in_contact(entry)):
+        elif not self._links.is_here(entry) and (router == entry.router or not directory.in_contact(entry)):
             self._lapse(entry)
 
     def _free(self, entry: Entry) -> None:

@@ -1,29 +1,36 @@
 """What other routers' topic cores say: each kind of segment, and who handles it (`topic.wire` has their shapes)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from topic import wire
 from topic.actions import STOLEN, Detach, Note
+from topic.attaching import Attaching
+from topic.changes import Changes
 from topic.directory import Change, Entry, Role, Status, unpack_entry
+from topic.expiry import Expiry
+from topic.home import Home
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.record import Record
 from topic.wire import Decision, Kind
 
-if TYPE_CHECKING:
-    from topic.core import Topic
-
 
 class Peers:
-    """The receiving end of the contacts of one `Topic`."""
+    """The receiving end of the contacts of one router."""
 
-    def __init__(self, topic: "Topic") -> None:
-        self._topic = topic
-        self.context = topic.context
-        self.directory = topic.directory
-        self.home = topic.home
-        self.edge = topic.edge
+    def __init__(
+        self, home: Home, attaching: Attaching, expiry: Expiry, changes: Changes, heard: Callable[[str], None]
+    ) -> None:
+        """`heard` is told of routers whose section has come."""
+        self.context = home.context
+        self.directory = home.context.directory
+        self.home = home
+        self.edge = home.edge
+        self._attaching = attaching
+        self._expiry = expiry
+        self._changes = changes
+        self._heard = heard
 
     def receive(self, router: str, payload: bytes) -> None:
         """A batch from a router in contact; raises `PeerError` if it breaks the protocol."""
@@ -39,14 +46,14 @@ class Peers:
         self._pass_on(router, changes, learned=True)
         for entry in taken_back:  # before what else has changed lets anything be accepted
             self.home.joining.expect(entry, router)
-        self._topic.changed(changes, learned=True)
+        self._changes.follow(changes, learned=True)
         for entry in joined_before:
             self.home.joining.join(entry, known=True)
         self._end_ours(told)
         self._end_later([*entries, *told])
         self._correct(router, [*entries, *told])
         self.context.outgoing.ack(router, version)
-        self._topic.heard(router)
+        self._heard(router)
 
     def _is_same_subscriber(self, entry: Entry) -> bool:
         if entry.role is Role.PUBLISHER or not entry.live or self.directory.is_announced(entry):
@@ -57,15 +64,15 @@ class Peers:
     def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
         changes = self.directory.apply_delta(router, version, [unpack_entry(fields) for fields in entries])
         self._pass_on(router, changes, learned=False)
-        self._topic.changed(changes)
-        self._topic.changed(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
+        self._changes.follow(changes)
+        self._changes.follow(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
         self.context.outgoing.ack(router, version)
 
     def _on_hearsay(self, router: str, entries: list[Any]) -> None:
         told = [unpack_entry(fields) for fields in entries]
         changes = self.directory.apply_hearsay(told)
         self._pass_on(router, changes, learned=True)
-        self._topic.changed(changes, learned=True)
+        self._changes.follow(changes, learned=True)
         self._end_ours(told)
         self._end_later(told)
         self._correct(router, told)
@@ -80,14 +87,14 @@ class Peers:
         """Behind a partition they were let expire."""
         for entry in told:
             if not entry.live and self.directory.is_mine(entry):
-                self._topic.expired_elsewhere(entry)
+                self._changes.ended_elsewhere(entry)
 
     def _end_later(self, told: list[Entry]) -> None:
         """A later attach has gone on from what it tells has ended: who ended that may never hear of it."""
         for entry in told:
             current = self.directory.subscriber(entry.name)
             if current is not None and current.epoch > entry.epoch and self.home.apart.is_to_be_told(entry, current):
-                self._topic.end_apart(current, entry.ending)
+                self._changes.end_apart(current, entry.ending)
 
     def _pass_on(self, router: str, changes: list[Change], *, learned: bool) -> None:
         """Other contacts may be home of what these subscribers are owed, or hold what these publishers have sent, and
@@ -114,17 +121,17 @@ class Peers:
         return was_ours or (lasts and closed)
 
     def _on_expire(self, router: str, role: int, name: bytes, epoch: list[Any], decision: int) -> None:
-        self._topic.expiry.proposed(router, (Role(role), name), Epoch(*epoch), Decision(decision))
+        self._expiry.proposed(router, (Role(role), name), Epoch(*epoch), Decision(decision))
 
     def _on_vote(self, router: str, role: int, name: bytes, epoch: list[Any], decision: int, yes: bool) -> None:
-        self._topic.expiry.vote(router, (Role(role), name), Epoch(*epoch), Decision(decision), yes)
+        self._expiry.vote(router, (Role(role), name), Epoch(*epoch), Decision(decision), yes)
 
     def _on_expired(self, router: str, role: int, name: bytes, epoch: list[Any], decision: int) -> None:
-        self._topic.expiry.decided(router, (Role(role), name), Epoch(*epoch), Decision(decision))
+        self._expiry.decided(router, (Role(role), name), Epoch(*epoch), Decision(decision))
 
     def _on_ack(self, router: str, version: int) -> None:
         self.directory.acknowledge(router, version)
-        self._topic.attaching.answer_publishers()
+        self._attaching.answer_publishers()
 
     def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: dict[bytes, int]) -> None:
         subscriber = self.edge.subscribers.get(name)
@@ -133,13 +140,13 @@ class Peers:
         self.edge.joined(router, subscriber, gated)
         self._is_awaited(router, name)
         subscriber.unanswered.discard(router)
-        self._topic.attaching.answer_subscriber(subscriber)
+        self._attaching.answer_subscriber(subscriber)
 
     def _is_awaited(self, router: str, name: bytes) -> None:
         """What it says may have crossed our word that the subscriber has lapsed: it would wait for it for ever."""
         entry = self.directory.subscriber(name)
         if entry is not None and name in self.directory.lapsed:
-            self._topic.expiry.awaits(router, entry)
+            self._expiry.awaits(router, entry)
 
     def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:
         subscriber = self.edge.subscribers.get(name)
@@ -210,7 +217,7 @@ class Peers:
             note = f"router {router} fenced publisher {stream.identity}: it is attached elsewhere"
             self.context.out.append(Note(note))
             self.context.out.append(Detach(stream.link, STOLEN, "attached at another router"))
-            self._topic.attaching.withdraw_publisher(publisher)
+            self._attaching.withdraw_publisher(publisher)
             self.home.suspend(stream)
 
     _HANDLERS: ClassVar[dict[int, Callable[..., None]]] = {

@@ -11,7 +11,7 @@ from tests.exhaustive.explain import explain
 from tests.exhaustive.router import Router
 from tests.exhaustive.scope import QUICK, SCOPES, Scope
 from tests.exhaustive.search import Search
-from topic.core import Topic
+from topic.changes import Changes
 from topic.directory import Entry
 from topic.expiry import Expiry
 from topic.home import Home
@@ -63,10 +63,10 @@ def _first(monkeypatch: pytest.MonkeyPatch, scope: str) -> str:
 
 
 def test_who_is_missed_in_something_and_not_told_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def end_apart(topic: Topic, entry: Entry, ending: str) -> None:
+    def end_apart(changes: Changes, entry: Entry, ending: str) -> None:
         """Tell nobody."""
 
-    monkeypatch.setattr(Topic, "end_apart", end_apart)
+    monkeypatch.setattr(Changes, "end_apart", end_apart)
     assert _first(monkeypatch, "out-of-reach") == "2 apart and not told"
 
 
@@ -78,7 +78,7 @@ def test_who_is_only_out_of_reach_and_ends_is_found(monkeypatch: pytest.MonkeyPa
         return due(expiry, entry, lonely) and Decision.EXPIRED
 
     monkeypatch.setattr(Expiry, "_due", hasty)
-    monkeypatch.setattr(Expiry, "_end", lambda expiry, entry: expiry._is_over(entry, ""))
+    monkeypatch.setattr(Expiry, "_end", lambda expiry, entry: expiry._links.end(entry, ""))
     assert _first(monkeypatch, "out-of-reach") == "2 thrown out"
 
 

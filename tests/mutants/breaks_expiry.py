@@ -7,7 +7,7 @@ from tests.mutants.mutant import Method, mutant
 from tests.topic import test_apart_attacks as attacks
 from tests.topic import test_expiry as scenarios
 from topic.apart import Apart
-from topic.core import Topic
+from topic.changes import Changes
 from topic.directory import Directory, Entry
 from topic.edge import Edge
 from topic.expiry import Expiry
@@ -80,11 +80,11 @@ def left_out_without_a_word(_: Method) -> Method:
     return broken
 
 
-@mutant(Topic, "expired_elsewhere", by="2", scenario=scenarios.test_who_had_something_accepted_without_it_is_told)
+@mutant(Changes, "ended_elsewhere", by="2", scenario=scenarios.test_who_had_something_accepted_without_it_is_told)
 def expired_elsewhere_ignored(_: Method) -> Method:
     """8 Apart: who holds a link that was ended elsewhere tells its client."""
 
-    def broken(topic: Topic, entry: Entry) -> None:
+    def broken(changes: Changes, entry: Entry) -> None:
         """It is here, is it not?"""
 
     return broken

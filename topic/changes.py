@@ -1,0 +1,151 @@
+"""What a change of the directory entails at one router (protocol 3.3, 6, 7 and 8).
+
+A link attaches, moves, closes, expires or lapses, here or elsewhere: who is attached here by an older attach is
+detached, what was owed to it is awaited where it went, and home joins it or has done with it. What becomes of a
+publisher's deliveries is `topic.lives`'s; when a link expires or lapses is decided by `topic.expiry`.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+from topic.actions import EXPIRED, STOLEN, Detach, Note
+from topic.attaching import Attaching
+from topic.directory import Change, Entry, Role, Status
+from topic.home import Home
+from topic.journal import Event
+from topic.lives import Lives
+from topic.record import Stream
+from topic.subscriber import Subscriber
+
+OUT_OF_CONTACT = "it expired while this router was out of contact"
+
+
+class Changes:
+    """The changes of the directory of one router, and what follows from each."""
+
+    def __init__(self, home: Home, attaching: Attaching, lives: Lives) -> None:
+        self.context = home.context
+        self.directory = home.context.directory
+        self._home = home
+        self._edge = home.edge
+        self._attaching = attaching
+        self._lives = lives
+        home.apart.end = self.end_apart
+
+    def write(self, entry: Entry) -> None:
+        """Change our own section, and do what follows from it."""
+        self.follow([self.context.tell(entry)])
+        self._home.release_freed()
+
+    def follow(self, changes: list[Change], *, learned: bool = False) -> None:
+        """The directory has changed so; `learned` with a section, not as it happened."""
+        with self._home.deciding_later():
+            for change in changes:
+                self._trace_expired(change)
+                if change.entry.role is Role.PUBLISHER:
+                    self._lives.changed(change)
+                else:
+                    self._subscriber_changed(change, learned=learned)
+
+    def _trace_expired(self, change: Change) -> None:
+        """By our own word, or as we hear of it: from here on nobody awaits it here."""
+        entry, was_live = change.entry, change.old is not None and change.old.live
+        if was_live and entry.status is Status.EXPIRED:
+            role = entry.role.name.lower()
+            self.context.trace(Event.EXPIRED, **{role: entry.name}, epoch=str(entry.epoch), detail=entry.ending or None)
+
+    # subscribers
+
+    def _subscriber_changed(self, change: Change, *, learned: bool) -> None:
+        entry, old = change.entry, change.old
+        if self._home.apart.is_to_be_told(old, entry):
+            entry = self._home.apart.end_late(entry, old.ending if old is not None else "")
+        local = self._edge.subscribers.get(entry.name)
+        if change.new is None or not entry.live:
+            if local is not None:
+                self._subscriber_left(local, entry)
+            self._home.gone(entry.name)
+            return
+        if local is not None and not self.directory.is_mine(entry):
+            self._subscriber_moved(local, entry)
+        former = old.router if old is not None and old.live else None
+        if former is None and (learned or entry.resumed) and entry.lifetime.timeout:
+            self._home.joining.adopt(entry)
+            former = entry.router
+        if former is not None:
+            self._home.joining.expect(entry, former)
+        if self.directory.in_contact(entry):
+            self._home.joining.join(entry, known=former is not None)
+
+    def _subscriber_left(self, subscriber: Subscriber, entry: Entry) -> None:
+        """It has closed, or is over; or it has closed under a higher epoch, which a clock ahead of ours gave."""
+        if subscriber.link is not None and not self.directory.is_mine(entry):
+            self._steal(subscriber, entry.router, f"attached and closed at router {entry.router}")
+        self._attaching.withdraw_subscriber(subscriber.name)
+        left = self._edge.drop(subscriber)
+        self._edge.delivering.finished([record for record in left if not record.open])
+
+    def _subscriber_moved(self, subscriber: Subscriber, entry: Entry) -> None:
+        """It has a new custodian: its link here is a zombie's (6.9)."""
+        self._steal(subscriber, entry.router, f"attached at router {entry.router}")
+        self._attaching.withdraw_subscriber(subscriber.name)
+        self.directory.depart(subscriber.name)
+        self.context.outgoing.delta(self.directory.contacts, self.directory.version, [], [entry])
+        self._home.joining.left_without(subscriber.name, self._edge.drop(subscriber))
+
+    def _steal(self, subscriber: Subscriber, router: str, why: str) -> None:
+        self.context.trace(Event.STOLEN, subscriber=subscriber.name, peer=router)
+        if subscriber.link is not None:
+            self.context.out.append(Detach(subscriber.link, STOLEN, why))
+
+    # links that end without their clients' doing (8, Expiry and Apart)
+
+    def is_here(self, entry: Entry) -> bool:
+        """Whether a client is attached here by that very link."""
+        end = self._end_of(entry)
+        return end is not None and end.epoch == entry.epoch and end.link is not None
+
+    def end(self, entry: Entry, ending: str = "") -> None:
+        """It is over: as if its link had closed (AMQP 1.0 3.5.3). `ending`: what its client has to be told."""
+        if self.is_here(entry):
+            self._detach(entry, ending or OUT_OF_CONTACT)
+        if self.directory.is_mine(entry):
+            self.follow([self.context.tell(attrs.evolve(entry, status=Status.EXPIRED, ending=ending))])
+        else:
+            self.follow([self.directory.mark(entry, Status.EXPIRED, ending)])
+
+    def _detach(self, entry: Entry, why: str) -> None:
+        if entry.role is Role.PUBLISHER:
+            link = self._home.streams[entry.name].link
+            self._home.suspend(self._home.streams[entry.name])
+        else:
+            link = self._edge.subscribers[entry.name].link
+            self._edge.subscribers[entry.name].suspend()
+        self.context.out.append(Detach(link, EXPIRED, why))
+
+    def _end_of(self, entry: Entry) -> Stream | Subscriber | None:
+        ends: Mapping[bytes, Stream | Subscriber]
+        ends = self._home.streams if entry.role is Role.PUBLISHER else self._edge.subscribers
+        return ends.get(entry.name)
+
+    def ended_elsewhere(self, entry: Entry) -> None:
+        """Others went on without a link of ours while it was out of their reach: it has to begin afresh."""
+        current = self.directory.entry((entry.role, entry.name))
+        if current is None or current.epoch != entry.epoch or not current.live:
+            return
+        if entry.ending:
+            self.context.out.append(Note(f"subscriber {entry.identity} has ended: {entry.ending}"))
+        self.end(current, entry.ending)
+
+    def end_apart(self, entry: Entry, ending: str) -> None:
+        """Something was accepted without it: all have to know, so that its client is told."""
+        self.end(entry, ending)
+        ended = [attrs.evolve(entry, status=Status.EXPIRED, ending=ending)]
+        for router in self.directory.contacts:
+            self.context.outgoing.hearsay(router, ended)
+
+    def lapse(self, entry: Entry, away_s: float) -> None:
+        """Nobody waits for this subscriber any more, which has been out of reach for so many seconds."""
+        with self._home.deciding_later():
+            self._home.apart.lapse(entry, away_s)
