@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import Final
 
-from topic.record import Outcome
+from topic.outcomes import Outcome
 
 NULL: Final = 0  # unsettled, without a state
 RECEIVED: Final = 0x23

@@ -55,7 +55,8 @@ from topic.actions import (
 )
 from topic.identity import LinkIdentity
 from topic.node import Node
-from topic.record import Outcome, Record
+from topic.outcomes import Outcome
+from topic.record import Record
 from topic.subscriber import Subscriber
 
 log = logging.getLogger("oncemesh.clients")

@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 
 from topic.identity import Epoch
-from topic.record import Outcome, Record
+from topic.outcomes import Outcome
+from topic.record import Record
 
 STOLEN = "amqp:link:stolen"
 EXPIRED = "amqp:resource-deleted"

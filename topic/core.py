@@ -30,8 +30,9 @@ from topic.home import Home
 from topic.identity import GENERATION_LENGTH, LinkIdentity, link_name, new_generation
 from topic.journal import Block, Event
 from topic.lives import Lives
+from topic.outcomes import Outcome
 from topic.peers import Peers
-from topic.record import Outcome, Record, Stream
+from topic.record import Record, Stream
 from topic.subscriber import Subscriber
 
 FLEETING = Lifetime()

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from topic.actions import Deliver, Redeliver, Resume
 from topic.context import Context, by_stream
 from topic.journal import Event
-from topic.outcomes import LOGGED
-from topic.record import HELD, QUEUED, SENT, Outcome, Record, State, Stream, answer, send
+from topic.outcomes import LOGGED, Outcome
+from topic.record import HELD, QUEUED, SENT, Record, State, Stream, answer, send
 from topic.reporting import Reporting
 from topic.settling import Settling
 from topic.subscriber import Subscriber

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from topic.context import Context, in_ranges, ranges_without
 from topic.delivering import Delivering, name_in
 from topic.directory import Entry
+from topic.gates import UNPROVEN
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.limbo import Limbo
-from topic.record import HELD, OPEN, QUEUED, UNPROVEN, WITHHELD, Outcome, Record, State, Stream
+from topic.outcomes import Outcome
+from topic.record import HELD, OPEN, QUEUED, WITHHELD, Record, State, Stream
 from topic.reporting import Reporting
 from topic.subscriber import Subscriber
 

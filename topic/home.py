@@ -17,8 +17,8 @@ from topic.evidence import Evidence
 from topic.identity import Epoch
 from topic.joining import Joining
 from topic.journal import Event
-from topic.outcomes import LOGGED
-from topic.record import Doubt, Outcome, Record, Refusals, State, Stream, add_refusals
+from topic.outcomes import LOGGED, Outcome, Refusals, add_refusals
+from topic.record import Doubt, Record, State, Stream
 from topic.resolving import Resolving
 
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from topic.directory import Entry
 from topic.edge import Edge
 from topic.evidence import Evidence
+from topic.gates import Gate
 from topic.journal import Event
-from topic.record import HELD, Gate, Record, State, Stream
+from topic.record import HELD, Record, State, Stream
 
 UNSETTLED = (State.ACCEPTED, State.IN_DOUBT)
 

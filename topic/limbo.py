@@ -12,8 +12,8 @@ from topic.context import Context
 from topic.directory import Directory
 from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, Epoch, LinkIdentity
 from topic.journal import BY_MAP, Event
-from topic.outcomes import LOGGED
-from topic.record import GIVEN_BACK, HELD, Outcome, Record, State, Stream
+from topic.outcomes import GIVEN_BACK, LOGGED, Outcome
+from topic.record import HELD, Record, State, Stream
 from topic.subscriber import Subscriber
 
 FINAL = (Outcome.ACCEPTED, Outcome.REJECTED)

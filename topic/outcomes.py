@@ -1,6 +1,43 @@
-"""Outcomes as the delivery log names them."""
+"""Final outcomes: of a subscriber, counted for the publisher (protocol 5, Outcome to P), and as the log names them."""
+
+import enum
 
 from topic.journal import Outcome as LoggedOutcome
-from topic.record import Outcome
 
+
+class Outcome(enum.IntEnum):
+    """Terminal delivery states, by their AMQP descriptor codes (AMQP 1.0 messaging 3.4)."""
+
+    ACCEPTED = 0x24
+    REJECTED = 0x25
+    RELEASED = 0x26
+    MODIFIED = 0x27
+
+
+GIVEN_BACK = (Outcome.RELEASED, Outcome.MODIFIED)
 LOGGED = {outcome: LoggedOutcome[outcome.name] for outcome in Outcome}
+Refusals = tuple[int, int, int]
+"""Subscribers whose final outcome is not accepted: rejected, released, modified."""
+
+
+def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | None:
+    if one is None or other is None:
+        return one or other
+    return (one[0] + other[0], one[1] + other[1], one[2] + other[2])
+
+
+def take_refusal(refusals: Refusals | None, outcome: Outcome) -> Refusals | None:
+    """One subscriber's final outcome counts no longer."""
+    less = refusal(outcome)
+    if refusals is None or less is None:
+        return refusals
+    left = (refusals[0] - less[0], refusals[1] - less[1], refusals[2] - less[2])
+    assert min(left) >= 0
+    return left if any(left) else None
+
+
+def refusal(outcome: Outcome) -> Refusals | None:
+    """One subscriber's final outcome as a count; None for an acceptance."""
+    if outcome is Outcome.ACCEPTED:
+        return None
+    return (int(outcome is Outcome.REJECTED), int(outcome is Outcome.RELEASED), int(outcome is Outcome.MODIFIED))

@@ -31,16 +31,9 @@ from itertools import chain
 from typing import Any, Union
 
 from topic.directory import Lifetime
+from topic.gates import Gate
 from topic.identity import Epoch, KeyMaker, LinkIdentity
-
-
-class Outcome(enum.IntEnum):
-    """Terminal delivery states, by their AMQP descriptor codes (AMQP 1.0 messaging 3.4)."""
-
-    ACCEPTED = 0x24
-    REJECTED = 0x25
-    RELEASED = 0x26
-    MODIFIED = 0x27
+from topic.outcomes import GIVEN_BACK, Outcome, Refusals, add_refusals, refusal, take_refusal
 
 
 class State(enum.IntEnum):
@@ -51,7 +44,6 @@ class State(enum.IntEnum):
     SETTLED = 3
 
 
-GIVEN_BACK = (Outcome.RELEASED, Outcome.MODIFIED)
 QUEUED = 0
 SENT = 1
 WITHHELD = 2
@@ -64,10 +56,6 @@ OPEN = (QUEUED, SENT, WITHHELD, HELD)
 Doubt = Union[bytes, tuple[str, list[bytes]], "list[Record]"]
 """A subscriber whose backlog waits for evidence; a router and the keys that it asked about and home has not got; or
 accepted deliveries that gate until the publisher knows of that."""
-Refusals = tuple[int, int, int]
-"""Subscribers whose final outcome is not accepted: rejected, released, modified."""
-
-
 class Record:
     """One delivery at this router."""
 
@@ -197,7 +185,8 @@ class Record:
         """What it had given back here it has been given again since, elsewhere: its outcome counts no longer."""
         known = self.locals.get(subscriber)
         if known in GIVEN_BACK:
-            del self.locals[subscriber]
+            self.locals[subscriber] = HELD
+            self.open += 1
             self.refusals = take_refusal(self.refusals, Outcome(known))
 
     def let_go(self, subscriber: Any, *, has_it: bool) -> None:
@@ -243,29 +232,6 @@ def answer(records: Iterable[Record], subscriber: Any, outcome: Outcome) -> list
         if not record.open:
             finished.append(record)
     return finished
-
-
-def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | None:
-    if one is None or other is None:
-        return one or other
-    return (one[0] + other[0], one[1] + other[1], one[2] + other[2])
-
-
-def take_refusal(refusals: Refusals | None, outcome: Outcome) -> Refusals | None:
-    """One subscriber's final outcome counts no longer."""
-    less = refusal(outcome)
-    if refusals is None or less is None:
-        return refusals
-    left = (refusals[0] - less[0], refusals[1] - less[1], refusals[2] - less[2])
-    assert min(left) >= 0
-    return left if any(left) else None
-
-
-def refusal(outcome: Outcome) -> Refusals | None:
-    """One subscriber's final outcome as a count; None for an acceptance."""
-    if outcome is Outcome.ACCEPTED:
-        return None
-    return (int(outcome is Outcome.REJECTED), int(outcome is Outcome.RELEASED), int(outcome is Outcome.MODIFIED))
 
 
 class Stream:
@@ -374,28 +340,3 @@ class Stream:
         come = chain(self.withheld, (record for record, _ in self.waiting))
         waits = (r for r in come if r.key == key and r.state is not State.SETTLED and not r.presettled)
         return next(waits, None)
-
-
-UNPROVEN = -1
-"""In place of the first gated `n`: all of the publisher is held back, and what is HELD may still be forwarded."""
-
-
-class Gate:
-    """Keeps a subscriber from later messages of a publisher while older ones, not its own, are unsettled (6.5), or
-    while it takes evidence to give it anything (6.6)."""
-
-    __slots__ = ("remaining", "router", "subscriber", "unproven")
-
-    def __init__(self, subscriber: bytes, router: str, remaining: set[int], *, unproven: bool) -> None:
-        assert remaining or unproven
-        self.unproven = unproven
-        self.subscriber = subscriber
-        self.router = router
-        """The custodian, who is told when the gate opens."""
-        self.remaining = remaining
-        """`n` of the gating records."""
-
-    @property
-    def first(self) -> int:
-        """From which `n` on it holds back; `UNPROVEN` while the backlog is still to come."""
-        return UNPROVEN if self.unproven else min(self.remaining)

@@ -7,7 +7,8 @@ too. So it waits while home has not joined all of them, and while home may still
 from collections.abc import Mapping
 
 from topic.context import Context
-from topic.record import UNPROVEN, Record, State
+from topic.gates import UNPROVEN
+from topic.record import Record, State
 from topic.subscriber import Subscriber
 
 

@@ -14,7 +14,8 @@ import msgpack
 from topic.directory import Entry, Role, Status
 from topic.errors import PeerError
 from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, Epoch
-from topic.record import Record, Refusals, Stream
+from topic.outcomes import Refusals
+from topic.record import Record, Stream
 
 FLUSH_BYTES = 256 * 1024
 """A batch is closed when its messages pass this, so that relays and receivers work while we go on."""

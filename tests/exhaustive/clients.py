@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from topic.record import Outcome
+from topic.outcomes import Outcome
 
 ACCEPTED, REJECTED, RELEASED = int(Outcome.ACCEPTED), int(Outcome.REJECTED), int(Outcome.RELEASED)
 

@@ -33,7 +33,8 @@ from topic.directory import Lifetime, Role
 from topic.identity import LinkIdentity
 from topic.journal import Event
 from topic.node import Breach, Happening, Node
-from topic.record import Outcome, Record, Stream
+from topic.outcomes import Outcome
+from topic.record import Record, Stream
 from topic.subscriber import Subscriber
 
 BOOT_WAIT = 10.0

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failover.comparison import NULL, RECEIVED, TABLE, TERMINAL, Mine, Step, Theirs, agreed_state, compare, step
-from topic.record import Outcome
+from topic.outcomes import Outcome
 
 ACCEPTED, REJECTED = int(Outcome.ACCEPTED), int(Outcome.REJECTED)
 

@@ -18,7 +18,7 @@ from topic.identity import LinkIdentity
 from topic.journal import Block
 from topic.node import Breach, Happening, Node
 from topic.node import boot as boot_cores
-from topic.record import Outcome
+from topic.outcomes import Outcome
 from topic.subscriber import Subscriber
 from topic.wire import Kind
 

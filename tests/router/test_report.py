@@ -13,7 +13,8 @@ from tests.router.test_node import DURABLE, CountingStore, P, S
 from tests.router.test_node import boot as boot_node
 from topic.directory import Status
 from topic.node import Node
-from topic.record import Outcome, State
+from topic.outcomes import Outcome
+from topic.record import State
 
 KEY = b"0123456789AB" + b"k" * 20
 

@@ -33,7 +33,8 @@ from tests.simulation.parties import (
 from tests.simulation.termini import Termini
 from topic.identity import NAME_LENGTH, delivery_key, link_name
 from topic.limbo import FINAL
-from topic.record import Outcome, Record
+from topic.outcomes import Outcome
+from topic.record import Record
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from topic.identity import Epoch
-from topic.record import Outcome
+from topic.outcomes import Outcome
 
 if TYPE_CHECKING:
     from tests.simulation.publisher_link import PublisherLink

@@ -9,7 +9,7 @@ from tests.simulation.client import MOST, Client
 from tests.simulation.link import Link
 from tests.simulation.publisher_link import PublisherLink, Sent
 from topic.identity import GENERATION_LENGTH, Epoch
-from topic.record import Outcome
+from topic.outcomes import Outcome
 
 LONGEST_BATCH = 2.0
 """Seconds for which a publisher waits for the rest of a batch before it settles what it has (protocol 10)."""

@@ -7,7 +7,7 @@ from tests.simulation.client import Client
 from tests.simulation.link import Link
 from tests.simulation.subscriber_link import SubscriberLink
 from topic.identity import Epoch
-from topic.record import Outcome
+from topic.outcomes import Outcome
 
 FINAL = (Outcome.ACCEPTED, Outcome.REJECTED)
 """Outcomes that end the matter wherever they are told."""

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.link import Link
 from topic.actions import AnswerSubscriber, Deliver, Echo, LinkAction, Redeliver, Resume, SettleSubscriber
-from topic.record import Outcome, Record
+from topic.outcomes import Outcome
+from topic.record import Record
 from topic.subscriber import Subscriber
 
 if TYPE_CHECKING:

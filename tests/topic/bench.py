@@ -33,7 +33,8 @@ from topic.directory import Lifetime
 from topic.identity import KeyMaker, LinkIdentity
 from topic.journal import Block, Event, read_blocks
 from topic.node import Breach, Happening, Node
-from topic.record import Outcome, Record, Stream
+from topic.outcomes import Outcome
+from topic.record import Record, Stream
 from topic.subscriber import Subscriber
 from topic.wire import Kind, decode
 

@@ -2,7 +2,7 @@
 
 from tests.topic.bench import Bench, Pen, pen_at, reader_at
 from topic.actions import AnswerDeliveries
-from topic.record import Outcome
+from topic.outcomes import Outcome
 
 
 def told(pen: Pen) -> list[tuple[int, int]]:

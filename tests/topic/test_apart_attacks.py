@@ -8,7 +8,7 @@ from topic.actions import Detach
 from topic.directory import Lifetime
 from topic.errors import PeerError
 from topic.journal import Event
-from topic.record import Outcome
+from topic.outcomes import Outcome
 from topic.wire import Decision
 
 EXPIRED = "amqp:resource-deleted"

@@ -5,7 +5,7 @@ import pytest
 from tests.topic.bench import Bench
 from topic.actions import AnswerDeliveries
 from topic.directory import Lifetime
-from topic.record import Outcome
+from topic.outcomes import Outcome
 from topic.wire import Kind
 
 

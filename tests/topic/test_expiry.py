@@ -9,7 +9,7 @@ from tests.topic.bench import LASTING, SETTINGS, Bench, key_of, pen_at, reader_a
 from topic.actions import Detach
 from topic.directory import Lifetime, Role, Status
 from topic.journal import Event
-from topic.record import Outcome
+from topic.outcomes import Outcome
 from topic.wire import Kind
 
 EXPIRED = "amqp:resource-deleted"

@@ -3,7 +3,7 @@
 from tests.topic.bench import SETTINGS, Bench
 from topic.actions import AnswerPublisher, AnswerSubscriber, Detach, DropContact
 from topic.directory import Lifetime
-from topic.record import Outcome
+from topic.outcomes import Outcome
 from topic.wire import Kind
 
 

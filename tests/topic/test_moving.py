@@ -2,7 +2,7 @@
 
 from tests.topic.bench import Bench, pen_at, reader_at
 from topic.actions import Detach
-from topic.record import Outcome
+from topic.outcomes import Outcome
 
 
 def test_a_subscriber_attached_elsewhere_gets_there_what_it_has_not_accepted() -> None:

@@ -8,7 +8,7 @@ from topic.actions import Echo
 from topic.core import Settings
 from topic.identity import KeyMaker, LinkIdentity, link_name
 from topic.journal import Event
-from topic.record import Outcome
+from topic.outcomes import Outcome
 
 
 def test_what_a_subscriber_accepted_at_a_dead_router_counts_and_is_never_sent_again() -> None:

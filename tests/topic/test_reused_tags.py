@@ -4,7 +4,7 @@ import pytest
 
 from tests.topic.bench import LASTING, Bench, Pen, Reader, key_of, pen_at, reader_at
 from topic.actions import Echo
-from topic.record import Outcome
+from topic.outcomes import Outcome
 
 
 def test_what_was_resumed_behind_a_withheld_delivery_is_resumed_elsewhere() -> None:

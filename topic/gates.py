@@ -1,0 +1,25 @@
+"""The gates that keep a subscriber from later messages of a publisher (protocol 6.5, 6.6)."""
+
+UNPROVEN = -1
+"""In place of the first gated `n`: all of the publisher is held back, and what is HELD may still be forwarded."""
+
+
+class Gate:
+    """Keeps a subscriber from later messages of a publisher while older ones, not its own, are unsettled (6.5), or
+    while it takes evidence to give it anything (6.6)."""
+
+    __slots__ = ("remaining", "router", "subscriber", "unproven")
+
+    def __init__(self, subscriber: bytes, router: str, remaining: set[int], *, unproven: bool) -> None:
+        assert remaining or unproven
+        self.unproven = unproven
+        self.subscriber = subscriber
+        self.router = router
+        """The custodian, who is told when the gate opens."""
+        self.remaining = remaining
+        """`n` of the gating records."""
+
+    @property
+    def first(self) -> int:
+        """From which `n` on it holds back; `UNPROVEN` while the backlog is still to come."""
+        return UNPROVEN if self.unproven else min(self.remaining)
