@@ -1,0 +1,145 @@
+"""README, typed as it is printed: every block of it is run in one shell, in a folder that has what a fresh clone has.
+
+A block that is not run says why in a comment above it: `<!-- not run by the tests: it takes an hour -->`. What README
+shows of a command's output has to be printed, with whatever figures; tables are left out, as they show a moment.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import psutil
+import pytest
+
+from failover.chaos.script_reader import load as load_script
+from router.topology import load as load_topology
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"(?:<!-- ([^\n]*) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OF_A_MOMENT = re.compile(r"\S  +\S|[─━│┃]|^ *[0-9.]+s  |^ *(\.\.\.)?$")
+"""Lines of tables, those that begin with a time, and what is left out."""
+NOT_RUN = "not run by the tests: "
+PATIENCE_S = 900.0
+"""All of it takes two minutes where nothing else runs."""
+DONE = "--- exit status"
+
+
+@attrs.frozen
+class Block:
+    language: str
+    text: str
+    not_run: str | None
+    """Why."""
+
+    @property
+    def commands(self) -> Iterator[str]:
+        """What follows a prompt; a line that ends with a backslash goes on in the next."""
+        lines = iter(self.text.splitlines())
+        for line in lines:
+            if self.language == "console" and line.startswith("$ "):
+                command = line.removeprefix("$ ")
+                while command.endswith("\\"):
+                    command += "\n" + next(lines)
+                yield command
+            elif self.language == "sh":
+                yield line
+
+    @property
+    def output(self) -> list[str]:
+        """What the commands of a session print."""
+        typed = "\n".join(self.commands).splitlines()
+        lines = self.text.splitlines() if self.language == "console" else []
+        return [line for line in lines if line.removeprefix("$ ") not in typed and not OF_A_MOMENT.search(line)]
+
+
+def blocks(text: str) -> list[Block]:
+    found = []
+    for comment, language, inside in BLOCK.findall(text):
+        reason = comment.removeprefix(NOT_RUN) if comment.startswith(NOT_RUN) else None
+        found.append(Block(language, inside, reason))
+    return found
+
+
+README = blocks((ROOT / "README.md").read_text())
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Iterator[Path]:
+    """With topologies on free ports. Nothing that was started in it is left."""
+    shutil.copytree(ROOT / "topologies", tmp_path / "topologies")
+    for path in (tmp_path / "topologies").rglob("*.yaml"):
+        path.write_text(re.sub(r"(127\.0\.0\.1):\d+", r"\1:0", path.read_text()))
+    yield tmp_path
+    left = processes_in(tmp_path)
+    for process in left:
+        process.kill()
+    assert not left
+
+
+def processes_in(folder: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.cwd() == str(folder) or any(str(folder) in word for word in process.cmdline()):
+                found.append(process)
+    return found
+
+
+def typed(commands: list[str], clone: Path) -> str:
+    """What a shell prints that is given these commands, one after the other."""
+    program = Path(sys.executable).with_name("oncemesh")
+    assert program.exists(), "the command is not installed"
+    script = clone / "typed.sh"
+    script.write_text("".join(f'{command}\necho "{DONE} $?"\n' for command in commands).replace("/tmp/", f"{clone}/"))
+    environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    printed = clone / "printed.txt"
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    with printed.open("w") as output:
+        shell = subprocess.Popen(["bash", str(script)], cwd=clone, env=environment, stdout=output, **streams)
+        try:
+            shell.wait(PATIENCE_S)
+        finally:
+            shell.kill()
+            shell.wait()
+            print(printed.read_text())  # for whoever looks why it failed
+    return printed.read_text()
+
+
+def plain(line: str) -> str:
+    """Any figure, and one of something or several."""
+    return re.sub(r"\d[\d.,]*( \w+?s?\b)?", lambda found: "N" + (found[1] or "").removesuffix("s"), line.strip())
+
+
+def test_every_block_is_run_or_says_why_not() -> None:
+    for block in README:
+        if block.not_run is None:
+            assert block.language in ("console", "sh", "yaml"), f"what is this?\n{block.text}"
+            assert block.language == "yaml" or list(block.commands), f"there is nothing to be typed\n{block.text}"
+
+
+def test_it_can_be_typed_as_it_is_printed(clone: Path) -> None:
+    shown = [block for block in README if block.not_run is None and block.language != "yaml"]
+    commands = [command for block in shown for command in block.commands]
+    printed = typed(commands, clone)
+    ends = re.findall(f"^{DONE} (.*)$", printed, re.MULTILINE)
+    assert list(zip(commands, ends, strict=True)) == [(command, "0") for command in commands]
+    assert "Traceback" not in printed
+    lines = {plain(line.replace(str(clone), "/home/me/oncemesh")) for line in printed.splitlines()}
+    missing = [line for block in shown for line in block.output if plain(line) not in lines]
+    assert missing == []
+
+
+def test_its_files_can_be_read(clone: Path) -> None:
+    files = [block.text for block in README if block.language == "yaml" and block.not_run is None]
+    for text in files:
+        path = clone / "topologies" / "chaos" / "readme.yaml"
+        path.write_text(text)
+        load_topology(path) if re.search(r"^mesh:", text, re.MULTILINE) else load_script(path)
+    assert files
