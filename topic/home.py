@@ -257,9 +257,14 @@ class Home:
             record.awaited.clear()
         self.edge.forgetting.forget([record for record in done if not record.unknowing])
 
-    def begin_afresh(self, stream: Stream) -> None:
-        """A publisher attached with a null map: of its older lives nothing is in doubt any more (7.5)."""
-        self.edge.settling.close(stream, list(stream.limbo.values()))
+    def begin_afresh(self, stream: Stream, *, says_so: bool) -> None:
+        """A new life (7.5). With a null map the publisher says that nothing of its older ones is in doubt. One that
+        brought a map, and learns that nobody knows its life, may have gone on with it elsewhere: it has to show that it
+        is here (6.6)."""
+        if says_so:
+            self.edge.settling.close(stream, list(stream.limbo.values()))
+        elif stream.limbo:
+            self.evidence.doubt(stream, (self.context.router, sorted(stream.limbo)))
 
     def resume(self, stream: Stream, said: Mapping[bytes, int], *, complete: bool) -> None:
         """A publisher attached with its unsettled map, by tag. What the map states an outcome of it has settled, and,

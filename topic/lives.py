@@ -71,7 +71,7 @@ class Lives:
         self._home.streams[name] = stream
         stream.here = True
         if life is None or said is None:
-            self._home.begin_afresh(stream)
+            self._home.begin_afresh(stream, says_so=said is None)
         else:
             self._home.resume(stream, said, complete=complete)
         self._attaching.publisher(stream, now)

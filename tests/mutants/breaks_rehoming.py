@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from tests.mutants.mutant import KILLS, MOVING, Method, mutant
+from tests.topic import test_resuming as resuming
 from topic import lives
 from topic.directory import Change, Directory, Entry
 from topic.edge import Edge
@@ -13,6 +14,7 @@ from topic.lives import Lives
 from topic.peers import Peers
 from topic.record import HELD, QUEUED, Record, Stream
 from topic.resolving import Resolving
+from topic.subscriber import Subscriber
 from topic.wire import Outgoing
 
 RESTARTING = {
@@ -177,5 +179,28 @@ def placeholders_abandoned(_: Method) -> Method:
 
     def broken(lives: Lives, stream: Stream, new: Stream | None) -> None:
         """They go with it."""
+
+    return broken
+
+
+LATE = resuming.test_a_late_attach_whose_life_nobody_knows_settles_nothing_before_its_publisher_shows_that_it_is_there
+
+
+@mutant(Home, "begin_afresh", by="3", scenario=LATE)
+def begun_afresh_unproven(begin_afresh: Method) -> Method:
+    """7.6: whose life nobody knows settles what is named of it only when it has shown life here."""
+
+    def broken(home: Home, stream: Stream, *, says_so: bool) -> None:
+        begin_afresh(home, stream, says_so=True)
+
+    return broken
+
+
+@mutant(Record, "had_again", by="1", scenario=resuming.test_what_was_given_back_here_and_had_again_elsewhere)
+def given_back_for_ever(_: Method) -> Method:
+    """6.8: what a map names without outcome has been had again since it was given back here."""
+
+    def broken(record: Record, subscriber: Subscriber) -> None:
+        """It said so, did it not?"""
 
     return broken

@@ -375,17 +375,16 @@ def test_what_was_released_and_then_let_go_is_given_on_the_next_link() -> None:
     assert again.resumed == [(b"1", 0, False)] and moved.outcomes == {}
 
 
-@pytest.mark.parametrize("outcome", [Outcome.RELEASED, Outcome.MODIFIED])
-def test_what_was_given_back_here_and_had_again_elsewhere_is_not_taken_for_given_back(outcome: Outcome) -> None:
-    """A zombie custodian knows of the first time only."""
+def test_what_was_given_back_here_and_had_again_elsewhere() -> None:
+    """A zombie custodian knows of the first time only: it is not to take it for given back."""
     bench = Bench("a", "b", "c")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     bench.subscriber("a", "slow", credit=0)
     pen.send(b"1")
     bench.part("a", "b")
     bench.part("b", "c")
-    reader.answer(outcome, b"1", final=True)
-    moved = reader_at(bench, "c", unsettled={key_of(pen, b"1"): outcome}, seen=reader.end.epoch.hlc)
+    reader.answer(Outcome.MODIFIED, b"1", final=True)
+    moved = reader_at(bench, "c", unsettled={key_of(pen, b"1"): Outcome.MODIFIED}, seen=reader.end.epoch.hlc)
     assert moved.resumed == [(b"1", 0, False)]
     back = reader_at(bench, "b", unsettled={key_of(pen, b"1"): 0}, seen=moved.end.epoch.hlc)
     assert back.map == {key_of(pen, b"1"): 0}
@@ -397,3 +396,21 @@ def test_what_was_given_back_here_and_had_again_elsewhere_is_not_taken_for_given
     bench.tick("b").outcomes(back.end, [held], Outcome.ACCEPTED)
     bench.flow()
     assert bench.cores["a"].context.records[key_of(pen, b"1")].refusals is None
+
+
+def test_a_late_attach_whose_life_nobody_knows_settles_nothing_before_its_publisher_shows_that_it_is_there() -> None:
+    """It says that the delivery is in doubt, and it may have sent that elsewhere since."""
+    bench = Bench("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "a")
+    pen.send(b"1")
+    reader.accept(b"1")
+    key = key_of(pen, b"1")
+    bench = Bench("c", "d", meet=False)
+    bench.wait(11)
+    moved = reader_at(bench, "c", unsettled={key: Outcome.ACCEPTED})
+    late = bench.publisher("c", lifetime=LASTING, unsettled={b"1": 0}, lively=False)
+    bench.wait(11)
+    assert late.map is None and late.mine(Echo)
+    assert key in bench.cores["c"].context.records and not moved.settled
+    late.answer_echo()
+    assert [record.key for record in moved.settled] == [key]
