@@ -21,9 +21,10 @@ def main() -> None:
     """A mesh of AMQP 1.0 routers that forwards every message exactly once.
 
     \b
-    Example: oncemesh up topologies/triangle.yaml --detach
-             oncemesh status
-             oncemesh down
+    Examples:
+      oncemesh up topologies/triangle.yaml --detach
+      oncemesh status
+      oncemesh down
     """
 
 

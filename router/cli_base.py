@@ -56,6 +56,10 @@ def needs_audit(command: Command) -> Command:
 class Commands(click.Group):
     """A group that lists its commands in the order of use and turns the users' errors into one plain message."""
 
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        cmd.short_help = cmd.get_short_help_str(limit=1000)  # click would cut it on a narrow terminal
+        super().add_command(cmd, name)
+
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self.commands)
 

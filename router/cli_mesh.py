@@ -128,9 +128,10 @@ def status(run_dir: Path | None, machine: bool, watch: bool) -> None:
     has them all.
 
     \b
-    Example: oncemesh status
-             oncemesh status --watch
-             oncemesh status --json | jq .routers.a.status.waits
+    Examples:
+      oncemesh status
+      oncemesh status --watch
+      oncemesh status --json | jq .routers.a.status.waits
     """
     directory = find_run_dir(run_dir)
     mesh = directory.read().mesh

@@ -4,6 +4,7 @@ import functools
 import itertools
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -276,14 +277,11 @@ def test_a_router_alone_needs_the_addresses_that_its_neighbours_have(here: Path)
     assert result.output == 'Error: there is no router "z" in pair.yaml, expected a or b\n'
 
 
-def test_the_list_of_commands_cuts_nothing_off() -> None:
-    assert "..." not in oncemesh("--help").output.partition("Commands:")[2]
-
-
-@pytest.mark.parametrize("name", list(main.commands))
-def test_every_command_has_help_with_an_example(name: str) -> None:
-    text = oncemesh(name, "--help").output
-    assert f"Example: oncemesh {name}" in text
+@pytest.mark.parametrize("width", [80, 45])
+def test_the_list_of_commands_cuts_nothing_off(width: int) -> None:
+    text = CliRunner().invoke(main, ["--help"], terminal_width=width).output
+    listed = " ".join(text.partition("Commands:")[2].split())
+    assert "..." not in listed and "start Start stopped routers of a mesh; all of them if none is named." in listed
 
 
 def commands_in(line: str) -> Iterator[list[str]]:
@@ -296,11 +294,12 @@ def commands_in(line: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("name", ["", *main.commands])
-def test_examples_in_helps_are_commands_that_can_be_given(name: str) -> None:
-    _, _, examples = oncemesh(*name.split(), "--help").output.partition("Example: ")
-    lines = examples.partition("\n\n")[0].splitlines()
+def test_every_command_has_help_with_examples_that_can_be_typed(name: str) -> None:
+    text = oncemesh(*name.split(), "--help").output
+    [examples] = re.findall(r"Examples?:\s+(.*?)\n\n", text, re.DOTALL)
+    lines = examples.splitlines()
     found = [command for line in lines for command in commands_in(line)]
-    assert len(found) >= len(lines) > 0
+    assert len(found) >= len(lines) and (not name or any(command == name for command, *_ in found))
     for command, *words in found:
         main.commands[command].make_context(command, words)
 
