@@ -15,10 +15,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any, ClassVar, Final, NamedTuple, Unpack
+from typing import Any, ClassVar, NamedTuple, Unpack
 
-import trio
-
+from failover.client.audience import Audience
 from failover.client.endpoint import ANSWERS, Endpoint, Options
 from failover.client.errors import ClientError
 from failover.client.events import Abandoned, Resumed
@@ -33,10 +32,6 @@ from router.amqp.link import Link
 from router.amqp.message import data_message
 from topic.identity import KeyMaker, link_name
 from topic.journal import Event
-
-SUBSCRIBERS: Final = "oncemesh:subscribers"
-ALONE: Final = "oncemesh:alone"
-ANSWER_S: Final = 5.0  # for a router to say how the link is: then the outcomes are all there is to know
 
 
 class Answer(NamedTuple):
@@ -81,45 +76,27 @@ class Publisher(Endpoint):
         self._under_way: dict[handler.Handle, Handle] = {}  # transferred on this link, no outcome yet
         self._theirs: Mapping[bytes, int] = {}  # the router's map for this link
         self._incomplete = False  # one of the maps of this link is
-        self._alone = 0  # on former links
-        self._telling: Link | None = None  # whose router has told more of that, or will
-        self._told = False  # it has answered the last question
+        self._audience = Audience(self._news)
 
     @property
     def alone(self) -> int:
         """How many of the accepted deliveries nobody was subscribed to, as far as routers have told: all when the block
         is left, but for what one that was lost meanwhile could not tell any more."""
-        return self._alone + self._said(ALONE)
+        return self._audience.alone
 
     async def subscribers(self) -> int:
         """How many are subscribed to the address now: from here on their acceptances are waited for, too. Raises
         ClientError if the router does not tell."""
-        while not await self._ask():
+        while not await self._audience.ask():
             if self._link is None:
                 await self._change()
-        if self._telling is None or SUBSCRIBERS not in self._telling.remote_state_properties:
+        if self._audience.subscribers is None:
             raise ClientError("amqp:not-implemented", "this router does not tell how many are subscribed")
-        return self._said(SUBSCRIBERS)
-
-    async def _ask(self) -> bool:
-        """Have the router tell how the link is; False if it is lost before."""
-        link, self._told = self._link, False
-        if link is not None:
-            link.echo()
-            link.connection.wake()
-            with trio.move_on_after(ANSWER_S) as patience:
-                while link is self._link and not self._told:
-                    await self._news.park()
-            return self._told or patience.cancelled_caught
-        return False
+        return self._audience.subscribers
 
     def on_echo(self, link: Link) -> None:
-        self._told = self._told or link is self._link
+        self._audience.answered(link)
         self._news.unpark_all()
-
-    def _said(self, what: str) -> int:
-        said = self._telling.remote_state_properties.get(what) if self._telling is not None else None
-        return said if isinstance(said, int) else 0
 
     @property
     def sent(self) -> int:
@@ -163,7 +140,8 @@ class Publisher(Endpoint):
 
     async def _finish(self) -> None:
         await self.drain()
-        await self._ask()
+        if self.epoch is not None:  # a mesh's router can tell
+            await self._audience.ask()
         await self._commits.commit((Ended(),), lambda: None)
 
     def _ends(self, error: BaseException | None) -> bool:
@@ -212,7 +190,7 @@ class Publisher(Endpoint):
             assert link.remote_target is not None
             self._log.attached("second", link.remote_target.timeout, generation)
         self._name_keys(generation)
-        self._alone, self._telling = self.alone, link
+        self._audience.attached(link)
         if self._ours is not None:
             if link.remote_unsettled is None or generation != self.generation:
                 self._abandon(self._ours)
@@ -266,6 +244,7 @@ class Publisher(Endpoint):
         self._commits.add((), partial(super()._asked, link))
 
     def _parted(self) -> None:
+        self._audience.parted()
         self._queue.clear()
         self._under_way.clear()
         self._incomplete = False

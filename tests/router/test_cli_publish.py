@@ -21,7 +21,7 @@ PATIENCE_S = 60
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMesh]:
-    with running("triangle", tmp_path_factory.mktemp("triangle")) as mesh:
+    with running("triangle", tmp_path_factory.mktemp("triangle"), terminus="5s") as mesh:  # a subscriber is killed
         yield mesh
 
 

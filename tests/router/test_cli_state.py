@@ -115,6 +115,17 @@ async def test_a_publisher_that_ends_by_an_error_tells_what_was_accepted(
     assert told == ["attached to a as p", "1 accepted, 2 sent but not answered", kept]
 
 
+async def test_a_router_that_does_not_tell_who_is_subscribed_is_not_waited_for(tmp_path: Path) -> None:
+    async def publish() -> None:
+        refused = pytest.RaisesExc(ClientError, match="does not tell how many are subscribed")
+        with pytest.RaisesGroup(refused, flatten_subgroups=True):
+            await cli_publish._publish(target(a, tmp_path / "state"), "p", "topic/x", numbers(3), wanted=1)
+
+    async with running_peers("a") as [a], trio.open_nursery() as nursery:
+        nursery.start_soon(publish)
+        await a.answer()
+
+
 async def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     log = tmp_path / "log"
     ours = ClientLog(log, "subscriber", LinkIdentity("s", "subscribe", "topic/x"))
