@@ -21,8 +21,9 @@ from router.amqp.handler import (
     Condition,
     Handle,
 )
+from router.amqp.handler import Outcome as ModifiedOutcome
 from router.amqp.link import Link
-from router.amqp.message import data_message, with_delivery_count
+from router.amqp.message import data_message
 from router.attach import (
     EPOCH,
     GENERATION,
@@ -308,27 +309,28 @@ class ClientEdge:
             return
         records = [end.records[handle] for handle in deliveries]
         gone = [record for record, is_settled in zip(records, settled, strict=True) if is_settled]
-        details = self._details(end.link, deliveries, states)
+        modified = self._modified(end.link, deliveries, records, states) if MODIFIED in states else {}
         if gone:
             end.settle(gone)
         if states.count(ACCEPTED) == len(states):
             self.topic.outcomes(end.subscriber, records, Outcome.ACCEPTED)
             return
-        for record, state, is_settled, final in zip(records, states, settled, details, strict=True):
+        for record, details in modified.items():
+            end.modify(record, details)
+        for record, state, is_settled in zip(records, states, settled, strict=True):
             if state in (0, RECEIVED) and not is_settled:
                 continue
             outcome = OUTCOMES.get(state, Outcome.RELEASED)  # settled without an outcome: our default-outcome
+            final = state == MODIFIED and modified[record].undeliverable
             self.topic.outcomes(end.subscriber, [record], outcome, final=final)
 
     @staticmethod
-    def _details(link: Link, deliveries: list[Handle], states: list[int]) -> list[bool]:
-        """Which outcomes are final by themselves: modified with undeliverable-here."""
-        if MODIFIED not in states:
-            return [False] * len(states)
-        return [
-            state == MODIFIED and link.remote_outcome(handle).undeliverable
-            for handle, state in zip(deliveries, states, strict=True)
-        ]
+    def _modified(
+        link: Link, deliveries: list[Handle], records: list[Record], states: list[int]
+    ) -> dict[Record, ModifiedOutcome]:
+        """The details of these outcomes, while the handles are valid."""
+        rows = zip(records, deliveries, states, strict=True)
+        return {record: link.remote_outcome(handle) for record, handle, state in rows if state == MODIFIED}
 
     # what the core asks
 
@@ -355,9 +357,7 @@ class ClientEdge:
     def _redeliver(self, end: SubscriberLink, action: Redeliver) -> None:
         record = action.record
         end.settle([record])
-        assert record.message is not None
-        message = with_delivery_count(record.message, action.delivery_count)
-        handle = end.link.send(record.key, message, end.sends_settled)
+        handle = end.link.send(record.key, end.message_again(record), end.sends_settled)
         if handle is not None:
             end.records[handle] = record
             end.handles[record] = handle
@@ -397,6 +397,9 @@ class ClientEdge:
 
     def _settle_subscriber(self, end: SubscriberLink, action: SettleSubscriber) -> None:
         end.settle(action.records)
+        if end.modified:
+            for record in action.records:
+                end.modified.pop(record, None)
 
     def _answer_deliveries(self, end: PublisherLink, action: AnswerDeliveries) -> None:
         handles = [end.handles[record] for record in action.records]

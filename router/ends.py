@@ -9,9 +9,12 @@ have is not transferred again: the core's new record is given the old handle.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
-from router.amqp.handler import ACCEPTED, MODIFIED, REJECTED, RELEASED, SND_SETTLED, Handle
+from router.amqp.errors import PeerError
+from router.amqp.handler import ACCEPTED, MODIFIED, REJECTED, RELEASED, SND_SETTLED, Handle, Outcome
 from router.amqp.link import Link
+from router.amqp.message import merged, modified
 from router.attach import ALONE, SUBSCRIBERS, answers_echoes
 from router.signs import SignsOfLife
 from topic.directory import Directory, Lifetime, Role
@@ -72,7 +75,8 @@ class SubscriberLink:
     """A link that we send to, and its deliveries that are not settled."""
 
     __slots__ = (
-        "again", "epoch", "former", "handles", "lifetime", "link", "named", "records", "sends_settled", "subscriber",
+        "again", "epoch", "former", "handles", "lifetime", "link", "modified", "named", "records", "sends_settled",
+        "subscriber",
     )  # fmt: skip
 
     def __init__(self, link: Link, lifetime: Lifetime, former: "SubscriberLink | None") -> None:
@@ -86,6 +90,8 @@ class SubscriberLink:
         self.records: dict[Handle, Record] = {}
         self.again: dict[bytes, Handle] = {}  # by key: unsettled on the former link, until the core resumes it
         self.named: dict[bytes, int] = {}  # by key: the client's map, and what of that is not resumed yet
+        # What its modified outcomes make of a message that is offered again: failed deliveries, and annotations.
+        self.modified: dict[Record, tuple[int, bytes]] = {}
 
     @property
     def identity(self) -> LinkIdentity:
@@ -130,6 +136,20 @@ class SubscriberLink:
         for handle in handles:
             del self.records[handle]
         self.link.settle_many(handles)
+
+
+    def modify(self, record: Record, outcome: Outcome) -> None:
+        """The client's outcome is modified (AMQP 1.0 3.4.5)."""
+        failures, annotations = self.modified.get(record, (0, b""))
+        with suppress(PeerError):  # annotations that are none change nothing
+            annotations = merged(annotations, outcome.annotations)
+        if outcome.failed or annotations:
+            self.modified[record] = failures + outcome.failed, annotations
+
+    def message_again(self, record: Record) -> bytes:
+        """As it is offered once more: unchanged, if it was released (AMQP 1.0 3.4.4)."""
+        assert record.message is not None
+        return modified(record.message, *self.modified.get(record, (0, b"")))
 
 
 class StatusLink:

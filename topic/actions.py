@@ -56,11 +56,11 @@ class Deliver:
 
 @attrs.frozen(slots=True)
 class Redeliver:
-    """Settle the released delivery and transfer it anew with this delivery-count (protocol 5, Redelivery)."""
+    """Settle the released delivery and transfer it anew; how often it has been before (protocol 5, Redelivery)."""
 
     link: Any
     record: Record
-    delivery_count: int
+    attempts: int
 
 
 @attrs.frozen(slots=True)

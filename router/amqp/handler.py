@@ -73,6 +73,7 @@ class Outcome:
     info: Mapping[str, Any] = {}  # of rejected, as of any error
     failed: bool = False  # of modified
     undeliverable: bool = False  # of modified: undeliverable-here
+    annotations: bytes = b""  # of modified: message-annotations, as they are encoded; empty if there are none
 
 
 @frozen

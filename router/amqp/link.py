@@ -30,6 +30,7 @@ from router.amqp.library import (
     ffi,
     lib,
     read_condition,
+    read_encoded,
     read_map,
     read_terminus,
     write_condition,
@@ -401,9 +402,18 @@ class Link:
             write_condition(error, condition, description, info)
             self.update(handle, REJECTED, settle)
 
-    def modify(self, handle: Handle, failed: bool, undeliverable: bool, settle: bool = False) -> None:
+    def modify(
+        self,
+        handle: Handle,
+        failed: bool,
+        undeliverable: bool,
+        settle: bool = False,
+        *,
+        annotations: Mapping[str, Any] | None = None,
+    ) -> None:
         if not self.ended:
             disposition = lib.pn_delivery_local(handle)
+            write_map(annotations, lib.pn_disposition_annotations(disposition))
             lib.pn_disposition_set_failed(disposition, failed)
             lib.pn_disposition_set_undeliverable(disposition, undeliverable)
             self.update(handle, MODIFIED, settle)
@@ -420,6 +430,7 @@ class Link:
             info=error.info if error else {},
             failed=lib.pn_disposition_is_failed(disposition),
             undeliverable=lib.pn_disposition_is_undeliverable(disposition),
+            annotations=read_encoded(lib.pn_disposition_annotations(disposition)) if state == MODIFIED else b"",
         )
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""The few things we do to messages: wrap and unwrap a body for our own clients, and count redeliveries.
+"""The few things we do to messages: wrap and unwrap a body for our own clients, and what `modified` outcomes ask for.
 
-AMQP 1.0 3.2. Everybody else's messages pass through the mesh as bytes: `with_delivery_count` changes that one header
-field and keeps every other byte, and leaves alone what is not a message.
+AMQP 1.0 3.2. Everybody else's messages pass through the mesh as bytes: `modified` changes one header field and the
+annotations that it is given, keeps every other byte, and leaves alone what is not a message.
 
 A message's format, 0 but for those of other standards, is said by its transfer (AMQP 1.0 2.7.5). A message of another
 one is kept in an *envelope*, which begins with a byte that no message of format 0 begins with, and has the format in
@@ -13,8 +13,11 @@ from typing import Any, Final
 
 from router.amqp.codec import Described, decode, encode, skip, uint
 from router.amqp.errors import DECODE_ERROR, PeerError
+from router.amqp.performative import join_list, join_map, padded, split_list
 
 HEADER: Final = 0x70
+DELIVERY_ANNOTATIONS: Final = 0x71
+MESSAGE_ANNOTATIONS: Final = 0x72
 APPLICATION_PROPERTIES: Final = 0x74
 DATA: Final = 0x75
 VALUE: Final = 0x77
@@ -23,7 +26,6 @@ ENVELOPE: Final = b"\xff"
 ENVELOPE_SIZE: Final = 5  # with the format
 
 _DELIVERY_COUNT: Final = 4  # its place in the header
-_HEADER_STARTS: Final = (b"\x00\x53\x70", b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x70")
 
 
 def in_envelope(message: bytes, message_format: int) -> bytes:
@@ -81,36 +83,64 @@ def sections_of(message: bytes) -> list[tuple[Any, Any]]:
     return sections
 
 
-def with_delivery_count(message: bytes, count: int) -> bytes:
-    """The message with that delivery-count in its header, which is added if there was none."""
+def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
+    """The message after so many deliveries that failed, with more message-annotations: an encoded map, or nothing
+    (AMQP 1.0 3.4.5)."""
     try:
-        fields, end = _header(message)
+        if message >= ENVELOPE:
+            return message  # of another format, with no sections that we know
+        if failures:
+            message = _with_failures(message, failures)
+        return _annotated(message, annotations) if annotations else message
     except PeerError:
         return message
-    fields += [b"\x40"] * (_DELIVERY_COUNT + 1 - len(fields))
-    fields[_DELIVERY_COUNT] = encode(uint(count))
-    content = b"".join(fields)
-    size = (len(content) + 4).to_bytes(4, "big")
-    return b"\x00\x53\x70\xd0" + size + len(fields).to_bytes(4, "big") + content + message[end:]
+
+
+def merged(annotations: bytes, more: bytes) -> bytes:
+    """Two encoded maps as one; the second one's entries go before. Empty stands for no map. Raises PeerError."""
+    if not annotations or not more:
+        return annotations or more
+    entries = {}
+    for encoded in (annotations, more):
+        elements, _ = split_list(encoded, 0, most=len(encoded))
+        for key, value in zip(elements[::2], elements[1::2], strict=False):
+            name, _ = decode(key)
+            if not isinstance(name, str | int):
+                raise PeerError(DECODE_ERROR, "a key of annotations is a symbol or a number")
+            entries[name] = (key, value)
+    return join_map([element for entry in entries.values() for element in entry])
+
+
+def _with_failures(message: bytes, failures: int) -> bytes:
+    """With a delivery-count that is higher, in its header, which is added if there was none."""
+    fields, end = _header(message)
+    fields = padded(fields, _DELIVERY_COUNT + 1)
+    count = decode(fields[_DELIVERY_COUNT])[0] or 0
+    if not isinstance(count, int):
+        raise PeerError(DECODE_ERROR, "a delivery-count is a number")
+    fields[_DELIVERY_COUNT] = encode(uint(min(count + failures, 2**32 - 1)))
+    return b"\x00\x53\x70" + join_list(fields) + message[end:]
 
 
 def _header(message: bytes) -> tuple[list[bytes], int]:
     """The header's fields as they are encoded, and the offset behind it; none and 0 if there is no header."""
-    start = next((start for start in _HEADER_STARTS if message.startswith(start)), None)
-    if message >= ENVELOPE:
-        raise PeerError(DECODE_ERROR, "not sections that we know")
-    if start is None:
-        skip(message, 0)  # is it a section at all?
-        return [], 0
-    at = len(start)
-    end = skip(message, at)
-    widths = {0x45: 1, 0xC0: 3, 0xD0: 9}  # of constructor, size and count
-    if message[at] not in widths:
-        raise PeerError(DECODE_ERROR, "a header is a list")
-    at += widths[message[at]]
-    fields = []
-    while at < end:
-        after = skip(message, at)
-        fields.append(message[at:after])
-        at = after
-    return fields, end
+    code, at = _section_at(message, 0)
+    return split_list(message, at) if code == HEADER else ([], 0)
+
+
+def _annotated(message: bytes, annotations: bytes) -> bytes:
+    start = 0
+    for kind in (HEADER, DELIVERY_ANNOTATIONS):
+        code, at = _section_at(message, start)
+        start = skip(message, at) if code == kind else start
+    code, at = _section_at(message, start)
+    end = skip(message, at) if code == MESSAGE_ANNOTATIONS else start
+    annotations = merged(message[at:end] if end > start else b"", annotations)
+    return message[:start] + b"\x00\x53\x72" + annotations + message[end:]
+
+
+def _section_at(message: bytes, start: int) -> tuple[Any, int]:
+    """The descriptor of the section there, and the offset of its value. Raises PeerError if it is none."""
+    if message[start : start + 1] != b"\x00":
+        raise PeerError(DECODE_ERROR, "a message is made of sections")
+    return decode(message, start + 1)

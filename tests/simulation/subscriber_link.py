@@ -122,8 +122,8 @@ class SubscriberLink(Link):
                 self._transfer(record, 0)
         elif isinstance(action, Redeliver):
             self._settle([action.record], again=True)
-            assert action.delivery_count > 0
-            self._transfer(action.record, action.delivery_count)
+            assert action.attempts > 0
+            self._transfer(action.record, action.attempts)
         elif isinstance(action, Resume):
             self._resume(action)
         elif isinstance(action, Echo):

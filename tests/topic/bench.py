@@ -356,7 +356,7 @@ class Reader:
 
     @property
     def redelivered(self) -> list[int]:
-        return [action.delivery_count for action in self.mine(Redeliver)]
+        return [action.attempts for action in self.mine(Redeliver)]
 
     @property
     def settled(self) -> list[Record]:

@@ -1,14 +1,15 @@
-"""Wrapping bodies, and counting redeliveries without touching anything else; proton's Message is the oracle."""
+"""Wrapping bodies, and what modified outcomes ask for, nothing else is touched; proton's Message judges."""
 
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proton import Message
+from proton import Data, Message, symbol
 
+from router.amqp.codec import decode
 from router.amqp.errors import PeerError
-from router.amqp.message import application_properties, body_of, data_message, with_delivery_count
+from router.amqp.message import application_properties, body_of, data_message, merged, modified
 
 
 def decoded(data: bytes) -> Any:
@@ -36,35 +37,68 @@ def test_what_is_not_a_message_has_no_body(message: bytes) -> None:
         body_of(message)
 
 
+ANNOTATIONS = st.dictionaries(st.sampled_from("abcdefgh"), st.text(max_size=300) | st.integers(0, 9), max_size=9)
+
+
+def encoded(annotations: dict[str, Any]) -> bytes:
+    """As a client writes them, in a map of symbols."""
+    items = [(symbol(key), value) for key, value in annotations.items()]
+    data = Data()
+    data.put_dict(dict(items))
+    return bytes(data.encode())
+
+
 @given(
     st.integers(0, 2**32 - 1),
+    st.integers(0, 5),
     st.booleans(),
     st.integers(0, 9),
     st.none() | st.floats(0, 10000),
     st.none() | st.text(max_size=300),
+    ANNOTATIONS,
+    ANNOTATIONS,
 )
-def test_only_the_delivery_count_changes(
-    count: int, durable: bool, priority: int, ttl: float | None, subject: str | None
+def test_only_the_delivery_count_and_annotations_change(
+    count: int, failures: int, durable: bool, priority: int, ttl: float | None, subject: str | None, has: Any, gets: Any
 ) -> None:
-    message = Message(body={"a": [1, 2]}, durable=durable, priority=priority, subject=subject)
+    message = Message(body={"a": [1, 2]}, durable=durable, priority=priority, subject=subject, instructions={"x": 1})
+    message.delivery_count = count
+    message.annotations = {symbol(key): value for key, value in has.items()}
     if ttl is not None:
         message.ttl = ttl
-    before = bytes(message.encode())
-    after = with_delivery_count(before, count)
-    message.delivery_count = count
+    data = bytes(message.encode())
+    after = modified(data, failures, encoded(gets) if gets else b"")
     seen = decoded(after)
-    assert seen.delivery_count == count
-    for field in ("durable", "priority", "ttl", "subject", "body", "first_acquirer"):
+    assert seen.delivery_count == min(count + failures, 2**32 - 1)
+    assert (seen.annotations or {}) == {**has, **gets}
+    for field in ("durable", "priority", "ttl", "subject", "body", "first_acquirer", "instructions"):
         assert getattr(seen, field) == getattr(message, field)
-    assert with_delivery_count(after, 0).endswith(before[before.index(b"\x00\x53\x77") :])
+    assert after.endswith(data[data.index(b"\x00\x53\x77") :])
+    assert failures or gets or after == data
 
 
-@given(st.binary(max_size=60))
-def test_what_is_not_a_message_stays_as_it_is_or_gets_a_header(message: bytes) -> None:
-    counted = with_delivery_count(message, 3)
+@given(ANNOTATIONS, ANNOTATIONS)
+def test_the_later_annotations_go_before(one: dict[str, Any], other: dict[str, Any]) -> None:
+    both = merged(encoded(one), encoded(other))
+    assert decode(both)[0] == {**one, **other}
+    assert merged(b"", both) == merged(both, b"") == both
+
+
+def test_annotations_of_a_message_without_a_header_follow_its_delivery_annotations() -> None:
+    ours = b"\x00\x53\x71" + encoded({"to": "node"})
+    section = b"\x00\x53\x72" + encoded({"a": 1})
+    for start in (b"", ours, b"\x00\x53\x70\x45" + ours):
+        assert modified(start + data_message(b"0"), 0, encoded({"a": 1})).startswith(start + section[:3])
+        assert decoded(modified(start + data_message(b"0"), 0, encoded({"a": 1}))).annotations == {"a": 1}
+
+
+@given(st.binary(max_size=60), st.binary(max_size=20))
+def test_what_is_not_a_message_stays_as_it_is_or_gets_a_header(message: bytes, annotations: bytes) -> None:
+    counted = modified(message, 3, b"")
     assert counted.endswith(message) or counted[:3] == b"\x00\x53\x70"
+    modified(message, 0, annotations)
 
 
 def test_a_message_of_descriptors_without_end_is_left_alone() -> None:
     hostile = bytes(5000)
-    assert with_delivery_count(hostile, 1) == hostile
+    assert modified(hostile, 1, encoded({"a": 1})) == hostile

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from router.amqp.codec import decode
 from router.amqp.handler import NO_STATE
-from router.amqp.message import content_of, format_of, in_envelope, with_delivery_count
+from router.amqp.message import content_of, format_of, in_envelope, modified
 from router.amqp.performative import build, parse
 from tests.router.amqp.frames import TRANSFER, attach, frame, opening
 from tests.router.amqp.pair import Pair
@@ -122,4 +122,4 @@ def test_an_aborted_delivery_leaves_no_format_behind() -> None:
 
 def test_messages_of_another_format_have_no_header_of_ours() -> None:
     message = in_envelope(b"\x00\x53\x70\x45" + b"what only its format knows", 5)
-    assert with_delivery_count(message, 3) == message
+    assert modified(message, 3, b"\xc1\x05\x02\xa3\x01a\x40") == message
