@@ -30,7 +30,6 @@ def audit(run_dirs: tuple[str, ...], spark: bool, master: str | None) -> None:
     several belong to one mesh. Writes audit.html and audit.json next to the first one's logs, or here if that is no
     local directory.
 
-    \b
     Exit status: 0 exactly once holds, 1 it was violated, 2 a log is missing or damaged in its middle,
     or the audit itself failed, 3 undecided, 4 it holds, but deliveries were accepted without a subscriber that was
     there, or a link was ended in use.

@@ -38,7 +38,6 @@ def chaos(script: Path, run_dir: Path | None, seed: int | None) -> None:
     Starts the script's mesh on free ports and its clients, strikes with its faults, heals everything, waits until
     all is delivered, and audits the run. Scripts are in topologies/chaos.
 
-    \b
     Exit status: the audit's. 0 exactly once holds, 1 it was violated, 2 no verdict, 3 undecided, or the run did not
     come to its end, or a process of it ended by itself, or a subscriber misses what the audit does not explain,
     4 it holds, but not for everybody.

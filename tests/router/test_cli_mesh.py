@@ -284,6 +284,12 @@ def test_the_list_of_commands_cuts_nothing_off(width: int) -> None:
     assert "..." not in listed and "start Start stopped routers of a mesh; all of them if none is named." in listed
 
 
+@pytest.mark.parametrize("name", main.commands)
+def test_helps_are_no_wider_than_the_terminal_but_for_examples(name: str) -> None:
+    text = CliRunner().invoke(main, [name, "--help"], terminal_width=80).output
+    assert [line for line in text.splitlines() if len(line) > 80 and "oncemesh" not in line] == []
+
+
 def commands_in(line: str) -> Iterator[list[str]]:
     """The words of each call of ours in a line of shell, without what the shell keeps to itself."""
     words = shlex.shlex(line, posix=True, punctuation_chars=True)
