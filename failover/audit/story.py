@@ -130,7 +130,8 @@ class Story:
         console.print(f"delivery {self.key}", style="bold", soft_wrap=True)
         console.print(f"of {self.publisher}", soft_wrap=True)
         table = Table(box=None, pad_edge=False)
-        for title in ("time (UTC)", "where", "what"):
+        table.add_column("time (UTC)", no_wrap=True)
+        for title in ("where", "what"):
             table.add_column(title, overflow="fold")
         for step in self.steps:
             use = f" (use {step.use} of its tag)" if step.use else ""
