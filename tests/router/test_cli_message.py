@@ -9,6 +9,7 @@ from proton import Message
 from router.amqp.message import data_message
 from router.amqp.sections import read_message, write_message
 from router.cli_message import as_json, as_lines, as_raw, as_text, parse_json
+from router.cli_subscribe import write
 
 KEY = b"k" * 32
 
@@ -104,3 +105,12 @@ def test_a_line_that_cannot_be_meant_is_told(line: str | bytes, complaint: str) 
 def test_a_line_may_say_no_more_than_that_there_is_an_empty_body() -> None:
     sections: dict[str, Any] = parse_json(b'{"body": ""}')
     assert read_message(write_message(sections)) == {"data": b""}
+
+
+def test_what_is_no_message_is_said_and_stops_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    for message in (b"\xff" * 9, b"\x00\x53"):
+        write(as_raw, KEY, message)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    told = f"{KEY.decode()} cannot be read as an AMQP message: "
+    assert [line[: len(told)] for line in shown.err.splitlines()] == [told, told]
