@@ -14,7 +14,7 @@ class Story(click.Command):
     """Alone, -h is no key."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(context, ["--help" if argument == "-h" else argument for argument in args])
+        return super().parse_args(context, ["--help"] if args == ["-h"] else args)
 
 
 @click.command(cls=Story, context_settings=CONTEXT)
