@@ -199,12 +199,13 @@ def _in_terms(each: _Of, pairs: Ints, terms: Iterable[Term]) -> tuple[Flags, Fla
     """Whether any of these applies to the delivery, and whether any that does had ended when it was accepted."""
     applies, relieved = np.zeros(len(pairs), np.bool_), np.zeros(len(pairs), np.bool_)
     received, accepted = each.received_hlc[pairs], each.accepted_hlc[pairs]
-    first, last = (home[each.at[pairs]] for home in (each.deliveries.first_home, each.deliveries.last_home))
+    at, found = each.at[pairs], each.deliveries
+    homes = found.first_home[at], found.last_home[at], taken(each.facts.home, found.accepted[at])
     for term in terms:
         within_it = (term.since < received) & (received <= term.till) & (received != BIG)
         if term.home:
             home = each.facts.home_code(term.home)
-            within_it &= (first == home) | (last == home)
+            within_it &= np.logical_or.reduce([each_home == home for each_home in homes])
         applies |= within_it
         relieved |= within_it & (term.ended <= accepted) & (accepted != BIG)
     return applies, relieved

@@ -206,6 +206,25 @@ def test_what_was_accepted_while_a_subscriber_was_cut_off_is_shown(judged: Judge
     assert told in shown.getvalue()
 
 
+def test_an_end_relieves_the_home_that_accepted_whoever_else_was_asked_about_the_delivery(judged: Judged) -> None:
+    """Two others held it, too."""
+    run = Run()
+    ended = run.find("b", Event.ACCEPTED, run.key(TWO, 1))
+    run.before("b", ended, Event.EXPIRED, subscriber=FAR.name, epoch=run.epoch(FAR))
+    for peer in ("a", "c"):
+        run.before("b", run.find("b", Event.EXPIRED), Event.LOST, peer=peer)
+    for home in ("a", "c"):
+        epoch = str(Epoch(ended["hlc"], home, START_MS))
+        columns = {"keys": [run.key(TWO, 1)], "address": ADDRESS, "publisher": TWO.name, "epoch": epoch}
+        run.before("a", run.find("a", Event.SETTLED, run.key(TWO, 1)), Event.REHOMED, **columns)
+    run.leave_out(FAR, TWO, 1)
+    run.leave_out(FAR, TWO, 2, 3, audience=False)
+
+    report = judged(run)
+
+    assert report.verdict is Verdict.QUALIFIED, (report.violations, report.doubts, report.findings)
+
+
 def test_missing_and_damaged_logs_are_named(tmp_path: Path) -> None:
     directory = Run().write(tmp_path)
     (directory / "c/log").rename(directory / "c/gone")
