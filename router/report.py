@@ -20,7 +20,7 @@ from topic.record import SENT, Record, State, Stream
 from topic.subscriber import Subscriber
 
 STATES = {State.IN_DOUBT: "in_doubt", State.ACCEPTED: "accepted", State.SETTLED: "settled"}
-PLACEHOLDER, LIMBO = "placeholder", "limbo"
+PLACEHOLDER, UNCONFIRMED = "placeholder", "unconfirmed"
 """Records in doubt that no home vouches for: without a message, and with one."""
 
 
@@ -78,7 +78,7 @@ class Reporter:
             "lapsed": self._lapsed(),
             "untold": [_untold(entry) for entry in topic.directory.entries() if entry.expired_life and entry.ending],
             "attaches": self._attaches(),
-            "records": {name: counts[name] for name in (PLACEHOLDER, LIMBO, *STATES.values())},
+            "records": {name: counts[name] for name in (PLACEHOLDER, UNCONFIRMED, *STATES.values())},
             "waits": self._waiting(),
         }
 
@@ -182,7 +182,7 @@ class Reporter:
     def _awaited(self, record: Record) -> Iterator[str]:
         if record.state is not State.IN_DOUBT:
             return
-        if _state(record) in (LIMBO, PLACEHOLDER):
+        if _state(record) in (UNCONFIRMED, PLACEHOLDER):
             yield f"publisher {self._publisher_of(record)}"
             return
         yield from (f"subscriber {s.identity}" for s, state in record.locals.items() if state <= SENT)
@@ -215,8 +215,8 @@ class Reporter:
 
 
 def _state(record: Record) -> str:
-    if record.key in record.stream.limbo:
-        return PLACEHOLDER if record.message is None else LIMBO
+    if record.key in record.stream.unconfirmed:
+        return PLACEHOLDER if record.message is None else UNCONFIRMED
     return STATES[record.state]
 
 

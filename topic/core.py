@@ -232,7 +232,7 @@ class Topic:
         self.edge.add(subscriber)
         self.edge.forgetting.attached_again(subscriber, unsettled)
         self.attaching.subscriber(subscriber, now)
-        named = self.edge.limbo.name(subscriber, unsettled or {}, partial(self.lives.stream_named, subscriber))
+        named = self.edge.unconfirmed.name(subscriber, unsettled or {}, partial(self.lives.stream_named, subscriber))
         if unsettled is not None:  # what else it says is settled, whatever comes for these keys before it is answered
             subscriber.said = {record.key: unsettled[record.key] for record in named}
         resumed = unsettled is not None or (known is not None and known.live)
@@ -290,7 +290,7 @@ class Topic:
         self.edge.reporting.contact(router)
         for stream in self.edge.streams.values():
             if stream.epoch[1:] == (router, incarnation):
-                self.edge.limbo.ask(stream, list(stream.limbo))
+                self.edge.unconfirmed.ask(stream, list(stream.unconfirmed))
         own, hearsay = self.directory.section()
         self.context.outgoing.section(router, self.directory.version, own, hearsay)
         self.attaching.contact(router, now)

@@ -50,7 +50,7 @@ class Delivering:
         return [s for s in self._at.get(stream.identity.address, ()) if home in s.joined]
 
     def take_again(self, stream: Stream, records: list[Record]) -> None:
-        """As `take`, of records that were here in limbo."""
+        """As `take`, of records that were unconfirmed."""
         for record in records:
             self.take_for(stream, record, self.joined_at(stream))
 

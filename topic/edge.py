@@ -10,11 +10,11 @@ from topic.directory import Entry
 from topic.gates import UNPROVEN
 from topic.identity import Epoch
 from topic.journal import Event
-from topic.limbo import Limbo
 from topic.outcomes import Outcome
 from topic.record import HELD, OPEN, QUEUED, WITHHELD, Record, State, Stream
 from topic.reporting import Reporting
 from topic.subscriber import Subscriber
+from topic.unconfirmed import Unconfirmed
 
 
 class Edge:
@@ -26,7 +26,7 @@ class Edge:
         """By publisher name, under the epoch of the last Forward."""
         self.subscribers: dict[bytes, Subscriber] = {}
         self._at: dict[str, list[Subscriber]] = {}
-        self.limbo = Limbo(context, self.subscribers)
+        self.unconfirmed = Unconfirmed(context, self.subscribers)
         self.reporting = Reporting(context, self.subscribers)
         self.delivering = Delivering(context, self._at, self.reporting, evaluate)
         self.settling = self.delivering.settling
@@ -42,7 +42,7 @@ class Edge:
         self.reporting.attaches(subscriber.name)
         _forget_attempts(subscriber)
         named = [record for record in self._records() if subscriber in record.locals]
-        self.limbo.hold_for(subscriber, named)
+        self.unconfirmed.hold_for(subscriber, named)
         self._leave_out(subscriber, [record for record in named if record.stream.abandoned])
         if not subscriber.partial:
             self._unname(subscriber, [record for record in named if record.key not in (subscriber.said or ())])
@@ -89,7 +89,7 @@ class Edge:
             record.drop(subscriber)
         unnamed = [record for record in placeholders if not record.locals and not self._is_listed(record)]
         for record in unnamed:
-            record.stream.limbo.pop(record.key)
+            record.stream.unconfirmed.pop(record.key)
         self.forgetting.forget(unnamed)
 
     def _is_listed(self, record: Record) -> bool:
@@ -174,7 +174,7 @@ class Edge:
         """A Forward of the current epoch, for all local subscribers that home has joined."""
         moved = self._moved_since(seen)
         joined = self.delivering.joined_at(stream)
-        if stream.limbo:
+        if stream.unconfirmed:
             for n, record in enumerate(records, first):
                 self._forward_one(stream, n, moved, record, joined)
             self.release(stream)
@@ -202,8 +202,8 @@ class Edge:
     def _forward_one(
         self, stream: Stream, n: int, moved: tuple[bytes, ...], record: Record, subscribers: list[Subscriber]
     ) -> None:
-        """The same delivery may be here, forwarded before or in limbo: what is in doubt has its key to itself."""
-        known = stream.records.get(n) or self.limbo.take(stream, record.key)
+        """The same delivery may be here, forwarded before, or unconfirmed: what is in doubt has its key to itself."""
+        known = stream.records.get(n) or self.unconfirmed.take(stream, record.key)
         known = known or record
         is_new = known.n != n
         known.forward(n, record.message, (*moved, *self._lapsed_without(known, moved)))
@@ -285,24 +285,24 @@ class Edge:
                 if record.locals.get(subscriber) in OPEN:
                     record.drop(subscriber)
         stream.waiting.clear()
-        self.abandon_limbo(stream)
+        self.abandon_unconfirmed(stream)
         done = [r for r in stream.records.values() if not r.open and r.state is not State.SETTLED]
         if done:
             self.settling.close(stream, done)
 
-    def abandon_limbo(self, stream: Stream) -> None:
+    def abandon_unconfirmed(self, stream: Stream) -> None:
         """What is held goes to nobody any more: its subscribers may have had it elsewhere."""
-        for record in [*stream.limbo.values(), *stream.records.values()]:
+        for record in [*stream.unconfirmed.values(), *stream.records.values()]:
             for subscriber in [subscriber for subscriber, state in record.locals.items() if state == HELD]:
                 _let_go(record, subscriber)
-        self.settling.close(stream, [record for record in stream.limbo.values() if not record.open])
+        self.settling.close(stream, [record for record in stream.unconfirmed.values() if not record.open])
 
     def lost(self, home: str) -> None:
         """The contact is over: its joins, gates and unreported outcomes with it. What it forwarded is held until home
         is back, or its publishers have another."""
         for stream in self.streams.values():
             if stream.home == home:
-                self.limbo.hold(stream)
+                self.unconfirmed.hold(stream)
         self.reporting.lost(home)
         for subscriber in self.subscribers.values():
             subscriber.joined.discard(home)

@@ -41,7 +41,7 @@ class Home:
 
     def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
         """A batch of transfers of one publisher, in order; returns their records, in the same order."""
-        if stream.expected or stream.limbo:
+        if stream.expected or stream.unconfirmed:
             again = partial(self._publish_again, stream, presettled=presettled)
             return [again(tag, message) for tag, message in zip(tags, messages, strict=True)]
         key = stream.keys.key
@@ -68,7 +68,7 @@ class Home:
         """A transfer while some deliveries of the publisher's map are expected: it may be one of them."""
         key = stream.keys.key(tag)
         is_expected = stream.expected.pop(key, None) is not None
-        record = self.edge.limbo.take(stream, key) if is_expected else None
+        record = self.edge.unconfirmed.take(stream, key) if is_expected else None
         if is_expected and presettled:
             self._give_up(stream, key, record)
         if record is None or presettled:
@@ -78,7 +78,7 @@ class Home:
         return self._again(stream, tag, record)
 
     def _again(self, stream: Stream, tag: bytes, record: Record) -> Record:
-        """A delivery that was in limbo here: in this epoch it has an audience from now on (7.3)."""
+        """A delivery that was unconfirmed here: in this epoch it has an audience from now on (7.3)."""
         stream.received += 1
         stream.unsettled += 1
         record.tag = tag
@@ -247,11 +247,11 @@ class Home:
         stream.proving = None
 
     def supersede(self, stream: Stream) -> None:
-        """The publisher has a later attach: what is in doubt goes to limbo, and its gates fall (6.5, 7.4)."""
+        """The publisher has a later attach: what is in doubt is unconfirmed from now on, and its gates fall (6.5, 7.4)."""
         del self.streams[stream.publisher]
         stream.link = None
         stream.gates.clear()
-        self.edge.limbo.hold(stream)
+        self.edge.unconfirmed.hold(stream)
         done = [record for record in stream.records.values() if record.state is State.SETTLED]
         for record in done:
             record.awaited.clear()
@@ -262,9 +262,9 @@ class Home:
         brought a map, and learns that nobody knows its life, may have gone on with it elsewhere: it has to show that it
         is here (6.6)."""
         if says_so:
-            self.edge.settling.close(stream, list(stream.limbo.values()))
-        elif stream.limbo:
-            self.evidence.doubt(stream, (self.context.router, sorted(stream.limbo)))
+            self.edge.settling.close(stream, list(stream.unconfirmed.values()))
+        elif stream.unconfirmed:
+            self.evidence.doubt(stream, (self.context.router, sorted(stream.unconfirmed)))
 
     def resume(self, stream: Stream, said: Mapping[bytes, int], *, complete: bool) -> None:
         """A publisher attached with its unsettled map, by tag. What the map states an outcome of it has settled, and,
@@ -274,20 +274,20 @@ class Home:
         doubted = [tag for tag, state in said.items() if state not in TERMINAL]
         stream.expected = {stream.keys.key(tag): tag for tag in doubted}
         stated = {stream.keys.key(tag) for tag in said} - stream.expected.keys()
-        self.edge.settling.close(stream, [record for key, record in stream.limbo.items() if key in stated])
-        lacking = stream.limbo.keys() - stream.expected.keys() - stated
+        self.edge.settling.close(stream, [record for key, record in stream.unconfirmed.items() if key in stated])
+        lacking = stream.unconfirmed.keys() - stream.expected.keys() - stated
         if complete and lacking:
             self.evidence.doubt(stream, (self.context.router, sorted(lacking)))
-        held = [(key, record) for key, record in stream.limbo.items() if key in stream.expected]
+        held = [(key, record) for key, record in stream.unconfirmed.items() if key in stream.expected]
         stream.reply = {stream.expected[key]: 0 for key, record in held if record.message is not None}
 
     def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool) -> Record | None:
         """A transfer with resume=true; None for a tag that our map did not list, or has been transferred already."""
         key = stream.keys.key(tag)
-        record = stream.limbo.get(key)
+        record = stream.unconfirmed.get(key)
         if record is None or record.message is None or stream.expected.pop(key, None) is None:
             return None
-        self.edge.limbo.take(stream, key)
+        self.edge.unconfirmed.take(stream, key)
         if not aborted:
             return self._again(stream, tag, record)
         self._give_up(stream, key, record)
@@ -410,9 +410,9 @@ class Home:
         for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # else it falls where it stands
             self.joining.admit(stream, gate)
         stream.gates.clear()
-        self.edge.limbo.take_back(stream)
+        self.edge.unconfirmed.take_back(stream)
         stream.doubts.clear()
-        self.edge.abandon_limbo(stream)
+        self.edge.abandon_unconfirmed(stream)
         records = list(stream.records.values())
         for record in records:
             record.awaited.clear()

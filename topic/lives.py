@@ -15,9 +15,9 @@ from topic.directory import Change, Entry, Role, Status
 from topic.home import Home
 from topic.identity import new_generation
 from topic.journal import Event
-from topic.limbo import UNKNOWN, nowhere
 from topic.record import Stream
 from topic.subscriber import Subscriber
+from topic.unconfirmed import UNKNOWN, nowhere
 from topic.wire import Decision
 
 FORGOTTEN = "no router remembers it: subscribers that were forgotten with it are not awaited before they are back"
@@ -96,9 +96,9 @@ class Lives:
         if current is None or current.epoch != entry.epoch:
             stream = Stream(name, entry.identity, entry.epoch, entry.generation)
             self._retire(name, stream)
-            if stream.limbo:
+            if stream.unconfirmed:
                 self._edge.streams[name] = stream
-                self._edge.limbo.ask(stream, list(stream.limbo))
+                self._edge.unconfirmed.ask(stream, list(stream.unconfirmed))
         self._attaching.known(entry)
 
     def _has_ended(self, change: Change) -> bool:
@@ -120,8 +120,8 @@ class Lives:
             if stream is None:
                 continue
             if new is not None and stream.generation in (UNKNOWN, new.generation) and stream.address == new.address:
-                (self._home.supersede if stream is mine else self._edge.limbo.hold)(stream)
-                self._edge.limbo.move(stream, new, list(stream.limbo.values()))
+                (self._home.supersede if stream is mine else self._edge.unconfirmed.hold)(stream)
+                self._edge.unconfirmed.move(stream, new, list(stream.unconfirmed.values()))
                 continue
             self._keep_placeholders(stream, new)
             (self._home.abandon if stream is mine else self._edge.abandon)(stream)
@@ -129,11 +129,11 @@ class Lives:
 
     def _keep_placeholders(self, stream: Stream, new: Stream | None) -> None:
         """A key does not tell its generation: they may be of a life that goes on, maybe out of our sight."""
-        placeholders = [record for record in stream.limbo.values() if record.is_placeholder]
+        placeholders = [record for record in stream.unconfirmed.values() if record.is_placeholder]
         if placeholders and new is None:
             new = self._nowhere_stream(stream.publisher, stream.address)
         if new is not None and new.address == stream.address:
-            self._edge.limbo.move(stream, new, placeholders)
+            self._edge.unconfirmed.move(stream, new, placeholders)
 
     def _nowhere_stream(self, publisher: bytes, address: str) -> Stream:
         found = self._nowhere.get((publisher, address))
@@ -169,7 +169,7 @@ class Lives:
         for index, found in list(self._nowhere.items()):
             found.since = min(found.since, now)
             is_over = now >= max(found.since, all_since) + self._longest or now >= found.since + self._forget
-            if is_over or not found.stream.limbo:
+            if is_over or not found.stream.unconfirmed:
                 self._end(index)
 
     def _end(self, index: tuple[bytes, str]) -> None:

@@ -50,7 +50,7 @@ WITHHELD = 2
 HELD = 3
 """States of a local subscriber in a record before its `Outcome`; plain ints, for the hot path. Withheld: not even
 queued, while the record or one before it waits for an older delivery of the same key. Held: home has to forward it
-for this subscriber once more, as it may have gone elsewhere or had it elsewhere meanwhile (`topic.limbo`)."""
+for this subscriber once more, as it may have gone elsewhere or had it elsewhere meanwhile (`topic.unconfirmed`)."""
 OPEN = (QUEUED, SENT, WITHHELD, HELD)
 
 Doubt = Union[bytes, tuple[str, list[bytes]], "list[Record]"]
@@ -72,7 +72,7 @@ class Record:
         self.message: bytes | None = message
         """Encoded message; dropped once settled. A placeholder has none yet: an unsettled map named it."""
         self.n = -1
-        """Place in the publisher's order at its home; -1 while withheld (protocol 5, Reused tags) or in limbo."""
+        """Place in the publisher's order at its home; -1 while withheld (protocol 5, Reused tags) or unconfirmed."""
         self.state = State.IN_DOUBT
         self.presettled = False
         self.locals: dict[Any, int] = {}
@@ -210,7 +210,7 @@ class Record:
         stream, n = self.stream, self.n
         assert self.open == sum(map(OPEN.__contains__, self.locals.values())), f"{self.key!r}: {self.open} are open"
         assert n < 0 or stream.records.get(n) is self, f"{self.key!r}: not at its place {n}"
-        assert n < 0 or stream.limbo.get(self.key) is not self, f"{self.key!r}: at place {n}, and unconfirmed"
+        assert n < 0 or stream.unconfirmed.get(self.key) is not self, f"{self.key!r}: at place {n}, and unconfirmed"
         assert not self.unknowing or self.state is State.SETTLED, f"{self.key!r}: nobody can know of its settlement"
 
 
@@ -253,7 +253,6 @@ class Stream:
         "keys",
         "label",
         "lifetime",
-        "limbo",
         "link",
         "next_n",
         "partial",
@@ -263,6 +262,7 @@ class Stream:
         "records",
         "reply",
         "settles_first",
+        "unconfirmed",
         "unsettled",
         "waiting",
         "withheld",
@@ -276,8 +276,8 @@ class Stream:
         self.label = str(epoch)
         """The epoch as the delivery log has it."""
         self.records: dict[int, Record] = {}
-        self.limbo: dict[bytes, Record] = {}
-        """By key: not forwarded by the present home in the present contact (`topic.limbo`)."""
+        self.unconfirmed: dict[bytes, Record] = {}
+        """By key: not forwarded by the present home in the present contact (`topic.unconfirmed`)."""
         self.abandoned = False
         """Nobody will settle these records any more: they are delivered, then settled and forgotten here."""
         self.waiting: deque[tuple[Record, list[Any]]] = deque()

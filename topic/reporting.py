@@ -74,7 +74,7 @@ class Reporting:
         return name in self._subscribers and home in self._subscribers[name].joined
 
     def report(self, record: Record) -> None:
-        """All local subscribers have a final outcome; what is in limbo is reported when home has forwarded it again."""
+        """All local subscribers have a final outcome. What is unconfirmed waits until home has forwarded it again."""
         if record.n < 0:
             return
         stream = record.stream

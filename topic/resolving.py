@@ -16,7 +16,7 @@ class Resolving:
         self.context = edge.context
         self.edge = edge
         self._evidence = evidence
-        edge.limbo.ask_here = self._resolve_here
+        edge.unconfirmed.ask_here = self._resolve_here
 
     def resolve(self, router: str, stream: Stream, keys: list[bytes]) -> None:
         """Answer which of these are settled: all that is neither held in doubt nor in doubt by the publisher's map; by
@@ -36,7 +36,7 @@ class Resolving:
         record = self.context.records.get(key)
         ours = record is not None and record.stream is stream and record.state is not State.SETTLED
         withheld = any(record.key == key for record in stream.withheld) and not stream.is_open(key)
-        transferred = withheld or (ours and key not in stream.limbo)
+        transferred = withheld or (ours and key not in stream.unconfirmed)
         return transferred or key in stream.expected or stream.partial
 
     def _resolve_here(self, stream: Stream, keys: list[bytes]) -> None:

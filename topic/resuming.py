@@ -8,9 +8,9 @@ transferred with resume=true.
 from collections import deque
 from collections.abc import Mapping
 
-from topic.limbo import FINAL
 from topic.record import HELD, OPEN, Record, State
 from topic.subscriber import Subscriber
+from topic.unconfirmed import FINAL
 
 
 def resume(subscriber: Subscriber, records: Mapping[bytes, Record]) -> dict[bytes, int] | None:

@@ -28,9 +28,9 @@ class Settling:
             return
         event = Event.ABANDONED if stream.abandoned else Event.SETTLED
         self.context.trace_records(event, stream, records)
-        if stream.limbo:
+        if stream.unconfirmed:
             for record in records:
-                stream.limbo.pop(record.key, None)
+                stream.unconfirmed.pop(record.key, None)
         self.settle_locals(records)
         self.forgetting.forget([record for record in records if not record.unknowing])
 

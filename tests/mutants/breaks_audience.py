@@ -69,13 +69,13 @@ def resumed_without_audience(again: Method) -> Method:
 
 
 @mutant(Home, "evaluate", by="5", **MOVING)
-def accepted_in_limbo(evaluate: Method) -> Method:
+def accepted_unconfirmed(evaluate: Method) -> Method:
     """5 Accept: nor before the publisher has transferred it on this attach."""
 
     def broken(home: Home, stream: Stream, records: list[Record]) -> None:
         evaluate(home, stream, records)
-        limbo = [record for record in records if record.key in stream.limbo and record.message is not None]
-        home._accept(stream, [r for r in limbo if not r.open and r.state is State.IN_DOUBT])
+        unconfirmed = [record for record in records if record.key in stream.unconfirmed and record.message is not None]
+        home._accept(stream, [r for r in unconfirmed if not r.open and r.state is State.IN_DOUBT])
 
     return broken
 

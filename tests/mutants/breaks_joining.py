@@ -14,10 +14,10 @@ from topic.directory import Entry
 from topic.edge import Edge
 from topic.evidence import Evidence
 from topic.joining import Joining
-from topic.limbo import Limbo
 from topic.peers import Peers
 from topic.record import OPEN, QUEUED, SENT, Doubt, Record, State, Stream
 from topic.subscriber import Subscriber
+from topic.unconfirmed import Unconfirmed
 from topic.wire import Kind
 
 PUZZLED = PARTITIONS | {"routers": 3, "think": 0.05}
@@ -208,34 +208,34 @@ def held_after_joined(_: Method) -> Method:
     return broken
 
 
-@mutant(Limbo, "name", by="3", **KILLS)
+@mutant(Unconfirmed, "name", by="3", **KILLS)
 def no_placeholder(name: Method) -> Method:
     """6.1: a key of the map that is not here is held as a placeholder till home has been asked."""
 
-    def broken(limbo: Limbo, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Method) -> Any:
-        here = {key: state for key, state in said.items() if key in limbo.context.records}
-        return name(limbo, subscriber, here, stream_of)
+    def broken(unconfirmed: Unconfirmed, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Method) -> Any:
+        here = {key: state for key, state in said.items() if key in unconfirmed.context.records}
+        return name(unconfirmed, subscriber, here, stream_of)
 
     return broken
 
 
-@mutant(Limbo, "_state", by="1", **MOVING)
+@mutant(Unconfirmed, "_state", by="1", **MOVING)
 def stated_outcomes_ignored(state_: Method) -> Method:
     """6.1: what the map states an outcome of is recorded, and never delivered again."""
 
-    def broken(limbo: Limbo, subscriber: Subscriber, record: Record, state: int) -> None:
-        state_(limbo, subscriber, record, 0)
+    def broken(unconfirmed: Unconfirmed, subscriber: Subscriber, record: Record, state: int) -> None:
+        state_(unconfirmed, subscriber, record, 0)
 
     return broken
 
 
-@mutant(Limbo, "hold_for", by="1", **PARTITIONS | {"think": 0.05})
+@mutant(Unconfirmed, "hold_for", by="1", **PARTITIONS | {"think": 0.05})
 def held_delivered(hold: Method) -> Method:
     """4: nothing is delivered but by a Forward of the current epoch and contact."""
 
-    def broken(limbo: Limbo, subscriber: Subscriber, records: Iterable[Record]) -> None:
+    def broken(unconfirmed: Unconfirmed, subscriber: Subscriber, records: Iterable[Record]) -> None:
         held = [record for record in records if record.locals.get(subscriber) in OPEN and record.message is not None]
-        hold(limbo, subscriber, records)
+        hold(unconfirmed, subscriber, records)
         for record in held:
             record.locals[subscriber] = QUEUED
             subscriber.ready.append(record)
@@ -243,12 +243,12 @@ def held_delivered(hold: Method) -> Method:
     return broken
 
 
-@mutant(Limbo, "hold_for", by="5", **MOVING)
+@mutant(Unconfirmed, "hold_for", by="5", **MOVING)
 def sent_by_the_zombie(hold: Method) -> Method:
     """6.8: what the map lacks comes as an ordinary transfer, also if it was sent on the older link."""
 
-    def broken(limbo: Limbo, subscriber: Subscriber, records: Iterable[Record]) -> None:
-        hold(limbo, subscriber, [record for record in records if record.locals.get(subscriber) != SENT])
+    def broken(unconfirmed: Unconfirmed, subscriber: Subscriber, records: Iterable[Record]) -> None:
+        hold(unconfirmed, subscriber, [record for record in records if record.locals.get(subscriber) != SENT])
 
     return broken
 

@@ -9,12 +9,12 @@ from topic.directory import Change, Directory, Entry
 from topic.edge import Edge
 from topic.home import Home
 from topic.identity import Epoch
-from topic.limbo import Limbo
 from topic.lives import Lives
 from topic.peers import Peers
 from topic.record import HELD, QUEUED, Record, Stream
 from topic.resolving import Resolving
 from topic.subscriber import Subscriber
+from topic.unconfirmed import Unconfirmed
 from topic.wire import Outgoing
 
 RESTARTING = {
@@ -78,11 +78,11 @@ def publisher_answered_unannounced(_: Method) -> Method:
     return broken
 
 
-@mutant(Limbo, "ask", by="45", **MOVING)
+@mutant(Unconfirmed, "ask", by="45", **MOVING)
 def nothing_asked(_: Method) -> Method:
     """7.4: who holds records of an older epoch asks the new home what became of them."""
 
-    def broken(limbo: Limbo, stream: Stream, keys: list[bytes]) -> None:
+    def broken(unconfirmed: Unconfirmed, stream: Stream, keys: list[bytes]) -> None:
         """No Resolve."""
 
     return broken
@@ -149,12 +149,12 @@ def nothing_abandoned(_: Method) -> Method:
     return broken
 
 
-@mutant(Edge, "abandon_limbo", by="14", **KILLS | {"durable": 0.0, "timeouts": (2, 5)})
-def abandoned_limbo_delivered(_: Method) -> Method:
-    """7.5: but what is in limbo then goes to nobody: it may have been had elsewhere."""
+@mutant(Edge, "abandon_unconfirmed", by="14", **KILLS | {"durable": 0.0, "timeouts": (2, 5)})
+def abandoned_unconfirmed_delivered(_: Method) -> Method:
+    """7.5: but what is unconfirmed then goes to nobody: it may have been had elsewhere."""
 
     def broken(edge: Edge, stream: Stream) -> None:
-        for record in [*stream.limbo.values(), *stream.records.values()]:
+        for record in [*stream.unconfirmed.values(), *stream.records.values()]:
             held = [s for s, state in record.locals.items() if state == HELD and record.message is not None]
             for subscriber in held:
                 record.locals[subscriber] = QUEUED

@@ -68,7 +68,7 @@ async def test_a_delivery_that_only_a_map_names_waits_for_its_publisher(path: Pa
         node = boot(store)
         node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE, unsettled={KEY: 0})
         found = status(node)
-        assert found["records"] == {"placeholder": 1, "limbo": 0, "in_doubt": 0, "accepted": 0, "settled": 0}
+        assert found["records"] == {"placeholder": 1, "unconfirmed": 0, "in_doubt": 0, "accepted": 0, "settled": 0}
         assert [wait["for"] for wait in found["waits"]] == ["publisher that nobody knows"]
 
 

@@ -52,7 +52,7 @@ def status(name: str, sees: str = "", **changes: Any) -> dict[str, Any]:
         "lapsed": [],
         "untold": [],
         "attaches": {"waiting": 0, "for": [], "since_s": 0.0},
-        "records": {"placeholder": 0, "limbo": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
+        "records": {"placeholder": 0, "unconfirmed": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
         "waits": [],
     }
     return document | changes
@@ -132,7 +132,7 @@ def test_clients_records_and_waits_are_shown() -> None:
         waiting_for=["c"],
         publishers=[publisher | {"unsettled": 3, "received": 100}],
         subscribers=[subscriber | {"queued": 4, "unsettled": 2, "credit": 10, "delivered": 100, "accepted": 98}],
-        records={"placeholder": 0, "limbo": 2, "in_doubt": 3, "accepted": 1, "settled": 0},
+        records={"placeholder": 0, "unconfirmed": 2, "in_doubt": 3, "accepted": 1, "settled": 0},
         attaches={"waiting": 2, "for": ["b", "c"], "since_s": 1.5},
         waits=[
             {"for": "subscriber y/s on topic/z", "publishers": ["x/p on topic/z"], "records": 3, "since_s": 1.2},
@@ -141,7 +141,7 @@ def test_clients_records_and_waits_are_shown() -> None:
         lapsed=[{"container": "z", "link": "s", "address": "topic/z", "router": "c", "since_s": 4.5}],
     )
     text = shown(views(view("a", document)))
-    assert "2 limbo, 3 in doubt, 1 accepted" in text
+    assert "2 unconfirmed, 3 in doubt, 1 accepted" in text
     assert "a has 2 attaches waiting for b, c" in text
     assert row(text, "x/p") == "x/p topic/z a attached 100 3"
     assert row(text, "y/s") == "y/s topic/z a suspended 100 98 2 4 10"
@@ -158,7 +158,7 @@ def test_a_narrow_terminal_shows_all_that_a_wide_one_does(width: int) -> None:
         "a",
         "bc",
         publishers=[publisher | {"unsettled": 3, "received": 100}],
-        records={"placeholder": 0, "limbo": 0, "in_doubt": 3, "accepted": 1, "settled": 2},
+        records={"placeholder": 0, "unconfirmed": 0, "in_doubt": 3, "accepted": 1, "settled": 2},
     )
     mesh = views(view("a", document), view("b", status("b", "a")), view("c", None, pid=None))
     narrow, wide = shown(mesh, width), shown(mesh)

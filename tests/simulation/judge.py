@@ -32,9 +32,9 @@ from tests.simulation.parties import (
 )
 from tests.simulation.termini import Termini
 from topic.identity import NAME_LENGTH, delivery_key, link_name
-from topic.limbo import FINAL
 from topic.outcomes import Outcome
 from topic.record import Record
+from topic.unconfirmed import FINAL
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client

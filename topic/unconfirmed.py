@@ -1,7 +1,7 @@
-"""Deliveries whose home has not vouched for them: those in limbo (protocol 6.1, 7.4 and 8).
+"""Deliveries whose home has not vouched for them: *unconfirmed* ones (protocol 6.1, 7.4 and 8).
 
-A delivery comes into limbo when the contact with its home is lost, when its publisher has attached anew, or when the
-unsettled map of a subscriber names it and it is not here (a *placeholder*, without message). Nothing in limbo is
+A delivery becomes unconfirmed when the contact with its home is lost, when its publisher has attached anew, or when the
+unsettled map of a subscriber names it and it is not here (a *placeholder*, without message). Nothing unconfirmed is
 delivered, and no outcome of it is reported: its subscribers may have gone elsewhere and come back. What they have said
 stays true. It leaves when home forwards it again, or says that it is settled.
 """
@@ -23,8 +23,8 @@ UNKNOWN = bytes(GENERATION_LENGTH)
 """Epoch and generation of a stream whose publisher nobody in contact knows."""
 
 
-class Limbo:
-    """What is in limbo at one router; each stream has its own in `Stream.limbo`."""
+class Unconfirmed:
+    """The unconfirmed deliveries of one router; each stream has its own in `Stream.unconfirmed`."""
 
     def __init__(self, context: Context, subscribers: Mapping[bytes, Subscriber]) -> None:
         self.context = context
@@ -32,7 +32,7 @@ class Limbo:
         """The question to home, where that is this router."""
         self._subscribers = subscribers
 
-    # into limbo
+    # into this state
 
     def hold(self, stream: Stream) -> None:
         """All of the stream that is not settled."""
@@ -43,7 +43,7 @@ class Limbo:
                 self.context.forget(record)
             else:
                 record.hold()
-                stream.limbo[record.key] = record
+                stream.unconfirmed[record.key] = record
         for subscriber in self._subscribers.values():
             subscriber.hold_back([stream.publisher])
 
@@ -58,18 +58,18 @@ class Limbo:
             del self.context.blocked[key]
 
     def take_back(self, stream: Stream) -> None:
-        """What was in limbo, was transferred again, and then had to wait behind a delivery that is withheld."""
+        """What was unconfirmed, was transferred again, and then had to wait behind a delivery that is withheld."""
         for record in stream.withheld:
             if self.context.records.get(record.key) is record:
-                stream.limbo[record.key] = record
+                stream.unconfirmed[record.key] = record
         stream.withheld.clear()
 
     def move(self, old: Stream, new: Stream, records: list[Record]) -> None:
         """The publisher has a new epoch: what is held of it waits for the word of its new home (7.4)."""
         for record in records:
-            del old.limbo[record.key]
+            del old.unconfirmed[record.key]
             record.stream = new
-            new.limbo[record.key] = record
+            new.unconfirmed[record.key] = record
         if records:
             self.context.trace_records(Event.REHOMED, new, records)
 
@@ -94,7 +94,7 @@ class Limbo:
                     continue
                 record = stream.put_off(key)
                 if record is None:
-                    record = stream.limbo[key] = Record(stream, key, b"", None)
+                    record = stream.unconfirmed[key] = Record(stream, key, b"", None)
                     unknown.setdefault(stream, []).append(key)
                 self.context.records[key] = record
             if record is not None and _is_meant(subscriber, record, state):
@@ -130,8 +130,8 @@ class Limbo:
             self.context.outgoing.resolve(stream.home, stream, keys)
 
     def take(self, stream: Stream, key: bytes) -> Record | None:
-        """Home has forwarded it: no longer in limbo."""
-        return stream.limbo.pop(key, None)
+        """Home has forwarded it: no longer unconfirmed."""
+        return stream.unconfirmed.pop(key, None)
 
 
 def nowhere(publisher: bytes, address: str) -> Stream:
