@@ -29,7 +29,7 @@ class Context:
         """Acceptances are withheld until then (protocol 8, Boot)."""
         self.time_us = 0
         """Wall clock of the event being handled, for the delivery log only."""
-        self.blocked: dict[bytes, Stream] = {}
+        self.busy_keys: dict[bytes, Stream] = {}
         """Keys still held for an older delivery, and the stream whose next delivery waits for that to be forgotten."""
         self.freed: list[Stream] = []
         """Streams whose next delivery need not wait any longer."""
@@ -55,8 +55,8 @@ class Context:
         """Nobody needs the record any more."""
         if self.records.get(record.key) is record:
             del self.records[record.key]
-            if self.blocked and record.key in self.blocked:
-                self.freed.append(self.blocked.pop(record.key))
+            if self.busy_keys and record.key in self.busy_keys:
+                self.freed.append(self.busy_keys.pop(record.key))
         record.stream.records.pop(record.n, None)
 
     def trace(self, event: Event, **columns: Any) -> None:

@@ -10,7 +10,7 @@ from topic.actions import Deliver, Redeliver, Resume
 from topic.context import Context, by_stream
 from topic.journal import Event
 from topic.outcomes import LOGGED, Outcome
-from topic.record import HELD, QUEUED, SENT, Record, State, Stream, answer, send
+from topic.record import AWAITING_HOME, QUEUED, SENT, Record, State, Stream, answer, send
 from topic.reporting import Reporting
 from topic.settling import Settling
 from topic.subscriber import Subscriber
@@ -68,7 +68,7 @@ class Delivering:
     def hand_on(self, stream: Stream, records: list[Record], joined: list[Subscriber]) -> None:
         """Presettled: to whom has credit and no gate; dropped for the others (protocol 5, Presettled)."""
         for subscriber in joined:
-            if stream.publisher not in subscriber.held and not subscriber.ready and not subscriber.partial:
+            if stream.publisher not in subscriber.gated and not subscriber.ready and not subscriber.partial:
                 now = records[: subscriber.credit]
                 if now:
                     subscriber.credit -= len(now)
@@ -168,5 +168,5 @@ def name_in(record: Record, subscribers: list[Subscriber], state: int) -> list[S
 
 
 def _may_have(record: Record, subscriber: Subscriber) -> bool:
-    known = record.locals.get(subscriber, HELD)
-    return known == HELD or (known == Outcome.RELEASED and record in subscriber.attempts)
+    known = record.locals.get(subscriber, AWAITING_HOME)
+    return known == AWAITING_HOME or (known == Outcome.RELEASED and record in subscriber.attempts)

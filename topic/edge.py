@@ -11,7 +11,7 @@ from topic.gates import UNPROVEN
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.outcomes import Outcome
-from topic.record import HELD, OPEN, QUEUED, WITHHELD, Record, State, Stream
+from topic.record import AWAITING_HOME, OPEN, QUEUED, WITHHELD, Record, State, Stream
 from topic.reporting import Reporting
 from topic.subscriber import Subscriber
 from topic.unconfirmed import Unconfirmed
@@ -57,7 +57,7 @@ class Edge:
         self._at[address].remove(subscriber)
         if not self._at[address]:
             del self._at[address]
-        subscriber.held.clear()
+        subscriber.gated.clear()
         self.reporting.left(subscriber.name)
         named = [record for record in self._records() if subscriber in record.locals]
         self._unname(subscriber, named)
@@ -72,7 +72,7 @@ class Edge:
 
     def leave(self, subscriber: Subscriber) -> list[Record]:
         """It has lapsed: nothing waits for it here until it comes back. Returns what it had no final outcome for."""
-        for waiting in (subscriber.joined, subscriber.ready, subscriber.held):
+        for waiting in (subscriber.joined, subscriber.ready, subscriber.gated):
             waiting.clear()
         self.reporting.left(subscriber.name)
         named = [record for record in self._records() if subscriber in record.locals]
@@ -102,7 +102,7 @@ class Edge:
         entered = self.context.records
         yield from entered.values()
         for stream in self.streams.values():
-            yield from (record for record, _ in stream.waiting if entered.get(record.key) is not record)
+            yield from (record for record, _ in stream.withheld_at_edge if entered.get(record.key) is not record)
 
     def joined(self, home: str, subscriber: Subscriber, gated: dict[bytes, int]) -> None:
         """`home` has joined the subscriber; of the gated publishers, from that `n` on, it waits for Admit. What home
@@ -130,7 +130,7 @@ class Edge:
         return [record for record in self._records() if record.stream.epoch[1:] == home]
 
     def _leave_out(self, subscriber: Subscriber, records: list[Record]) -> None:
-        self._await_no_more(subscriber, [record for record in records if record.locals.get(subscriber) == HELD])
+        self._await_no_more(subscriber, [r for r in records if r.locals.get(subscriber) == AWAITING_HOME])
 
     def _await_no_more(self, subscriber: Subscriber, records: list[Record]) -> None:
         for record in dict.fromkeys(records):
@@ -146,7 +146,7 @@ class Edge:
         """The publisher has a new attach, or has gone: the gates of the older one fall (6.5). What took evidence (6.6)
         is not given any more: there will be none."""
         for subscriber in self.subscribers.values():
-            gate = subscriber.held.get(publisher)
+            gate = subscriber.gated.get(publisher)
             if gate is not None:
                 left = gate.records if gate.first == UNPROVEN else ()
                 self._await_no_more(subscriber, [record for record in left if record.locals.get(subscriber) == QUEUED])
@@ -193,7 +193,7 @@ class Edge:
         known = self.subscribers.get(name)
         named = [known] if known is not None and known.epoch == attach else []
         for subscriber in named:
-            if stream.home not in subscriber.joined and stream.publisher not in subscriber.held:
+            if stream.home not in subscriber.joined and stream.publisher not in subscriber.gated:
                 # Joined says what of it is gated
                 subscriber.gate(stream.publisher, stream.home, 0)
         self._forward_one(stream, n, self._moved_since(seen), record, named)
@@ -209,7 +209,7 @@ class Edge:
         known.forward(n, record.message, (*moved, *self._lapsed_without(known, moved)))
         if is_new:
             self.context.trace_records(Event.RECEIVED, stream, [known], n=n)
-        stream.waiting.append((known, name_in(known, subscribers, WITHHELD)))
+        stream.withheld_at_edge.append((known, name_in(known, subscribers, WITHHELD)))
 
     def _lapsed_without(self, record: Record, moved: tuple[bytes, ...]) -> Iterator[bytes]:
         """Subscribers that lapsed without it, in an earlier Forward of it: unlike one that moves, nobody attaches."""
@@ -218,7 +218,7 @@ class Edge:
 
     def forward_presettled(self, stream: Stream, first: int, records: list[Record]) -> None:
         """Handed on or dropped, never kept: home may forget these at once. They do not overtake what is withheld."""
-        if not stream.waiting:
+        if not stream.withheld_at_edge:
             self.delivering.hand_on(stream, records, self.delivering.joined_at(stream))
         for n in range(first, first + len(records)):
             self.context.outgoing.outcome(stream.home, stream, n)
@@ -230,9 +230,9 @@ class Edge:
     def _begin(self, stream: Stream, records: list[Record]) -> None:
         """Offer new records to their local subscribers, or withhold them while one of their keys is still held for an
         older delivery: the contact was lost in between and home has forgotten that one, our subscribers have not."""
-        if stream.waiting or not self.context.enter(records):
+        if stream.withheld_at_edge or not self.context.enter(records):
             for record in records:
-                stream.waiting.append((record, list(record.locals)))
+                stream.withheld_at_edge.append((record, list(record.locals)))
                 record.withhold_all()
             self.release(stream)
             return
@@ -242,14 +242,14 @@ class Edge:
 
     def release(self, stream: Stream) -> None:
         """What is withheld goes on, in order, as far as its keys are free."""
-        while stream.waiting:
-            record, subscribers = stream.waiting[0]
+        while stream.withheld_at_edge:
+            record, subscribers = stream.withheld_at_edge[0]
             goes_on = record.state is not State.SETTLED
             entered = self.context.records.get(record.key) is record
             if goes_on and not entered and not self.context.enter([record]):
-                self.context.blocked[record.key] = stream
+                self.context.busy_keys[record.key] = stream
                 return
-            stream.waiting.popleft()
+            stream.withheld_at_edge.popleft()
             if goes_on:
                 self._go_on(stream, record, subscribers)
 
@@ -280,11 +280,11 @@ class Edge:
         stream.abandoned = True
         if self.streams.get(stream.publisher) is stream:
             del self.streams[stream.publisher]
-        for record, subscribers in stream.waiting:  # nobody has had these here
+        for record, subscribers in stream.withheld_at_edge:  # nobody has had these here
             for subscriber in subscribers:
                 if record.locals.get(subscriber) in OPEN:
                     record.drop(subscriber)
-        stream.waiting.clear()
+        stream.withheld_at_edge.clear()
         self.abandon_unconfirmed(stream)
         done = [r for r in stream.records.values() if not r.open and r.state is not State.SETTLED]
         if done:
@@ -293,7 +293,7 @@ class Edge:
     def abandon_unconfirmed(self, stream: Stream) -> None:
         """What is held goes to nobody any more: its subscribers may have had it elsewhere."""
         for record in [*stream.unconfirmed.values(), *stream.records.values()]:
-            for subscriber in [subscriber for subscriber, state in record.locals.items() if state == HELD]:
+            for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME]:
                 _let_go(record, subscriber)
         self.settling.close(stream, [record for record in stream.unconfirmed.values() if not record.open])
 

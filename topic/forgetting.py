@@ -76,5 +76,5 @@ class Forgetting:
                 for home in record.awaited:
                     self.context.outgoing.forgotten(home, stream, record.n)
                 self.context.forget(record)
-            if stream.waiting or stream.withheld:
+            if stream.withheld_at_edge or stream.withheld:
                 self.context.freed.append(stream)

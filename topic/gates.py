@@ -1,7 +1,7 @@
 """The gates that keep a subscriber from later messages of a publisher (protocol 6.5, 6.6)."""
 
 UNPROVEN = -1
-"""In place of the first gated `n`: all of the publisher is held back, and what is HELD may still be forwarded."""
+"""In place of the first gated `n`: all of the publisher is held back, and home may still forward what awaits it."""
 
 
 class Gate:

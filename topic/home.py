@@ -98,7 +98,7 @@ class Home:
                 return
             again = self.context.records.get(record.key) is record
             if goes_on and not (again or record.presettled or self.context.enter([record])):
-                self.context.blocked[record.key] = stream
+                self.context.busy_keys[record.key] = stream
                 return
             stream.withheld.popleft()  # before it is spread: that may settle it at once, and come back here
             if goes_on:
@@ -247,7 +247,7 @@ class Home:
         stream.proving = None
 
     def supersede(self, stream: Stream) -> None:
-        """The publisher has a later attach: what is in doubt is unconfirmed from now on, and its gates fall (6.5, 7.4)."""
+        """The publisher has a later attach: what is in doubt is unconfirmed now, and its gates fall (6.5, 7.4)."""
         del self.streams[stream.publisher]
         stream.link = None
         stream.gates.clear()

@@ -11,7 +11,7 @@ from topic.edge import Edge
 from topic.evidence import Evidence
 from topic.gates import Gate
 from topic.journal import Event
-from topic.record import HELD, Record, State, Stream
+from topic.record import AWAITING_HOME, Record, State, Stream
 
 UNSETTLED = (State.ACCEPTED, State.IN_DOUBT)
 
@@ -143,7 +143,7 @@ class Joining:
                     lapsed = subscriber.name in record.without
                     if lapsed and record.state is State.IN_DOUBT:
                         record.without = tuple(name for name in record.without if name != subscriber.name)
-                    if lapsed or former in record.awaited or (local and record.locals.get(local) == HELD):
+                    if lapsed or former in record.awaited or (local and record.locals.get(local) == AWAITING_HOME):
                         self._expect(record, subscriber.name)
 
     def adopt(self, subscriber: Entry) -> None:

@@ -17,7 +17,7 @@ One of its local subscribers:
         │   name           │ queue: its key is free
         ├─────────▶ WITHHELD                                          not even queued
         │   name
-        ├─────────▶ HELD                                              home must name it again: name, queue as above
+        ├─────────▶ AWAITING_HOME                                     home must name it again: name, queue as above
         │             ▲── hold ── QUEUED, WITHHELD; SENT as it attaches anew
         ╰── let_go, drop ── all but a final outcome                   it is not awaited any more
 
@@ -47,11 +47,11 @@ class State(enum.IntEnum):
 QUEUED = 0
 SENT = 1
 WITHHELD = 2
-HELD = 3
+AWAITING_HOME = 3
 """States of a local subscriber in a record before its `Outcome`; plain ints, for the hot path. Withheld: not even
 queued, while the record or one before it waits for an older delivery of the same key. Held: home has to forward it
 for this subscriber once more, as it may have gone elsewhere or had it elsewhere meanwhile (`topic.unconfirmed`)."""
-OPEN = (QUEUED, SENT, WITHHELD, HELD)
+OPEN = (QUEUED, SENT, WITHHELD, AWAITING_HOME)
 
 Doubt = Union[bytes, tuple[str, list[bytes]], "list[Record]"]
 """A subscriber whose backlog waits for evidence; a router and the keys that it asked about and home has not got; or
@@ -76,7 +76,7 @@ class Record:
         self.state = State.IN_DOUBT
         self.presettled = False
         self.locals: dict[Any, int] = {}
-        """Local subscriber -> QUEUED, SENT, WITHHELD, HELD or its final `Outcome`."""
+        """Local subscriber -> QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `Outcome`."""
         self.open = 0
         """How many locals have no final outcome yet."""
         self.unknowing = 0
@@ -131,7 +131,7 @@ class Record:
         self.refusals = None
         for subscriber, state in self.locals.items():
             if state in (QUEUED, WITHHELD):
-                self.locals[subscriber] = HELD
+                self.locals[subscriber] = AWAITING_HOME
             elif state not in OPEN:
                 self._refused(Outcome(state))
 
@@ -147,7 +147,7 @@ class Record:
 
     def name(self, subscriber: Any, state: int) -> None:
         """It is for this one, too, or once more."""
-        assert state in (QUEUED, WITHHELD, HELD)
+        assert state in (QUEUED, WITHHELD, AWAITING_HOME)
         self.open += self.locals.get(subscriber) not in OPEN
         self.locals[subscriber] = state
 
@@ -169,7 +169,7 @@ class Record:
     def hold_for(self, subscriber: Any) -> None:
         """It has attached anew: what it has not answered, home must name again."""
         if self.locals.get(subscriber) in OPEN:
-            self.locals[subscriber] = HELD
+            self.locals[subscriber] = AWAITING_HOME
 
     def state_outcome(self, subscriber: Any, outcome: Outcome) -> bool:
         """Its map says so. False if it, or we, had said an outcome before: that stands."""
@@ -185,7 +185,7 @@ class Record:
         """What it had given back here it has been given again since, elsewhere: its outcome counts no longer."""
         known = self.locals.get(subscriber)
         if known in GIVEN_BACK:
-            self.locals[subscriber] = HELD
+            self.locals[subscriber] = AWAITING_HOME
             self.open += 1
             self.refusals = take_refusal(self.refusals, Outcome(known))
 
@@ -264,8 +264,8 @@ class Stream:
         "settles_first",
         "unconfirmed",
         "unsettled",
-        "waiting",
         "withheld",
+        "withheld_at_edge",
     )  # fmt: skip
 
     def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
@@ -280,7 +280,7 @@ class Stream:
         """By key: not forwarded by the present home in the present contact (`topic.unconfirmed`)."""
         self.abandoned = False
         """Nobody will settle these records any more: they are delivered, then settled and forgotten here."""
-        self.waiting: deque[tuple[Record, list[Any]]] = deque()
+        self.withheld_at_edge: deque[tuple[Record, list[Any]]] = deque()
         """At an edge only: what is withheld as an older delivery of the same key is still here, and all that came
         after, in order; with the subscribers it is for. Entered by key only if an unsettled map has named it."""
         self.here = False
@@ -337,6 +337,6 @@ class Stream:
         """The delivery of that key that has come and waits behind older ones of other keys, at an edge or at home."""
         if self.is_open(key):
             return None
-        come = chain(self.withheld, (record for record, _ in self.waiting))
+        come = chain(self.withheld, (record for record, _ in self.withheld_at_edge))
         waits = (r for r in come if r.key == key and r.state is not State.SETTLED and not r.presettled)
         return next(waits, None)

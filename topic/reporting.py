@@ -19,7 +19,7 @@ class Reporting:
         self.context = context
         self.unjoined: dict[str, set[bytes]] = {}
         """By home in contact: local subscribers that it has not joined in this contact."""
-        self.withheld: dict[str, list[Record]] = {}
+        self.unreported: dict[str, list[Record]] = {}
         """By home: what cannot be reported yet."""
         self._unproven: set[bytes] = set()
         """Publishers whose home may still forward older deliveries for one of us."""
@@ -31,7 +31,7 @@ class Reporting:
     def lost(self, home: str) -> None:
         """The joins and outcomes of the contact go with it."""
         self.unjoined.pop(home, None)
-        self.withheld.pop(home, None)
+        self.unreported.pop(home, None)
         self._count_unproven()
 
     def attaches(self, subscriber: bytes) -> None:
@@ -46,17 +46,17 @@ class Reporting:
     def rehomed(self, publisher: bytes) -> None:
         """Its former home needs no outcomes any more."""
         self._unproven.discard(publisher)
-        for home, records in list(self.withheld.items()):
-            self.withheld[home] = [record for record in records if record.stream.publisher != publisher]
-            if not self.withheld[home]:
-                del self.withheld[home]
+        for home, records in list(self.unreported.items()):
+            self.unreported[home] = [record for record in records if record.stream.publisher != publisher]
+            if not self.unreported[home]:
+                del self.unreported[home]
 
     def joined(self, home: str, subscriber: bytes) -> None:
         """`home` need not join it any more; it has, or it has none to join: what was withheld may be reported."""
         self.unjoined.get(home, set()).discard(subscriber)
         self._count_unproven()
         if not self.unjoined.get(home):
-            for record in self.withheld.pop(home, ()):
+            for record in self.unreported.pop(home, ()):
                 if not record.open and record.state is State.IN_DOUBT and record.stream.home == home:
                     self.report(record)
 
@@ -66,7 +66,7 @@ class Reporting:
             self.joined(home, subscriber)
 
     def _count_unproven(self) -> None:
-        gates = [gate for s in self._subscribers.values() for gate in s.held.items()] if self._unproven else []
+        gates = [gate for s in self._subscribers.values() for gate in s.gated.items()] if self._unproven else []
         self._unproven = {publisher for publisher, gate in gates if gate.first == UNPROVEN}
 
     def _is_back(self, name: bytes, home: str) -> bool:
@@ -80,7 +80,7 @@ class Reporting:
         stream = record.stream
         home = stream.home
         if self.unjoined.get(home) or stream.publisher in self._unproven:
-            self.withheld.setdefault(home, []).append(record)
+            self.unreported.setdefault(home, []).append(record)
             return
         record.accept()
         moved = [name for name in record.moved if not self._is_back(name, home)]

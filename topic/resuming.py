@@ -8,7 +8,7 @@ transferred with resume=true.
 from collections import deque
 from collections.abc import Mapping
 
-from topic.record import HELD, OPEN, Record, State
+from topic.record import AWAITING_HOME, OPEN, Record, State
 from topic.subscriber import Subscriber
 from topic.unconfirmed import FINAL
 
@@ -31,7 +31,7 @@ def resume(subscriber: Subscriber, records: Mapping[bytes, Record]) -> dict[byte
     for key, state in said.items():
         record = records.get(key)
         if record is not None and record.state is not State.SETTLED and _is_for(record, subscriber):
-            known = record.locals.get(subscriber, HELD)
+            known = record.locals.get(subscriber, AWAITING_HOME)
             agreed = state if state in FINAL else 0 if known in OPEN else int(known)
             subscriber.resuming[record] = agreed
             if agreed:

@@ -12,7 +12,7 @@ import attrs
 
 from topic.directory import Lifetime
 from topic.identity import Epoch, LinkIdentity
-from topic.record import HELD, QUEUED, Record, State
+from topic.record import AWAITING_HOME, QUEUED, Record, State
 
 CLEAR_AWAY = 64
 """Settled records that may wait with the others before anybody looks."""
@@ -34,7 +34,7 @@ class Subscriber:
 
     __slots__ = (
         "accepted", "answered", "armed", "asked", "attempts", "confirmable", "credit", "deadline", "delivered", "epoch",
-        "first", "held", "identity", "joined", "lifetime", "link", "marker", "name", "partial", "ready", "resuming",
+        "first", "gated", "identity", "joined", "lifetime", "link", "marker", "name", "partial", "ready", "resuming",
         "said", "sends_settled", "stale", "unanswered", "unknowing",
     )  # fmt: skip
 
@@ -52,7 +52,7 @@ class Subscriber:
         """Transfers that the client takes now; 0 until its attach is answered."""
         self.ready: deque[Record] = deque()
         """Waiting for credit only, in order."""
-        self.held: dict[bytes, Gated] = {}
+        self.gated: dict[bytes, Gated] = {}
         """By gated publisher."""
         self.stale = 0
         """How many of those that wait may have been settled meanwhile."""
@@ -89,8 +89,8 @@ class Subscriber:
         """New records of a publisher: returns those to transfer now, keeps the others."""
         if self.partial:
             records = self._named(records)
-        if self.held and publisher in self.held:
-            gate = self.held[publisher]
+        if self.gated and publisher in self.gated:
+            gate = self.gated[publisher]
             gate.records.extend(record for record in records if record.n >= gate.first)
             records = [record for record in records if record.n < gate.first]
         if self.ready or not self.credit:
@@ -109,7 +109,7 @@ class Subscriber:
 
     def gate(self, publisher: bytes, home: str, first: int) -> None:
         """Nothing of the publisher from `first` on goes to the subscriber until its home admits it; nor its backlog."""
-        gate = self.held.setdefault(publisher, Gated(home, first, deque()))
+        gate = self.gated.setdefault(publisher, Gated(home, first, deque()))
         gate.first = first
         self.ready.extend(record for record in gate.records if record.n < first)
         gate.records = deque(record for record in gate.records if record.n >= first)
@@ -125,14 +125,14 @@ class Subscriber:
 
     def open_gate(self, publisher: bytes) -> list[Record]:
         """The gate falls: returns what it held, in order; a backlog that waited for evidence came last."""
-        return sorted(self.held.pop(publisher).records, key=attrgetter("n"))
+        return sorted(self.gated.pop(publisher).records, key=attrgetter("n"))
 
     def hold_back(self, publishers: Iterable[bytes]) -> None:
-        """What is HELD no longer waits for credit, nor behind the gates of these publishers, which fall. Settlements
-        that it is owed do."""
-        self.ready = deque(r for r in self.ready if r.locals.get(self) != HELD or r.state is State.SETTLED)
+        """What awaits its home no longer waits for credit, nor behind the gates of these publishers, which fall.
+        Settlements that it is owed do."""
+        self.ready = deque(r for r in self.ready if r.locals.get(self) != AWAITING_HOME or r.state is State.SETTLED)
         for publisher in publishers:
-            self.held.pop(publisher, None)
+            self.gated.pop(publisher, None)
 
     def pass_over(self) -> None:
         """One of the records that wait here was settled: they are cleared away before they pile up."""
@@ -140,7 +140,7 @@ class Subscriber:
         if 2 * self.stale > self.queued() + CLEAR_AWAY:
             self.stale = 0
             self.ready = self._still_waiting(self.ready)
-            for gate in self.held.values():
+            for gate in self.gated.values():
                 gate.records = self._still_waiting(gate.records)
 
     def _still_waiting(self, records: deque[Record]) -> deque[Record]:
@@ -162,7 +162,7 @@ class Subscriber:
         """It attaches, with its unsettled map; here or elsewhere it may have been before."""
         self.suspend()
         self.ready.clear()
-        self.held.clear()
+        self.gated.clear()
         self.joined.clear()
         self.link = link
         self.epoch = epoch
@@ -189,7 +189,7 @@ class Subscriber:
         self.resuming.clear()
 
     def gates_of(self, home: str) -> list[bytes]:
-        return [publisher for publisher, gate in self.held.items() if gate.home == home]
+        return [publisher for publisher, gate in self.gated.items() if gate.home == home]
 
     def next_ready(self) -> list[Record]:
         """What credit lets go now, in order; deliveries settled while they waited are passed over."""
@@ -203,4 +203,4 @@ class Subscriber:
         return now
 
     def queued(self) -> int:
-        return len(self.ready) + sum(len(gate.records) for gate in self.held.values())
+        return len(self.ready) + sum(len(gate.records) for gate in self.gated.values())

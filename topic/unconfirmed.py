@@ -13,7 +13,7 @@ from topic.directory import Directory
 from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, Epoch, LinkIdentity
 from topic.journal import BY_MAP, Event
 from topic.outcomes import GIVEN_BACK, LOGGED, Outcome
-from topic.record import HELD, Record, State, Stream
+from topic.record import AWAITING_HOME, Record, State, Stream
 from topic.subscriber import Subscriber
 
 FINAL = (Outcome.ACCEPTED, Outcome.REJECTED)
@@ -49,13 +49,13 @@ class Unconfirmed:
 
     def _drop_waiting(self, stream: Stream) -> None:
         """What waited for an older delivery of its key comes again, if it is still in doubt."""
-        for record, _ in stream.waiting:
+        for record, _ in stream.withheld_at_edge:
             if self.context.records.get(record.key) is not record:
                 stream.records.pop(record.n, None)
-        stream.waiting.clear()
+        stream.withheld_at_edge.clear()
         self.take_back(stream)
-        for key in [key for key, blocked in self.context.blocked.items() if blocked is stream]:
-            del self.context.blocked[key]
+        for key in [key for key, blocked in self.context.busy_keys.items() if blocked is stream]:
+            del self.context.busy_keys[key]
 
     def take_back(self, stream: Stream) -> None:
         """What was unconfirmed, was transferred again, and then had to wait behind a delivery that is withheld."""
@@ -116,7 +116,7 @@ class Unconfirmed:
             if state not in GIVEN_BACK:
                 record.had_again(subscriber)
             if subscriber not in record.locals:
-                record.name(subscriber, HELD)
+                record.name(subscriber, AWAITING_HOME)
 
     # out of it
 

@@ -41,14 +41,14 @@ def leftovers(topic: Topic) -> Iterator[tuple[str, object]]:
     """Whatever must be empty at rest, by name."""
     home, edge, directory, context = topic.home, topic.edge, topic.directory, topic.context
     yield "records", [(record.key, record.state.name) for record in context.records.values()]
-    yield "blocked keys", list(context.blocked)
+    yield "blocked keys", list(context.busy_keys)
     for stream in [*home.streams.values(), *edge.streams.values()]:
         yield "records of streams", list(stream.records)
-        yield "withheld", [*stream.withheld, *stream.waiting]
+        yield "withheld", [*stream.withheld, *stream.withheld_at_edge]
         yield "gates", list(stream.gates)
         yield "credit", stream.unsettled
     for subscriber in edge.subscribers.values():
-        yield "gated", list(subscriber.held)
+        yield "gated", list(subscriber.gated)
         yield "ready", list(subscriber.ready)
         yield "unjoined", set(directory.contacts) - subscriber.joined
         yield "unknowing", list(subscriber.unknowing)

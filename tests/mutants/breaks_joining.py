@@ -203,7 +203,7 @@ def held_after_joined(_: Method) -> Method:
     """6.3 Backlog: what home has not forwarded for a subscriber when it joins it, is not for it any more."""
 
     def broken(edge: Edge, subscriber: Subscriber, records: list[Record]) -> None:
-        """All stays HELD."""
+        """All stays AWAITING_HOME."""
 
     return broken
 
@@ -281,7 +281,7 @@ def gate_opens_unsorted(_: Method) -> Method:
     """11: what was put off and then sent is older than what waits: gates open in order of n."""
 
     def broken(subscriber: Subscriber, publisher: bytes) -> list[Record]:
-        return list(subscriber.held.pop(publisher).records)
+        return list(subscriber.gated.pop(publisher).records)
 
     return broken
 

@@ -11,7 +11,7 @@ from topic.home import Home
 from topic.identity import Epoch
 from topic.lives import Lives
 from topic.peers import Peers
-from topic.record import HELD, QUEUED, Record, Stream
+from topic.record import AWAITING_HOME, QUEUED, Record, Stream
 from topic.resolving import Resolving
 from topic.subscriber import Subscriber
 from topic.unconfirmed import Unconfirmed
@@ -155,7 +155,7 @@ def abandoned_unconfirmed_delivered(_: Method) -> Method:
 
     def broken(edge: Edge, stream: Stream) -> None:
         for record in [*stream.unconfirmed.values(), *stream.records.values()]:
-            held = [s for s, state in record.locals.items() if state == HELD and record.message is not None]
+            held = [s for s, state in record.locals.items() if state == AWAITING_HOME and record.message is not None]
             for subscriber in held:
                 record.locals[subscriber] = QUEUED
                 edge.delivering.offer(subscriber, stream, [record])
