@@ -49,8 +49,8 @@ SENT = 1
 WITHHELD = 2
 AWAITING_HOME = 3
 """States of a local subscriber in a record before its `Outcome`; plain ints, for the hot path. Withheld: not even
-queued, while the record or one before it waits for an older delivery of the same key. Held: home has to forward it
-for this subscriber once more, as it may have gone elsewhere or had it elsewhere meanwhile (`topic.unconfirmed`)."""
+queued, while the record or one before it waits for an older delivery of the same key. Awaiting home: that has to
+forward it for this subscriber once more, as it may have gone elsewhere or had it elsewhere (`topic.unconfirmed`)."""
 OPEN = (QUEUED, SENT, WITHHELD, AWAITING_HOME)
 
 Doubt = Union[bytes, tuple[str, list[bytes]], "list[Record]"]
