@@ -21,7 +21,7 @@ INTEROP_READY := $(INTEROP_LOCK:package-lock.json=node_modules/.ready)
 
 SOAK ?= build/soak
 
-.PHONY: setup demo test lint spark-python bench bench-tools soak simulate-soak exhaustive mutants clean
+.PHONY: setup demo test lint spark-python bench bench-tools interop-tools soak simulate-soak exhaustive mutants clean
 
 setup: $(READY) $(INTEROP_READY)
 	@:
@@ -58,6 +58,11 @@ bench: setup
 bench-tools:
 	apt-get update -qq
 	apt-get install -y -qq gcc libc6-dev libqpid-proton11-dev
+
+# What the tests with Proton C++ are built with; once, on Debian and as root. Elsewhere they are skipped.
+interop-tools:
+	apt-get update -qq
+	apt-get install -y -qq g++ libqpid-proton-cpp12-dev
 
 soak: setup
 	@$(VENV)/bin/python -m tests.soak $(SOAK)

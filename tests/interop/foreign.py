@@ -25,11 +25,27 @@ from router.quantities import Address
 
 HERE = Path(__file__).parent
 NODE = shutil.which("node")
+CPP_SOURCE = HERE / "proton_client.cpp"
+CPP_BINARY = HERE.parent.parent / "build" / "interop" / "proton_client"
 COMMANDS = {
     "proton": [sys.executable, str(HERE / "proton_client.py")],
+    "proton-c++": [str(CPP_BINARY)],
     "rhea": [str(NODE), str(HERE / "rhea_client.js")],
+    "amqp10": [str(NODE), str(HERE / "amqp10_client.js")],
 }
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
+
+
+def prepare(maker: str) -> None:
+    """Skips the test where the maker's library is not installed."""
+    if maker in ("rhea", "amqp10") and (NODE is None or not (HERE / "node_modules" / maker).exists()):
+        pytest.skip(f"{maker} needs node and tests/interop/node_modules (make setup)")
+    if maker == "proton-c++" and (not CPP_BINARY.exists() or CPP_BINARY.stat().st_mtime < CPP_SOURCE.stat().st_mtime):
+        if shutil.which("g++") is None or not Path("/usr/include/proton/container.hpp").exists():
+            pytest.skip("Proton C++ needs g++ and libqpid-proton-cpp12-dev (make interop-tools)")
+        CPP_BINARY.parent.mkdir(parents=True, exist_ok=True)
+        command = ["g++", "-std=c++17", "-O1", "-o", str(CPP_BINARY), str(CPP_SOURCE), "-lqpid-proton-cpp"]
+        subprocess.run(command, check=True)
 
 
 class ForeignClient:
@@ -83,8 +99,7 @@ async def foreign(
     hold: bool = False,
 ) -> AsyncIterator[ForeignClient]:
     """A client that is attached; it ends here if not before."""
-    if maker == "rhea" and (NODE is None or not (HERE / "node_modules").exists()):
-        pytest.skip("rhea needs node and tests/interop/node_modules (make setup)")
+    prepare(maker)
     command = [*COMMANDS[maker], role, str(router), topic, str(count), str(size), mode, "hold" if hold else "at-once"]
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:

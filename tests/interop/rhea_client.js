@@ -23,7 +23,7 @@ function publish() {
     const times = [];
     let sent = 0;
     let refused = 0;
-    const sender = connection.open_sender({ target: address });
+    const sender = connection.open_sender({ target: address, rcv_settle_mode: mode === 'second' ? 1 : 0 });
 
     function pump() {
         while (sender.sendable() && sent < total && sent - accepted.length < inFlight) {
@@ -37,6 +37,10 @@ function publish() {
     sender.once('sender_open', () => tell('attached'));
     sender.on('sendable', pump);
     sender.on('accepted', (context) => {
+        if (mode === 'second') {
+            if (context.delivery.settled) return; // told once more, as the router has settled it in turn
+            context.delivery.update(true); // rhea settles by itself only what is settled to it
+        }
         accepted.push(Number(context.delivery.tag));
         times.push(now());
         if (accepted.length === total) tell('complete');

@@ -1,4 +1,4 @@
-"""Clients that know nothing of us, over two hops: once, in order, and accepted only after the subscriber accepted.
+"""Clients of four makes that know nothing of us, over two hops: once, in order, accepted after the subscriber accepted.
 
 publisher - a --- b --- c - subscriber
 """
@@ -41,6 +41,43 @@ async def test_each_message_once_in_order_and_accepted_after_the_subscriber_acce
     assert early == []
     if mode == "second":
         assert received["settled"] == count
+
+
+@pytest.mark.parametrize(
+    ("publisher", "subscriber"),
+    [("proton-c++", "rhea"), ("rhea", "proton-c++"), ("amqp10", "proton"), ("proton", "amqp10")],
+)
+async def test_clients_of_more_makes(publisher: str, subscriber: str, line: RunningMesh) -> None:
+    topic, count = f"topic/{publisher}/{subscriber}", 2000
+    a, c = line.address("a"), line.address("c")
+    async with (
+        foreign(subscriber, "subscribe", c, topic, count, 100) as receiving,
+        foreign(publisher, "publish", a, topic, count, 100) as sending,
+    ):
+        await receiving.event("received")
+        await receiving.event("complete")
+        await sending.event("complete")
+        published = await sending.finish()
+        received = await receiving.finish()
+    assert received["numbers"] == list(range(count))
+    assert (received["damaged"], published["refused"]) == (0, 0)
+    assert sorted(published["numbers"]) == list(range(count))
+
+
+async def test_a_publisher_that_keeps_what_the_router_has_not_settled(line: RunningMesh) -> None:
+    """In mode second rhea has room for 2,048 deliveries, and frees one when its receiver has settled it, too."""
+    topic, count = "topic/rhea second", 20_000
+    async with (
+        foreign("rhea", "subscribe", line.address("c"), topic, count, 100, mode="second") as receiving,
+        foreign("rhea", "publish", line.address("a"), topic, count, 100, mode="second") as sending,
+    ):
+        await receiving.event("received")
+        await receiving.event("complete")
+        await sending.event("complete")
+        published = await sending.finish()
+        received = await receiving.finish()
+    assert received["numbers"] == sorted(published["numbers"]) == list(range(count))
+    assert received["settled"] == count
 
 
 @pytest.mark.parametrize("mode", MODES)
