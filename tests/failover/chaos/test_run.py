@@ -181,7 +181,7 @@ async def test_a_clock_that_is_wrong_shows_in_the_routers_log(tmp_path: Path) ->
 
 
 async def test_a_rolling_restart_takes_one_router_after_the_other(tmp_path: Path) -> None:
-    ending, _, _ = await played(tmp_path, "rolling-restart: , at: 500ms", duration="5s")
+    ending, _, _ = await played(tmp_path, "rolling-restart: , at: 500ms", duration="10s")
     assert ending.clean and ending.sent == ending.accepted
     for name in "ab":
         assert RunDirectory(tmp_path / "run").log_path(name).read_text().count("draining") == 1
