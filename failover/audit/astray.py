@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from failover.audit.case import Case
-from failover.audit.checks import Judged
+from failover.audit.checks import Judged, dated
 from failover.audit.deliveries import Deliveries
 from failover.audit.facts import Facts
 from failover.audit.grouping import BIG, taken
@@ -140,7 +140,7 @@ class Astray:
         """Whether any attach of the subscriber had begun and not ended when the delivery was accepted, if it is known
         when that was."""
         hlc, time = self._judged.accepted_hlc[at], self._judged.accepted_time[at]
-        begun = self._found.begun_time[at]
+        begun, time = dated(self._found.undated[at], self._found.begun_time[at], time)
         found = np.zeros(len(at), np.bool_)
         for term in self._case.terms.get(name, ()):
             if not term.home:
@@ -162,5 +162,5 @@ class Astray:
             seen = np.zeros(len(at), np.bool_)
             for since, till in spans:
                 seen |= (since <= time) & (time <= till)
-            blind |= may_be_home & ~seen
+            blind |= may_be_home & (~seen | self._found.undated[at])
         return blind

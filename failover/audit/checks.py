@@ -119,7 +119,7 @@ def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:
     ended = np.where(ended != BIG, ended, found.begun_time)
     gaps = _by_publisher(found, case, lambda party: party.custody)
     begun = np.where(found.begun_time == BIG, NONE, found.begun_time)  # nobody knows since when: it may have been then
-    result: Flags = named | within(gaps, begun, ended)
+    result: Flags = named | within(gaps, *dated(found.undated, begun, ended))
     return result
 
 
@@ -129,6 +129,11 @@ def _by_publisher(found: Deliveries, case: Case, spans: Callable[[Party], Sequen
     known = case.parties.publishers
     listed: Spans = [(publishers == name.encode(), spans(party)) for name, party in known.items() if spans(party)]
     return [*listed, (~np.isin(publishers, [name.encode() for name in known]), case.open_windows)]
+
+
+def dated(undated: Flags, begun: Ints, ended: Ints) -> tuple[Ints, Ints]:
+    """What nobody can date may have lasted all the time."""
+    return np.where(undated, 0, begun), np.where(undated & (ended != BIG), BIG - 1, ended)
 
 
 def within(spans: Spans, begun: Ints, ended: Ints) -> Flags:
@@ -155,7 +160,7 @@ def judge_records(facts: Facts, found: Records, of: Deliveries, judged: Judged, 
     before = (settled >= 0) & (answered >= 0) & _was_before(facts, settled, answered)
     too_soon = (settled >= 0) & ~of.abandoned[delivery] & (before | unanswered)
     logs = [case.logs.get(log.name) for log in rows.logs]
-    stopped = np.array([log is not None and log.stopped for log in logs], np.bool_)[found.log]
+    stopped = np.array([log is not None and log.stopped and log.ordered for log in logs], np.bool_)[found.log]
     held = found.held_place > found.forgotten_place
     ended = np.minimum(found.settled_time, of.home_settled_time[delivery])
     over = held & (ended != BIG)

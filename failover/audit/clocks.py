@@ -4,6 +4,9 @@ Two routers note their contact within moments of each other, so do a router and 
 apart than `SKEW_US` by these has a wrong clock, whatever host it says that it is on; clocks that agree within that are
 left as they are. All times are put on the clock of most clients. Hybrid clocks need no such care, but run ahead of the
 wall clock by as much as the fastest clock of the mesh does: see `HybridClock`.
+
+A clock that was set while its log was written, or that disagrees with others of its host, cannot be put right: nothing
+is *ordered* by it, and whenever it might have been is when it was. A client's entries about its link have the time 0.
 """
 
 from bisect import bisect_right
@@ -18,6 +21,8 @@ from failover.audit.inventory import ControlRow, Log
 from failover.audit.packing import Ints, Rows
 from topic.journal import Event
 
+SET_BACK_US = 100_000
+"""A clock that was set back by less is taken to be right."""
 COUNTER_BITS = 16
 """Of a hybrid clock, below its ms (protocol 2)."""
 SKEW_US = 1_000_000
@@ -26,25 +31,40 @@ Differences = Mapping[tuple[str, str], int]
 """By two clocks: how far the second is ahead of the first, in µs."""
 
 
+@attrs.frozen(slots=True)
+class Disagreement:
+    """Two logs whose entries were compared, by name."""
+
+    one: str
+    other: str
+    us: int
+    """By how much the second's clock is ahead; 0 if they agree."""
+
+
 @attrs.frozen
 class Clocks:
     """By log (source.incarnation): which wall clock it was written by, "" if unknown, and how far that is ahead."""
 
     clock: Mapping[str, str]
     ahead_us: Mapping[str, int]
+    unordered: Mapping[str, str] = attrs.field(factory=dict)
+    """By log: why nothing is ordered by it."""
 
     def align_rows(self, rows: Iterable[ControlRow]) -> list[ControlRow]:
-        return [
-            attrs.evolve(row, time=row.time - ahead, host=self.clock.get(row.log_name, row.host))
-            if (ahead := self.ahead_us.get(row.log_name, 0))
-            else row
-            for row in rows
-        ]
+        return [self._aligned_row(row) for row in rows]
+
+    def _aligned_row(self, row: ControlRow) -> ControlRow:
+        if row.log_name in self.unordered:
+            return attrs.evolve(row, time=0, host="")
+        ahead = self.ahead_us.get(row.log_name, 0)
+        return attrs.evolve(row, time=row.time - ahead, host=self.clock[row.log_name]) if ahead else row
 
     def align_logs(self, logs: Iterable[Log]) -> tuple[Log, ...]:
         return tuple(map(self._aligned, logs))
 
     def _aligned(self, log: Log) -> Log:
+        if log.name in self.unordered:
+            return attrs.evolve(log, host="", ordered=False)
         ahead = self.ahead_us.get(log.name, 0)
         host, first, last = self.clock.get(log.name, log.host), log.first_time - ahead, log.last_time - ahead
         return attrs.evolve(log, host=host, first_time=first, last_time=last) if ahead else log
@@ -55,7 +75,28 @@ def find_clocks(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Clocks:
     met = dict(_met(rows, hosts))
     clock = _clocks(logs, met)
     ahead = _ahead(_reference(logs, clock), {*clock.values()}, _between(met, clock))
-    return Clocks(clock, {name: ahead.get(of, 0) for name, of in clock.items()})
+    back = {log.name: _set_back(log) for log in logs if log.set_back_us >= SET_BACK_US}
+    return Clocks(clock, {name: ahead.get(of, 0) for name, of in clock.items()}, back)
+
+
+def _set_back(log: Log) -> str:
+    return f"the clock of {log.source} was set back by {log.set_back_us / 1e6:.1f} s while its log was written"
+
+
+def doubted(clocks: Clocks, compared: Sequence[Disagreement]) -> Clocks:
+    """Those that disagree with one of the others, put right or not, and agree with none; both, if that is not clear."""
+    found = dict(clocks.unordered)
+    agreeing = {name for each in compared if not each.us for name in (each.one, each.other)}
+    for each in compared:
+        pair = {each.one, each.other}
+        if each.us and not pair & {*clocks.unordered}:
+            said = f"the clocks of {_source(each.one)} and {_source(each.other)} disagree by {abs(each.us) / 1e6:.1f} s"
+            found |= dict.fromkeys(sorted(pair - agreeing or pair), said)
+    return attrs.evolve(clocks, unordered=found)
+
+
+def _source(log: str) -> str:
+    return log.rpartition(".")[0]
 
 
 def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], int]]:
@@ -122,7 +163,11 @@ def aligned(rows: Rows, clocks: Clocks) -> Rows:
     ahead = np.array([clocks.ahead_us.get(log.name, 0) for log in rows.logs], np.int64)
     if ahead.any():
         rows.time = rows.time - ahead[rows.log]
-    rows.logs = [log._replace(host=clocks.clock.get(log.name, log.host)) for log in rows.logs]
+    rows.logs = [
+        log._replace(host="" if log.name in clocks.unordered else clocks.clock.get(log.name, log.host))
+        for log in rows.logs
+    ]
+    rows.undated = np.array([log.name in clocks.unordered for log in rows.logs], np.bool_)[rows.log]
     return rows
 
 

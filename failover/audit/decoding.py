@@ -7,6 +7,7 @@ mesh.json. Nothing is judged here, and damage never raises: it is data for the i
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import attrs
@@ -83,10 +84,12 @@ def _reading(blocks: list[BlockView], damage: Damage | None) -> dict[str, Any]:
     """What the inventory must know of a segment: which blocks it holds, and between which instants."""
     times = [time for block in blocks for time in block.columns["time"]]
     last = blocks[-1].columns["event"][-1] if blocks else None
+    latest = list(accumulate(times, max))
     return {
         "numbers": [block.number for block in blocks],
         "first_time": times[0] if times else None,
-        "last_time": max(times) if times else None,
+        "last_time": latest[-1] if times else None,
+        "set_back": max((before - time for before, time in zip(latest, times, strict=True)), default=0),
         "stopped": last == Event.STOPPED and damage is None,
         "damage": damage and {"offset": damage.offset, "skipped": damage.skipped, "torn": damage.torn},
     }

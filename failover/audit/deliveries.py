@@ -31,6 +31,8 @@ class Deliveries:
     ranked: Ints
     """Where a home gave it its place in the publisher's order."""
     begun_time: Ints
+    undated: Flags
+    """Nobody can tell by wall clocks when."""
     received_hlc: Ints
     """The first router to receive it."""
     has_audience: Flags
@@ -72,6 +74,7 @@ def gather(facts: Facts, lives: Lives) -> Deliveries:
         handed=groups.any(facts.tells(Event.DELIVERED, Event.PROCESSED)),
         ranked=groups.first(received & (rows.n >= 0), facts.epoch_hlc, rows.n, ~facts.at_home, *stamp),
         begun_time=groups.lowest(facts.by_router | published, rows.time),
+        undated=groups.any(rows.undated),
         received_hlc=received_hlc,
         has_audience=groups.any(facts.tells(Event.AUDIENCE)),
         answered=groups.first(home_says, *stamp),

@@ -25,6 +25,8 @@ def hearing(
     found: dict[tuple[str, str], list[Span]] = {}
     for party in (party for party in publishers if party.lives):
         life, _, home = max(party.lives)
+        if home in routers and not routers[home].ordered:
+            continue
         attached = party.opened[life], lost.get((home, party.name), FOREVER)
         for log in routers.values():
             own = [(log.first_time, log.last_time)] if log.name == home else met.get((log.name, home), ())

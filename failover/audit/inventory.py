@@ -7,6 +7,7 @@ their absence. Missing or damaged is what can not be explained so: then no verdi
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -68,6 +69,10 @@ class Log:
     """µs of wall clock, as all times here."""
     last_time: int
     stopped: bool
+    set_back_us: int = 0
+    """By how much its clock was set back while it was written."""
+    ordered: bool = True
+    """Whether its wall clock is one to order by."""
 
     @property
     def name(self) -> str:
@@ -116,7 +121,16 @@ def _log(segments: Sequence[ControlRow]) -> Log:
     known = [time for time in times if time is not None]
     role = next((row.role for row in segments if row.details["numbers"]), last.role)
     first_time, last_time = (min(known), max(known)) if known else (last.incarnation * 1000,) * 2
-    return Log(last.source, role, last.incarnation, last.host, first_time, last_time, bool(last.details["stopped"]))
+    back = max(row.details["set_back"] for row in segments)
+    back = max([back, *(_back(one.details, other.details) for one, other in pairwise(segments))])
+    stopped = bool(last.details["stopped"])
+    return Log(last.source, role, last.incarnation, last.host, first_time, last_time, stopped, back)
+
+
+def _back(one: dict[str, Any], other: dict[str, Any]) -> int:
+    """From one segment to the next."""
+    known = one["last_time"] is not None and other["first_time"] is not None
+    return one["last_time"] - other["first_time"] if known else 0
 
 
 def _is_torn(row: ControlRow) -> bool:

@@ -27,7 +27,7 @@ def judge_logs(logs: Logs, run_dirs: Sequence[str]) -> Report:
     control = logs.control()
     inventory = take_inventory(control)
     chaos = find_chaos(run_dirs, logs.text)
-    case = make_case(control, inventory, chaos.chaos)
+    case = make_case(control, inventory, chaos.chaos, logs.some())
     tally = logs.judge(case, make_frame(list(case.logs.values()), case.parties, chaos))
     report = make_report(tally, case, inventory, run_dirs)
     return narrate(report, logs, control, case, chaos, tally.metered)
@@ -44,6 +44,7 @@ def make_report(tally: Tally, case: Case, inventory: Inventory, run_dirs: Sequen
         exceptions=exceptions(tally, case),
         problems=inventory.problems,
         torn=inventory.torn,
+        clocks=tuple(dict.fromkeys(case.clocks.unordered.values())),
         logs=inventory.logs,
         unknown_records=tally.unknown_records,
         routers=router_rows(tally.happened, inventory.logs, case.turns),

@@ -21,6 +21,11 @@ BUCKET_BYTES = 16 << 20
 """Of logs: what is judged at a time. It takes about ten times as much memory."""
 
 
+def buckets(size: int) -> int:
+    """For so many bytes of logs."""
+    return 1 + size // BUCKET_BYTES
+
+
 class LocalLogs:
     """See `reading.Logs`. All is held in memory, in about twice the size of the files."""
 
@@ -29,12 +34,15 @@ class LocalLogs:
     ) -> None:
         """Paths and contents, of so many bytes; for `wanted` see `pack_files`."""
         self._parts: dict[int, list[bytes]] = defaultdict(list)
-        for bucket, part in pack_files(files, 1 + size // BUCKET_BYTES, wanted):
+        for bucket, part in pack_files(files, buckets(size), wanted):
             self._parts[bucket].append(part)
         self._control = self._parts.pop(CONTROL_BUCKET, [])
 
     def control(self) -> list[ControlRow]:
         return [ControlRow(*row) for part in self._control for row in msgpack.unpackb(part)]
+
+    def some(self) -> Iterable[bytes]:
+        return self._parts.get(0, [])
 
     def judge(self, case: Case, frame: Frame) -> Tally:
         tally, ordered = Tally(), defaultdict[str, list[bytes]](list)

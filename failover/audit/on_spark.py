@@ -24,7 +24,7 @@ from failover.audit.counting import Tally
 from failover.audit.decoding import CONTROL_BUCKET, pack_files
 from failover.audit.inventory import ControlRow
 from failover.audit.judging import judge_bucket
-from failover.audit.local import BUCKET_BYTES
+from failover.audit.local import buckets
 from failover.audit.metering import Frame
 from failover.audit.ordering import judge_order
 from failover.audit.picking import find_keys, pick_entries
@@ -32,7 +32,6 @@ from failover.audit.reading import AuditError, Progress
 from failover.audit.session import spark_session
 from failover.audit.story import Entry
 
-LEAST_BUCKETS = 2
 COUNTED = ""
 """Where a pair of publisher and subscriber is named: counts, of all pairs."""
 PACKED_SCHEMA, JUDGED_SCHEMA, FOUND_SCHEMA = "bucket int, rows binary", "pair string, rows binary", "found binary"
@@ -62,10 +61,10 @@ class SparkLogs:
         if not number:
             raise AuditError(f"{', '.join(run_dirs)}: no mesh.json and no delivery logs there")
         self._size, self._read = size, spark.sparkContext.accumulator(0)
-        buckets = max(LEAST_BUCKETS, size // BUCKET_BYTES)
-        pack: Any = partial(_pack, buckets, self._read)  # pyspark's own annotation is narrower than what it calls
+        number = buckets(size)
+        pack: Any = partial(_pack, number, self._read)  # pyspark's own annotation is narrower than what it calls
         packed = files.select("path", "content").mapInArrow(pack, PACKED_SCHEMA)
-        self._packed = packed.repartition(buckets, "bucket").persist()
+        self._packed = packed.repartition(number, "bucket").persist()
 
     def close(self) -> None:
         self._packed.unpersist()
@@ -74,6 +73,9 @@ class SparkLogs:
         with _watched(self._read, self._size, self._progress):
             found = self._packed.filter(F.col("bucket") == CONTROL_BUCKET).select("rows").collect()
         return [ControlRow(*row) for part in found for row in msgpack.unpackb(part["rows"])]
+
+    def some(self) -> Iterator[bytes]:
+        return (row["rows"] for row in self._packed.filter(F.col("bucket") == 0).select("rows").collect())
 
     def judge(self, case: Case, frame: Frame) -> Tally:
         def judge(table: pa.Table) -> pa.Table:

@@ -59,6 +59,8 @@ class Rows:
         self.epoch: Codes = columns["epoch"]
         self.detail: Codes = columns["detail"]
         self.key: Texts = columns["key"]
+        self.undated: Flags = np.zeros(len(self.event), np.bool_)
+        """Whether nothing can be ordered by the time of a row; see `clocks`."""
         self.strings = strings
         self.logs = logs
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from failover.audit.audiences import Term
 from failover.audit.case import Case
-from failover.audit.checks import Judged, Spans, within
+from failover.audit.checks import Judged, Spans, dated, within
 from failover.audit.clocks import SKEW_US
 from failover.audit.deliveries import Deliveries
 from failover.audit.facts import Facts
@@ -20,6 +20,9 @@ from failover.audit.packing import NONE, Flags, Ints
 from failover.audit.pairs import Pairs
 from failover.audit.parties import Party, Span
 from failover.audit.publishing import Order
+
+UNORDERED_US = 1 << 60
+"""More than any difference of times."""
 
 
 @attrs.frozen
@@ -54,7 +57,7 @@ class _Of:
         at = pairs.delivery
         self.judged, self.deliveries, self.at = judged, of, at
         self.accepted_time, self.accepted_hlc = judged.accepted_time[at], judged.accepted_hlc[at]
-        self.begun_time = of.begun_time[at]
+        self.begun_time, self.undated = of.begun_time[at], of.undated[at]
         self.received_hlc = np.where(of.received_hlc[at] != BIG, of.received_hlc[at], self.accepted_hlc)
         self.parties = [(code, case.parties.subscribers.get(name)) for code, name in enumerate(pairs.names)]
         self._order = np.argsort(pairs.subscriber, kind="stable")
@@ -79,7 +82,7 @@ class _Of:
             (self.pairs_of(code), otherwise if party is None else of(party)) for code, party in self.parties
         ]
         known = (self.accepted_time != BIG) & (self.begun_time != BIG)
-        found: Flags = within(spans, self.begun_time, self.accepted_time) & known
+        found: Flags = within(spans, *dated(self.undated, self.begun_time, self.accepted_time)) & known
         return found
 
 
@@ -101,6 +104,7 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
     unheard = judged.unheard[each.at] & pairs.in_audience & (refused | ~unanswered)
     early, proven = _early(each, processed, own, edge_doubted)
     vague = ~of.lives.sure[each.at] | (judged.lives_doubted[each.at] & duplicated)
+    vague |= each.undated & judged.is_accepted[each.at] & (of.accepted[each.at] == NONE)
     unended = (each.accepted_time == BIG) & bool(case.unfinished)  # it may have lasted until the end of any log
     was_handed, invented = handed[1] != NONE, judged.invented[each.at]
     return JudgedPairs(
@@ -153,9 +157,10 @@ def _before_any_answer(each: _Of, processed: Ints) -> Flags:
 
 def _slack(each: _Of, one: Ints, other: Ints) -> Ints:
     """By how much the wall clocks may differ that these rows were written by, in µs."""
-    host = each.facts.host
+    host, undated = each.facts.host, each.facts.rows.undated
+    unordered = taken(undated, one, False) | taken(undated, other, False)
     one_clock = (taken(host, one) == taken(host, other)) & (taken(host, one) != NONE)
-    return np.where(one_clock, 0, SKEW_US)
+    return np.where(unordered, UNORDERED_US, np.where(one_clock, 0, SKEW_US))
 
 
 def _edge_later(each: _Of) -> tuple[Flags, Flags]:

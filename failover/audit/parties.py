@@ -150,7 +150,8 @@ def _note_life(party: Party, row: ControlRow, hybrid: HybridClock) -> None:
             return
         if row.event in CLOSING:
             party.closings.append((hybrid.at(row.time - SKEW_US), hybrid.at(row.time + SKEW_US), ""))
-            party.present = [(since, min(till, row.time + SKEW_US)) for since, till in party.present]
+            if row.time:
+                party.present = [(since, min(till, row.time + SKEW_US)) for since, till in party.present]
         else:
             party.present.append((row.time - SKEW_US, FOREVER))
         return
@@ -179,11 +180,15 @@ def _judge_broken_off(party: Party, keeping: Collection[str]) -> None:
     logs = party.logs_in_order
     for place, log in enumerate(logs):
         later = logs[place + 1 :]
-        made_up = next((after.first_time for after in later if after.name in keeping), None)
+        made_up = next((_began(after) for after in later if after.name in keeping), None)
         if not log.stopped and made_up is not None:
             party.bridged.append(_span(log, made_up))
         elif not log.stopped:
-            _doubt(party, [(log, later[0].first_time if later else FOREVER)])
+            _doubt(party, [(log, _began(later[0]) if later else FOREVER)])
+
+
+def _began(log: Log) -> int:
+    return log.first_time if log.ordered else FOREVER
 
 
 def _resumed(party: Party, rows: Iterable[ControlRow]) -> Resumed | None:
@@ -213,6 +218,10 @@ def _broken_custody(
 
 
 def _span(log: Log, end: int) -> Span:
+    """Until the end, as far as that is known."""
+    if not log.ordered:
+        return 0, FOREVER
+    end = end or FOREVER
     return log.last_time - SKEW_US, min(end, FOREVER - SKEW_US) + SKEW_US
 
 
@@ -236,4 +245,4 @@ def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
 
 def open_windows(logs: Iterable[Log]) -> list[Span]:
     """Doubts about everybody: all routers' logs without a clean end."""
-    return [(log.last_time - SKEW_US, FOREVER) for log in logs if log.role == "router" and not log.stopped]
+    return [_span(log, FOREVER) for log in logs if log.role == "router" and not log.stopped]

@@ -58,10 +58,11 @@ def presences(
 
 
 def _presence(party: Party, rows: Sequence[ControlRow], hybrid: HybridClock, logs: Mapping[str, Log]) -> Presence:
-    attached = [row for row in rows if row.event == Event.ATTACHED]
+    attached = [row for row in rows if row.event == Event.ATTACHED and (row.time or row.role == "router")]
     known = [_known(party, row, hybrid) for row in attached]
     own = [(hybrid.at(log.first_time), hybrid.at(log.last_time)) for log in party.logs]
-    there = own if own and party.timeout_s else list(_held(rows, hybrid, logs))
+    dated = all(log.ordered for log in party.logs)
+    there = own if own and party.timeout_s and dated else list(_held(rows, hybrid, logs))
     return Presence(joined(known, 0), joined(there, int(party.timeout_s * 1000) << COUNTER_BITS))
 
 

@@ -39,6 +39,9 @@ class Logs(Protocol):
     def control(self) -> list[ControlRow]:
         """What is about links, routers and files: little, so it is judged in plain Python."""
 
+    def some(self) -> Iterable[bytes]:
+        """A part of what is about deliveries, by chance, as it is packed; of a short run, all."""
+
     def judge(self, case: Case, frame: Frame) -> Tally: ...
 
     def keys(self, start: str) -> set[str]:

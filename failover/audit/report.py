@@ -118,6 +118,8 @@ class Report:
     problems: tuple[Problem, ...]
     torn: tuple[Problem, ...]
     logs: tuple[Log, ...]
+    clocks: tuple[str, ...] = ()
+    """Wall clocks by which nothing was ordered, and why."""
     unknown_records: int
     """Settled records of routers without a clean end (or just before it): forgotten or not, nobody knows."""
     routers: tuple[RouterRow, ...] = ()
@@ -206,6 +208,9 @@ class Report:
         for nobody in self._by_nobody()[:ROWS_SHOWN]:
             console.print(nobody, markup=False, soft_wrap=True)
         for row in self.pairs:
+            if row.processed > row.owed:
+                told = f"{row.processed - row.owed} more processed than owed: not accepted, or not for it any more"
+                console.print(f"{row.publisher} to {row.subscriber}: {told}", markup=False, soft_wrap=True)
             if row.away:
                 away = f"{row.away} accepted while this subscriber was gone for longer than its timeout"
                 console.print(f"{row.publisher} to {row.subscriber}: {away}", markup=False, soft_wrap=True)
@@ -216,6 +221,8 @@ class Report:
         for title, problems in (("missing or damaged", self.problems), ("torn end, read up to there", self.torn)):
             for problem in problems:
                 console.print(f"{title}: {problem.path}: {problem.what}", markup=False)
+        for clock in self.clocks:
+            console.print(f"{clock}: nothing is ordered by that", markup=False, soft_wrap=True)
         for doubt in self.doubts:
             console.print(f"not known: {doubt}", markup=False)
         if self.unknown_records:

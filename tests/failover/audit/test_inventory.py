@@ -8,7 +8,7 @@ from failover.audit.inventory import ControlRow, Inventory, take_inventory
 from failover.audit.parties import find_parties
 from topic.journal import Event
 
-WHOLE = {"size": 100, "first_time": 1, "last_time": 9, "damage": None, "stopped": False}
+WHOLE = {"size": 100, "first_time": 1, "last_time": 9, "set_back": 0, "damage": None, "stopped": False}
 
 
 def row(event: int, source: str = "a", incarnation: int = 7, **columns: Any) -> ControlRow:

@@ -259,3 +259,13 @@ def test_a_mesh_without_any_log_never_holds(tmp_path: Path) -> None:
     report = audit.run([str(tmp_path)])
     assert report.verdict is Verdict.INCOMPLETE
     assert [problem.what for problem in report.problems] == ["router a has no log"]
+
+
+def test_more_processed_than_owed_is_explained(judged: Judged) -> None:
+    run = Run()
+    last = run.find("a", Event.ACCEPTED, run.key(ONE, 3))
+    run.remove(lambda row: row.get("keys") == [run.key(ONE, 3)] and row["time_us"] >= last["time_us"])
+    shown = StringIO()
+    judged(run).render(Console(file=shown, width=140))
+    said = f"{ONE.identity} to {NEAR.identity}: 1 more processed than owed: not accepted, or not for it any more"
+    assert said in shown.getvalue()

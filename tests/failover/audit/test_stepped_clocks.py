@@ -1,0 +1,98 @@
+"""Wall clocks that are set while logs are written, or disagree on one host: noticed, and nothing is ordered by them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from failover.audit import Report, Verdict
+from failover.audit.exchanges import LEAST
+from tests.failover.audit.runs import MID, NEAR, ONE, TWO, Run
+from topic.journal import Event
+
+Judged = Callable[[Run], Report]
+HOUR_MS = 3_600_000
+LOGS = ("a", "b", "clients/one", "clients/near", "clients/mid")
+
+
+def move(run: Run, log: str, ms: int, since: float = 0.0) -> None:
+    """The wall clock of this log is so far off, from this part of its entries on."""
+    rows = run.logs[log]
+    for row in rows[int(len(rows) * since) :]:
+        row["time_us"] += ms * 1000
+
+
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("ms", [500, -500, 20, -20])
+def test_a_log_that_is_shifted_accuses_nobody(judged: Judged, log: str, ms: int) -> None:
+    run = Run(messages=40)
+    move(run, log, ms)
+    report = judged(run)
+    assert report.verdict is Verdict.HOLDS, (report.findings, report.doubts)
+    source = log.removeprefix("clients/")
+    assert report.clocks and all(source in clock and "disagree" in clock for clock in report.clocks)
+
+
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("ms", [HOUR_MS, -HOUR_MS])
+@pytest.mark.parametrize("since", [0.2, 0.5, 0.8])
+def test_a_clock_that_is_set_by_an_hour_accuses_nobody(judged: Judged, log: str, ms: int, since: float) -> None:
+    run = Run(messages=120)
+    move(run, log, ms, since)
+    report = judged(run)
+    assert report.verdict is Verdict.HOLDS, (report.findings, report.doubts)
+    assert len(report.clocks) >= 1, report.clocks
+
+
+@pytest.mark.parametrize("since", [0.3, 0.9])
+def test_nor_does_one_that_is_set_back_for_all_of_a_host(judged: Judged, since: float) -> None:
+    run = Run(messages=40)
+    for log in run.logs:
+        for row in run.logs[log]:
+            if row["hlc"] > Run(messages=int(40 * since)).logs["a"][-1]["hlc"] - (5_000 << 16):
+                row["time_us"] -= HOUR_MS * 1000
+    report = judged(run)
+    assert report.verdict is Verdict.HOLDS, (report.findings, report.doubts)
+    assert "the clock of a was set back by 3600.0 s while its log was written" in report.clocks
+
+
+@pytest.mark.parametrize("ms", [500, HOUR_MS, -HOUR_MS])
+def test_what_its_log_shows_as_lost_or_doubled_is_found_all_the_same(judged: Judged, ms: int) -> None:
+    run = Run(messages=40)
+    run.remove(lambda row: row.get("keys") == [run.key(ONE, 20)], "clients/near")
+    again = run.find("clients/mid", Event.PROCESSED, run.key(TWO, 30))
+    run.after("clients/mid", again)
+    for log in ("clients/near", "clients/mid"):
+        move(run, log, ms, 0.5)
+    assert judged(run).violations == {"lost": 1, "duplicated": 1}
+
+
+@pytest.mark.parametrize("ms", [500, HOUR_MS, -HOUR_MS])
+def test_what_a_killed_client_may_have_lost_is_not_known_whenever_that_was(judged: Judged, ms: int) -> None:
+    run = Run(messages=40)
+    move(run, "clients/near", ms, 0.5)
+    run.kill("clients/near", lost=3)
+    report = judged(run)
+    assert report.verdict is Verdict.UNDECIDED and report.violations == {}, report.findings
+
+
+@pytest.mark.parametrize("count", [1, LEAST, 30])
+def test_a_router_that_answers_before_its_subscriber_did_is_no_wrong_clock(judged: Judged, count: int) -> None:
+    """Its subscriber was busy with these for longer than they took at the router, by whatever clock."""
+    run = Run(messages=40)
+    for tag in range(5, 5 + count):
+        told = run.find("clients/one", Event.OUTCOME, run.key(ONE, tag))
+        run.find("clients/near", Event.PROCESSED, run.key(ONE, tag))["time_us"] = told["time_us"] + 1
+    report = judged(run)
+    assert report.violations == {"accepted too early": count} and report.clocks == ()
+    assert {finding.subscribers for finding in report.findings} == {(str(NEAR.identity),)}
+
+
+def test_where_only_a_wrong_clock_could_tell_it_is_not_known(judged: Judged) -> None:
+    """The routers' entries of what mid had accepted are gone."""
+    run = Run(messages=40)
+    key = run.key(ONE, 20)
+    move(run, "clients/mid", 500)
+    run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.OUTCOME, "b")
+    report = judged(run)
+    assert report.verdict is Verdict.UNDECIDED, report.findings
+    assert {row.subscriber for row in report.pairs if row.unknown} == {str(MID.identity)}
