@@ -28,10 +28,11 @@ _begins: Final = [struct.Struct(f">I{length}s").unpack_from for length in range(
 _is_transfer: Final = re.compile(rb"\x02\0..\0\x53\x14[\xc0\xd0]", re.DOTALL).match
 _is_disposition: Final = re.compile(rb"\x02\0..\0\x53\x15[\xc0\xd0]", re.DOTALL).match
 _is_receivers: Final = re.compile(rb"\x02\0..\0\x53\x15\xc0..\x41", re.DOTALL).match
-# A sender's, in the form that most are of: first, the constructor of last, last, and `settled` follow.
+# A sender's, in the form that most are of: first follows, then last or null, then `settled`.
 _is_settlement: Final = re.compile(rb"\x02\0..\0\x53\x15\xc0.[\x04-\x06]\x42\x70", re.DOTALL).match
-_settlement: Final = struct.Struct(">I12xIBIB").unpack_from
-_SETTLEMENT: Final = 26
+_settlement: Final = struct.Struct(">I12xIBB").unpack_from
+_of_more: Final = struct.Struct(">21xIB").unpack_from
+_SETTLEMENT, _MORE = 22, 26
 
 
 class _Shape(NamedTuple):
@@ -79,8 +80,13 @@ class Walk:
             elif code != DISPOSITION:
                 break
             elif settlement and data[at + 4 : at + 16] == settlement and at + _SETTLEMENT <= end:
-                size, first, form, second, settled = _settlement(data, at)
-                if form != 0x70 or settled != TRUE[0]:
+                size, first, form, settled = _settlement(data, at)
+                second = first
+                if form == 0x70 and at + _MORE <= end:
+                    second, settled = _of_more(data, at)
+                elif form != NULL[0]:
+                    break
+                if settled != TRUE[0]:
                     break
                 told += first, second
             else:

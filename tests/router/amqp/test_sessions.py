@@ -8,6 +8,7 @@ from router.amqp.codec import decode
 from router.amqp.errors import INVALID_FIELD, UNATTACHED_HANDLE
 from router.amqp.handler import ACCEPTED, RCV_FIRST, RCV_SECOND
 from router.amqp.performative import build, code_of, parse
+from router.amqp.walk import Walk
 from tests.router.amqp.frames import (
     BEGIN,
     DETACH,
@@ -136,6 +137,15 @@ def test_it_need_not_have_settled_all_of_it(at_once: int) -> None:
         answered += settled_to_us(connection.data_to_send())
     assert answered == [(first, first + 127) for first in range(0, 896, 128)]
     connection.release()
+
+
+@pytest.mark.parametrize("last", [None, 777])
+def test_settlements_as_proton_writes_them_need_no_look(last: int | None) -> None:
+    """There may be one for every message."""
+    told: list[int] = []
+    data = encoded(700, last, "word") * 3
+    assert Walk(65536, lambda channel: told).past(data, 0) == len(data)
+    assert told == [700, last or 700] * 3
 
 
 def test_in_mode_first_there_is_nothing_to_be_answered() -> None:
