@@ -37,7 +37,7 @@ class Membership:
 
 @attrs.frozen(slots=True)
 class Term:
-    """From one JOINED of a subscriber at a home to the next; all numbers are hybrid clocks."""
+    """From one JOINED of a subscriber at a home to the next, or to an end without one; all are hybrid clocks."""
 
     home: str
     """router.incarnation; empty for the subscriber's attaches as seen from anywhere."""
@@ -80,8 +80,16 @@ def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Party]) -> dict[
     for name, party in subscribers.items():
         attaches = [(opened, life) for life, opened, _ in party.lives]
         found[name] = [term for home, begun in joins[name].items() for term in _terms_at(home, begun, party)]
+        found[name] += _unjoined(joins[name], party)
         found[name] += _terms_at("", attaches, party)
     return found
+
+
+def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], party: Party) -> Iterator[Term]:
+    """Where it expired before it was joined: a home also awaits who is in its state store, or whom others tell of."""
+    for life, at, home in party.closings:
+        if home and at <= min((since for since, _ in begun.get(home, ())), default=FOREVER):
+            yield Term(home, 0, at, min(at, closed_at(party, life)))
 
 
 def _terms_at(home: str, begun: Sequence[tuple[int, int]], party: Party) -> Iterator[Term]:

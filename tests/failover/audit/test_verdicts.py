@@ -225,6 +225,21 @@ def test_an_end_relieves_the_home_that_accepted_whoever_else_was_asked_about_the
     assert report.verdict is Verdict.QUALIFIED, (report.violations, report.doubts, report.findings)
 
 
+@pytest.mark.parametrize("in_time", [True, False])
+def test_who_expires_at_a_home_that_only_remembered_it_relieves_that_home(judged: Judged, in_time: bool) -> None:
+    """All routers were stopped and started while it was away: none joined it again, its timeout began anew."""
+    run = Run()
+    run.logs["a"].remove(run.find("a", Event.JOINED, subscriber=FAR.name))
+    bound = run.find("a", Event.ACCEPTED if in_time else Event.SETTLED, run.key(ONE, 1))
+    run.before("a", bound, Event.EXPIRED, subscriber=FAR.name, epoch=run.epoch(FAR))
+    run.leave_out(FAR, ONE, 1)
+    run.leave_out(FAR, ONE, 2, 3, audience=False)
+
+    report = judged(run)
+
+    assert report.violations == ({} if in_time else {"lost": 1}), report.findings
+
+
 def test_missing_and_damaged_logs_are_named(tmp_path: Path) -> None:
     directory = Run().write(tmp_path)
     (directory / "c/log").rename(directory / "c/gone")
