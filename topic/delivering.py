@@ -10,7 +10,7 @@ from topic.actions import Deliver, Redeliver, Resume
 from topic.context import Context, by_stream
 from topic.journal import Event
 from topic.outcomes import LOGGED, Outcome
-from topic.record import AWAITING_HOME, QUEUED, SENT, Record, State, Stream, answer, send
+from topic.record import AWAITING_HOME, QUEUED, SENT, Record, State, Stream, answer, name_all, send
 from topic.reporting import Reporting
 from topic.settling import Settling
 from topic.subscriber import Subscriber
@@ -40,8 +40,7 @@ class Delivering:
         if records[0].presettled:
             self.hand_on(stream, records, joined)
             return
-        for record in records:
-            record.name_all(joined)
+        name_all(records, joined)
         for subscriber in joined:
             self.offer(subscriber, stream, records)
 

@@ -11,7 +11,7 @@ from topic.gates import UNPROVEN
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.outcomes import Outcome
-from topic.record import AWAITING_HOME, OPEN, QUEUED, WITHHELD, Record, State, Stream
+from topic.record import AWAITING_HOME, OPEN, QUEUED, WITHHELD, Record, State, Stream, name_all
 from topic.reporting import Reporting
 from topic.subscriber import Subscriber
 from topic.unconfirmed import Unconfirmed
@@ -182,8 +182,8 @@ class Edge:
         for n, record in enumerate(records, first):
             record.n = n
             record.moved = moved
-            record.name_all(joined)
             stream.records[n] = record
+        name_all(records, joined)
         self.context.trace_records(Event.RECEIVED, stream, records, n=first)
         self._begin(stream, records)
 

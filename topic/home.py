@@ -18,7 +18,7 @@ from topic.identity import Epoch
 from topic.joining import Joining
 from topic.journal import Event
 from topic.outcomes import LOGGED, Outcome, Refusals, add_refusals
-from topic.record import Doubt, Record, State, Stream
+from topic.record import Doubt, Record, State, Stream, accept, settle
 from topic.resolving import Resolving
 
 
@@ -187,8 +187,8 @@ class Home:
 
     def _handed_on(self, stream: Stream, records: list[Record]) -> None:
         """Presettled: every edge has handed them on or dropped them."""
+        settle(records)
         for record in records:
-            record.settle()
             self.context.forget(record)
         self._grant(stream, len(records))
 
@@ -210,8 +210,7 @@ class Home:
             self.evaluate(stream, list(stream.records.values()))
 
     def _accept(self, stream: Stream, records: list[Record]) -> None:
-        for record in records:
-            record.accept()
+        accept(records)
         leaving_out = [record for record in records if record.without and record.refusals is None]
         if leaving_out:
             self.apart.accepted(stream, leaving_out)

@@ -26,7 +26,7 @@ Records are the hot path: slotted, compared by identity, and handled in batches.
 
 import enum
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Union
 
@@ -101,15 +101,6 @@ class Record:
 
     # as a whole
 
-    def accept(self) -> None:
-        """Home answers its publisher, or an edge its home."""
-        assert self.state is State.IN_DOUBT
-        self.state = State.ACCEPTED
-
-    def settle(self) -> None:
-        """Its publisher has settled it, or nobody will."""
-        self.state = State.SETTLED
-
     def forward(self, n: int, message: bytes | None, moved: tuple[bytes, ...]) -> None:
         """An edge has it once more: home vouches for it under this place in its order, and waits for an outcome."""
         if n != self.n:
@@ -139,11 +130,6 @@ class Record:
         self.refusals = add_refusals(self.refusals, refusal(outcome))
 
     # at its local subscribers
-
-    def name_all(self, subscribers: Iterable[Any]) -> None:
-        """It is new here, and for all of these."""
-        self.locals = dict.fromkeys(subscribers, QUEUED)
-        self.open = len(self.locals)
 
     def name(self, subscriber: Any, state: int) -> None:
         """It is for this one, too, or once more."""
@@ -212,6 +198,30 @@ class Record:
         assert n < 0 or stream.records.get(n) is self, f"{self.key!r}: not at its place {n}"
         assert n < 0 or stream.unconfirmed.get(self.key) is not self, f"{self.key!r}: at place {n}, and unconfirmed"
         assert not self.unknowing or self.state is State.SETTLED, f"{self.key!r}: nobody can know of its settlement"
+
+
+# what happens to many at once: the hot path
+
+
+def accept(records: Iterable[Record]) -> None:
+    """Home answers their publisher, or an edge their home."""
+    for record in records:
+        assert record.state is State.IN_DOUBT
+        record.state = State.ACCEPTED
+
+
+def settle(records: Iterable[Record]) -> None:
+    """Their publisher has settled them, or nobody will."""
+    for record in records:
+        record.state = State.SETTLED
+
+
+def name_all(records: Iterable[Record], subscribers: Sequence[Any]) -> None:
+    """They are new here, and for all of these."""
+    count = len(subscribers)
+    for record in records:
+        record.locals = dict.fromkeys(subscribers, QUEUED)
+        record.open = count
 
 
 def send(records: Iterable[Record], subscriber: Any) -> None:

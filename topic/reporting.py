@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from topic.context import Context
 from topic.gates import UNPROVEN
-from topic.record import Record, State
+from topic.record import Record, State, accept
 from topic.subscriber import Subscriber
 
 
@@ -82,7 +82,7 @@ class Reporting:
         if self.unjoined.get(home) or stream.publisher in self._unproven:
             self.unreported.setdefault(home, []).append(record)
             return
-        record.accept()
+        accept([record])
         moved = [name for name in record.moved if not self._is_back(name, home)]
         if moved or record.refusals is not None:
             self.context.outgoing.outcome_in_full(home, stream, record.n, record.refusals, moved)

@@ -6,7 +6,7 @@ from topic.actions import SettleSubscriber
 from topic.context import Context
 from topic.forgetting import Forgetting
 from topic.journal import Event
-from topic.record import QUEUED, WITHHELD, Record, Stream
+from topic.record import QUEUED, WITHHELD, Record, Stream, settle
 from topic.subscriber import Subscriber
 
 
@@ -39,8 +39,8 @@ class Settling:
         unsettled map is remembered as unknowing; to a null map, written is known."""
         batches: dict[Subscriber, list[Record]] = {}
         resuming = self._settle_resuming(records)
+        settle(records)
         for record in records:
-            record.settle()
             for subscriber, state in record.locals.items():
                 if subscriber in resuming and record in subscriber.resuming:
                     continue
