@@ -17,7 +17,7 @@ from typing import ClassVar, Final, Self, TypedDict
 import trio
 
 from failover.client.commits import Commits
-from failover.client.errors import ClientError
+from failover.client.errors import ClientError, why_unreachable
 from failover.client.events import MISSED, Connected, Listener, Lost
 from failover.client.log import ClientLog
 from failover.client.routers import RouterAddress, Routers
@@ -207,7 +207,7 @@ class Endpoint:
                 with trio.fail_after(CONNECT_S):
                     stream = await trio.open_tcp_stream(*router)
             except (OSError, ValueError, trio.TooSlowError) as reason:  # ValueError: no host can be called that
-                why = (isinstance(reason, OSError) and reason.strerror) or reason
+                why = why_unreachable(reason)
                 self._failed(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {why}"))
             else:
                 await self._use(router, stream)
@@ -348,7 +348,8 @@ class Endpoint:
 
     def on_close(self, connection: Connection, condition: Condition | None) -> None:
         if connection is self._connection:
-            self._lose(_error(condition))
+            opened = self._attaching is not None or self._link is not None
+            self._lose(_error(condition) if opened else _no_router(self._routers.current, condition))
 
     def on_attach(self, link: Link) -> None:
         link.refuse("amqp:not-allowed", "a client takes no links")
@@ -421,3 +422,8 @@ async def _serve(stream: trio.SocketStream, connection: Connection, scope: trio.
 
 def _error(condition: Condition | None) -> ClientError:
     return ClientError(condition.name, condition.description) if condition else ClientError(None)
+
+
+def _no_router(router: RouterAddress, condition: Condition | None) -> ClientError:
+    why = f": {condition.description}" if condition and condition.description else ""
+    return ClientError(None, f"{router.url} did not answer as a router does{why}")

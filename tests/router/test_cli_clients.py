@@ -2,7 +2,9 @@
 
 import functools
 import json
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import trio
@@ -58,7 +60,25 @@ def test_an_address_that_the_mesh_does_not_serve_is_told(mesh: RunDirectory) -> 
 def test_a_router_that_is_not_there_is_told() -> None:
     result = oncemesh("publish", "topic/x", "--body", "", "--url", "amqp://127.0.0.1:1")
     assert result.exit_code == 1
-    assert result.output.startswith("Error: cannot reach a router at 127.0.0.1:1: ")
+    assert result.output == "Error: cannot reach a router at 127.0.0.1:1: Connection refused\n"
+
+
+def test_what_answers_but_is_no_router_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"amqp://127.0.0.1:{server.getsockname()[1]}"
+
+        def answer() -> None:
+            with server.accept()[0] as stream:
+                stream.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                while stream.recv(100):
+                    pass
+
+        with ThreadPoolExecutor() as pool:
+            answering = pool.submit(answer)
+            result = oncemesh("subscribe", "topic/x", "--url", url)
+            answering.result()
+    assert result.exit_code == 1
+    assert f"{url} did not answer as a router does: not AMQP: b'HTTP/1.1'" in result.output
 
 
 NOWHERE = ["--url", "amqp://127.0.0.1:1"]
