@@ -18,7 +18,7 @@ class Story(click.Command):
 
 
 @click.command(cls=Story, context_settings=CONTEXT)
-@click.argument("run_dirs", nargs=-1, required=True, metavar="RUN_DIR...")
+@click.argument("run_dirs", nargs=-1, metavar="RUN_DIR...")
 @click.argument("key", metavar="KEY")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.option("--master", metavar="URL", help="A Spark master, for run directories that are not local.")
@@ -35,6 +35,8 @@ def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None
     """
     from failover.audit import AuditError, tell_story
 
+    if not run_dirs:  # of one argument click takes the key to be there
+        raise click.UsageError(f"RUN_DIR or KEY is missing beside {key!r}")
     try:
         told = tell_story(run_dirs, key, master)
     except AuditError as error:

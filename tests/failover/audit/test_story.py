@@ -171,6 +171,11 @@ def run_command(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["story", *arguments])
 
 
+def test_one_argument_may_lack_the_key_or_the_directory() -> None:
+    result = run_command("run/triangle")
+    assert result.exit_code == 2 and "RUN_DIR or KEY is missing beside 'run/triangle'" in result.output
+
+
 def test_the_command_tells_it_on_the_terminal_and_as_json(tmp_path: Path) -> None:
     run = Run()
     directory = str(run.write(tmp_path))
