@@ -6,6 +6,7 @@ Router processes load this module too, so it imports only what they need anyway.
 import functools
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
@@ -31,6 +32,9 @@ logging.getLogger("oncemesh").addHandler(logging.NullHandler())
 
 # Rich assumes 80 columns where there is no terminal; logs and pipes take longer lines.
 PIPE_WIDTH = 140
+
+NARROW = 52
+"""Columns. On a terminal of less, such as a phone's, click's helps are wider than it."""
 
 # What is installed with the extra `audit` only: routers and clients are small without.
 AUDIT = ("jinja2", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark")
@@ -62,6 +66,11 @@ class Commands(click.Group):
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self.commands)
+
+    def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
+        if (columns := shutil.get_terminal_size().columns) < NARROW:
+            extra.setdefault("terminal_width", columns)
+        return super().make_context(*arguments, **extra)
 
     def invoke(self, context: click.Context) -> Any:
         try:

@@ -284,10 +284,11 @@ def test_the_list_of_commands_cuts_nothing_off(width: int) -> None:
     assert "..." not in listed and "start Start stopped routers of a mesh; all of them if none is named." in listed
 
 
+@pytest.mark.parametrize("width", [80, 45])
 @pytest.mark.parametrize("name", main.commands)
-def test_helps_are_no_wider_than_the_terminal_but_for_examples(name: str) -> None:
-    text = CliRunner().invoke(main, [name, "--help"], terminal_width=80).output
-    assert [line for line in text.splitlines() if len(line) > 80 and "oncemesh" not in line] == []
+def test_helps_are_no_wider_than_the_terminal_but_for_examples(name: str, width: int) -> None:
+    text = CliRunner().invoke(main, [name, "--help"], env={"COLUMNS": str(width)}).output
+    assert [line for line in text.splitlines() if len(line) > width and "oncemesh" not in line] == []
 
 
 def commands_in(line: str) -> Iterator[list[str]]:
