@@ -48,6 +48,8 @@ def judge(run_dirs: tuple[str, ...], master: str | None = None, *, spark: bool =
     except KeyboardInterrupt:
         click.echo("Error: the audit was interrupted: no verdict", err=True)
         return INTERRUPTED
+    except SystemExit:  # by rich: nobody reads on
+        return NO_VERDICT
     except Exception as error:
         click.echo(f"Error: the audit failed, so there is no verdict: {_last_line(error)}", err=True)
         return NO_VERDICT

@@ -58,13 +58,16 @@ def play(path: Path, run_dir: Path | None, seed: int | None) -> int:
         script = load(path)
         directory = prepare(run_dir or Path("run") / f"chaos-{script.name}", script)
         ending = run(_play, script, seed, directory)
+        if ending is not None:
+            _sum_up(console(), script, ending)
     except (RunError, FileError) as error:
         click.echo(f"Error: {error}", err=True)
+        return NO_VERDICT
+    except SystemExit:  # by rich: nobody reads on
         return NO_VERDICT
     if ending is None:
         click.echo("Error: interrupted, everything is stopped: no verdict", err=True)
         return INTERRUPTED
-    _sum_up(console(), script, ending)
     verdict = judge((str(directory.path),))
     if verdict not in (HOLDS, QUALIFIED):
         return verdict

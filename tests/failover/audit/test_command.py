@@ -1,6 +1,7 @@
 """The command's exit status and the paths it takes: a failure of the audit is never reported as a violation."""
 
 import json
+import os
 import subprocess
 import sys
 from io import StringIO
@@ -30,6 +31,15 @@ def test_a_failure_of_the_audit_is_not_a_violation(error: Exception) -> None:
 def test_an_interrupted_audit_is_not_a_violation() -> None:
     with patch.object(auditing, "run", side_effect=KeyboardInterrupt):
         assert CliRunner().invoke(main, ["audit", "somewhere"]).exit_code == 130
+
+
+def test_an_audit_that_nobody_reads_to_its_end_is_not_a_violation(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", "from router.cli import main; main()", "audit", str(Run().write(tmp_path))]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (2, b"")
 
 
 def test_a_verdict_that_cannot_be_written_is_none(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """The command chaos: its exit status is the audit's, and never that of a violation for anything else."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import patch
 
@@ -88,6 +91,15 @@ def test_a_bad_script_is_no_violation(tmp_path: Path, text: str) -> None:
     result = oncemesh("chaos", path, "--run-dir", tmp_path / "run")
     assert result.exit_code == 2 and result.stderr.startswith(f"Error: {path}:1: ")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_nobody_reads_is_no_violation(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", "from router.cli import main; main()", "chaos", str(write(tmp_path))]
+    ended = subprocess.run([*command, "--run-dir", str(tmp_path / "run")], stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (2, b"")
 
 
 def test_a_directory_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
