@@ -209,7 +209,8 @@ class Report:
             console.print(nobody, markup=False, soft_wrap=True)
         for row in self.pairs:
             if row.processed > row.owed:
-                told = f"{row.processed - row.owed} more processed than owed: not accepted, or not for it any more"
+                more = f"{row.processed - row.owed} more processed than owed"
+                told = f"{more}: not accepted, not for it any more, or whom it was for is lost with the end of a log"
                 console.print(f"{row.publisher} to {row.subscriber}: {told}", markup=False, soft_wrap=True)
             if row.away:
                 away = f"{row.away} accepted while this subscriber was gone for longer than its timeout"

@@ -282,5 +282,5 @@ def test_more_processed_than_owed_is_explained(judged: Judged) -> None:
     run.remove(lambda row: row.get("keys") == [run.key(ONE, 3)] and row["time_us"] >= last["time_us"])
     shown = StringIO()
     judged(run).render(Console(file=shown, width=140))
-    said = f"{ONE.identity} to {NEAR.identity}: 1 more processed than owed: not accepted, or not for it any more"
+    said = f"{ONE.identity} to {NEAR.identity}: 1 more processed than owed: not accepted, not for it any more, or whom"
     assert said in shown.getvalue()
