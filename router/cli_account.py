@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -11,6 +11,10 @@ from router.rundir import RunError
 
 if TYPE_CHECKING:
     from failover.client import Handle
+
+
+WIDE: Final = 60
+"""Columns. A narrower terminal, such as a phone's, has room for words and numbers only."""
 
 
 class Account:
@@ -79,7 +83,8 @@ class Bar:
         self._out = out
         words = TextColumn("{task.description}", markup=False)
         columns = (words, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bars = Progress(*columns, console=out, disable=not self.shown)
+        narrow = (words, MofNCompleteColumn())
+        self._bars = Progress(*(columns if out.width >= WIDE else narrow), console=out, disable=not self.shown)
         self._task = self._bars.add_task(address, total=count)
         if typed_on:
             out.print("one message a line, ctrl-D ends")

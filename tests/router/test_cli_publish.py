@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from failover.client import Publisher
+from router.cli_account import Bar
 from router.rundir import RunDirectory
 from tests.processes.mesh import RunningMesh, eventually, running
 
@@ -188,3 +191,11 @@ def test_a_closed_standard_input_is_told(mesh: RunningMesh) -> None:
     closed = subprocess.run(command, capture_output=True, preexec_fn=lambda: os.close(0), timeout=PATIENCE_S)
     assert closed.returncode == 1
     assert closed.stderr.startswith(b"Error: there is no standard input to read messages from, expected --body or")
+
+
+def test_on_a_phone_numbers_and_words_are_whole() -> None:
+    shown = StringIO()
+    out = Console(file=shown, force_terminal=True, width=45)
+    with Bar(out, "topic/news", 100_000) as bar:
+        bar.say("waiting, 0 of 2 subscribers")
+    assert "waiting, 0 of 2 subscribers" in shown.getvalue() and "…" not in shown.getvalue()
