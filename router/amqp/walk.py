@@ -9,7 +9,8 @@ Never here: what the others mean (`tap`).
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from router.amqp.handler import MAX_TAG
@@ -33,6 +34,23 @@ _is_settlement: Final = re.compile(rb"\x02\0..\0\x53\x15\xc0.[\x04-\x06]\x42\x70
 _settlement: Final = struct.Struct(">I12xIBB").unpack_from
 _of_more: Final = struct.Struct(">21xIB").unpack_from
 _SETTLEMENT, _MORE = 22, 26
+_ID = 16  # where its first delivery-id is
+
+
+@lru_cache(maxsize=256)
+def _alike(begin: bytes, size: int, *places: tuple[int, int]) -> Callable[[bytes, int], re.Match[bytes] | None]:
+    """Finds a row of frames of that size that begin so, and have these bytes at these places."""
+    parts, at = [re.escape(begin)], len(begin)
+    for place, byte in places:
+        parts.append(b".{%d}%b" % (place - at, re.escape(bytes((byte,)))))
+        at = place + 1
+    return re.compile(b"(?:%b.{%d})++" % (b"".join(parts), size - at), re.DOTALL).match
+
+
+@lru_cache(maxsize=64)
+def _delivery_ids(size: int) -> Callable[[memoryview], Iterator[tuple[int]]]:
+    """Reads those of a row of settlements of that size."""
+    return struct.Struct(f">{_ID}xI{size - _ID - 4}x").iter_unpack
 
 
 class _Shape(NamedTuple):
@@ -66,6 +84,7 @@ class Walk:
         begin, head, tag_at, tag, format_at, zero = _Shape(_begin, b"", 0, 0, 0, 0)
         disposition = settlement = b""
         told: list[int] = []
+        former = 0  # the size of the frame before
         max_frame, end = self.max_frame, len(data)
         last = end - _LEAST
         while at <= last:
@@ -88,7 +107,15 @@ class Walk:
                     break
                 if settled != TRUE[0]:
                     break
-                told += first, second
+                if told and first == told[-1] + 1:
+                    told[-1] = second
+                else:
+                    told += first, second
+                if form == NULL[0] and _SETTLEMENT <= size <= max_frame:
+                    after = at + size
+                    if data[after : after + _ID] == data[at : at + _ID]:
+                        at = self._past_settlements(data, after, size, told)
+                        continue
             else:
                 size, known = _begin(data, at)
                 if known != disposition and self._is_plain(known):
@@ -102,7 +129,31 @@ class Walk:
             if not HEAD <= size <= max_frame:
                 break
             at += size
+            if size != former:
+                former = size
+                continue
+            here = at - size  # two of one size: there may be more
+            row = None
+            if code == DISPOSITION and known == disposition:
+                row = _alike(data[here : here + _LEAST], size)(data, at)
+            elif code == TRANSFER and format_at < size:
+                row = _alike(data[here : here + 4 + len(head)], size, (tag_at, tag), (format_at, zero))(data, at)
+            at = at if row is None else row.end()
+            former = 0
         return at
+
+    def _past_settlements(self, data: bytes, at: int, size: int, told: list[int]) -> int:
+        """Over those that are like the one before but for the delivery-id, as long as that goes up by one."""
+        tail = [(place, data[at - size + place]) for place in range(_ID + 4, size)]
+        row = _alike(data[at - size : at - size + _ID], size, *tail)(data, at)
+        if row is None:
+            return at
+        settled = [number for (number,) in _delivery_ids(size)(memoryview(data)[at : row.end()])]
+        expected, follow = range(told[-1] + 1, told[-1] + 1 + len(settled)), len(settled)
+        if settled != list(expected):
+            follow = next(i for i in range(follow) if settled[i] != expected[i])
+        told[-1] += follow
+        return at + follow * size
 
     def _is_plain(self, begin: bytes) -> bool:
         """Of a disposition: whether it needs no look."""

@@ -1,0 +1,63 @@
+"""The walk over frames in a row notes and passes what it would, were they alone."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from router.amqp.performative import DISPOSITION, FLOW, TRANSFER, build
+from router.amqp.walk import Walk
+
+IDS = st.integers(700, 709) | st.integers(0, 2**32 - 1)
+
+
+def word(number: int) -> bytes:
+    return b"\x70" + number.to_bytes(4, "big")
+
+
+@st.composite
+def transfers(draw: st.DrawFn) -> bytes:
+    tag = draw(st.binary(min_size=2, max_size=3))
+    handle, form = (
+        draw(st.sampled_from([b"\x43", b"\x43", b"\x52\x01"])),
+        draw(st.sampled_from([b"\x43", b"\x43", b"\x52\x05"])),
+    )
+    fields = [handle, word(draw(IDS)), b"\xa0" + bytes((len(tag),)) + tag, form, b"\x42"]
+    return build(b"\0\0", TRANSFER, fields, draw(st.binary(min_size=1, max_size=2)))
+
+
+@st.composite
+def dispositions(draw: st.DrawFn) -> bytes:
+    last = draw(st.sampled_from([b"\x40", b"\x40", word(draw(IDS))]))
+    settled = draw(st.sampled_from([b"\x41", b"\x41", b"\x41", b"\x42"]))
+    role = draw(st.sampled_from([b"\x41", b"\x42", b"\x42"]))
+    return build(b"\0\0", DISPOSITION, [role, word(draw(IDS)), last, settled])
+
+
+FLOWS = st.just(build(b"\0\0", FLOW, [b"\x40"]))
+FRAMES = st.lists(transfers() | dispositions() | FLOWS, max_size=12)
+
+
+def walked(data: bytes, *, notes: bool) -> tuple[int, list[int]]:
+    """How far it comes, and the delivery-ids that it notes as settled."""
+    told: list[int] = []
+    walk = Walk(65536, lambda channel: told if notes else None)
+    walk.attached.add((b"\0\0", 0))
+    stop = walk.past(data, 0)
+    ranges = zip(told[::2], told[1::2], strict=True)
+    return stop, [
+        number for first, last in ranges for number in {first, last} | set(range(first, min(last, first + 99)))
+    ]
+
+
+@given(FRAMES, st.integers(1, 4), st.booleans())
+def test_frames_in_a_row_are_passed_as_each_would_be(frames: list[bytes], times: int, notes: bool) -> None:
+    row = [frame for frame in frames for _ in range(times)]
+    passed, told = 0, []
+    for frame in row:
+        stop, settled = walked(frame, notes=notes)
+        if stop < len(frame):
+            break
+        passed += stop
+        told += settled
+    stop, settled = walked(b"".join(row), notes=notes)
+    assert stop == passed
+    assert set(settled) >= set(told) if stop < sum(map(len, row)) else set(settled) == set(told)
