@@ -124,7 +124,13 @@ def _clock(log: Log) -> str:
 
 def _open_ended(role: str, party: Party) -> str:
     logs = ", ".join(sorted(set(party.open_logs)))
+    cut = [log for log in party.logs if not log.stopped]
+    own = "it has no log of its own"
+    if cut:
+        last = max(cut, key=lambda log: log.last_time)
+        own = f"its own log, {last.source}, breaks off at {_clock(last)}"
+    elif party.logs:
+        own = "its own logs are whole"
     if role == "subscriber" and party.logs:
-        return f"{role} {party.identity}: its log {logs} has no clean end"
-    own = "no clean end of a log of its own" if party.logs else "no log of its own"
-    return f"{role} {party.identity}: it has {own}, and its router's log {logs} has no clean end"
+        return f"{role} {party.identity}: {own if cut else f'its log {logs} has no clean end'}"
+    return f"{role} {party.identity}: {own}, and its router's log {logs} has no clean end"

@@ -1,6 +1,7 @@
 """What a killed, running, missing or damaged writer does to the verdict: never a "holds" that is not known."""
 
 import json
+import re
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -91,6 +92,14 @@ def test_a_plain_subscriber_of_a_killed_router_is_unknown(judged: Judged) -> Non
     assert report.verdict is Verdict.UNDECIDED and report.exit_code == 3
     assert report.violations == {}
     assert [doubt for doubt in report.doubts if str(FAR.identity) in doubt and "no clean end" in doubt]
+
+
+def test_a_publisher_whose_log_is_cut_is_named_with_where_that_ends(judged: Judged) -> None:
+    run = Run()
+    for log in ("clients/one", "a"):
+        run.kill(log, lost=4)
+    doubts = [doubt for doubt in judged(run).doubts if str(ONE.identity) in doubt]
+    assert doubts and all(re.search(r"its own log, clients/one, breaks off at \d\d:\d\d:\d\d", doubt) for doubt in doubts)
 
 
 def test_what_an_open_log_may_have_lost_is_unknown_and_not_lost(judged: Judged) -> None:
