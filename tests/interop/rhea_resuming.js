@@ -45,7 +45,6 @@ connection.once('connection_open', () => {
     if (own.unsettled) link.local.attach.value[UNSETTLED] = encoded(own.unsettled);
     link.local.attach.incomplete_unsettled = own.incomplete;
 });
-connection.on('settled', (context) => tell('settled', { tag: String(context.delivery.tag) }));
 
 function tellAttached(link, end) {
     const { unsettled, incomplete_unsettled: incomplete, properties } = link.remote.attach;
@@ -69,7 +68,10 @@ function sender() {
     link.once('sender_open', () => tellAttached(link, link.target));
     link.once('sendable', () => tell('sendable'));
     for (const outcome of ['accepted', 'rejected']) {
-        link.on(outcome, (context) => tell('outcome', { tag: String(context.delivery.tag), outcome }));
+        link.on(outcome, ({ delivery }) => {
+            if (delivery.settled) return; // told once more, as the router has settled it in turn
+            tell('outcome', { tag: String(delivery.tag), outcome });
+        });
     }
     commands.transfer = ({ tag, body, resume }) => {
         if (resume) resumed.add(tag);
@@ -89,6 +91,7 @@ function receiver() {
         onTransfer.call(this, frame);
     };
     link.once('receiver_open', () => tellAttached(link, link.source));
+    link.on('settled', ({ delivery }) => tell('settled', { tag: String(delivery.tag) }));
     link.add_credit(own.credit);
     link.on('message', ({ delivery, message }) => {
         const tag = String(delivery.tag);
