@@ -99,7 +99,8 @@ def test_a_publisher_whose_log_is_cut_is_named_with_where_that_ends(judged: Judg
     for log in ("clients/one", "a"):
         run.kill(log, lost=4)
     doubts = [doubt for doubt in judged(run).doubts if str(ONE.identity) in doubt]
-    assert doubts and all(re.search(r"its own log, clients/one, breaks off at \d\d:\d\d:\d\d", doubt) for doubt in doubts)
+    told = re.compile(r"its own log, clients/one, breaks off at \d\d:\d\d:\d\d")
+    assert doubts and all(told.search(doubt) for doubt in doubts)
 
 
 def test_what_an_open_log_may_have_lost_is_unknown_and_not_lost(judged: Judged) -> None:
