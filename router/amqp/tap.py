@@ -165,6 +165,7 @@ class Tap:
             _check_name(_first_of(terminus), "an address")
         if channel not in self._ended:
             self._walk.attached.add((channel, _number(fields, 1) or 0))
+            self._walk.forget()
         unsettled = decode_map(fields[7]) if len(fields) > 7 else None
         incomplete = len(fields) > 8 and fields[8] in TRUES
         if unsettled is not None or incomplete:
@@ -173,6 +174,7 @@ class Tap:
 
     def _look_at_detach(self, channel: bytes, fields: list[bytes]) -> None:
         self._walk.attached.discard((channel, _number(fields, 0) or 0))
+        self._walk.forget()
 
     def _look_at_flow(self, channel: bytes, fields: list[bytes]) -> Note | None:
         fields = performative.padded(fields, _PROPERTIES + 1)
@@ -206,6 +208,7 @@ class Tap:
 
     def _expect_resumed(self) -> None:
         self._walk.fields = _RESUME
+        self._walk.forget()
 
     # -- outgoing
 
@@ -268,6 +271,7 @@ class Tap:
             fields[5] = self._with_outcomes(fields[5])
         if link.answered and not link.is_sender and link.remote_rcv_settle_mode == RCV_SECOND:
             self.settlements.begin(link.remote_channel, link)
+            self._walk.forget()
         if link.unsettled is not None:
             self._fit_map(link, frame[6:8], fields)
         fields[8] = TRUE if link.incomplete_unsettled or link.omitted else NULL

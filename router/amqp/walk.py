@@ -64,6 +64,9 @@ class _Shape(NamedTuple):
     format: int
 
 
+NOTHING: Final = _Shape(_begin, b"", 0, 0, 0, 0)
+
+
 class Walk:
     """One a connection."""
 
@@ -74,16 +77,22 @@ class Walk:
         self.fields = 255  # transfers of more fields need a look
         self.max_frame = max_frame
         self._told = told
+        self.forget()
+
+    def forget(self) -> None:
+        """The frames before: what is attached, or noted, is another now."""
+        self._shape_before, self._disposition = NOTHING, b""
+        self._settlement, self._noted = b"", list[int]()
 
     def end(self, channel: bytes) -> None:
         """Of a session."""
         self.attached -= {end for end in self.attached if end[0] == channel}
+        self.forget()
 
     def past(self, data: bytes, at: int) -> int:
         """From a frame to the first one that needs a look, or is cut off in its begin."""
-        begin, head, tag_at, tag, format_at, zero = _Shape(_begin, b"", 0, 0, 0, 0)
-        disposition = settlement = b""
-        told: list[int] = []
+        begin, head, tag_at, tag, format_at, zero = shape = self._shape_before
+        disposition, settlement, told = self._disposition, self._settlement, self._noted
         former = 0  # the size of the frame before
         max_frame, end = self.max_frame, len(data)
         last = end - _LEAST
@@ -92,10 +101,10 @@ class Walk:
             if code == TRANSFER and at + format_at < end:
                 size, known = begin(data, at)
                 if known != head or data[at + tag_at] != tag or data[at + format_at] != zero:
-                    shape = self._shape(data, at)
-                    if shape is None:
+                    found = self._shape(data, at)
+                    if found is None:
                         break
-                    begin, head, tag_at, tag, format_at, zero = shape
+                    begin, head, tag_at, tag, format_at, zero = shape = found
             elif code != DISPOSITION:
                 break
             elif settlement and data[at + 4 : at + 16] == settlement and at + _SETTLEMENT <= end:
@@ -140,6 +149,8 @@ class Walk:
                 row = _alike(data[here : here + 4 + len(head)], size, (tag_at, tag), (format_at, zero))(data, at)
             at = at if row is None else row.end()
             former = 0
+        self._shape_before, self._disposition = shape, disposition
+        self._settlement, self._noted = settlement, told
         return at
 
     def _past_settlements(self, data: bytes, at: int, size: int, told: list[int]) -> int:
