@@ -52,7 +52,8 @@ class Termini:
         """By router and publisher: the life that it has agreed to let expire, and stands by that, even restarted; and
         whether it did so rightly."""
         self._agreed: set[tuple[str, str, Epoch]] = set()
-        """By router and client: attaches that it has rightly agreed to let expire. The next may cross the decision."""
+        """By router and client: attaches that it has rightly agreed to let expire, or let lapse. The next may cross the
+        decision."""
         self._views: dict[tuple[str, int], dict[str, View]] = {}
 
     def add(self, client: "Client", *, publisher: bool) -> None:
@@ -187,6 +188,7 @@ class Termini:
         for client, name, publisher in self._clients:
             entry = directory.publisher(name) if publisher else directory.subscriber(name)
             self._watch_consent(router, client, entry)
+            self._watch_lapse(router, client, entry)
             view = views[client.name]
             if entry is not None and entry.live:
                 if view.epoch is None:
@@ -213,6 +215,15 @@ class Termini:
             self._bound[key] = entry.generation, rightly
             if rightly:
                 self._agreed.add((router.name, client.name, entry.epoch))
+
+    def _watch_lapse(self, router: "Router", client: "Client", entry: Entry | None) -> None:
+        """Its custodian waits for it no more. It may come back there before others hear of that, and accept without it
+        (protocol 8, Apart)."""
+        if entry is None or entry.router != router.name or entry.name not in router.topic.directory.lapsed:
+            return
+        attach = router.name, client.name, entry.epoch
+        if attach not in self._agreed and self._unseen(router, client, router) >= client.shortest - self._grain(router):
+            self._agreed.add(attach)
 
     @staticmethod
     def _tell(router: "Router", view: View) -> None:
