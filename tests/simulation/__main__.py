@@ -49,7 +49,7 @@ def main() -> int:
     )
     print(f"{promises} promises of exactly once; of these ended, for that")
     for cause, count in causes.most_common():
-        print(f"  {count:>8} {count / promises:7.2%}  {cause}")
+        print(f"  {count:>8} {count / max(promises, 1):7.2%}  {cause}")
     return 1 if failed else 0
 
 

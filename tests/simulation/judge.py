@@ -119,6 +119,12 @@ class Judge:
         message = Message(text, name, life, number, presettled, key, publisher.plain, publisher.link)
         self.messages[text] = self._by_key[key] = message
 
+    def is_settled_for(self, text: bytes) -> bool:
+        """Whether routers settle it as they tell its outcome: its publisher is in settle mode first, at least now and
+        then, and is promised *at least once* (protocol 1)."""
+        publisher = self.messages[text].sent_on.client
+        return publisher.first or publisher.changes_modes
+
     def forgotten_everywhere(self, publisher: "Publisher", tag: bytes) -> bool:
         """Another life may have used the same key: a publisher that echoes nothing may be given an older generation."""
         key = delivery_key(publisher.identity, self.lives.generations[publisher.name, publisher.life], tag)

@@ -37,6 +37,8 @@ class SubscriberClient(Client):
         """The map of the attach that is under way, or was answered last."""
         self._named: set[bytes] = set()
         """By both maps, if one of them was incomplete."""
+        self._cut = False
+        """The router's answer had no room for its whole map."""
         self._afresh = True
         self._limit = 0
 
@@ -109,6 +111,7 @@ class SubscriberClient(Client):
             if ours is None or (complete and key not in ours):
                 self._forget(key, "left out of the router's map")
         self._grant(max(self.prefetch - self._limit, 0))
+        self._cut = not complete
         if self.partial or not complete:
             self._named = set(ours or ())
             self.later(partial(self._perhaps_attach_again, link))
@@ -129,9 +132,8 @@ class SubscriberClient(Client):
         named = not self.partial or key in (self.said or ())
         self.judge.check(named, f"7 incomplete: {message.decode()} comes to {self.name}, whose map did not name it")
         self.judge.check(self.answered, "6 joined: nothing is delivered before the attach is answered")
-        self.judge.check(
-            resumed == (key in self.unsettled), f"1 resume: {message.decode()} comes to {self.name}, resume {resumed}"
-        )
+        as_named = resumed == (key in self.unsettled) or (not resumed and self._is_sent_anew(key, message))
+        self.judge.check(as_named, f"1 resume: {message.decode()} comes to {self.name}, resume {resumed}")
         stated = resumed and (self.said or {}).get(key) in FINAL
         self.judge.check(not stated, f"1 resume: {message.decode()} comes to {self.name}, whose map had its outcome")
         if self.tops_up == "on delivery" or settled:
@@ -148,6 +150,11 @@ class SubscriberClient(Client):
                 self.todo[key] = message
                 longest = min(self.knobs.think, CALM_THINK) if self.calm else self.knobs.think
                 self.schedule.after(self.random.random() * longest, self._process, key, message)
+
+    def _is_sent_anew(self, key: bytes, message: bytes) -> bool:
+        """Limit: the answer to its map had no room to tell that the delivery is settled, as a publisher that lets its
+        router settle does not hear, and sends it again (protocol 10, on tags that are used again)."""
+        return self._cut and key not in self._named and self.judge.is_settled_for(message)
 
     def restated(self, link: Link, handle: int, key: bytes, state: int, settled: bool) -> None:
         """A resumed transfer without payload: both ends know the outcome, or the publisher settled meanwhile."""
