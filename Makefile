@@ -5,7 +5,7 @@
 # make spark-python  the Python that a Spark cluster runs the audit with, as an archive: docs/audit.md
 #
 # What proves the protocol at length, beyond what the tests do of it:
-# make soak           real processes, broken at random instants; goes on where it was interrupted (SOAK=directory)
+# make soak           the library of chaos scripts on real processes; goes on where it was interrupted (SOAK=directory)
 # make simulate-soak  50,000 simulated meshes, from one seed each
 # make exhaustive     every interleaving within small scopes
 # make mutants        every rule broken on purpose, and who notices
@@ -20,6 +20,7 @@ INTEROP_LOCK := $(if $(shell command -v npm),$(wildcard tests/interop/package-lo
 INTEROP_READY := $(INTEROP_LOCK:package-lock.json=node_modules/.ready)
 
 SOAK ?= build/soak
+SEEDS ?= 1-5
 
 .PHONY: setup demo test lint spark-python bench bench-tools interop-tools soak simulate-soak exhaustive mutants clean
 
@@ -65,7 +66,7 @@ interop-tools:
 	apt-get install -y -qq g++ libqpid-proton-cpp12-dev
 
 soak: setup
-	@$(VENV)/bin/python -m tests.soak $(SOAK)
+	@$(VENV)/bin/python -m tests.failover.chaos --seeds $(SEEDS) $(SOAK) topologies/chaos/*.yaml
 
 simulate-soak: setup
 	@$(VENV)/bin/python -m tests.simulation 0 --count 50000

@@ -28,6 +28,8 @@ class Published:
     """Those that had another outcome than acceptance."""
     unknown: frozenset[int]
     """Those that had none."""
+    pause_ms: int = 0
+    """The longest time between two acceptances of one life."""
 
     def counts(self) -> dict[str, int]:
         return {
@@ -35,6 +37,7 @@ class Published:
             "accepted": self.sent - len(self.otherwise | self.unknown),
             "otherwise": len(self.otherwise),
             "unknown": len(self.unknown - self.otherwise),
+            "pause_ms": self.pause_ms,
         }
 
     def missing(self, numbers: Sequence[int]) -> int:

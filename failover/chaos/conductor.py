@@ -155,6 +155,10 @@ class Conductor:
     async def _kill(self, struck: Struck) -> None:
         await self.mesh.kill(struck.targets)
 
+    async def _lose_state(self, struck: Struck) -> None:
+        await self.mesh.kill(struck.targets)
+        self.mesh.forget(struck.targets)
+
     async def _stop(self, struck: Struck) -> None:
         await self.mesh.stop(struck.targets)
 
@@ -213,6 +217,7 @@ class Conductor:
     _ACTS: ClassVar[Mapping[str, Callable[["Conductor", Struck], Awaitable[None]]]] = {
         "kill": _kill,
         "kill-all": _kill,
+        "lose-state": _lose_state,
         "restart": _stop,
         "drain": _drain,
         "rolling-restart": _roll,
@@ -227,6 +232,7 @@ class Conductor:
     _UNDOES: ClassVar[Mapping[str, Callable[["Conductor", Struck, Sequence[str]], Awaitable[None]]]] = {
         "kill": _start,
         "kill-all": _start,
+        "lose-state": _start,
         "restart": _start,
         "drain": _start,
         "rolling-restart": _nothing,
@@ -244,6 +250,7 @@ class Conductor:
 _OPEN: Mapping[str, tuple[Life, ...]] = {
     "kill": (Life.UP, Life.PAUSED),
     "kill-all": (Life.UP, Life.PAUSED),
+    "lose-state": (Life.UP, Life.PAUSED),
     "start": (Life.DOWN,),
     "resume": (Life.PAUSED,),
 }

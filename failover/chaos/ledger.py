@@ -2,13 +2,16 @@
 delivery log.
 
 A subscriber writes down a message in the transaction of its acceptance. A publisher's messages are numbered by its
-store; only outcomes that are no acceptance are written down. What was told just before a kill may have been noted
-nowhere: it counts as accepted, for a publisher that ended in order left nothing unanswered.
+store; only outcomes that are no acceptance are written down, and the longest pause between two that are. What was told
+just before a kill may have been noted nowhere: it counts as accepted, for a publisher that ended in order left nothing
+unanswered.
 """
 
 import contextlib
+import math
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from failover.chaos.accounts import Published
@@ -17,6 +20,7 @@ from failover.client import Outcome, SqliteStore
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS otherwise (number INTEGER PRIMARY KEY, outcome TEXT)",
     "CREATE TABLE IF NOT EXISTS received (place INTEGER PRIMARY KEY, publisher TEXT, number INTEGER)",
+    "CREATE TABLE IF NOT EXISTS pause (ms INTEGER)",
 )
 
 
@@ -27,6 +31,8 @@ class Ledger:
         self.counts = {"sent": 0, "accepted": 0, "received": 0}
         """Of this life."""
         self._execute = connection.execute
+        self._accepted_at = math.inf
+        self._pause_s = 0.0
 
     def sent(self, number: int) -> None:
         self.counts["sent"] += 1
@@ -34,20 +40,28 @@ class Ledger:
     def told(self, number: int, outcome: Outcome) -> None:
         if outcome is Outcome.ACCEPTED:
             self.counts["accepted"] += 1
+            self._pause()
         else:
             self._execute("INSERT OR REPLACE INTO otherwise VALUES (?, ?)", (number, str(outcome)))
+
+    def _pause(self) -> None:
+        now = time.monotonic()
+        if now - self._accepted_at > self._pause_s:
+            self._pause_s = now - self._accepted_at
+            self._execute("INSERT INTO pause VALUES (?)", (round(self._pause_s * 1000),))
+        self._accepted_at = now
 
     def received(self, publisher: str, number: int) -> None:
         self.counts["received"] += 1
         self._execute("INSERT INTO received (publisher, number) VALUES (?, ?)", (publisher, number))
 
 
-def open_database(path: Path, tables: Iterable[str] = _TABLES) -> sqlite3.Connection:
+def open_database(path: Path) -> sqlite3.Connection:
     """What a killed process has written is not lost, so nobody need wait for the disk."""
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = OFF")
-    for table in tables:
+    for table in _TABLES:
         connection.execute(table)
     return connection
 
@@ -57,8 +71,10 @@ def published(path: Path) -> Published:
     with _reading(path) as execute:
         [sent] = execute("SELECT coalesce(max(next_number), 0) FROM oncemesh_link").fetchone()
         otherwise = {number for (number,) in execute("SELECT number FROM otherwise")}
+        [pause_ms] = execute("SELECT coalesce(max(ms), 0) FROM pause").fetchone()
         tags = execute("SELECT tag FROM oncemesh_unsettled WHERE state = 0").fetchall()
-    return Published(sent, frozenset(otherwise), frozenset(int.from_bytes(tag, "big") for (tag,) in tags))
+    unknown = frozenset(int.from_bytes(tag, "big") for (tag,) in tags)
+    return Published(sent, frozenset(otherwise), unknown, pause_ms)
 
 
 def received(path: Path) -> dict[str, list[int]]:

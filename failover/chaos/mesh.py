@@ -89,6 +89,12 @@ class Mesh:
         await self.launcher.kill(names)
         self._are(names, Life.DOWN)
 
+    def forget(self, names: Collection[str]) -> None:
+        """Delete the state stores of routers that are down, as if their disks were lost."""
+        for name in names:
+            for path in self.directory.log_path(name).parent.glob("state.db*"):
+                path.unlink()
+
     async def stop(self, names: Collection[str]) -> None:
         self._are(names, Life.BUSY)
         await self.launcher.stop(names)

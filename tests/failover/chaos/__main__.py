@@ -20,7 +20,7 @@ from typing import Any
 VERDICTS = {0: "holds", 1: "violated", 2: "none", 3: "undecided", 4: "qualified"}
 KEPT = ("chaos.json", "audit.json", "audit.html", "output.txt", "result.json")
 COUNTS = ("accepted", "missing", "doubled", "overtaken")
-COLUMNS = ("script", "seed", "faults", "offered", "accepted", "share", *COUNTS[1:], "crashes", "verdict")
+COLUMNS = ("script", "seed", "faults", "offered", "accepted", "share", *COUNTS[1:], "pause", "crashes", "verdict")
 
 
 def play(script: Path, seed: int, folder: Path) -> dict[str, Any]:
@@ -49,6 +49,7 @@ def told(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {what: sum(client.get(what, 0) for client in clients) for what in COUNTS}
     offered = round(record["offered"] * record["duration_s"])
     found.update(offered=offered, share=f"{found['accepted'] / offered:.0%}", crashes=record["crashes"])
+    found["pause"] = f"{max(client.get('pause_ms', 0) for client in clients)} ms"
     return {**found, "faults": len(record["faults"])}
 
 

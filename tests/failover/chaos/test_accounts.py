@@ -32,7 +32,7 @@ def test_a_subscriber_is_owed_everything_once_and_in_order(numbers: tuple[int, .
 
 def test_only_what_was_accepted_can_be_missing() -> None:
     account = Published(5, otherwise=frozenset([1]), unknown=frozenset([4]))
-    assert account.counts() == {"sent": 5, "accepted": 3, "otherwise": 1, "unknown": 1}
+    assert account.counts() == {"sent": 5, "accepted": 3, "otherwise": 1, "unknown": 1, "pause_ms": 0}
     assert account.missing([0, 2]) == 1
     assert account.missing([0, 1, 2, 3]) == 0
 
@@ -54,6 +54,18 @@ def test_a_publishers_account_outlives_its_process(tmp_path: Path) -> None:
             ledger.told(3 * life + 1, Outcome.ACCEPTED)
             assert (ledger.counts["sent"], ledger.counts["accepted"]) == (3, 1)
     assert published(path) == Published(6, otherwise=frozenset([0, 3]), unknown=frozenset([2, 5]))
+
+
+def test_the_longest_pause_is_between_acceptances_of_one_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.db"
+    for life in ([1.0, 1.5, 4.0, 4.25], [100.0, 100.5]):
+        with closing(open_database(path)) as connection:
+            ledger = Ledger(connection)
+            for number, now in enumerate(life):
+                monkeypatch.setattr("failover.chaos.ledger.time.monotonic", lambda now=now: now)
+                ledger.told(number, Outcome.ACCEPTED)
+            connection.commit()
+    assert published(path).pause_ms == 2500
 
 
 def test_a_subscribers_account_is_what_it_committed_with_its_acceptances(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ import psutil
 import pytest
 import trio
 
+from failover.audit import Verdict
+from failover.audit import run as audit
 from failover.chaos.run import Ending, perform, prepare
 from failover.chaos.script import Script
 from failover.chaos.script_reader import load
@@ -107,6 +109,7 @@ async def test_a_home_that_is_killed_is_named_and_back_at_its_time(tmp_path: Pat
         "accepted": ending.sent,
         "otherwise": 0,
         "unknown": 0,
+        "pause_ms": record["clients"]["news"]["pause_ms"],
     }
     assert record["clients"]["reader1"] == {
         "role": "subscriber",
@@ -146,6 +149,45 @@ async def test_every_kind_of_fault_strikes_and_is_over_at_the_end(tmp_path: Path
     assert all(fault["until_us"] > fault["at_us"] for fault in record["faults"])
 
 
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (
+            "kill: {custodian-of: reader1}, at: 500ms, for: 300ms",
+            "kill: [{home-of: news}, {custodian-of: reader1}], at: 2s, for: 300ms",
+            "lose-state: one, at: 3500ms, for: 300ms",
+        ),
+        ("pause: {home-of: news}, at: 500ms, for: 2500ms", "pause: {custodian-of: reader1}, at: 4s, for: 2500ms"),
+        ("partition: [{home-of: news}, {custodian-of: reader1}], at: 500ms, for: 2500ms",),
+    ],
+    ids=["killed", "hung", "cut-off"],
+)
+async def test_nothing_is_lost_doubled_or_overtaken(faults: tuple[str, ...], tmp_path: Path) -> None:
+    """By the clients' own accounts and by the audit; a router that is silent for so long is given up by all."""
+    ending, record, _ = await played(tmp_path, *faults, topology="triangle", duration="5s")
+    assert len(record["faults"]) == len(faults)
+    assert ending.clean and ending.sent == ending.accepted, ending
+    assert (ending.missing, ending.doubled, ending.overtaken) == (0, 0, 0)
+    found = audit([str(tmp_path / "run")])
+    assert found.verdict is Verdict.HOLDS, found.as_json()
+
+
+async def test_what_is_accepted_while_no_router_knows_a_subscriber_is_told_and_nothing_is_doubled(
+    tmp_path: Path,
+) -> None:
+    ending, record, _ = await played(
+        tmp_path,
+        "lose-state: all, at: 500ms, for: 200ms",
+        "crash-client: reader1, at: 600ms, for: 2s",
+        topology="triangle",
+        duration="5s",
+    )
+    assert ending.clean and (ending.doubled, ending.overtaken) == (0, 0), ending
+    found = audit([str(tmp_path / "run")])
+    assert found.violations == {} and not found.problems, found.as_json()
+    assert record["clients"]["reader1"]["missing"] == sum(pair.without for pair in found.pairs) > 0
+
+
 async def test_words_that_end_faults_end_them(tmp_path: Path) -> None:
     ending, record, told = await played(
         tmp_path,
@@ -181,8 +223,9 @@ async def test_a_clock_that_is_wrong_shows_in_the_routers_log(tmp_path: Path) ->
 
 
 async def test_a_rolling_restart_takes_one_router_after_the_other(tmp_path: Path) -> None:
-    ending, _, _ = await played(tmp_path, "rolling-restart: , at: 500ms", duration="10s")
+    ending, record, _ = await played(tmp_path, "rolling-restart: , at: 500ms", duration="10s")
     assert ending.clean and ending.sent == ending.accepted
+    assert record["clients"]["news"]["pause_ms"] < 1000
     for name in "ab":
         assert RunDirectory(tmp_path / "run").log_path(name).read_text().count("draining") == 1
 
