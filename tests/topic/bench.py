@@ -66,7 +66,7 @@ class Station:
         self.bench.carry(self.name, router, payload)
 
     def perform(self, action: LinkAction) -> None:
-        self.bench.actions[self.name].append(action)
+        self.bench.saw(self.name, action)
         if isinstance(action, Echo) and isinstance(action.link, Pen) and action.link.lively:
             self.bench.lively.append(action.link)
         if isinstance(action, Deliver):
@@ -81,7 +81,7 @@ class Station:
     def note(self, happening: Happening) -> None:
         assert not isinstance(happening, Breach), happening
         if isinstance(happening, DropContact | Note):
-            self.bench.actions[self.name].append(happening)
+            self.bench.saw(self.name, happening)
 
 
 class Bench:
@@ -163,6 +163,9 @@ class Bench:
         self._wires[here, there].append(payload)
         self.said += [(here, there, Kind(segment[0])) for segment in decode(payload)]
 
+    def saw(self, router: str, action: Action) -> None:
+        self.actions[router].append(action)
+
     def under_way(self, here: str, there: str) -> int:
         """Batches."""
         return len(self._wires[here, there])
@@ -226,7 +229,7 @@ class Pen:
         self, bench: Bench, router: str, name: str, *, address: str = NEWS, lively: bool = True, **options: Any
     ) -> None:
         """A `lively` one answers echoes by itself."""
-        self.bench, self.router, self.lively = bench, router, lively
+        self.bench, self.router, self.name, self.lively = bench, router, name, lively
         self.sent: dict[bytes, Record] = {}
         identity = LinkIdentity(name, "out", address)
         self.stream = bench.tick(router).attach_publisher(identity, self, bench.now, **options)
@@ -295,7 +298,7 @@ class Reader:
     def __init__(
         self, bench: Bench, router: str, name: str, credit: int, *, address: str = NEWS, **options: Any
     ) -> None:
-        self.bench, self.router = bench, router
+        self.bench, self.router, self.name = bench, router, name
         self.handed: list[tuple[Record, bytes | None]] = []
         identity = LinkIdentity(name, "in", address)
         self.end = bench.tick(router).attach_subscriber(identity, self, bench.now, **options)

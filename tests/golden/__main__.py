@@ -1,0 +1,6 @@
+"""`python -m tests.golden`: write the traces of all golden scenarios anew, as the cores say them today."""
+
+from tests.golden.script import SCENARIOS, play
+
+for path in SCENARIOS:
+    path.write_text(play(path.read_text()))

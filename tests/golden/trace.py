@@ -1,0 +1,172 @@
+"""What the nodes of a bench do, as lines that people read: one for each batch between routers, one for each action on a
+client's link. Links and deliveries are called as the script calls them; epochs and versions are left out."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tests.topic.bench import NEWS, Bench
+from topic.actions import (
+    Action,
+    AnswerDeliveries,
+    AnswerPublisher,
+    AnswerSubscriber,
+    Credit,
+    Deliver,
+    Detach,
+    DropContact,
+    Echo,
+    Note,
+    Redeliver,
+    Resume,
+    SettleSubscriber,
+)
+from topic.directory import Status, unpack_entry
+from topic.identity import KeyMaker, LinkIdentity, link_name
+from topic.outcomes import Outcome
+from topic.wire import Decision, Kind, decode, split_keys
+
+TAGS = [b"%d" % number for number in range(1, 10)]
+"""All that scripts send."""
+
+
+class TracedBench(Bench):
+    """Appends to `lines`."""
+
+    def __init__(self, routers: list[str], publishers: Iterable[str], subscribers: Iterable[str]) -> None:
+        self.lines: list[str] = []
+        self._links = {link_name(LinkIdentity(name, "out", NEWS)): name for name in publishers}
+        self._links |= {link_name(LinkIdentity(name, "in", NEWS)): name for name in subscribers}
+        self._lives: list[bytes] = []
+        self._keys: dict[bytes, str] = {}
+        super().__init__(*routers)
+
+    def carry(self, here: str, there: str, payload: bytes) -> None:
+        said = [_SAID[Kind(kind)](self, *columns) for kind, *columns in decode(payload)]
+        self.lines.append(f"{here} → {there}   {'; '.join(said)}")
+        super().carry(here, there, payload)
+
+    def saw(self, router: str, action: Action) -> None:
+        if isinstance(action, DropContact | Note):
+            self.lines.append(f"{router}       {action.reason if isinstance(action, DropContact) else action.text}")
+        else:
+            self.lines.append(f"{router} → {action.link.name}   {_DONE[type(action)](self, action)}")
+        super().saw(router, action)
+
+    def link(self, name: bytes) -> str:
+        return self._links[name]
+
+    def links(self, names: Iterable[bytes]) -> str:
+        return ", ".join(map(self.link, names))
+
+    def life(self, publisher: str, generation: bytes) -> str:
+        """Which of the lives that there have been."""
+        if generation not in self._lives:
+            self._lives.append(generation)
+            maker = KeyMaker(link_name(LinkIdentity(publisher, "out", NEWS)), generation)
+            self._keys |= {maker.key(tag): f"{publisher}{tag.decode()}" for tag in TAGS}
+        return f"life {self._lives.index(generation) + 1}"
+
+    def delivery(self, key: bytes, message: bytes | None) -> str:
+        """With its message, if its tag does not tell which."""
+        name, body = self.deliveries([key]), (message or b"").decode()
+        return f"{name} ({body})" if body and body != name else name
+
+    def deliveries(self, keys: Iterable[bytes]) -> str:
+        """By key, or by tag: p1 is the delivery 1 of p."""
+        return " ".join(self._keys.get(key) or key.decode() for key in keys)
+
+    def entry(self, packed: list[Any]) -> str:
+        entry = unpack_entry(packed)
+        life = f" {self.life(entry.identity.container, entry.generation)}" if entry.generation else ""
+        status = "" if entry.status is Status.ATTACHED else f" {entry.status.name.lower()}"
+        return f"{entry.identity.container}@{entry.router}{life}{status}"
+
+    def entries(self, packed: list[list[Any]]) -> str:
+        return ", ".join(map(self.entry, packed)) or "nobody"
+
+    def map(self, unsettled: Mapping[bytes, int] | None) -> str:
+        if unsettled is None:
+            return "null map"
+        named = [f"{self.deliveries([tag])}{f' {_state(state)}' if state else ''}" for tag, state in unsettled.items()]
+        return f"map {{{', '.join(named)}}}"
+
+
+def _state(state: int) -> str:
+    return Outcome(state).name.lower()
+
+
+def _ranges(ranges: list[int]) -> str:
+    pairs = zip(ranges[::2], ranges[1::2], strict=True)
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in pairs)
+
+
+def _forward(
+    t: TracedBench, p: bytes, _: Any, seen: Any, n: int, presettled: bool, keys: bytes, messages: Any, only: Any
+) -> str:
+    count = len(messages)
+    alone = f", for {t.link(only[0])} alone" if only else ""
+    names = [t.delivery(key, message) for key, message in zip(split_keys(keys), messages, strict=True)]
+    return f"Forward {' '.join(names)} as n {_ranges([n, n + count - 1])}{alone}"
+
+
+def _in_full(t: TracedBench, p: bytes, _: Any, n: int, refusals: Any, moved: list[bytes]) -> str:
+    refused = f", rejected, released, modified by {refusals}" if refusals else ""
+    return f"Outcome of {t.link(p)} n {n}{refused}{f', {t.links(moved)} moved' if moved else ''}"
+
+
+def _question(verb: str) -> Callable[..., str]:
+    def said(t: TracedBench, _: Any, name: bytes, __: Any, decision: int, yes: bool | None = None) -> str:
+        answer = "" if yes is None else f": {'yes' if yes else 'no'}"
+        return f"{verb} {t.link(name)} {Decision(decision).name.lower()}{answer}"
+
+    return said
+
+
+_SAID: Mapping[Kind, Callable[..., str]] = {
+    Kind.SECTION: lambda t, _, own, others: (
+        f"Section {t.entries(own)}" + (f"; others {t.entries(others)}" if others else "")
+    ),
+    Kind.DELTA: lambda t, _, own, gone: f"Delta {t.entries(own)}" + (f"; departed {t.entries(gone)}" if gone else ""),
+    Kind.ACK: lambda t, _: "Ack",
+    Kind.HEARSAY: lambda t, others: f"Hearsay {t.entries(others)}",
+    Kind.JOINED: lambda t, s, _, gated: (
+        f"Joined {t.link(s)}" + "".join(f", gated {t.link(p)} from n {n}" for p, n in gated.items())
+    ),
+    Kind.ADMIT: lambda t, s, p: f"Admit {t.link(s)} to {t.link(p)}",
+    Kind.FORWARD: _forward,
+    Kind.OUTCOME: lambda t, p, _, ranges: f"Outcome of {t.link(p)} n {_ranges(ranges)}",
+    Kind.OUTCOME_IN_FULL: _in_full,
+    Kind.SETTLE: lambda t, p, _, ranges: f"Settle {t.link(p)} n {_ranges(ranges)}",
+    Kind.SETTLED: lambda t, p, _, ranges: f"Settled {t.link(p)} n {_ranges(ranges)}",
+    Kind.FENCED: lambda t, p, _: f"Fenced {t.link(p)}",
+    Kind.RESOLVE: lambda t, p, _, keys: f"Resolve {t.deliveries(split_keys(keys))}",
+    Kind.RESOLVED: lambda t, p, _, keys: f"Resolved {t.deliveries(split_keys(keys))}",
+    Kind.EXPIRE: _question("Expire"),
+    Kind.VOTE: _question("Vote"),
+    Kind.EXPIRED: _question("Expired"),
+}
+
+
+def _names(t: TracedBench, action: Any) -> str:
+    return " ".join(t.delivery(record.key, record.message) for record in action.records)
+
+
+def _resume(t: TracedBench, resume: Resume) -> str:
+    how = f" {_state(resume.state)}" if resume.state else ""
+    return f"resume {t.deliveries([resume.record.key])}{how}{', settled' if resume.settled else ''}"
+
+
+_DONE: Mapping[type[Any], Callable[..., str]] = {
+    AnswerPublisher: lambda t, a: (
+        f"attached, {t.life(a.link.name, a.generation)}, credit {a.credit}, {t.map(a.unsettled)}"
+    ),
+    AnswerSubscriber: lambda t, a: f"attached, {t.map(a.unsettled)}",
+    Detach: lambda t, a: f"detach {a.condition}: {a.description}",
+    Deliver: lambda t, a: f"deliver {_names(t, a)}",
+    Redeliver: lambda t, a: f"deliver {t.deliveries([a.record.key])} anew",
+    Resume: _resume,
+    SettleSubscriber: lambda t, a: f"settle {_names(t, a)}",
+    Echo: lambda t, a: "flow(echo)",
+    AnswerDeliveries: lambda t, a: f"{_state(a.outcome)} {_names(t, a)}",
+    Credit: lambda t, a: f"credit {a.count}",
+}
