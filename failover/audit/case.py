@@ -83,7 +83,7 @@ def make_case(
     """From all that is about links and routers rather than deliveries; clocks are compared by `some` of these."""
     told = [row for row in control if row.event >= 0]
     clocks = find_clocks(told, inventory.logs)
-    clocks = doubted(clocks, disagreements(aligned(unpack(some), clocks)))
+    clocks = doubted(clocks, disagreements(aligned(unpack(some), clocks)), inventory.logs)
     rows, logs = clocks.align_rows(told), clocks.align_logs(inventory.logs)
     parties = find_parties(rows, logs)
     heard = heard_endings(rows, logs, parties.subscribers)

@@ -83,20 +83,44 @@ def _set_back(log: Log) -> str:
     return f"the clock of {log.source} was set back by {log.set_back_us / 1e6:.1f} s while its log was written"
 
 
-def doubted(clocks: Clocks, compared: Sequence[Disagreement]) -> Clocks:
-    """Those that disagree with one of the others, put right or not, and agree with none; both, if that is not clear."""
-    found = dict(clocks.unordered)
-    agreeing = {name for each in compared if not each.us for name in (each.one, each.other)}
-    for each in compared:
-        pair = {each.one, each.other}
-        if each.us and not pair & {*clocks.unordered}:
-            said = f"the clocks of {_source(each.one)} and {_source(each.other)} disagree by {abs(each.us) / 1e6:.1f} s"
-            found |= dict.fromkeys(sorted(pair - agreeing or pair), said)
+def doubted(clocks: Clocks, compared: Sequence[Disagreement], logs: Sequence[Log]) -> Clocks:
+    """A log whose clock disagrees with others of its host; and all of a host whose clock disagrees with another's,
+    though put right."""
+    found, host = dict(clocks.unordered), {log.name: log.host for log in logs}
+    clock = {log.name: clocks.clock[log.name] or log.name for log in logs}
+    trusted = [each for each in compared if not {each.one, each.other} & {*found}]
+    for blamed, pair, us in _blamed(each for each in trusted if clock[each.one] == clock[each.other]):
+        one, other = (log.rpartition(".")[0] for log in pair)
+        found[blamed] = (
+            f"the clocks of {one} and {other}, both of the host {host[blamed]}, disagree by at least {_seconds(us)}"
+        )
+    between = [
+        Disagreement(clock[each.one], clock[each.other], each.us)
+        for each in trusted
+        if clock[each.one] != clock[each.other] and not {each.one, each.other} & {*found}
+    ]
+    for blamed, pair, us in _blamed(between):
+        hosts = sorted({host[log] or "unknown" for log in host if clock[log] in pair})
+        whose = f"{'hosts' if hosts[1:] else 'host'} {' and '.join(hosts)}"
+        said = f"the clocks of the {whose} disagree by at least {_seconds(us)}"
+        found |= {log: said for log in host if clock[log] == blamed and log not in found}
     return attrs.evolve(clocks, unordered=found)
 
 
-def _source(log: str) -> str:
-    return log.rpartition(".")[0]
+def _blamed(compared: Iterable[Disagreement]) -> Iterator[tuple[str, tuple[str, str], int]]:
+    """Who disagrees with another, and by how much at most, and agrees with none; both, if that is not clear."""
+    apart: dict[tuple[str, str], int] = {}
+    for each in compared:
+        pair = (min(each.one, each.other), max(each.one, each.other))
+        apart[pair] = max(abs(each.us), apart.get(pair, 0))
+    agreeing = {name for pair, us in apart.items() if not us for name in pair}
+    for pair, us in sorted(apart.items(), key=lambda item: (item[1], item[0])):
+        for name in sorted({*pair} - agreeing or pair) if us else ():
+            yield name, pair, us
+
+
+def _seconds(us: int) -> str:
+    return f"{round(us / 1_000_000, 3):g} s"
 
 
 def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], int]]:

@@ -32,6 +32,8 @@ PAIR_KINDS = {
 }
 DELIVERY_KINDS = {"misreported": "misreported", "settled_unasked": "settled by nobody"}
 PAIR_COUNTS = ("owed", "taken", *PAIR_KINDS, "unknown", "unplaced")
+DIFFERENCES = ("unowed", "unprocessed")
+"""By reason."""
 RECORD_KINDS = {
     "settled_early": "settled before accepted",
     "kept": "never forgotten",
@@ -147,8 +149,12 @@ class Counting:
         pairs = self._pairs
         both = self._publisher[pairs.delivery] * len(pairs.names) + pairs.subscriber
         distinct, which = np.unique(both, return_inverse=True)
-        for what in PAIR_COUNTS:
-            counted = np.bincount(which[self._flag(what)], minlength=len(distinct)).tolist()
+        flags = {what: self._flag(what) for what in PAIR_COUNTS}
+        for difference in DIFFERENCES:
+            by_reason = getattr(self._rules[1], difference)
+            flags |= {f"{difference} {reason}": flag for reason, flag in by_reason.items()}
+        for what, flag in flags.items():
+            counted = np.bincount(which[flag], minlength=len(distinct)).tolist()
             for one, number in zip(distinct.tolist(), counted, strict=True):
                 publisher, subscriber = divmod(one, len(pairs.names))
                 self.tally.pairs[self._publishers[publisher], pairs.names[subscriber], what] += number

@@ -8,7 +8,7 @@ from failover.audit.counting import PAIR_KINDS, Tally
 from failover.audit.inventory import Log
 from failover.audit.ordering import FLAG, KIND
 from failover.audit.parties import Party
-from failover.audit.report import KINDS, Finding, PairRow, PublisherRow
+from failover.audit.report import KINDS, UNOWED, UNPROCESSED, Finding, PairRow, PublisherRow
 
 KINDS_OF_PAIRS = PAIR_KINDS | {FLAG: KIND}
 
@@ -55,6 +55,8 @@ def _pair_row(tally: Tally, publisher: str, subscriber: str, case: Case) -> Pair
         count("unknown") + count("unplaced"),
         sum(missed.count for pair, missed in tally.without.items() if pair[:2] == (publisher, subscriber)),
         tally.away[publisher, subscriber],
+        {reason: count(f"unowed {reason}") for reason in UNOWED if count(f"unowed {reason}")},
+        {reason: count(f"unprocessed {reason}") for reason in UNPROCESSED if count(f"unprocessed {reason}")},
     )
 
 

@@ -11,7 +11,7 @@ from failover.audit.happenings import crossings, router_rows
 from failover.audit.inventory import Inventory, take_inventory
 from failover.audit.measuring import make_frame
 from failover.audit.narrative import narrate
-from failover.audit.reading import Logs, Progress, ignore, open_logs
+from failover.audit.reading import Logs, Progress, distinct, ignore, open_logs
 from failover.audit.report import Report
 
 
@@ -19,6 +19,7 @@ def run(
     run_dirs: Sequence[str], master: str | None = None, *, spark: bool = False, progress: Progress = ignore
 ) -> Report:
     """Audit the logs below these directories, which together belong to one mesh; see `reading.open_logs`."""
+    run_dirs = distinct(run_dirs)
     with open_logs(run_dirs, master, spark=spark, progress=progress) as logs:
         return judge_logs(logs, run_dirs)
 

@@ -12,7 +12,7 @@ from failover.audit.inventory import take_inventory
 from failover.audit.local import LocalLogs
 from failover.audit.parties import find_parties
 from failover.audit.picking import KEYS_LISTED
-from failover.audit.reading import AuditError, Logs, contents, files_of, ignore, local_dirs
+from failover.audit.reading import AuditError, Logs, contents, distinct, files_of, ignore, local_dirs
 from failover.audit.story import Setting, Story, tell
 from topic.identity import KEY_LENGTH
 
@@ -23,6 +23,7 @@ class StoryError(AuditError):
 
 def story(run_dirs: Sequence[str], key: str, master: str | None = None) -> Story:
     """The life of the delivery with this key, or with the only one that begins so."""
+    run_dirs = distinct(run_dirs)
     if len(key) > KEY_LENGTH:
         raise StoryError(f"{key} is no delivery key: these have {KEY_LENGTH} characters")
     with _open_logs(run_dirs, key, master) as logs:

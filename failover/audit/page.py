@@ -55,6 +55,8 @@ def render(report: Report) -> str:
         accepted=sum(row.accepted for row in report.publishers),
         owed=sum(row.owed for row in report.pairs),
         processed=sum(row.processed for row in report.pairs),
+        unowed=sum(sum(row.unowed.values()) for row in report.pairs),
+        unprocessed=sum(sum(row.unprocessed.values()) for row in report.pairs),
         subscribers=sorted({row.subscriber for row in report.pairs}),
         kinds=KINDS,
         matrix=matrix(report),

@@ -4,7 +4,7 @@ A subscriber with logs of its own is judged by them, any other by its routers. O
 deliveries of a publisher to a subscriber: see `ordering`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -47,6 +47,10 @@ class JudgedPairs:
     own_doubted: Flags
     """Whether entries of the subscriber's own logs may be missing, or those of its routers."""
     router_doubted: Flags
+    unowed: Mapping[str, Flags]
+    """Processed, though not owed: by the reasons of `report.UNOWED`."""
+    unprocessed: Mapping[str, Flags]
+    """Owed, and not processed: by those of `report.UNPROCESSED`."""
 
 
 class _Of:
@@ -97,23 +101,26 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
     refused = np.where(own, pairs.own_refused, pairs.edge_refused)
     duplicated = np.where(own, pairs.own_count > 1, _sent_again(facts, pairs))
     handed = _handed(facts, pairs, own)
-    owed = pairs.in_audience & judged.is_accepted[each.at] & ~pairs.apart & ~_excused(each) & ~_forgotten(each)
+    vague = ~of.lives.sure[each.at] | (judged.lives_doubted[each.at] & duplicated)
+    vague |= each.undated & judged.is_accepted[each.at] & (of.accepted[each.at] == NONE)
+    excused, forgotten = _excused(each), _forgotten(each)
+    owed = pairs.in_audience & judged.is_accepted[each.at] & ~pairs.apart & ~excused & ~forgotten
     missing, got = owed & (count == 0), owed & (count > 0)
+    lost = missing & ~refused & ~doubted & ~vague
+    overruled = missing & refused & ~vague
     processed = np.where(own, pairs.own_processed, pairs.edge_accepted)
     unanswered = _before_any_answer(each, processed)
     unheard = judged.unheard[each.at] & pairs.in_audience & (refused | ~unanswered)
     early, proven = _early(each, processed, own, edge_doubted)
-    vague = ~of.lives.sure[each.at] | (judged.lives_doubted[each.at] & duplicated)
-    vague |= each.undated & judged.is_accepted[each.at] & (of.accepted[each.at] == NONE)
     unended = (each.accepted_time == BIG) & bool(case.unfinished)  # it may have lasted until the end of any log
     was_handed, invented = handed[1] != NONE, judged.invented[each.at]
     return JudgedPairs(
         owed,
         taken=count > 0,
-        lost=missing & ~refused & ~doubted & ~vague,
+        lost=lost,
         duplicated=duplicated & ~vague,
         early=got & early & ~vague,
-        overruled=missing & refused & ~vague,
+        overruled=overruled,
         unasked=was_handed & invented & ~vague,
         unknown=(missing & ~refused & doubted) | (got & ~early & ~proven) | (vague & (owed | was_handed)) | unheard,
         unplaced=was_handed & (judged.position[1][each.at] == NONE) & ~invented,
@@ -122,7 +129,34 @@ def judge_pairs(facts: Facts, pairs: Pairs, of: Deliveries, judged: Judged, case
         timely=(proven & ~early) | unanswered,
         own_doubted=doubted | bridged | unended,
         router_doubted=edge_doubted | unended,
+        unowed=_unowed(each, (count > 0) & ~owed, excused),
+        unprocessed=_by_reason(missing, ("lost", lost), ("refused", overruled), ("unknown", missing)),
     )
+
+
+def _unowed(each: _Of, among: Flags, excused: Flags) -> dict[str, Flags]:
+    """Why these were not owed to a subscriber that processed them."""
+    judged, found, pairs, at = each.judged, each.deliveries, each.pairs, each.at
+    return _by_reason(
+        among,
+        ("unpublished", judged.invented[at]),
+        ("declined", ~judged.is_accepted[at] & (found.refused | found.told_refused)[at]),
+        ("unanswered", ~judged.is_accepted[at]),
+        ("unaddressed", ~pairs.in_audience & ~found.has_audience[at]),
+        ("unlisted", ~pairs.in_audience),
+        ("apart", pairs.apart),
+        ("ended", excused),
+        ("forgotten", among),
+    )
+
+
+def _by_reason(among: Flags, *reasons: tuple[str, Flags]) -> dict[str, Flags]:
+    """Each of `among` by the first reason that holds for it; the last holds for all."""
+    found = {}
+    for name, holds in reasons:
+        found[name] = among & holds
+        among = among & ~holds
+    return found
 
 
 def _sent_again(facts: Facts, pairs: Pairs) -> Flags:

@@ -30,7 +30,7 @@ class Party:
     address: str | None = None
     mode: str = "second"
     timeout_s: float = 0.0
-    """The longest that its terminus was granted."""
+    """The longest that it was granted."""
     logs: list[Log] = attrs.field(factory=list)
     """Its own."""
     lives: list[tuple[int, int, str]] = attrs.field(factory=list)

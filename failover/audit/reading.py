@@ -75,6 +75,18 @@ def open_logs(
         yield logs
 
 
+def distinct(run_dirs: Sequence[str]) -> list[str]:
+    """Without those that are named again, or lie in another: what is read twice would look doubled."""
+    places: dict[str, str] = {}
+    for run_dir in run_dirs:
+        places.setdefault(_place(run_dir), run_dir)
+    return [run_dir for place, run_dir in places.items() if not any(place.startswith(f"{other}/") for other in places)]
+
+
+def _place(run_dir: str) -> str:
+    return str(Path(run_dir).resolve()) if Path(run_dir).exists() else run_dir.rstrip("/")
+
+
 def local_dirs(run_dirs: Sequence[str]) -> list[Path]:
     """Those that are of this machine; what has a scheme and is no directory here is Hadoop's."""
     found = [Path(path) for path in run_dirs if Path(path).exists() or "://" not in path]

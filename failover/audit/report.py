@@ -52,6 +52,24 @@ KINDS = {
     "settled by nobody": "settled at its home after an outcome that its publisher's log does not know",
 }
 
+UNOWED = {
+    "unpublished": "published by nobody",
+    "declined": "whose publisher was told another outcome than acceptance",
+    "unanswered": "whose publisher was told no outcome that a log knows",
+    "unaddressed": "of which the end of a log is lost that told whom they were for",
+    "unlisted": "accepted by a router that did not know this subscriber",
+    "apart": "accepted without it, as it was apart for longer than its timeout",
+    "ended": "accepted after its link had ended for the publisher's router",
+    "forgotten": "accepted by a mesh that had begun without any state store",
+}
+"""Why a subscriber processed deliveries that it was not owed."""
+UNPROCESSED = {
+    "lost": "lost",
+    "refused": "refused by it, yet accepted",
+    "unknown": "not known, as the end of a log is lost that may have told it",
+}
+"""What became of deliveries that it was owed and did not process."""
+
 
 @attrs.frozen(slots=True)
 class Finding:
@@ -101,6 +119,27 @@ class PairRow:
     know it, or waited for it no more."""
     away: int = 0
     """The same while the subscriber itself was gone for longer than its timeout."""
+    unowed: dict[str, int] = attrs.field(factory=dict)
+    """Processed, though not owed: how many, by the reasons of `UNOWED`."""
+    unprocessed: dict[str, int] = attrs.field(factory=dict)
+    """Owed, and not processed: how many, by `UNPROCESSED`."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """What its counts leave unexplained: why owed and processed differ, and what it missed by itself."""
+        told = []
+        if self.unowed:
+            told.append(f"{sum(self.unowed.values())} processed that it was not owed: {_listed(self.unowed, UNOWED)}")
+        if self.unprocessed:
+            left = sum(self.unprocessed.values())
+            told.append(f"{left} owed to it that it did not process: {_listed(self.unprocessed, UNPROCESSED)}")
+        if self.away:
+            told.append(f"{self.away} accepted while this subscriber was gone for longer than its timeout")
+        return [f"{self.publisher} to {self.subscriber}: {one}" for one in told]
+
+
+def _listed(counts: dict[str, int], reasons: dict[str, str]) -> str:
+    return "; ".join(f"{count} {reasons[reason]}" for reason, count in counts.items())
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -184,8 +223,16 @@ class Report:
         heard = {row.publisher for row in self.pairs}
         return [row for row in self.publishers if row.publisher not in heard]
 
-    def _by_nobody(self) -> list[str]:
-        """By address, as `publish` says it."""
+    @property
+    def remarks(self) -> list[str]:
+        """What the counts of pairs leave unexplained."""
+        told = [remark for row in self.pairs for remark in row.remarks]
+        more = [f"{len(told) - ROWS_SHOWN} more remarks on pairs are in audit.json"] if len(told) > ROWS_SHOWN else []
+        return told[:ROWS_SHOWN] + more
+
+    @property
+    def by_nobody(self) -> list[str]:
+        """What nobody was subscribed to, by address, as `publish` says it."""
         accepted, alone = Counter[str](), Counter[str]()
         for row in self.publishers:
             accepted[row.address] += row.accepted
@@ -205,16 +252,8 @@ class Report:
         console.print(_pair_table(self.pairs, self._unheard()))
         if len(self.pairs) > ROWS_SHOWN:
             console.print(f"… and {len(self.pairs) - ROWS_SHOWN} more pairs, all in audit.json")
-        for nobody in self._by_nobody()[:ROWS_SHOWN]:
-            console.print(nobody, markup=False, soft_wrap=True)
-        for row in self.pairs:
-            if row.processed > row.owed:
-                more = f"{row.processed - row.owed} more processed than owed"
-                told = f"{more}: not accepted, not for it any more, or whom it was for is lost with the end of a log"
-                console.print(f"{row.publisher} to {row.subscriber}: {told}", markup=False, soft_wrap=True)
-            if row.away:
-                away = f"{row.away} accepted while this subscriber was gone for longer than its timeout"
-                console.print(f"{row.publisher} to {row.subscriber}: {away}", markup=False, soft_wrap=True)
+        for line in (*self.by_nobody[:ROWS_SHOWN], *self.remarks):
+            console.print(line, markup=False, soft_wrap=True)
         for exception in self.exceptions[EXCEPTIONS_SAID:]:
             console.print(f"not for everybody: {exception}", markup=False, soft_wrap=True)
         if self.findings:

@@ -42,7 +42,7 @@ class Spec:
     folder: str
     """For its log and its state."""
     timeout: int
-    """Seconds for which its terminus is to live, and for which it looks for a router."""
+    """Seconds for which it is waited for, and for which it looks for a router."""
     rate: float = 1.0
     count: int = 0
     """The messages that a publisher offers."""

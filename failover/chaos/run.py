@@ -33,7 +33,7 @@ COUNTS = ("sent", "accepted", "received", "missing", "doubled", "overtaken")
 ATTACH_S = 30.0
 LOOK_S = 1.0
 END_S = 30.0
-"""Beyond what routers and termini may be waited for, for which a run waits for its end."""
+"""Beyond what routers and clients may be waited for, for which a run waits for its end."""
 
 
 @attrs.frozen

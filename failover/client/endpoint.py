@@ -3,7 +3,7 @@
 The link's identity (container-id, link name, address) stays, connections come and go: when one is lost the next router
 is tried, and the link attached there with its unsettled map (protocol 2, 6 and 7). The first attach carries a null map,
 all later ones a map, and they return what the last answer said: generation and epoch. Whoever waits for something goes
-on waiting; only what no other router could mend, or a link lost for longer than its terminus lives, becomes a
+on waiting; only what no other router could mend, or a link lost for longer than its timeout, becomes a
 `ClientError`.
 
 The attach is made when the router has opened: before that its frames are too small for a map.
@@ -61,7 +61,7 @@ class Options(TypedDict, total=False):
 
     log: Path | None  # a directory for its delivery log
     store: Store | None  # None: the link ends with the block. Else it may be resumed from the store
-    timeout: int  # seconds for which the terminus outlives a connection, and for which a router is looked for. 0: none
+    timeout: int  # seconds for which the mesh waits for the client, and the client looks for a router. 0: none
     idle: float  # seconds of silence after which a router counts as gone; before, if its mesh says so
     events: Listener | None
 

@@ -75,6 +75,17 @@ def test_a_run_directory_may_have_any_name(tmp_path: Path, monkeypatch: pytest.M
     assert json.loads((tmp_path / name / "audit.json").read_text())["run_dirs"] == [name]
 
 
+@pytest.mark.parametrize("again", ["run", "./run/", "run/a"])
+@pytest.mark.parametrize("spark", [False, True])
+def test_a_directory_that_is_named_twice_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: str, spark: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Run(messages=1).write(Path("run"))
+    report = auditing.run(["run", again], spark=spark)
+    assert report.verdict is Verdict.HOLDS and report.run_dirs == ("run",), (report.problems, report.doubts)
+
+
 NO_LOGS = "no run directory: no mesh.json and no delivery logs there"
 
 

@@ -299,6 +299,25 @@ def test_the_matrix_shows_who_got_what() -> None:
     assert [cell.look for _, cells in found.rows for cell in cells if cell] == ["bad", "good", "unsure"]
 
 
+def test_what_the_counts_leave_unexplained_is_told() -> None:
+    one = report(subscribers=1)
+    pair = attrs.evolve(
+        one.pairs[0], owed=98, processed=99, unowed={"ended": 2, "declined": 1}, unprocessed={"lost": 2}, away=4
+    )
+    alone = attrs.evolve(one.publishers[0], alone=7)
+    clock = "the clocks of the hosts north and south disagree by at least 3 s"
+    text = Page(page.render(attrs.evolve(one, pairs=(pair,), publishers=(alone,), clocks=(clock,)))).text
+    assert "owed to subscribers 98 2 not processed processed by them 99 3 not owed" in text
+    assert "100 accepted, 7 of them by nobody: no subscriber at topic/news." in text
+    whose = "p0/link on topic/news to s0/link on topic/news"
+    ended = "2 accepted after its link had ended for the publisher's router"
+    declined = "1 whose publisher was told another outcome than acceptance"
+    assert f"{whose}: 3 processed that it was not owed: {ended}; {declined}." in text
+    assert f"{whose}: 2 owed to it that it did not process: 2 lost." in text
+    assert f"{whose}: 4 accepted while this subscriber was gone for longer than its timeout." in text
+    assert f"{clock}: nothing is ordered by that" in text
+
+
 def test_a_matrix_too_large_is_cut_where_it_matters_least() -> None:
     many = report(subscribers=ROWS + 2, publishers=COLUMNS + 1)
     last = attrs.evolve(many.pairs[-1], violations={"lost": 1})

@@ -96,3 +96,29 @@ def test_where_only_a_wrong_clock_could_tell_it_is_not_known(judged: Judged) -> 
     report = judged(run)
     assert report.verdict is Verdict.UNDECIDED, report.findings
     assert {row.subscriber for row in report.pairs if row.unknown} == {str(MID.identity)}
+
+
+@pytest.mark.parametrize("ms", [3_000, -3_000, 1_500])
+@pytest.mark.parametrize("since", [0.3, 0.7])
+def test_a_host_whose_clock_is_set_disagrees_with_others_and_accuses_nobody(
+    judged: Judged, ms: int, since: float
+) -> None:
+    """Its own logs agree with each other, and what contacts and attaches tell is from before."""
+    run = Run(messages=40)
+    since_ms = run.logs["a"][int(len(run.logs["a"]) * since)]["hlc"]
+    for log, rows in run.logs.items():
+        run.hosts[log] = "north" if log in ("a", "clients/near") else "south"
+        for row in rows:
+            row["time_us"] += ms * 1000 if run.hosts[log] == "north" and row["hlc"] >= since_ms else 0
+    report = judged(run)
+    assert report.verdict is Verdict.HOLDS, (report.findings, report.doubts)
+    disagreeing = f"the clocks of the hosts north and south disagree by at least {(abs(ms) - 1) / 1000:g} s"
+    assert disagreeing in report.clocks or (ms < 0 and "was set back" in report.clocks[0]), report.clocks
+
+
+@pytest.mark.parametrize("ms", [500, -20])
+def test_clocks_of_one_host_that_disagree_are_told_with_the_host(judged: Judged, ms: int) -> None:
+    run = Run(messages=40)
+    move(run, "clients/near", ms)
+    said = f"the clocks of a and clients/near, both of the host host, disagree by at least {(abs(ms) - 1) / 1000:g} s"
+    assert judged(run).clocks == (said,)

@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from failover import audit
-from failover.audit import Report, Verdict
-from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, START_MS, SUBSCRIBERS, TWO, Run
+from failover.audit import Report, Verdict, page
+from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, START_MS, SUBSCRIBERS, TWO, Run
 from topic.identity import Epoch
-from topic.journal import Event
+from topic.journal import Event, Outcome
 
 Judged = Callable[[Run], Report]
 
@@ -286,11 +286,69 @@ def test_a_mesh_without_any_log_never_holds(tmp_path: Path) -> None:
     assert [problem.what for problem in report.problems] == ["router a has no log"]
 
 
-def test_more_processed_than_owed_is_explained(judged: Judged) -> None:
-    run = Run()
+def no_log_tells_of_an_outcome(run: Run) -> str:
     last = run.find("a", Event.ACCEPTED, run.key(ONE, 3))
     run.remove(lambda row: row.get("keys") == [run.key(ONE, 3)] and row["time_us"] >= last["time_us"])
-    shown = StringIO()
-    judged(run).render(Console(file=shown, width=140))
-    said = f"{ONE.identity} to {NEAR.identity}: 1 more processed than owed: not accepted, not for it any more, or whom"
-    assert said in shown.getvalue()
+    return "1 processed that it was not owed: 1 whose publisher was told no outcome that a log knows"
+
+
+def another_refused_it(run: Run) -> str:
+    for log in ("a", "clients/one"):
+        for row in run.logs[log]:
+            refused = row["event"] is Event.OUTCOME and row.get("subscriber") == FAR.name
+            if row.get("keys") == [run.key(ONE, 2)] and (refused or row["event"] in (Event.ACCEPTED, Event.OUTCOME)):
+                row["outcome"] = Outcome.REJECTED
+    return "1 processed that it was not owed: 1 whose publisher was told another outcome than acceptance"
+
+
+def its_router_did_not_know_it(run: Run) -> str:
+    for row in run.all("a", Event.AUDIENCE):
+        row["detail"] = json.dumps([FAR.name, MID.name])
+    run.remove(lambda row: row["event"] is Event.JOINED and row["subscriber"] == NEAR.name, "a")
+    return "4 processed that it was not owed: 4 accepted by a router that did not know this subscriber"
+
+
+def its_link_had_ended(run: Run) -> str:
+    accepted = run.find("a", Event.ACCEPTED, run.key(ONE, 3))
+    run.before("a", accepted, Event.EXPIRED, subscriber=NEAR.name, epoch=run.epoch(NEAR))
+    return "1 processed that it was not owed: 1 accepted after its link had ended for the publisher's router"
+
+
+def it_was_apart(run: Run) -> str:
+    accepted = run.find("a", Event.ACCEPTED, run.key(ONE, 3))
+    about = {name: accepted[name] for name in ("keys", "address", "publisher", "epoch")}
+    run.before("a", accepted, Event.APART, subscriber=NEAR.name, **about)
+    return "1 processed that it was not owed: 1 accepted without it, as it was apart for longer than its timeout"
+
+
+def it_is_lost(run: Run) -> str:
+    run.leave_out(NEAR, ONE, 1, 2)
+    return "2 owed to it that it did not process: 2 lost"
+
+
+def its_log_breaks_off(run: Run) -> str:
+    run.kill("clients/near", lost=4)
+    return "1 owed to it that it did not process: 1 not known, as the end of a log is lost that may have told it"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        no_log_tells_of_an_outcome,
+        another_refused_it,
+        its_router_did_not_know_it,
+        its_link_had_ended,
+        it_was_apart,
+        it_is_lost,
+        its_log_breaks_off,
+    ],
+)
+def test_owed_against_processed_is_explained_where_they_differ(judged: Judged, spoil: Callable[[Run], str]) -> None:
+    run = Run()
+    said = spoil(run)
+    report, shown = judged(run), StringIO()
+    report.render(Console(file=shown, width=140))
+    assert f"{ONE.identity} to {NEAR.identity}: {said}\n" in shown.getvalue(), report.pairs
+    assert said in page.render(report).replace("&#39;", "'")
+    for row in report.pairs:
+        assert row.processed - row.owed == sum(row.unowed.values()) - sum(row.unprocessed.values())
