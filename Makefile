@@ -60,10 +60,15 @@ bench-tools:
 	apt-get update -qq
 	apt-get install -y -qq gcc libc6-dev libqpid-proton11-dev
 
-# What the tests with Proton C++ are built with; once, on Debian and as root. Elsewhere they are skipped.
+# What the tests with Proton C++ and with RabbitMQ's client are run with; once, on Debian and as root. Elsewhere they are
+# skipped. Of RabbitMQ only the files: installed, its server would be started.
 interop-tools:
 	apt-get update -qq
-	apt-get install -y -qq g++ libqpid-proton-cpp12-dev
+	apt-get install -y -qq --no-install-recommends g++ libqpid-proton-cpp12-dev erlang-base erlang-ssl
+	mkdir -p build/interop && cd build/interop && apt-get download -qq rabbitmq-server
+	dpkg-deb -x build/interop/rabbitmq-server_*.deb build/interop/package
+	rm -rf build/interop/rabbitmq && mv build/interop/package/usr/lib/rabbitmq/lib/*/plugins build/interop/rabbitmq
+	rm -rf build/interop/package build/interop/rabbitmq-server_*.deb
 
 soak: setup
 	@$(VENV)/bin/python -m tests.failover.chaos --seeds $(SEEDS) $(SOAK) topologies/chaos/*.yaml

@@ -6,13 +6,14 @@ lets clients that skip SASL do so. Sans-I/O: `receive` takes bytes until `done` 
 
 from typing import Any, Final
 
-from router.amqp.codec import Described, Symbol, decode, encode, ubyte
+from router.amqp.codec import Described, Raw, Symbol, decode, encode, ubyte
 from router.amqp.errors import FRAMING_ERROR, UNAUTHORIZED, PeerError
 
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 MECHANISMS, INIT, OUTCOME = 0x40, 0x41, 0x44
 ANONYMOUS: Final = Symbol("ANONYMOUS")
+OFFERED: Final = Raw(b"\xe0\x0c\x01\xa3\x09" + ANONYMOUS.encode())  # an array: some clients know no lone symbol
 MAX_FRAME: Final = 512  # AMQP 1.0 5.3.1
 
 
@@ -73,7 +74,7 @@ class SaslServer(SaslLayer):
             self.done = self._greeted = True
             return
         super()._greet()
-        self.out += SASL_HEADER + _frame(MECHANISMS, ANONYMOUS)
+        self.out += SASL_HEADER + _frame(MECHANISMS, OFFERED)
 
     def _handle(self, frame: Described) -> None:
         if frame.descriptor != INIT or not frame.value:

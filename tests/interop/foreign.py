@@ -2,13 +2,14 @@
 
     COMMAND publish|subscribe HOST:PORT ADDRESS COUNT SIZE first|second at-once|hold
 
-Both clients print JSON lines: `attached`, a subscriber `received` once it has them all, then `complete` (each has its
+Every client prints JSON lines: `attached`, a subscriber `received` once it has them all, then `complete` (each has its
 outcome, in mode second the router's settlement too) and, when their input ends, `done` with everything they saw. A
 subscriber that holds gives its outcomes once it is told `accept`. Times are microseconds of the machine's monotonic
 clock, so those of different processes can be compared.
 """
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -27,11 +28,13 @@ HERE = Path(__file__).parent
 NODE = shutil.which("node")
 CPP_SOURCE = HERE / "proton_client.cpp"
 CPP_BINARY = HERE.parent.parent / "build" / "interop" / "proton_client"
+RABBITMQ = HERE.parent.parent / "build" / "interop" / "rabbitmq"
 COMMANDS = {
     "proton": [sys.executable, str(HERE / "proton_client.py")],
     "proton-c++": [str(CPP_BINARY)],
     "rhea": [str(NODE), str(HERE / "rhea_client.js")],
     "amqp10": [str(NODE), str(HERE / "amqp10_client.js")],
+    "erlang": ["escript", str(HERE / "erlang_client.escript")],
 }
 PATIENCE_S = 120.0
 
@@ -40,6 +43,8 @@ def prepare(maker: str) -> None:
     """Skips the test where the maker's library is not installed."""
     if maker in ("rhea", "amqp10") and (NODE is None or not (HERE / "node_modules" / maker).exists()):
         pytest.skip(f"{maker} needs node and tests/interop/node_modules (make setup)")
+    if maker == "erlang" and (shutil.which("escript") is None or not RABBITMQ.exists()):
+        pytest.skip("RabbitMQ's client needs Erlang and the plugins of Debian's package (make interop-tools)")
     if maker == "proton-c++" and (not CPP_BINARY.exists() or CPP_BINARY.stat().st_mtime < CPP_SOURCE.stat().st_mtime):
         if shutil.which("g++") is None or not Path("/usr/include/proton/container.hpp").exists():
             pytest.skip("Proton C++ needs g++ and libqpid-proton-cpp12-dev (make interop-tools)")
@@ -101,7 +106,10 @@ async def foreign(
     """A client that is attached; it ends here if not before."""
     prepare(maker)
     command = [*COMMANDS[maker], role, str(router), topic, str(count), str(size), mode, "hold" if hold else "at-once"]
-    process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    environment = {**os.environ, "ERL_LIBS": str(RABBITMQ)}
+    process = await trio.lowlevel.open_process(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    )
     try:
         client = ForeignClient(process)
         await client.event("attached")

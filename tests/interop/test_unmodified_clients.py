@@ -1,4 +1,4 @@
-"""Clients of four makes that know nothing of us, over two hops: once, in order, accepted after the subscriber accepted.
+"""Clients of five makes that know nothing of us, over two hops: once, in order, accepted after the subscriber accepted.
 
 publisher - a --- b --- c - subscriber
 """
@@ -45,7 +45,14 @@ async def test_each_message_once_in_order_and_accepted_after_the_subscriber_acce
 
 @pytest.mark.parametrize(
     ("publisher", "subscriber"),
-    [("proton-c++", "rhea"), ("rhea", "proton-c++"), ("amqp10", "proton"), ("proton", "amqp10")],
+    [
+        ("proton-c++", "rhea"),
+        ("rhea", "proton-c++"),
+        ("amqp10", "proton"),
+        ("proton", "amqp10"),
+        ("erlang", "proton"),
+        ("proton", "erlang"),
+    ],
 )
 async def test_clients_of_more_makes(publisher: str, subscriber: str, line: RunningMesh) -> None:
     topic, count = f"topic/{publisher}/{subscriber}", 2000
