@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import Final
 
-from topic.outcomes import Outcome
+from topic.delivery.outcomes import DeliveryOutcome
 
 NULL: Final = 0  # unsettled, without a state
 RECEIVED: Final = 0x23
-TERMINAL: Final = frozenset(map(int, Outcome))
+TERMINAL: Final = frozenset(map(int, DeliveryOutcome))
 
 
 class Step(Enum):

@@ -23,7 +23,7 @@ from math import inf
 NUMBER_BITS = 22  # of counting below the incarnation: milliseconds up to the year 2100 fit above in 64 bits
 
 
-class Change(Enum):
+class ContactChange(Enum):
     MADE = "made"
     LOST = "lost"
 
@@ -48,19 +48,19 @@ class Contact:
             self.theirs = 0
         self.greet_at = now
 
-    def lost(self) -> Change | None:
+    def lost(self) -> ContactChange | None:
         assert self.incarnation
         self.incarnation = 0
         self.greet_at = inf
         return self._end()
 
-    def drop(self, now: float) -> Change | None:
+    def drop(self, now: float) -> ContactChange | None:
         """Declare the contact lost although there is a path. The next one begins at once."""
         if self.established:
             self.greet_at = now
         return self._end()
 
-    def receive_greet(self, theirs: int, named: int, established: bool, now: float) -> Change | None:
+    def receive_greet(self, theirs: int, named: int, established: bool, now: float) -> ContactChange | None:
         """`theirs` is the sender's number, `named` what it takes for ours."""
         if not self.incarnation or theirs >> NUMBER_BITS != self.incarnation or theirs < self.theirs:
             return None  # of another incarnation, or sent before what we already know
@@ -74,7 +74,7 @@ class Contact:
             self.greet_at = now
         return change
 
-    def receive_data(self, theirs: int, named: int) -> tuple[bool, Change | None]:
+    def receive_data(self, theirs: int, named: int) -> tuple[bool, ContactChange | None]:
         """Whether data with this pair of numbers belongs to the contact; if so, it also establishes it."""
         if not self.incarnation or theirs != self.theirs or named != self.ours:
             return False, None
@@ -83,17 +83,17 @@ class Contact:
     def greet_sent(self, now: float) -> None:
         self.greet_at = inf if self.established else now + self._greet_interval
 
-    def _establish(self) -> Change | None:
+    def _establish(self) -> ContactChange | None:
         if self.established:
             return None
         self.established = True
         self.greet_at = inf
-        return Change.MADE
+        return ContactChange.MADE
 
-    def _end(self) -> Change | None:
+    def _end(self) -> ContactChange | None:
         if not self.established:
             return None
         self.established = False
         self.ours += 1
         assert self.ours >> NUMBER_BITS == self._our_incarnation, "contact numbers ran out"
-        return Change.LOST
+        return ContactChange.LOST

@@ -9,8 +9,8 @@ from math import inf
 from typing import Any
 
 from linkstate.channel import Channel
-from linkstate.contact import Change, Contact
-from linkstate.events import Action, ContactLost, ContactMade, Lost, Reachability, Reached, Received
+from linkstate.contact import Contact, ContactChange
+from linkstate.events import Action, ContactLost, ContactMade, Reachability, Reached, Received, Unreachable
 from linkstate.forwarding import Forwarding
 from linkstate.frames import ACK, DATA, GREET, PROBE, ChannelFrame, Target
 
@@ -41,7 +41,7 @@ class Contacts:
         if isinstance(change, Reached):
             contact.reached(change.incarnation, now)
             self._greet_if_due(contact, now)
-        elif isinstance(change, Lost):
+        elif isinstance(change, Unreachable):
             self._apply(contact, contact.lost())
         elif contact.established:
             channel = self._channels[contact.router]
@@ -120,12 +120,12 @@ class Contacts:
             self._send_one(GREET, contact, int(contact.established), 0)
             contact.greet_sent(now)
 
-    def _apply(self, contact: Contact, change: Change | None) -> None:
-        if change is Change.MADE:
+    def _apply(self, contact: Contact, change: ContactChange | None) -> None:
+        if change is ContactChange.MADE:
             assert contact.router not in self._channels
             self._channels[contact.router] = Channel(*self._timeouts)
             self.established[contact.router] = contact.incarnation
             self._emit(ContactMade(contact.router, contact.incarnation))
-        elif change is Change.LOST:
+        elif change is ContactChange.LOST:
             del self._channels[contact.router], self.established[contact.router]
             self._emit(ContactLost(contact.router))

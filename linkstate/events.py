@@ -54,7 +54,7 @@ class Reached:
 
 
 @frozen
-class Lost:
+class Unreachable:
     """Internal: there is no path any more, or not to the incarnation there was one to."""
 
     router: str
@@ -67,4 +67,4 @@ class Rerouted:
     router: str
 
 
-Reachability = Reached | Lost | Rerouted
+Reachability = Reached | Unreachable | Rerouted

@@ -16,7 +16,7 @@ from math import inf
 import msgpack
 from attrs import frozen
 
-from linkstate.frames import Entry
+from linkstate.frames import AgedAdvertisement
 
 Links = tuple[tuple[str, int, int], ...]  # neighbour, its incarnation, cost
 
@@ -36,7 +36,7 @@ class Advertisement:
         return self.incarnation, self.sequence
 
 
-class Verdict(Enum):
+class InstallResult(Enum):
     """What came of an advertisement that was received."""
 
     NEWER = auto()  # kept: pass it on
@@ -74,20 +74,20 @@ class Database:
         self._keep(advertisement)
         return advertisement
 
-    def install(self, entry: Entry, now: float) -> Verdict:
+    def install(self, entry: AgedAdvertisement, now: float) -> InstallResult:
         """Judge a received advertisement and keep it if it is news."""
         if not self._acceptable(entry):
             self.refused += 1
-            return Verdict.REFUSED
+            return InstallResult.REFUSED
         if entry.origin == self._name:
             return self._install_own(entry)
         held = self.entries.get(entry.origin)
         version = entry.incarnation, entry.sequence
         if held is not None and held.version >= version:
-            return Verdict.KNOWN if held.version == version else Verdict.OLDER
+            return InstallResult.KNOWN if held.version == version else InstallResult.OLDER
         written = now - entry.age_ms / 1000
         self._keep(Advertisement(entry.origin, entry.incarnation, entry.sequence, entry.links, written))
-        return Verdict.NEWER
+        return InstallResult.NEWER
 
     def expire(self, now: float) -> None:
         """Forget what its origin has not renewed. Our own is renewed by whoever calls `originate`."""
@@ -102,11 +102,11 @@ class Database:
         expiry = min((self._expiry(a) for a in self.entries.values()), default=inf)
         return min(expiry, self.own.written + self._refresh if self.own else inf)
 
-    def export(self, origins: Iterable[str], now: float) -> list[Entry]:
+    def export(self, origins: Iterable[str], now: float) -> list[AgedAdvertisement]:
         """Advertisements as they go on the wire. Ages are rounded up, so that what circulates does die."""
         chosen = [self.entries[origin] for origin in sorted(origins)]
         return [
-            Entry(a.origin, a.incarnation, a.sequence, math.ceil((now - a.written) * 1000), a.links)
+            AgedAdvertisement(a.origin, a.incarnation, a.sequence, math.ceil((now - a.written) * 1000), a.links)
             for a in chosen
         ]
 
@@ -121,12 +121,12 @@ class Database:
         """Whose advertisements we hold in a newer version than a neighbour with that summary."""
         return [o for o, a in self.entries.items() if a.version > versions.get(o, (-1, -1))]
 
-    def _acceptable(self, entry: Entry) -> bool:
+    def _acceptable(self, entry: AgedAdvertisement) -> bool:
         names = {entry.origin, *(neighbour for neighbour, _, _ in entry.links)}
         bounded = len(entry.links) < len(self._routers)
         return names <= self._routers and bounded and entry.age_ms < self._max_age * 1000
 
-    def _install_own(self, entry: Entry) -> Verdict:
+    def _install_own(self, entry: AgedAdvertisement) -> InstallResult:
         """Our own advertisement came back: from before a restart, or as we last sent it, or neither."""
         own = self.own
         assert own is not None, "we advertise before anybody can tell us about ourselves"
@@ -135,11 +135,11 @@ class Database:
             # Somebody lived under our name with a clock ahead of ours. No sequence number of ours beats that;
             # nobody renews it either, so it ages out.
             self.refused += 1
-            return Verdict.REFUSED
+            return InstallResult.REFUSED
         if version > own.version or (version == own.version and entry.links != own.links):
             self._sequence = max(self._sequence, entry.sequence)
-            return Verdict.DISPUTED
-        return Verdict.KNOWN if version == own.version else Verdict.OLDER
+            return InstallResult.DISPUTED
+        return InstallResult.KNOWN if version == own.version else InstallResult.OLDER
 
     def _keep(self, advertisement: Advertisement) -> None:
         held = self.entries.get(advertisement.origin)

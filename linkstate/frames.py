@@ -66,7 +66,7 @@ class Summary:
 
 
 @frozen
-class Entry:
+class AgedAdvertisement:
     """One router's advertisement of its links, `age_ms` after it wrote it."""
 
     origin: str
@@ -79,7 +79,7 @@ class Entry:
 @frozen
 class Entries:
     clock: int
-    entries: tuple[Entry, ...]
+    entries: tuple[AgedAdvertisement, ...]
 
 
 LinkstateFrame = Hello | Summary | Entries
@@ -128,7 +128,7 @@ def encode_summary(clock: int, versions: list[tuple[str, int, int]]) -> bytes:
     return encode_header([SUMMARY, clock, versions])
 
 
-def encode_entries(clock: int, entries: list[Entry]) -> bytes:
+def encode_entries(clock: int, entries: list[AgedAdvertisement]) -> bytes:
     rows = [(e.origin, e.incarnation, e.sequence, e.age_ms, e.links) for e in entries]
     return encode_header([ENTRIES, clock, rows])
 
@@ -149,9 +149,7 @@ def decode_channel(body: bytes) -> list[ChannelFrame]:
         if kind == DATA:
             payload_content, offset = _bin_bounds(body, payload_start)
         frames.append(
-            ChannelFrame(
-                kind, source, hops_left, clock, targets, body, payload_start, payload_content, offset
-            )
+            ChannelFrame(kind, source, hops_left, clock, targets, body, payload_start, payload_content, offset)
         )
     return frames
 
@@ -214,11 +212,11 @@ def _summary(clock: int, rows: list[Any]) -> Summary:
     return Summary(clock, {origin: (incarnation, sequence) for origin, incarnation, sequence in rows})
 
 
-def _entry(row: Any) -> Entry:
+def _entry(row: Any) -> AgedAdvertisement:
     if not _has_shape(row, _ENTRY_SHAPE) or not all(_has_shape(link, _LINK_SHAPE) for link in row[4]):
         raise PeerError("a malformed link-state advertisement")
     origin, incarnation, sequence, age_ms, links = row
     in_range = 0 < incarnation <= _LARGEST and 0 < sequence <= _LARGEST and age_ms >= 0
     if not in_range or any(cost < 1 for _, _, cost in links):
         raise PeerError("a link-state advertisement with a number out of range")
-    return Entry(origin, incarnation, sequence, age_ms, tuple((n, i, c) for n, i, c in links))
+    return AgedAdvertisement(origin, incarnation, sequence, age_ms, tuple((n, i, c) for n, i, c in links))

@@ -1,7 +1,7 @@
 """The link-state protocol of one router (protocol 3, layer 1): who is reachable, and by which next hop.
 
 HELLOs decide which links work, flooding tells everybody, shortest paths say what follows from it.
-Changes come out as `Reached`, `Lost` and `Rerouted` in `changes`. A flood is sent once per link; what
+Changes come out as `Reached`, `Unreachable` and `Rerouted` in `changes`. A flood is sent once per link; what
 gets lost is noticed by the digest in the next HELLO and repaired by a SUMMARY, which the other side
 answers with what is newer.
 """
@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from linkstate.clock import HybridClock
 from linkstate.errors import PeerError
-from linkstate.events import Lost, Reachability, Reached, Rerouted
-from linkstate.flooding import Database, Links, Verdict
+from linkstate.events import Reachability, Reached, Rerouted, Unreachable
+from linkstate.flooding import Database, InstallResult, Links
 from linkstate.frames import (
     Entries,
     Hello,
@@ -48,9 +48,7 @@ class LinkState:
         self.neighbours = {n: Neighbour(n, links[n], hello=hello, dead=dead) for n in sorted(links)}
         self.routes: dict[str, Route] = {}
         self.changes: list[Reachability] = []  # drained by the owner after each call
-        self.database = Database(
-            name, incarnation, routers, refresh=REFRESH_DEADS * dead, max_age=MAX_AGE_DEADS * dead
-        )
+        self.database = Database(name, incarnation, routers, refresh=REFRESH_DEADS * dead, max_age=MAX_AGE_DEADS * dead)
         self._name = name
         self._incarnation = incarnation
         self._clock = clock
@@ -112,11 +110,11 @@ class LinkState:
 
     def _receive_entries(self, neighbour: Neighbour, frame: Entries, now: float) -> None:
         verdicts = [(entry.origin, self.database.install(entry, now)) for entry in frame.entries]
-        if any(verdict is Verdict.DISPUTED for _, verdict in verdicts):
+        if any(verdict is InstallResult.DISPUTED for _, verdict in verdicts):
             self._flood_own(now)
-        self._send_entries([neighbour.name], [o for o, v in verdicts if v is Verdict.OLDER], now)
+        self._send_entries([neighbour.name], [o for o, v in verdicts if v is InstallResult.OLDER], now)
         others = [n.name for n in self.neighbours.values() if n.up and n is not neighbour]
-        self._send_entries(others, [o for o, v in verdicts if v is Verdict.NEWER], now)
+        self._send_entries(others, [o for o, v in verdicts if v is InstallResult.NEWER], now)
 
     def _update(self, now: float) -> None:
         """Let everything follow from what just changed: HELLOs due, our advertisement, the routes."""
@@ -129,9 +127,7 @@ class LinkState:
             self._recompute()
 
     def _send_hello(self, neighbour: Neighbour, now: float) -> None:
-        hello = Hello(
-            self._name, self._incarnation, self._clock.read(), neighbour.heard, self.database.digest()
-        )
+        hello = Hello(self._name, self._incarnation, self._clock.read(), neighbour.heard, self.database.digest())
         self._transmit(neighbour.name, encode_hello(hello))
         neighbour.hello_sent(now)
 
@@ -169,7 +165,7 @@ class LinkState:
         self.routes = new
         for router, route in old.items():
             if router not in new or new[router].incarnation != route.incarnation:
-                self.changes.append(Lost(router))
+                self.changes.append(Unreachable(router))
         for router, route in new.items():
             if router not in old or old[router].incarnation != route.incarnation:
                 self.changes.append(Reached(router, route.incarnation))

@@ -14,7 +14,7 @@ from router.amqp.handler import (
     Terminus,
 )
 from router.amqp.link import Link
-from topic.directory import Lifetime
+from topic.directory.entry import Lifetime
 from topic.identity import GENERATION_LENGTH, LinkIdentity
 
 STATUS_ADDRESS = "$status"

@@ -54,11 +54,11 @@ from topic.actions import (
     Resume,
     SettleSubscriber,
 )
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record
+from topic.edge.subscriber import LocalSubscriber
 from topic.identity import LinkIdentity
 from topic.node import Node
-from topic.outcomes import Outcome
-from topic.record import Record
-from topic.subscriber import Subscriber
 
 log = logging.getLogger("oncemesh.clients")
 
@@ -66,7 +66,7 @@ PARTIAL_ACCEPTANCE = "oncemesh:partial-acceptance"
 """In the `info` of a rejection's error, whose condition is a standard one: some decoders know no others."""
 NOTHING = b"\x00\x53\x75\xa0\x00"
 """An empty data section, for resumed transfers without payload: some clients choke on transfers without any."""
-OUTCOMES = {int(outcome): outcome for outcome in Outcome}
+OUTCOMES = {int(outcome): outcome for outcome in DeliveryOutcome}
 
 
 class ClientEdge:
@@ -313,14 +313,14 @@ class ClientEdge:
         if gone:
             end.settle(gone)
         if states.count(ACCEPTED) == len(states):
-            self.topic.outcomes(end.subscriber, records, Outcome.ACCEPTED)
+            self.topic.outcomes(end.subscriber, records, DeliveryOutcome.ACCEPTED)
             return
         for record, details in modified.items():
             end.modify(record, details)
         for record, state, is_settled in zip(records, states, settled, strict=True):
             if state in (0, RECEIVED) and not is_settled:
                 continue
-            outcome = OUTCOMES.get(state, Outcome.RELEASED)  # settled without an outcome: our default-outcome
+            outcome = OUTCOMES.get(state, DeliveryOutcome.RELEASED)  # settled without an outcome: our default-outcome
             final = state == MODIFIED and modified[record].undeliverable
             self.topic.outcomes(end.subscriber, [record], outcome, final=final)
 
@@ -403,7 +403,7 @@ class ClientEdge:
 
     def _answer_deliveries(self, end: PublisherLink, action: AnswerDeliveries) -> None:
         handles = [end.handles[record] for record in action.records]
-        if action.outcome is Outcome.ACCEPTED:
+        if action.outcome is DeliveryOutcome.ACCEPTED:
             end.link.update_many(handles, ACCEPTED, action.settle)
             if action.alone:
                 end.alone += action.alone
@@ -468,7 +468,7 @@ class ClientEdge:
         end.link.context = None
         end.link.detach(action.condition, action.description, answered=answered)
 
-    def _told(self, subscriber: Subscriber) -> None:
+    def _told(self, subscriber: LocalSubscriber) -> None:
         """Its client knows that its link has ended without its doing (protocol 8, Apart)."""
         self.node.now()
         self.topic.told(subscriber)

@@ -17,11 +17,12 @@ from router.amqp.link import Link
 from router.amqp.message import merged, modified
 from router.attach import ALONE, SUBSCRIBERS, answers_echoes
 from router.signs import SignsOfLife
-from topic.directory import Directory, Lifetime, Role
+from topic.delivery.record import Record, Stream
+from topic.directory.directory import Directory
+from topic.directory.entry import Lifetime, Role
+from topic.edge.subscriber import LocalSubscriber
 from topic.identity import Epoch, LinkIdentity, link_name
 from topic.node import Node
-from topic.record import Record, Stream
-from topic.subscriber import Subscriber
 
 
 class PublisherLink:
@@ -82,7 +83,7 @@ class SubscriberLink:
     def __init__(self, link: Link, lifetime: Lifetime, former: "SubscriberLink | None") -> None:
         self.link = link
         self.lifetime = lifetime  # granted
-        self.subscriber: Subscriber
+        self.subscriber: LocalSubscriber
         self.epoch: Epoch
         self.former = former  # which this attach continues, until we have answered
         self.sends_settled = link.remote_snd_settle_mode == SND_SETTLED
@@ -136,7 +137,6 @@ class SubscriberLink:
         for handle in handles:
             del self.records[handle]
         self.link.settle_many(handles)
-
 
     def modify(self, record: Record, outcome: Outcome) -> None:
         """The client's outcome is modified (AMQP 1.0 3.4.5)."""

@@ -14,10 +14,10 @@ import psutil
 import trio
 
 from linkstate.mesh import Mesh
-from topic.directory import Entry
+from topic.delivery.record import SENT, Record, State, Stream
+from topic.directory.entry import LinkEntry
+from topic.edge.subscriber import LocalSubscriber
 from topic.node import Node
-from topic.record import SENT, Record, State, Stream
-from topic.subscriber import Subscriber
 
 STATES = {State.IN_DOUBT: "in_doubt", State.ACCEPTED: "accepted", State.SETTLED: "settled"}
 PLACEHOLDER, UNCONFIRMED = "placeholder", "unconfirmed"
@@ -97,7 +97,7 @@ class Reporter:
         ]
 
     def _publisher(self, stream: Stream) -> dict[str, Any]:
-        waits = stream.publisher in self._node.topic.attaching.waiting
+        waits = stream.publisher in self._node.topic.attaches.waiting
         return {
             **_identity(stream.identity),
             "status": "suspended" if stream.link is None else "attaching" if waits else "attached",
@@ -107,7 +107,7 @@ class Reporter:
         }
 
     def _subscribers(self) -> list[dict[str, Any]]:
-        sent: Counter[Subscriber] = Counter()
+        sent: Counter[LocalSubscriber] = Counter()
         for record in self._node.topic.context.records.values():
             sent.update(subscriber for subscriber, state in record.locals.items() if state == SENT)
         return [
@@ -123,11 +123,11 @@ class Reporter:
             for subscriber in self._node.topic.edge.subscribers.values()
         ]
 
-    def _is_orphan(self, entry: Entry) -> bool:
+    def _is_orphan(self, entry: LinkEntry) -> bool:
         return entry.live and not self._node.topic.directory.in_contact(entry)
 
     @staticmethod
-    def _orphan(entry: Entry) -> dict[str, Any]:
+    def _orphan(entry: LinkEntry) -> dict[str, Any]:
         role = entry.role.name.lower()
         return {"role": role, **_identity(entry.identity), "router": entry.router, "timeout_s": entry.lifetime.timeout}
 
@@ -150,7 +150,7 @@ class Reporter:
         topic = self._node.topic
         told = {name for name, stream in topic.home.streams.items() if not stream.answered}
         told |= {name for name, subscriber in topic.edge.subscribers.items() if not subscriber.answered}
-        waiting, routers = topic.attaching.waiting, set(topic.attaching.late(math.inf))
+        waiting, routers = topic.attaches.waiting, set(topic.attaches.late(math.inf))
         if not told.issuperset(waiting):  # links that nobody in contact knows: perhaps the others do
             routers |= set(topic.directory.others) - topic.directory.applied.keys()
         ages = self._waiting_attaches.look((("", name) for name in waiting), trio.current_time())
@@ -210,7 +210,7 @@ class Reporter:
         return held
 
     @staticmethod
-    def _name(entry: Entry | None) -> str:
+    def _name(entry: LinkEntry | None) -> str:
         return str(entry.identity) if entry is not None else "that nobody knows"
 
 
@@ -220,13 +220,13 @@ def _state(record: Record) -> str:
     return STATES[record.state]
 
 
-def _status(subscriber: Subscriber) -> str:
+def _status(subscriber: LocalSubscriber) -> str:
     if subscriber.link is None:
         return "suspended"
     return "attached" if subscriber.answered else "joining"
 
 
-def _untold(entry: Entry) -> dict[str, Any]:
+def _untold(entry: LinkEntry) -> dict[str, Any]:
     """A subscriber that something was accepted without, and whose client does not know (protocol 8, Apart)."""
     return {**_identity(entry.identity), "ending": entry.ending}
 

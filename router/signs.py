@@ -5,7 +5,7 @@ that it answers, and has not answered any on this link, its machine's acknowledg
 (`router.amqp.tcp`). So it is asked once as its attach is answered, before it matters. There is never more than one echo
 under way: an answer that is late must not be taken for that to a younger question.
 
-Never here: what the question is for (`topic.evidence`).
+Never here: what the question is for (`topic.home.liveness`).
 """
 
 from collections.abc import Callable

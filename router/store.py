@@ -22,7 +22,7 @@ import msgpack
 
 from linkstate.clock import AHEAD
 from router.rundir import RunError
-from topic.directory import Entry, unpack_entry
+from topic.directory.entry import LinkEntry, unpack_entry
 
 APPLICATION: Final = 0x6F6E6365  # "once": tells our files from other people's
 FORMAT: Final = 2
@@ -53,7 +53,7 @@ class StateStore:
         self._incarnation = 0
         self._path = path
         self._owner = mesh, router
-        self.remembered: list[Entry] = []
+        self.remembered: list[LinkEntry] = []
         self.found = path.exists()
         with self._explained():
             if not self.found:
@@ -101,7 +101,7 @@ class StateStore:
             expected = "{1} of {0}".format(*self._owner)
             raise self._refusal(f"it belongs to router {name} of mesh {mesh}, expected {expected}")
 
-    def _read_entry(self, row: tuple[Any, ...]) -> Entry:
+    def _read_entry(self, row: tuple[Any, ...]) -> LinkEntry:
         if _sum(row[:-1]) != row[-1]:
             raise self._refusal("damaged: an entry is not as it was written")
         _, _, packed, _ = row
@@ -117,7 +117,7 @@ class StateStore:
             self._connection.execute(_COUNT, self._counters())
         return self._incarnation
 
-    def save(self, changed: Iterable[Entry], clock: int) -> None:
+    def save(self, changed: Iterable[LinkEntry], clock: int) -> None:
         """Keep these entries as they are now, but forget those that do not outlive their routers; and see to it that a
         later life's clock starts behind this reading. All or nothing; to be called before anybody can learn of it."""
         with self._explained(WRITING), self._transaction():

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from typing import Self
 
 from linkstate.clock import AHEAD
-from topic.directory import Entry, Index
+from topic.directory.entry import Index, LinkEntry
 
 
 class MemoryStore:
     def __init__(self) -> None:
-        self.entries: dict[Index, Entry] = {}
+        self.entries: dict[Index, LinkEntry] = {}
         self.reserved = 0
 
     @property
@@ -18,11 +18,11 @@ class MemoryStore:
         return self.reserved > 0
 
     @property
-    def remembered(self) -> list[Entry]:
+    def remembered(self) -> list[LinkEntry]:
         """In the order in which `router.store` has them."""
         return [entry for _, entry in sorted(self.entries.items())]
 
-    def save(self, changed: Iterable[Entry], clock: int) -> None:
+    def save(self, changed: Iterable[LinkEntry], clock: int) -> None:
         for entry in changed:
             if entry.outlives_router:
                 self.entries[entry.role, entry.name] = entry

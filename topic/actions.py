@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record
 from topic.identity import Epoch
-from topic.outcomes import Outcome
-from topic.record import Record
 
 STOLEN = "amqp:link:stolen"
 EXPIRED = "amqp:resource-deleted"
@@ -98,7 +98,7 @@ class AnswerDeliveries:
 
     link: Any
     records: list[Record]
-    outcome: Outcome
+    outcome: DeliveryOutcome
     description: str
     settle: bool
     alone: int

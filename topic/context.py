@@ -6,11 +6,12 @@ from typing import Any
 
 from linkstate.clock import HybridClock
 from topic.actions import Action
-from topic.directory import Change, Directory, Entry
+from topic.delivery.record import Record, Stream
+from topic.directory.directory import Directory
+from topic.directory.entry import Change, LinkEntry
 from topic.identity import Epoch
 from topic.journal import Block, Event
-from topic.record import Record, Stream
-from topic.wire import Outgoing
+from topic.wire.outgoing import Outgoing
 
 
 class Context:
@@ -78,13 +79,13 @@ class Context:
             **columns,
         )
 
-    def tell(self, entry: Entry) -> Change:
+    def tell(self, entry: LinkEntry) -> Change:
         """Change our own section; contacts first, so that what follows finds them informed."""
         change = self.directory.write(entry)
         self.outgoing.delta(self.directory.contacts, self.directory.version, [entry], [])
         return change
 
-    def new_epoch(self, known: Entry | None) -> Epoch:
+    def new_epoch(self, known: LinkEntry | None) -> Epoch:
         """For an attach now: above the one known of that link, even if a clock too far ahead to be believed gave it."""
         stamp = self.clock.stamp()
         if known is not None:

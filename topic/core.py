@@ -5,7 +5,7 @@ The contract between core and shell:
 1. The shell calls one method per event, then drains `out` (actions, in order) and `take_outgoing()` (batches for other
    routers, in order). Before an event it calls `advance` with the wall clock.
 2. `link` is the shell's own object; the core hands it back in actions and never looks into it. Tokens (`Stream`,
-   `Subscriber`) that an attach returns are valid until the shell detached them or got a `Detach` for their link.
+   `LocalSubscriber`) that an attach returns are valid until the shell detached them or got a `Detach` for their link.
 3. After `deadline()`, and at least every second or so, the shell calls `handle_timer`.
 4. Batches to a router arrive there in order, once, and only within the contact they were taken in.
 5. `PeerError` from `receive` means that the contact with that router must be dropped.
@@ -21,19 +21,20 @@ import attrs
 
 from linkstate.clock import HybridClock
 from topic.actions import STOLEN, Action, Detach, DropContact, Note
-from topic.attaching import Attaching
-from topic.changes import Changes
 from topic.context import Context
-from topic.directory import Directory, Entry, Lifetime, Role, Status
-from topic.expiry import Expiry
-from topic.home import Home
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record, Stream
+from topic.directory.directory import Directory
+from topic.directory.entry import Lifetime, LinkEntry, Role, Status
+from topic.edge.subscriber import LocalSubscriber
+from topic.home.home import Home
 from topic.identity import GENERATION_LENGTH, LinkIdentity, link_name, new_generation
 from topic.journal import Block, Event
-from topic.lives import Lives
-from topic.outcomes import Outcome
 from topic.peers import Peers
-from topic.record import Record, Stream
-from topic.subscriber import Subscriber
+from topic.termini.attaches import Attaches
+from topic.termini.changes import Changes
+from topic.termini.expiry import Expiry
+from topic.termini.generations import Generations
 
 FLEETING = Lifetime()
 """What AMQP grants unless asked for more: the terminus ends with its session."""
@@ -60,7 +61,7 @@ class Topic:
 
     def __init__(
         self, router: str, incarnation: int, routers: Collection[str], clock: HybridClock, journal: Block,
-        settings: Settings, now: float, remembered: Iterable[Entry] = (),
+        settings: Settings, now: float, remembered: Iterable[LinkEntry] = (),
     ) -> None:  # fmt: skip
         """`remembered` are the durable links that the state store has (3.3, 8): orphans until they come back."""
         self.settings = settings
@@ -72,12 +73,12 @@ class Topic:
         self._unheard = set(self.directory.others)
         """Routers of the topology whose section has not come in this incarnation (8, Boot)."""
         self._boot_deadline = now + settings.boot_wait
-        self.attaching = Attaching(self.context, settings.join, settings.window, self.home.evidence.ask)
+        self.attaches = Attaches(self.context, settings.join, settings.window, self.home.liveness.ask)
         longest = settings.terminus + settings.boot_wait
-        self.lives = Lives(self.home, self.attaching, longest, settings.forget)
-        self.changes = Changes(self.home, self.attaching, self.lives)
+        self.generations = Generations(self.home, self.attaches, longest, settings.forget)
+        self.changes = Changes(self.home, self.attaches, self.generations)
         self.expiry = Expiry(self.context, self.changes, remember=settings.terminus, forget=settings.forget)
-        self._peers = Peers(self.home, self.attaching, self.expiry, self.changes, self._heard)
+        self._peers = Peers(self.home, self.attaches, self.expiry, self.changes, self._heard)
         self.context.trace(Event.BOOT)
         self._check_booted(now)
 
@@ -141,22 +142,22 @@ class Topic:
         stream.lifetime = lifetime
         is_known = (known is not None and known.live) or self.directory.complete  # or nobody will ever know it
         if unsettled is None or generation is not None or is_known:
-            self.lives.begin(stream, generation, unsettled, now, complete=complete, seen=seen)
+            self.generations.begin(stream, generation, unsettled, now, complete=complete, seen=seen)
         else:
-            begin = partial(self.lives.begin, stream, None, unsettled, now, complete=complete, seen=seen)
-            self.attaching.unknown(stream, begin, now + self.settings.boot_wait)
+            begin = partial(self.generations.begin, stream, None, unsettled, now, complete=complete, seen=seen)
+            self.attaches.unknown(stream, begin, now + self.settings.boot_wait)
         self.home.release_freed()
         return stream
 
     def alive(self, stream: Stream, *, answered: bool = True) -> None:
         """The publisher has answered an `Echo`, or, of one that never has, its machine was there after it."""
         if self.home.streams.get(stream.publisher) is stream:
-            self.home.evidence.alive(stream, answered=answered)
+            self.home.liveness.alive(stream, answered=answered)
             self.home.release_freed()
 
     def suspend_publisher(self, stream: Stream, link: Any, now: float) -> None:
         """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
-        if self.attaching.gone_unknown(stream):
+        if self.attaches.gone_unknown(stream):
             return
         if self.home.streams.get(stream.publisher) is not stream or stream.link is not link:
             return
@@ -164,13 +165,13 @@ class Topic:
             self.detach_publisher(stream)
             return
         self.context.trace(Event.SUSPENDED, publisher=stream.publisher, epoch=stream.label)
-        self.attaching.withdraw_publisher(stream.publisher)
+        self.attaches.withdraw_publisher(stream.publisher)
         self.home.suspend(stream)
         self.expiry.handle_timer(now)
 
     def detach_publisher(self, stream: Stream) -> None:
         """Its link has closed or its terminus, living no longer than connection or session, has expired."""
-        if self.attaching.gone_unknown(stream):
+        if self.attaches.gone_unknown(stream):
             return
         if self.home.streams.get(stream.publisher) is not stream:
             return
@@ -211,41 +212,43 @@ class Topic:
         unsettled: Mapping[bytes, int] | None = None,
         complete: bool = True,
         told: bool = False,
-    ) -> Subscriber:
+    ) -> LocalSubscriber:
         """An attach of a subscriber (6.1); answered when all routers in contact have joined it. With its unsettled map
         (delivery key to state, 0 for none) it resumes what it left, wherever that was; with a null one, as with an
         empty one. If the map is not `complete` it is given only what the map names. `seen` as above. `told`: the client
         says that it knows that its last link has ended without its doing (8, Apart)."""
         self.context.clock.merge(seen)
         name = link_name(identity)
-        subscriber = self.edge.subscribers.get(name) or Subscriber(name, identity)
+        subscriber = self.edge.subscribers.get(name) or LocalSubscriber(name, identity)
         if subscriber.link is not None:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
         known = self.directory.subscriber(name)
         told = told or unsettled is None  # that claims nothing from before
         if known is not None and known.ending and not told:
-            return self.home.apart.tell(known, link)
+            return self.home.lapses.tell(known, link)
         subscriber.begin(link, self.context.new_epoch(known), unsettled, complete=complete)
         subscriber.lifetime = lifetime
         subscriber.first = first
         subscriber.sends_settled = sends_settled
         self.edge.add(subscriber)
-        self.edge.forgetting.attached_again(subscriber, unsettled)
-        self.attaching.subscriber(subscriber, now)
-        named = self.edge.unconfirmed.name(subscriber, unsettled or {}, partial(self.lives.stream_named, subscriber))
+        self.edge.receipts.attached_again(subscriber, unsettled)
+        self.attaches.subscriber(subscriber, now)
+        named = self.edge.unconfirmed.name(
+            subscriber, unsettled or {}, partial(self.generations.stream_named, subscriber)
+        )
         if unsettled is not None:  # what else it says is settled, whatever comes for these keys before it is answered
             subscriber.said = {record.key: unsettled[record.key] for record in named}
         resumed = unsettled is not None or (known is not None and known.live)
         aware = subscriber.epoch.hlc - 1 if told else _aware(known)
         epoch = subscriber.epoch
-        entry = Entry(Role.SUBSCRIBER, name, identity, epoch, lifetime=lifetime, resumed=resumed, aware=aware)
+        entry = LinkEntry(Role.SUBSCRIBER, name, identity, epoch, lifetime=lifetime, resumed=resumed, aware=aware)
         self.changes.write(entry)
-        self.edge.delivering.finished([record for record in named if not record.open])
-        self.attaching.answer_subscriber(subscriber)
+        self.edge.delivery.finished([record for record in named if not record.open])
+        self.attaches.answer_subscriber(subscriber)
         self.home.release_freed()
         return subscriber
 
-    def detach_subscriber(self, subscriber: Subscriber, link: Any) -> None:
+    def detach_subscriber(self, subscriber: LocalSubscriber, link: Any) -> None:
         """Its link has closed, or its terminus has expired with session or connection."""
         if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
             return
@@ -254,7 +257,7 @@ class Topic:
         self.context.trace(Event.CLOSED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
         self.changes.write(attrs.evolve(entry, status=Status.CLOSED))
 
-    def suspend_subscriber(self, subscriber: Subscriber, link: Any, now: float) -> None:
+    def suspend_subscriber(self, subscriber: LocalSubscriber, link: Any, now: float) -> None:
         """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
         if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
             return
@@ -262,23 +265,25 @@ class Topic:
             self.detach_subscriber(subscriber, link)
             return
         self.context.trace(Event.SUSPENDED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
-        self.attaching.withdraw_subscriber(subscriber.name)
+        self.attaches.withdraw_subscriber(subscriber.name)
         subscriber.suspend()
         self.expiry.handle_timer(now)
 
-    def echoed(self, subscriber: Subscriber) -> None:
+    def echoed(self, subscriber: LocalSubscriber) -> None:
         """The client has answered an `Echo`."""
-        self.edge.forgetting.echoed(subscriber)
+        self.edge.receipts.echoed(subscriber)
         self.home.release_freed()
 
-    def credit(self, subscriber: Subscriber, credit: int) -> None:
+    def credit(self, subscriber: LocalSubscriber, credit: int) -> None:
         """Transfers that the subscriber takes now, all in all."""
         if subscriber.answered:
             self.edge.credit(subscriber, credit)
             self.home.release_freed()
 
-    def outcomes(self, subscriber: Subscriber, records: list[Record], outcome: Outcome, *, final: bool = False) -> None:
-        self.edge.delivering.outcomes(subscriber, records, outcome, final=final)
+    def outcomes(
+        self, subscriber: LocalSubscriber, records: list[Record], outcome: DeliveryOutcome, *, final: bool = False
+    ) -> None:
+        self.edge.delivery.outcomes(subscriber, records, outcome, final=final)
         self.home.release_freed()
 
     # routers
@@ -287,13 +292,13 @@ class Topic:
         """Both ends of a contact open with their sections (3.3)."""
         self.context.trace(Event.CONTACT, peer=router, detail=json.dumps({"incarnation": incarnation}))
         self.directory.contact(router, incarnation)
-        self.edge.reporting.contact(router)
+        self.edge.reports.contact(router)
         for stream in self.edge.streams.values():
             if stream.epoch[1:] == (router, incarnation):
                 self.edge.unconfirmed.ask(stream, list(stream.unconfirmed))
         own, hearsay = self.directory.section()
         self.context.outgoing.section(router, self.directory.version, own, hearsay)
-        self.attaching.contact(router, now)
+        self.attaches.contact(router, now)
         self.expiry.contacts_changed()
 
     def lost(self, router: str) -> None:
@@ -307,7 +312,7 @@ class Topic:
         self.changes.follow(expired)
         self.edge.lost(router)
         self.home.lost(router)
-        self.attaching.lost()
+        self.attaches.lost()
         self.expiry.lost(router)
         self.home.release_freed()
 
@@ -322,29 +327,29 @@ class Topic:
         self.expiry.begin_anew(router)
         self._check_booted(-math.inf)
         if self.directory.complete:
-            self.attaching.begin_unknown(-math.inf)
+            self.attaches.begin_unknown(-math.inf)
 
     # time
 
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
-        waits = [*self.attaching.deadline(), self.expiry.deadline()]
+        waits = [*self.attaches.deadline(), self.expiry.deadline()]
         if not self.booted:
             waits.append(self._boot_deadline)
         return min(waits, default=math.inf)
 
     def handle_timer(self, now: float) -> None:
         self._check_booted(now)
-        self.attaching.begin_unknown(now)
+        self.attaches.begin_unknown(now)
         self.expiry.handle_timer(now)
-        self.lives.give_up_nowhere(now, self.expiry.all_since)
+        self.generations.give_up_nowhere(now, self.expiry.all_since)
         self.home.release_freed()
-        for router in self.attaching.late(now):
+        for router in self.attaches.late(now):
             self.out.append(DropContact(router, f"has not answered an attach within {self.settings.join:g} s"))
 
-    def told(self, subscriber: Subscriber) -> None:
+    def told(self, subscriber: LocalSubscriber) -> None:
         """The client has answered the detach that told it of its ending."""
-        self.home.apart.told(subscriber)
+        self.home.lapses.told(subscriber)
 
     def _check_booted(self, now: float) -> None:
         """Acceptances may be sent once the sections of all routers are here, or one was waited for long enough."""
@@ -358,7 +363,7 @@ class Topic:
         self.home.release_freed()
 
 
-def _aware(known: Entry | None) -> int:
+def _aware(known: LinkEntry | None) -> int:
     """Up to which ending the client of a link that we know so has heard of them, as it comes back with its map."""
     if known is None:
         return 0

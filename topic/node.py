@@ -28,8 +28,8 @@ from linkstate.events import ContactLost, ContactMade, Received, Transmit
 from linkstate.mesh import Mesh
 from topic.actions import Action, DropContact, LinkAction, Note
 from topic.core import Settings, Topic
-from topic.directory import Entry, Role
-from topic.errors import PeerError
+from topic.directory.entry import LinkEntry, Role
+from topic.errors import BreachError
 from topic.journal import Block, Event
 
 LOOK_S = 1.0
@@ -47,7 +47,7 @@ class Breach:
 Happening = ContactMade | ContactLost | DropContact | Breach | Note
 
 
-class LinkState(Protocol):
+class NodeMesh(Protocol):
     """Who is in contact, and a reliable way to talk to them: `linkstate.mesh.Mesh`, or what stands for it."""
 
     out: list[MeshAction]
@@ -63,7 +63,7 @@ class LinkState(Protocol):
     def deadline(self) -> float: ...
 
 
-class Store(Protocol):
+class NodeStore(Protocol):
     """What outlives the router: `router.store`, or what stands for it."""
 
     reserved: int
@@ -74,15 +74,15 @@ class Store(Protocol):
         """Whether there was an earlier life that it knows of."""
 
     @property
-    def remembered(self) -> Sequence[Entry]:
+    def remembered(self) -> Sequence[LinkEntry]:
         """What the earlier lives left."""
 
-    def save(self, changed: Iterable[Entry], clock: int) -> None:
-        """Keep these entries if they outlive their router (`Entry.outlives_router`), else forget them; and reserve the
-        clock behind this reading. Written when it returns, all or nothing."""
+    def save(self, changed: Iterable[LinkEntry], clock: int) -> None:
+        """Keep these entries if they outlive their router (`LinkEntry.outlives_router`), else forget them; and reserve
+        the clock behind this reading. Written when it returns, all or nothing."""
 
 
-class Shell(Protocol):
+class NodeShell(Protocol):
     """What drives the node, and has its time and its ways out."""
 
     def wall_us(self) -> int:
@@ -107,7 +107,7 @@ class Shell(Protocol):
 class Node:
     """The cores of one router incarnation."""
 
-    def __init__(self, mesh: LinkState, topic: Topic, store: Store, shell: Shell) -> None:
+    def __init__(self, mesh: NodeMesh, topic: Topic, store: NodeStore, shell: NodeShell) -> None:
         """Just booted, with what `store` remembers."""
         self.mesh = mesh
         self.topic = topic
@@ -212,7 +212,7 @@ class Node:
             return
         try:
             self.topic.receive(received.router, received.payload)
-        except PeerError as error:
+        except BreachError as error:
             self._shell.note(Breach(received.router, str(error)))
             self.mesh.drop_contact(received.router, now)
             self.topic.lost(received.router)
@@ -225,8 +225,8 @@ def boot(
     links: Mapping[str, int],
     journal: Block,
     settings: Settings,
-    store: Store,
-    shell: Shell,
+    store: NodeStore,
+    shell: NodeShell,
     *,
     hello: float,
     dead: float,

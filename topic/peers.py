@@ -3,38 +3,38 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from topic import wire
 from topic.actions import STOLEN, Detach, Note
-from topic.attaching import Attaching
-from topic.changes import Changes
-from topic.directory import Change, Entry, Role, Status, unpack_entry
-from topic.expiry import Expiry
-from topic.home import Home
+from topic.delivery.record import Record
+from topic.directory.entry import Change, Decision, LinkEntry, Role, Status, unpack_entry
+from topic.home.home import Home
 from topic.identity import Epoch
 from topic.journal import Event
-from topic.record import Record
-from topic.wire import Decision, Kind
+from topic.termini.attaches import Attaches
+from topic.termini.changes import Changes
+from topic.termini.expiry import Expiry
+from topic.wire import segments
+from topic.wire.segments import Segment
 
 
 class Peers:
     """The receiving end of the contacts of one router."""
 
     def __init__(
-        self, home: Home, attaching: Attaching, expiry: Expiry, changes: Changes, heard: Callable[[str], None]
+        self, home: Home, attaches: Attaches, expiry: Expiry, changes: Changes, heard: Callable[[str], None]
     ) -> None:
         """`heard` is told of routers whose section has come."""
         self.context = home.context
         self.directory = home.context.directory
         self.home = home
         self.edge = home.edge
-        self._attaching = attaching
+        self._attaches = attaches
         self._expiry = expiry
         self._changes = changes
         self._heard = heard
 
     def receive(self, router: str, payload: bytes) -> None:
         """A batch from a router in contact; raises `PeerError` if it breaks the protocol."""
-        for kind, *columns in wire.decode(payload):
+        for kind, *columns in segments.decode(payload):
             self._HANDLERS[kind](self, router, *columns)
 
     def _on_section(self, router: str, version: int, own: list[Any], hearsay: list[Any]) -> None:
@@ -45,17 +45,17 @@ class Peers:
         changes = self.directory.apply_section(router, version, entries, told)
         self._pass_on(router, changes, learned=True)
         for entry in taken_back:  # before what else has changed lets anything be accepted
-            self.home.joining.expect(entry, router)
+            self.home.audiences.expect(entry, router)
         self._changes.follow(changes, learned=True)
         for entry in joined_before:
-            self.home.joining.join(entry, known=True)
+            self.home.audiences.join(entry, known=True)
         self._end_ours(told)
         self._end_later([*entries, *told])
         self._correct(router, [*entries, *told])
         self.context.outgoing.ack(router, version)
         self._heard(router)
 
-    def _is_same_subscriber(self, entry: Entry) -> bool:
+    def _is_same_subscriber(self, entry: LinkEntry) -> bool:
         if entry.role is Role.PUBLISHER or not entry.live or self.directory.is_announced(entry):
             return False
         known = self.directory.subscriber(entry.name)
@@ -77,23 +77,23 @@ class Peers:
         self._end_later(told)
         self._correct(router, told)
 
-    def _correct(self, router: str, told: list[Entry]) -> None:
+    def _correct(self, router: str, told: list[LinkEntry]) -> None:
         """It takes for live what we know has ended."""
         known = [(entry.epoch, self.directory.entry((entry.role, entry.name))) for entry in told if entry.live]
         ended = [ours for epoch, ours in known if ours is not None and not ours.live and ours.epoch >= epoch]
         self.context.outgoing.hearsay(router, ended)
 
-    def _end_ours(self, told: list[Entry]) -> None:
+    def _end_ours(self, told: list[LinkEntry]) -> None:
         """Behind a partition they were let expire."""
         for entry in told:
             if not entry.live and self.directory.is_mine(entry):
                 self._changes.ended_elsewhere(entry)
 
-    def _end_later(self, told: list[Entry]) -> None:
+    def _end_later(self, told: list[LinkEntry]) -> None:
         """A later attach has gone on from what it tells has ended: who ended that may never hear of it."""
         for entry in told:
             current = self.directory.subscriber(entry.name)
-            if current is not None and current.epoch > entry.epoch and self.home.apart.is_to_be_told(entry, current):
+            if current is not None and current.epoch > entry.epoch and self.home.lapses.is_to_be_told(entry, current):
                 self._changes.end_apart(current, entry.ending)
 
     def _pass_on(self, router: str, changes: list[Change], *, learned: bool) -> None:
@@ -131,7 +131,7 @@ class Peers:
 
     def _on_ack(self, router: str, version: int) -> None:
         self.directory.acknowledge(router, version)
-        self._attaching.answer_publishers()
+        self._attaches.answer_publishers()
 
     def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: dict[bytes, int]) -> None:
         subscriber = self.edge.subscribers.get(name)
@@ -140,7 +140,7 @@ class Peers:
         self.edge.joined(router, subscriber, gated)
         self._is_awaited(router, name)
         subscriber.unanswered.discard(router)
-        self._attaching.answer_subscriber(subscriber)
+        self._attaches.answer_subscriber(subscriber)
 
     def _is_awaited(self, router: str, name: bytes) -> None:
         """What it says may have crossed our word that the subscriber has lapsed: it would wait for it for ever."""
@@ -161,7 +161,7 @@ class Peers:
         if entry is None or not messages:
             return
         stream = self.edge.stream(entry)
-        split = wire.split_keys(keys)
+        split = segments.split_keys(keys)
         records = [Record(stream, key, b"", message) for key, message in zip(split, messages, strict=True)]
         if presettled:
             for record in records:
@@ -179,14 +179,14 @@ class Peers:
         """Only the home of that very epoch answers; who is not will be known to the asker soon."""
         stream = self.home.streams.get(publisher)
         if stream is not None and stream.epoch == Epoch(*epoch):
-            self.home.resolving.resolve(router, stream, wire.split_keys(keys))
+            self.home.resolution.resolve(router, stream, segments.split_keys(keys))
 
     def _on_resolved(self, _: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
         stream = self.edge.streams.get(publisher)
         if stream is not None and stream.epoch == Epoch(*epoch):
-            self.edge.resolved(stream, wire.split_keys(keys))
+            self.edge.resolved(stream, segments.split_keys(keys))
 
-    def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> Entry | None:
+    def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> LinkEntry | None:
         """The publisher's entry if `epoch` is its current one; else the sender is told of the higher one (5, Fence)."""
         entry = self.directory.publisher(publisher)
         if entry is not None and entry.live and entry.epoch == epoch:
@@ -217,25 +217,25 @@ class Peers:
             note = f"router {router} fenced publisher {stream.identity}: it is attached elsewhere"
             self.context.out.append(Note(note))
             self.context.out.append(Detach(stream.link, STOLEN, "attached at another router"))
-            self._attaching.withdraw_publisher(publisher)
+            self._attaches.withdraw_publisher(publisher)
             self.home.suspend(stream)
 
     _HANDLERS: ClassVar[dict[int, Callable[..., None]]] = {
-        Kind.SECTION: _on_section,
-        Kind.DELTA: _on_delta,
-        Kind.ACK: _on_ack,
-        Kind.HEARSAY: _on_hearsay,
-        Kind.JOINED: _on_joined,
-        Kind.ADMIT: _on_admit,
-        Kind.FORWARD: _on_forward,
-        Kind.OUTCOME: _on_outcome,
-        Kind.OUTCOME_IN_FULL: _on_outcome_in_full,
-        Kind.SETTLE: _on_settle,
-        Kind.SETTLED: _on_settled,
-        Kind.FENCED: _on_fenced,
-        Kind.RESOLVE: _on_resolve,
-        Kind.RESOLVED: _on_resolved,
-        Kind.EXPIRE: _on_expire,
-        Kind.VOTE: _on_vote,
-        Kind.EXPIRED: _on_expired,
+        Segment.SECTION: _on_section,
+        Segment.DELTA: _on_delta,
+        Segment.ACK: _on_ack,
+        Segment.HEARSAY: _on_hearsay,
+        Segment.JOINED: _on_joined,
+        Segment.ADMIT: _on_admit,
+        Segment.FORWARD: _on_forward,
+        Segment.OUTCOME: _on_outcome,
+        Segment.OUTCOME_IN_FULL: _on_outcome_in_full,
+        Segment.SETTLE: _on_settle,
+        Segment.SETTLED: _on_settled,
+        Segment.FENCED: _on_fenced,
+        Segment.RESOLVE: _on_resolve,
+        Segment.RESOLVED: _on_resolved,
+        Segment.EXPIRE: _on_expire,
+        Segment.VOTE: _on_vote,
+        Segment.EXPIRED: _on_expired,
     }

@@ -15,9 +15,13 @@ from typing import Any
 
 import attrs
 
-from topic.outcomes import Outcome
+from topic.delivery.outcomes import DeliveryOutcome
 
-ACCEPTED, REJECTED, RELEASED = int(Outcome.ACCEPTED), int(Outcome.REJECTED), int(Outcome.RELEASED)
+ACCEPTED, REJECTED, RELEASED = (
+    int(DeliveryOutcome.ACCEPTED),
+    int(DeliveryOutcome.REJECTED),
+    int(DeliveryOutcome.RELEASED),
+)
 
 Frame = tuple[Any, ...]
 Message = tuple[int, int]

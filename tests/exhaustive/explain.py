@@ -8,7 +8,7 @@ from tests.exhaustive.model import Model
 from tests.exhaustive.router import JOURNAL
 from tests.exhaustive.search import Finding, prepare
 from tests.exhaustive.world import Event, World
-from topic.wire import Kind, decode
+from topic.wire.segments import Segment, decode
 
 
 def explain(model: Model, finding: Finding) -> list[str]:
@@ -76,7 +76,7 @@ class Talking:
         for target, batch in step.to_routers:
             for payload in routers.batches.values[batch]:
                 for kind, *said in decode(payload):
-                    self.lines.append(f"to router {target}: {Kind(kind).name} {_short(said)}")
+                    self.lines.append(f"to router {target}: {Segment(kind).name} {_short(said)}")
         return step
 
 

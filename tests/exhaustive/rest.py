@@ -52,10 +52,10 @@ def leftovers(topic: Topic) -> Iterator[tuple[str, object]]:
         yield "ready", list(subscriber.ready)
         yield "unjoined", set(directory.contacts) - subscriber.joined
         yield "unknowing", list(subscriber.unknowing)
-    yield "unjoined", [home for home, names in edge.reporting.unjoined.items() if names]
+    yield "unjoined", [home for home, names in edge.reports.unjoined.items() if names]
     yield "departures", list(directory.departures)
     yield "lapsed", [*directory.lapsed, *filter(None, directory._untold.values())]
     yield "announced", list(directory._announced)
     yield "tombstones", list(directory._tombstones)
-    yield "waiting attaches", topic.attaching.waiting
+    yield "waiting attaches", topic.attaches.waiting
     yield "booting", topic.waiting_for

@@ -29,13 +29,13 @@ from topic.actions import (
     SettleSubscriber,
 )
 from topic.core import Settings, Topic
-from topic.directory import Lifetime, Role
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record, Stream
+from topic.directory.entry import Lifetime, Role
+from topic.edge.subscriber import LocalSubscriber
 from topic.identity import LinkIdentity
 from topic.journal import Event
 from topic.node import Breach, Happening, Node
-from topic.outcomes import Outcome
-from topic.record import Record, Stream
-from topic.subscriber import Subscriber
 
 BOOT_WAIT = 10.0
 NEVER = float("inf")
@@ -174,7 +174,7 @@ class Router:
         directory = self.topic.directory
         subscribers = [entry for entry in directory.entries() if entry.role is Role.SUBSCRIBER]
         names = frozenset(entry.identity.container for entry in subscribers if entry.live or entry.expired_life)
-        ends = [link.end for link in self.links.values() if isinstance(link.end, Subscriber)]
+        ends = [link.end for link in self.links.values() if isinstance(link.end, LocalSubscriber)]
         attaching = frozenset(end.identity.container for end in ends if not end.answered)
         return Facts(names, attaching, frozenset(directory.applied), self.topic.booted, self._is_due(self.topic))
 
@@ -273,7 +273,7 @@ class Router:
     def on_left(self, client: int, serial: int, knows: bool) -> None:
         """The client has read a detach; its answer comes if it has not gone elsewhere."""
         link = self.left.pop((client, serial), None)
-        if knows and link is not None and isinstance(link.end, Subscriber):
+        if knows and link is not None and isinstance(link.end, LocalSubscriber):
             self._core.told(link.end)
 
     def on_gone(self, client: int, serial: int) -> None:
@@ -299,10 +299,10 @@ class Router:
     def _hear_outcome(self, link: Link, key: bytes, outcome: int) -> None:
         record = link.records.get(key)
         if record is not None:  # else settled meanwhile
-            self._core.outcomes(link.end, [record], Outcome(outcome))
+            self._core.outcomes(link.end, [record], DeliveryOutcome(outcome))
 
     def _hear_echo(self, link: Link) -> None:
-        if isinstance(link.end, Subscriber):
+        if isinstance(link.end, LocalSubscriber):
             self._core.echoed(link.end)
         else:
             self._core.alive(link.end)
@@ -355,7 +355,7 @@ class Router:
     def _grant(self) -> None:
         """Subscribers make up at once for the credit that they have used."""
         for link in self.links.values():
-            if isinstance(link.end, Subscriber) and link.end.credit:
+            if isinstance(link.end, LocalSubscriber) and link.end.credit:
                 link.end.credit = CREDIT
 
     def _answer_publisher(self, link: Link, action: AnswerPublisher) -> list[Frame]:

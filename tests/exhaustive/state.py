@@ -20,10 +20,10 @@ from types import MethodType, NoneType
 from typing import Any
 
 from topic.context import Context
+from topic.delivery.record import Stream
+from topic.edge.subscriber import LocalSubscriber
 from topic.identity import KeyMaker
 from topic.node import Node
-from topic.record import Stream
-from topic.subscriber import Subscriber
 
 DIGEST = 16
 ATOMS = frozenset((int, str, bytes, bool, float, NoneType))
@@ -32,7 +32,7 @@ IGNORED: dict[type, frozenset[str]] = {
     Context: frozenset(("clock", "_journal", "time_us")),
     Node: frozenset(("_look",)),  # nobody asks for the deadline
     Stream: frozenset(("alone", "keys", "label", "received")),  # derived twice, and statistics
-    Subscriber: frozenset(("accepted", "delivered")),  # statistics
+    LocalSubscriber: frozenset(("accepted", "delivered")),  # statistics
 }
 
 Rule = Callable[["_Walk", Any], Any]

@@ -11,13 +11,12 @@ from tests.exhaustive.explain import explain
 from tests.exhaustive.router import Router
 from tests.exhaustive.scope import QUICK, SCOPES, Scope
 from tests.exhaustive.search import Search
-from topic.changes import Changes
-from topic.directory import Entry
-from topic.expiry import Expiry
-from topic.home import Home
-from topic.lives import Lives
-from topic.subscriber import Subscriber
-from topic.wire import Decision
+from topic.directory.entry import Decision, LinkEntry
+from topic.edge.subscriber import LocalSubscriber
+from topic.home.home import Home
+from topic.termini.changes import Changes
+from topic.termini.expiry import Expiry
+from topic.termini.generations import Generations
 
 CALM = Scope("calm", "a", "b", messages=2, faults=0)
 
@@ -63,7 +62,7 @@ def _first(monkeypatch: pytest.MonkeyPatch, scope: str) -> str:
 
 
 def test_who_is_missed_in_something_and_not_told_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def end_apart(changes: Changes, entry: Entry, ending: str) -> None:
+    def end_apart(changes: Changes, entry: LinkEntry, ending: str) -> None:
         """Tell nobody."""
 
     monkeypatch.setattr(Changes, "end_apart", end_apart)
@@ -74,7 +73,7 @@ def test_who_is_only_out_of_reach_and_ends_is_found(monkeypatch: pytest.MonkeyPa
     """Let links expire though routers are missing."""
     due = Expiry._due
 
-    def hasty(expiry: Expiry, entry: Entry, lonely: Any) -> Decision | None:
+    def hasty(expiry: Expiry, entry: LinkEntry, lonely: Any) -> Decision | None:
         return due(expiry, entry, lonely) and Decision.EXPIRED
 
     monkeypatch.setattr(Expiry, "_due", hasty)
@@ -83,26 +82,26 @@ def test_who_is_only_out_of_reach_and_ends_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_life_that_goes_on_after_its_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def resumed(known: Entry | None, generation: bytes | None, seen: int) -> bytes | None:
+    def resumed(known: LinkEntry | None, generation: bytes | None, seen: int) -> bytes | None:
         return generation
 
-    monkeypatch.setattr(Lives, "_life_of", staticmethod(resumed))
-    monkeypatch.setattr(Lives, "_has_ended", lambda lives, change: False)
+    monkeypatch.setattr(Generations, "_life_of", staticmethod(resumed))
+    monkeypatch.setattr(Generations, "_has_ended", lambda lives, change: False)
     assert _first(monkeypatch, "away-moved") == "same generation"
 
 
 def test_a_refusal_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topic.record.refusal", lambda outcome: None)
+    monkeypatch.setattr("topic.delivery.record.refusal", lambda outcome: None)
     assert _first(monkeypatch, "refused") == "2 accepted too early"
 
 
 def test_an_incomplete_map_that_is_taken_for_a_whole_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = Subscriber.begin
+    begin = LocalSubscriber.begin
 
-    def whole(subscriber: Subscriber, *arguments: Any, complete: bool) -> None:
+    def whole(subscriber: LocalSubscriber, *arguments: Any, complete: bool) -> None:
         begin(subscriber, *arguments, complete=True)
 
-    monkeypatch.setattr(Subscriber, "begin", whole)
+    monkeypatch.setattr(LocalSubscriber, "begin", whole)
     assert _first(monkeypatch, "partial") == "resumed transfer"
 
 

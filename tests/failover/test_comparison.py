@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failover.comparison import NULL, RECEIVED, TABLE, TERMINAL, Mine, Step, Theirs, agreed_state, compare, step
-from topic.outcomes import Outcome
+from topic.delivery.outcomes import DeliveryOutcome
 
-ACCEPTED, REJECTED = int(Outcome.ACCEPTED), int(Outcome.REJECTED)
+ACCEPTED, REJECTED = int(DeliveryOutcome.ACCEPTED), int(DeliveryOutcome.REJECTED)
 
 STATES = [NULL, RECEIVED, *sorted(TERMINAL)]
 SENDS_THE_MESSAGE = (Step.NEW, Step.WHOLE)

@@ -11,7 +11,7 @@ from typing import Any
 from tests.golden.trace import TracedBench
 from tests.topic.bench import LASTING, Pen, Reader, key_of
 from topic.actions import Resume
-from topic.outcomes import Outcome
+from topic.delivery.outcomes import DeliveryOutcome
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 PROMPT = "> "
@@ -86,7 +86,7 @@ class Player:
         had = [record for record, _ in reader.handed] + [resume.record for resume in reader.mine(Resume)]
         latest = {record.key: record for record in had}
         records = [latest[self._key(delivery)] for delivery in deliveries.split()]
-        self.bench.tick(reader.router).outcomes(reader.end, records, Outcome.ACCEPTED)
+        self.bench.tick(reader.router).outcomes(reader.end, records, DeliveryOutcome.ACCEPTED)
         self.bench.flow()
 
     def act(self, name: str, verb: str) -> None:
@@ -137,7 +137,7 @@ def _map(text: str) -> Iterator[tuple[str, int]]:
     """`p1 p2:accepted`."""
     for delivery in text.split():
         name, _, state = delivery.partition(":")
-        yield name, Outcome[state.upper()] if state else 0
+        yield name, DeliveryOutcome[state.upper()] if state else 0
 
 
 _ACTS = {"answers the echo": "answer_echo", "answers the detach": "answer_detach"}

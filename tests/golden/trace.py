@@ -20,10 +20,10 @@ from topic.actions import (
     Resume,
     SettleSubscriber,
 )
-from topic.directory import Status, unpack_entry
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.directory.entry import Decision, Status, unpack_entry
 from topic.identity import KeyMaker, LinkIdentity, link_name
-from topic.outcomes import Outcome
-from topic.wire import Decision, Kind, decode, split_keys
+from topic.wire.segments import Segment, decode, split_keys
 
 TAGS = [b"%d" % number for number in range(1, 10)]
 """All that scripts send."""
@@ -41,7 +41,7 @@ class TracedBench(Bench):
         super().__init__(*routers)
 
     def carry(self, here: str, there: str, payload: bytes) -> None:
-        said = [_SAID[Kind(kind)](self, *columns) for kind, *columns in decode(payload)]
+        said = [_SAID[Segment(kind)](self, *columns) for kind, *columns in decode(payload)]
         self.lines.append(f"{here} → {there}   {'; '.join(said)}")
         super().carry(here, there, payload)
 
@@ -92,7 +92,7 @@ class TracedBench(Bench):
 
 
 def _state(state: int) -> str:
-    return Outcome(state).name.lower()
+    return DeliveryOutcome(state).name.lower()
 
 
 def _ranges(ranges: list[int]) -> str:
@@ -122,28 +122,30 @@ def _question(verb: str) -> Callable[..., str]:
     return said
 
 
-_SAID: Mapping[Kind, Callable[..., str]] = {
-    Kind.SECTION: lambda t, _, own, others: (
+_SAID: Mapping[Segment, Callable[..., str]] = {
+    Segment.SECTION: lambda t, _, own, others: (
         f"Section {t.entries(own)}" + (f"; others {t.entries(others)}" if others else "")
     ),
-    Kind.DELTA: lambda t, _, own, gone: f"Delta {t.entries(own)}" + (f"; departed {t.entries(gone)}" if gone else ""),
-    Kind.ACK: lambda t, _: "Ack",
-    Kind.HEARSAY: lambda t, others: f"Hearsay {t.entries(others)}",
-    Kind.JOINED: lambda t, s, _, gated: (
+    Segment.DELTA: lambda t, _, own, gone: (
+        f"Delta {t.entries(own)}" + (f"; departed {t.entries(gone)}" if gone else "")
+    ),
+    Segment.ACK: lambda t, _: "Ack",
+    Segment.HEARSAY: lambda t, others: f"Hearsay {t.entries(others)}",
+    Segment.JOINED: lambda t, s, _, gated: (
         f"Joined {t.link(s)}" + "".join(f", gated {t.link(p)} from n {n}" for p, n in gated.items())
     ),
-    Kind.ADMIT: lambda t, s, p: f"Admit {t.link(s)} to {t.link(p)}",
-    Kind.FORWARD: _forward,
-    Kind.OUTCOME: lambda t, p, _, ranges: f"Outcome of {t.link(p)} n {_ranges(ranges)}",
-    Kind.OUTCOME_IN_FULL: _in_full,
-    Kind.SETTLE: lambda t, p, _, ranges: f"Settle {t.link(p)} n {_ranges(ranges)}",
-    Kind.SETTLED: lambda t, p, _, ranges: f"Settled {t.link(p)} n {_ranges(ranges)}",
-    Kind.FENCED: lambda t, p, _: f"Fenced {t.link(p)}",
-    Kind.RESOLVE: lambda t, p, _, keys: f"Resolve {t.deliveries(split_keys(keys))}",
-    Kind.RESOLVED: lambda t, p, _, keys: f"Resolved {t.deliveries(split_keys(keys))}",
-    Kind.EXPIRE: _question("Expire"),
-    Kind.VOTE: _question("Vote"),
-    Kind.EXPIRED: _question("Expired"),
+    Segment.ADMIT: lambda t, s, p: f"Admit {t.link(s)} to {t.link(p)}",
+    Segment.FORWARD: _forward,
+    Segment.OUTCOME: lambda t, p, _, ranges: f"Outcome of {t.link(p)} n {_ranges(ranges)}",
+    Segment.OUTCOME_IN_FULL: _in_full,
+    Segment.SETTLE: lambda t, p, _, ranges: f"Settle {t.link(p)} n {_ranges(ranges)}",
+    Segment.SETTLED: lambda t, p, _, ranges: f"Settled {t.link(p)} n {_ranges(ranges)}",
+    Segment.FENCED: lambda t, p, _: f"Fenced {t.link(p)}",
+    Segment.RESOLVE: lambda t, p, _, keys: f"Resolve {t.deliveries(split_keys(keys))}",
+    Segment.RESOLVED: lambda t, p, _, keys: f"Resolved {t.deliveries(split_keys(keys))}",
+    Segment.EXPIRE: _question("Expire"),
+    Segment.VOTE: _question("Vote"),
+    Segment.EXPIRED: _question("Expired"),
 }
 
 

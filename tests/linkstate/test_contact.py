@@ -5,7 +5,7 @@ a: number a1, a2, ...        b: number b1, b2, ...        a GREET is (sender's n
 
 import pytest
 
-from linkstate.contact import NUMBER_BITS, Change, Contact
+from linkstate.contact import NUMBER_BITS, Contact, ContactChange
 
 A1 = 100 << NUMBER_BITS | 1
 B1, B2, B3 = (200 << NUMBER_BITS | n for n in (1, 2, 3))
@@ -21,7 +21,7 @@ def contact() -> Contact:
 
 @pytest.fixture
 def established(contact: Contact) -> Contact:
-    assert contact.receive_greet(B1, A1, True, 1.1) is Change.MADE
+    assert contact.receive_greet(B1, A1, True, 1.1) is ContactChange.MADE
     return contact
 
 
@@ -38,7 +38,7 @@ def test_a_greet_that_does_not_name_us_is_answered(contact: Contact) -> None:
 
 
 def test_a_greet_that_names_us_makes_the_contact_and_tells_an_end_that_waits(contact: Contact) -> None:
-    assert contact.receive_greet(B1, A1, False, 1.1) is Change.MADE
+    assert contact.receive_greet(B1, A1, False, 1.1) is ContactChange.MADE
     assert contact.greet_at == 1.1
     contact.greet_sent(1.1)
     assert contact.greet_at == float("inf")
@@ -50,7 +50,7 @@ def test_an_established_greet_needs_no_answer(established: Contact) -> None:
 
 def test_data_with_the_right_pair_makes_the_contact(contact: Contact) -> None:
     contact.receive_greet(B1, 0, False, 1.1)
-    assert contact.receive_data(B1, A1) == (True, Change.MADE)
+    assert contact.receive_data(B1, A1) == (True, ContactChange.MADE)
     assert contact.receive_data(B1, A1) == (True, None)
 
 
@@ -68,7 +68,7 @@ def test_data_of_a_contact_that_only_the_other_end_had_is_dropped(contact: Conta
 
 
 def test_a_higher_number_of_theirs_ends_the_contact_and_renews_ours(established: Contact) -> None:
-    assert established.receive_greet(B2, A1, False, 2.0) is Change.LOST
+    assert established.receive_greet(B2, A1, False, 2.0) is ContactChange.LOST
     assert (established.ours, established.theirs, established.greet_at) == (A1 + 1, B2, 2.0)
 
 
@@ -86,7 +86,7 @@ def test_a_lower_number_of_theirs_is_ignored(contact: Contact) -> None:
 
 
 def test_losing_the_path_ends_the_contact_and_its_numbers(established: Contact) -> None:
-    assert established.lost() is Change.LOST
+    assert established.lost() is ContactChange.LOST
     assert established.receive_greet(B1, A1, True, 2.0) is None
     assert established.receive_data(B1, A1) == (False, None)
     established.reached(200, 3.0)
@@ -99,13 +99,13 @@ def test_losing_the_path_before_the_contact_is_made_keeps_our_number(contact: Co
     contact.receive_greet(B1, 0, False, 1.1)
     assert contact.lost() is None
     contact.reached(200, 2.0)
-    assert contact.receive_data(B1, A1) == (True, Change.MADE)
+    assert contact.receive_data(B1, A1) == (True, ContactChange.MADE)
 
 
 def test_a_dropped_contact_begins_anew_at_once(established: Contact) -> None:
-    assert established.drop(2.0) is Change.LOST
+    assert established.drop(2.0) is ContactChange.LOST
     assert (established.ours, established.greet_at) == (A1 + 1, 2.0)
-    assert established.receive_greet(B2, A1 + 1, False, 2.1) is Change.MADE
+    assert established.receive_greet(B2, A1 + 1, False, 2.1) is ContactChange.MADE
 
 
 def test_dropping_what_is_not_made_changes_nothing(contact: Contact) -> None:
@@ -119,4 +119,4 @@ def test_only_the_incarnation_that_is_reached_is_listened_to(contact: Contact) -
     assert contact.receive_greet(restarted, A1, True, 1.1) is None
     contact.lost()
     contact.reached(201, 2.0)
-    assert contact.receive_greet(restarted, A1, True, 2.1) is Change.MADE
+    assert contact.receive_greet(restarted, A1, True, 2.1) is ContactChange.MADE

@@ -2,16 +2,16 @@
 
 import pytest
 
-from linkstate.flooding import Database, Verdict
-from linkstate.frames import Entry
+from linkstate.flooding import Database, InstallResult
+from linkstate.frames import AgedAdvertisement
 
-NEWER, KNOWN, OLDER, DISPUTED, REFUSED = Verdict
+NEWER, KNOWN, OLDER, DISPUTED, REFUSED = InstallResult
 TO_A = (("a", 100, 1),)
 
 
-def entry(origin: str, incarnation: int, sequence: int, *, age_ms: int = 0, links: object = TO_A) -> Entry:
+def entry(origin: str, incarnation: int, sequence: int, *, age_ms: int = 0, links: object = TO_A) -> AgedAdvertisement:
     assert isinstance(links, tuple)
-    return Entry(origin, incarnation, sequence, age_ms, links)
+    return AgedAdvertisement(origin, incarnation, sequence, age_ms, links)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def database() -> Database:
     ("version", "verdict"),
     [((200, 6), NEWER), ((201, 1), NEWER), ((200, 5), KNOWN), ((200, 4), OLDER), ((199, 9), OLDER)],
 )
-def test_the_newest_version_wins(database: Database, version: tuple[int, int], verdict: Verdict) -> None:
+def test_the_newest_version_wins(database: Database, version: tuple[int, int], verdict: InstallResult) -> None:
     database.install(entry("b", 200, 5), 1.0)
     assert database.install(entry("b", *version), 1.0) is verdict
     assert database.entries["b"].version == max(version, (200, 5))

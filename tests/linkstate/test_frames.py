@@ -12,8 +12,8 @@ from linkstate.errors import PeerError
 from linkstate.frames import (
     DATA,
     GREET,
+    AgedAdvertisement,
     Entries,
-    Entry,
     Hello,
     Summary,
     bin_prefix,
@@ -36,7 +36,7 @@ def data(payload: bytes) -> bytes:
 
 
 def test_linkstate_frames_come_back_as_they_were() -> None:
-    entry = Entry("b", 9, 3, 250, (("a", 7, 1), ("c", 8, 4)))
+    entry = AgedAdvertisement("b", 9, 3, 250, (("a", 7, 1), ("c", 8, 4)))
     body = encode_hello(HELLO) + encode_summary(98, [("a", 7, 2)]) + encode_entries(97, [entry])
     assert decode_linkstate(body) == [HELLO, Summary(98, {"a": (7, 2)}), Entries(97, (entry,))]
 

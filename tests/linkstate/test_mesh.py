@@ -9,8 +9,8 @@ from linkstate.errors import PeerError
 from linkstate.events import Transmit
 from linkstate.frames import (
     PROBE,
+    AgedAdvertisement,
     Entries,
-    Entry,
     Hello,
     decode_channel,
     decode_linkstate,
@@ -244,9 +244,9 @@ def test_a_router_whose_clock_was_set_back_is_let_in_when_its_former_life_has_ag
 
 def test_frames_that_go_in_circles_are_dropped(mesh: Mesh) -> None:
     mesh.receive_linkstate(
-        "b", encode_entries(0, [Entry("b", 200, 1, 0, (("a", 100, 1), ("c", 300, 1)))]), 0.1
+        "b", encode_entries(0, [AgedAdvertisement("b", 200, 1, 0, (("a", 100, 1), ("c", 300, 1)))]), 0.1
     )
-    mesh.receive_linkstate("b", encode_entries(0, [Entry("c", 300, 1, 0, (("b", 200, 1),))]), 0.1)
+    mesh.receive_linkstate("b", encode_entries(0, [AgedAdvertisement("c", 300, 1, 0, (("b", 200, 1),))]), 0.1)
     mesh.out.clear()
     for hops_left, passed_on in [(9, [2]), (2, [1]), (1, []), (0, [])]:
         mesh.receive_channel("b", encode_header([PROBE, "b", hops_left, 0, [["c", 1, 1, 0, 0]]]), 0.1)
@@ -264,7 +264,7 @@ def test_clocks_are_merged_across_the_mesh() -> None:
 
 
 def test_a_hello_from_somebody_else_is_the_peers_error_and_changes_nothing(mesh: Mesh) -> None:
-    flood = encode_entries(0, [Entry("b", 200, 1, 0, (("a", 100, 1),))])
+    flood = encode_entries(0, [AgedAdvertisement("b", 200, 1, 0, (("a", 100, 1),))])
     with pytest.raises(PeerError, match="expected the router 'b', this is 'c'"):
         mesh.receive_linkstate("b", flood + encode_hello(Hello("c", 300, 0, 0, 0)), 0.1)
     assert not mesh.routes and not mesh.out
@@ -294,14 +294,14 @@ def test_a_body_of_a_closed_transport_is_ignored(mesh: Mesh) -> None:
 
 
 def test_a_stale_advertisement_of_our_own_is_answered_with_the_present_one(mesh: Mesh) -> None:
-    stale = Entry("a", 99, 70, 0, (("b", 199, 1), ("c", 299, 1)))
+    stale = AgedAdvertisement("a", 99, 70, 0, (("b", 199, 1), ("c", 299, 1)))
     mesh.receive_linkstate("b", encode_entries(0, [stale]), 0.1)
     (entry,) = advertised(mesh)
     assert (entry.origin, entry.incarnation, entry.links) == ("a", 100, (("b", 200, 1),))
 
 
 def test_an_advertisement_of_our_own_that_we_did_not_write_is_overridden(mesh: Mesh) -> None:
-    forged = Entry("a", 100, 70, 0, (("c", 300, 1),))
+    forged = AgedAdvertisement("a", 100, 70, 0, (("c", 300, 1),))
     mesh.receive_linkstate("b", encode_entries(0, [forged]), 0.1)
     (entry,) = advertised(mesh)
     assert (entry.incarnation, entry.sequence, entry.links) == (100, 71, (("b", 200, 1),))
@@ -312,7 +312,7 @@ def test_channel_frames_are_ignored_until_the_neighbour_said_who_it_is() -> None
     mesh = Mesh("a", 100, ["a", "b", "c"], {"b": 1, "c": 1}, HybridClock(), hello=HELLO, dead=DEAD)
     mesh.link_up("b", 0.0)
     mesh.link_up("c", 0.0)
-    flood = encode_entries(0, [Entry("c", 300, 1, 0, (("a", 100, 1),))])
+    flood = encode_entries(0, [AgedAdvertisement("c", 300, 1, 0, (("a", 100, 1),))])
     mesh.receive_linkstate("c", encode_hello(Hello("c", 300, 0, 100, 0)) + flood, 0.0)
     mesh.out.clear()
     to_c = encode_header([PROBE, "b", 3, 0, [["c", 1, 1, 0, 0]]])
@@ -324,7 +324,7 @@ def test_channel_frames_are_ignored_until_the_neighbour_said_who_it_is() -> None
     assert [action[:2] for action in mesh.out if isinstance(action, Transmit)] == [("c", "channel")]
 
 
-def advertised(mesh: Mesh) -> tuple[Entry, ...]:
+def advertised(mesh: Mesh) -> tuple[AgedAdvertisement, ...]:
     """The advertisements in the only body that was transmitted."""
     (action,) = mesh.out
     assert isinstance(action, Transmit)

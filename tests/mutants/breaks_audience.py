@@ -7,11 +7,12 @@ import attrs
 
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
 from topic.core import Topic
-from topic.directory import Audience, Change, Directory, Entry
-from topic.home import Home
-from topic.joining import Joining
-from topic.record import Record, State, Stream
-from topic.reporting import Reporting
+from topic.delivery.record import Record, State, Stream
+from topic.directory.directory import Directory
+from topic.directory.entry import AddressAudience, Change, LinkEntry
+from topic.edge.reports import Reports
+from topic.home.audiences import Audiences
+from topic.home.home import Home
 
 HASTY = {"store_loss": 1.0, "delay": 0.5, "client_delay": 0.001, "patience": 0.05}
 CROWDED = {"plain": 0.0, "restless": 0.0, "routers": 3, "addresses": 1, "turmoil": 3.0, "faults": ("flap",) * 8}
@@ -32,25 +33,25 @@ def accepted_without_orphans(audience: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "lost", by="2", **KILLS)
+@mutant(Audiences, "lost", by="2", **KILLS)
 def lost_subscribers_not_awaited(_: Method) -> Method:
     """8 Lost router: what its subscribers were awaited for, they are awaited for as orphans."""
 
-    def broken(joining: Joining, record: Record, router: str) -> None:
+    def broken(joining: Audiences, record: Record, router: str) -> None:
         pass
 
     return broken
 
 
-@mutant(Reporting, "report", (Directory, "apply_departures"), by="2", **MOVING)
+@mutant(Reports, "report", (Directory, "apply_departures"), by="2", **MOVING)
 def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
     """5 Edge: home is told who left without the delivery, in the Outcome or ahead of it."""
 
-    def broken(reporting: Reporting, record: Record) -> None:
+    def broken(reporting: Reports, record: Record) -> None:
         record.moved = ()
         report(reporting, record)
 
-    def unheard(directory: Directory, router: str, moved: list[Entry]) -> list[Change]:
+    def unheard(directory: Directory, router: str, moved: list[LinkEntry]) -> list[Change]:
         return []
 
     return broken, unheard
@@ -61,7 +62,7 @@ def resumed_without_audience(again: Method) -> Method:
     """5 Accept: a resumed delivery is not judged before home has computed its audience in this epoch."""
 
     def broken(home: Home, stream: Stream, tag: bytes, record: Record) -> Record:
-        with patch.object(Directory, "audience", lambda directory, address: Audience((), (), (), 0, "[]")):
+        with patch.object(Directory, "audience", lambda directory, address: AddressAudience((), (), (), 0, "[]")):
             resumed: Record = again(home, stream, tag, record)
         return resumed
 
@@ -80,22 +81,22 @@ def accepted_unconfirmed(evaluate: Method) -> Method:
     return broken
 
 
-@mutant(Reporting, "report", by="2", **PARTITIONS | {"delay": 0.2})
+@mutant(Reports, "report", by="2", **PARTITIONS | {"delay": 0.2})
 def outcome_while_unjoined(report: Method) -> Method:
     """5 Edge: outcomes are withheld while home has not joined all local subscribers."""
 
-    def broken(reporting: Reporting, record: Record) -> None:
+    def broken(reporting: Reports, record: Record) -> None:
         with patch.object(reporting, "unjoined", {}):
             report(reporting, record)
 
     return broken
 
 
-@mutant(Joining, "_expect", by="5", **LATE)
+@mutant(Audiences, "_expect", by="5", **LATE)
 def audience_reopened(expect: Method) -> Method:
     """5 Accept: once `accepted` was sent, the audience is closed."""
 
-    def broken(joining: Joining, record: Record, name: bytes) -> None:
+    def broken(joining: Audiences, record: Record, name: bytes) -> None:
         if record.state is State.ACCEPTED:
             record.state = State.IN_DOUBT
             record.orphans.add(name)
@@ -115,15 +116,15 @@ def accepted_before_booted(_: Method) -> Method:
     return broken
 
 
-@mutant(Joining, "lost", (Joining, "_seek"), by="45", **NEWCOMERS | CROWDED)
+@mutant(Audiences, "lost", (Audiences, "_seek"), by="45", **NEWCOMERS | CROWDED)
 def gating_and_awaited(lost: Method, seek: Method) -> tuple[Method, Method]:
     """6.5 Gate: who is gated by a delivery is not awaited for it."""
 
-    def awaited(joining: Joining, record: Record, router: str) -> None:
+    def awaited(joining: Audiences, record: Record, router: str) -> None:
         with patch.dict(record.stream.gates, clear=True):
             lost(joining, record, router)
 
-    def broken(joining: Joining, record: Record, name: bytes, *, not_at: str | None) -> Any:
+    def broken(joining: Audiences, record: Record, name: bytes, *, not_at: str | None) -> Any:
         with patch.dict(record.stream.gates, clear=True):
             return seek(joining, record, name, not_at=not_at)
 
@@ -134,7 +135,7 @@ def gating_and_awaited(lost: Method, seek: Method) -> tuple[Method, Method]:
 def incarnations_confused(_: Method) -> Method:
     """2: the custodian is the router's incarnation, not whoever has its name now."""
 
-    def broken(directory: Directory, entry: Entry) -> bool:
+    def broken(directory: Directory, entry: LinkEntry) -> bool:
         if directory.is_announced(entry):
             return False
         return entry.router == directory.router or entry.router in directory.applied

@@ -6,11 +6,12 @@ from linkstate.clock import HybridClock
 from linkstate.contact import Contact
 from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
 from tests.topic import test_moving
-from topic.directory import Change, Directory, Entry, Index
-from topic.expiry import Expiry, _Poll
+from topic.directory.directory import Directory
+from topic.directory.entry import Change, Decision, Index, LinkEntry
 from topic.identity import Epoch
 from topic.peers import Peers
-from topic.wire import Decision, Outgoing
+from topic.termini.expiry import Expiry, _Poll
+from topic.wire.outgoing import Outgoing
 
 AT_ONCE = RESUMING | {"faults": ("kill all", "kill all", "kill"), "restart": 0.9, "durable": 1.0, "restless": 0.1}
 RETURNING = {"timeouts": (1, 60), "restless": 2.0, "pranks": ("sleep",), "think": 0.001, "faults": ()}
@@ -23,11 +24,11 @@ SKEWED = {"skew": 60.0, "silent": 0.5}
 def no_hearsay(section: Method, _: Method) -> tuple[Method, Method]:
     """3.3: routers tell each other what they know of those that they are not in contact with."""
 
-    def broken(directory: Directory) -> tuple[list[Entry], list[Entry]]:
+    def broken(directory: Directory) -> tuple[list[LinkEntry], list[LinkEntry]]:
         own, _ = section(directory)
         return own, []
 
-    def silent(outgoing: Outgoing, router: str, entries: list[Entry]) -> None:
+    def silent(outgoing: Outgoing, router: str, entries: list[LinkEntry]) -> None:
         """Nor when a publisher resumes."""
 
     return broken, silent
@@ -52,7 +53,7 @@ def orphans_expire_at_once(lost: Method) -> Method:
 def expiry_without_consent(_: Method) -> Method:
     """8 Expiry: only if all routers in contact agree is a terminus over."""
 
-    def broken(expiry: Expiry, entry: Entry, decision: Decision) -> None:
+    def broken(expiry: Expiry, entry: LinkEntry, decision: Decision) -> None:
         poll = expiry._polls[entry.role, entry.name] = _Poll(entry.epoch, decision, set())
         expiry._decide(entry, poll)
 
@@ -63,7 +64,7 @@ def expiry_without_consent(_: Method) -> Method:
 def consent_unseen(_: Method) -> Method:
     """8 Expiry: a router that knows better says no."""
 
-    def broken(expiry: Expiry, router: str, entry: Entry, decision: Decision) -> bool:
+    def broken(expiry: Expiry, router: str, entry: LinkEntry, decision: Decision) -> bool:
         return True
 
     return broken
@@ -81,7 +82,7 @@ def yes_does_not_bind(_: Method) -> Method:
     return broken
 
 
-@mutant(Entry, "expired_life", by="138", **EXPIRING | RETURNING)
+@mutant(LinkEntry, "expired_life", by="138", **EXPIRING | RETURNING)
 def expired_lives_forgotten(_: Method) -> Any:
     """3.3: an expired life of a publisher is remembered, lest it come back as if nothing had been."""
     return property(lambda entry: False)
@@ -91,7 +92,7 @@ def expired_lives_forgotten(_: Method) -> Any:
 def others_not_stored(put: Method) -> Method:
     """3.3: durable links are written to the store of every router that learns of them."""
 
-    def broken(directory: Directory, entry: Entry) -> None:
+    def broken(directory: Directory, entry: LinkEntry) -> None:
         saved = list(directory.unsaved)
         put(directory, entry)
         if not directory.is_mine(entry):

@@ -6,12 +6,13 @@ Most take longer than a simulated run to matter: scenarios of the core catch the
 from tests.mutants.mutant import Method, mutant
 from tests.topic import test_apart_attacks as attacks
 from tests.topic import test_expiry as scenarios
-from topic.apart import Apart
-from topic.changes import Changes
-from topic.directory import Directory, Entry
-from topic.edge import Edge
-from topic.expiry import Expiry
-from topic.record import Record, Stream
+from topic.delivery.record import Record, Stream
+from topic.directory.directory import Directory
+from topic.directory.entry import LinkEntry
+from topic.edge.edge import Edge
+from topic.home.lapses import Lapses
+from topic.termini.changes import Changes
+from topic.termini.expiry import Expiry
 
 
 @mutant(Expiry, "contacts_changed", by="8", scenario=scenarios.test_who_comes_into_contact_while_others_are_asked)
@@ -38,7 +39,7 @@ def time_of_links_not_begun_anew(_: Method) -> Method:
 def expires_out_of_contact(due: Method) -> Method:
     """8 Expiry: a publisher's life ends only after all routers were in contact for its timeout."""
 
-    def broken(expiry: Expiry, entry: Entry, lonely: object) -> object:
+    def broken(expiry: Expiry, entry: LinkEntry, lonely: object) -> object:
         since, expiry.all_since = expiry.all_since, 0.0
         try:
             return due(expiry, entry, lonely)
@@ -52,7 +53,7 @@ def expires_out_of_contact(due: Method) -> Method:
 def bound_for_ever(_: Method) -> Method:
     """8 Expiry: a no of who holds the link frees all who had agreed."""
 
-    def broken(expiry: Expiry, entry: Entry) -> None:
+    def broken(expiry: Expiry, entry: LinkEntry) -> None:
         """A yes is a yes."""
 
     return broken
@@ -64,17 +65,17 @@ def bound_for_ever(_: Method) -> Method:
 def lapsed_for_good(_: Method) -> Method:
     """8 Apart: the owner's word brings back who has lapsed."""
 
-    def broken(directory: Directory, entry: Entry) -> bool:
+    def broken(directory: Directory, entry: LinkEntry) -> bool:
         return False
 
     return broken
 
 
-@mutant(Apart, "accepted", by="2", scenario=scenarios.test_who_had_something_accepted_without_it_is_told)
+@mutant(Lapses, "accepted", by="2", scenario=scenarios.test_who_had_something_accepted_without_it_is_told)
 def left_out_without_a_word(_: Method) -> Method:
     """8 Apart: what is accepted without somebody ends its link."""
 
-    def broken(apart: Apart, stream: Stream, records: list[Record]) -> None:
+    def broken(apart: Lapses, stream: Stream, records: list[Record]) -> None:
         """Nobody will know."""
 
     return broken
@@ -84,7 +85,7 @@ def left_out_without_a_word(_: Method) -> Method:
 def expired_elsewhere_ignored(_: Method) -> Method:
     """8 Apart: who holds a link that was ended elsewhere tells its client."""
 
-    def broken(changes: Changes, entry: Entry) -> None:
+    def broken(changes: Changes, entry: LinkEntry) -> None:
         """It is here, is it not?"""
 
     return broken

@@ -8,17 +8,17 @@ import attrs
 from router.signs import SignsOfLife
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
 from tests.topic import test_resuming
-from topic.attaching import Attaching
-from topic.delivering import Delivering
-from topic.directory import Entry
-from topic.edge import Edge
-from topic.evidence import Evidence
-from topic.joining import Joining
+from topic.delivery.record import OPEN, QUEUED, SENT, Doubt, Record, State, Stream
+from topic.directory.entry import LinkEntry
+from topic.edge.delivery import EdgeDelivery
+from topic.edge.edge import Edge
+from topic.edge.subscriber import LocalSubscriber
+from topic.edge.unconfirmed import Unconfirmed
+from topic.home.audiences import Audiences
+from topic.home.liveness import Liveness
 from topic.peers import Peers
-from topic.record import OPEN, QUEUED, SENT, Doubt, Record, State, Stream
-from topic.subscriber import Subscriber
-from topic.unconfirmed import Unconfirmed
-from topic.wire import Kind
+from topic.termini.attaches import Attaches
+from topic.wire.segments import Segment
 
 PUZZLED = PARTITIONS | {"routers": 3, "think": 0.05}
 STALLING = {
@@ -28,34 +28,34 @@ STALLING = {
 """What a publisher said before it moved to the other side of a partition comes long after that."""
 
 
-@mutant(Joining, "_gate", by="1", **MOVING | {"subscribers": 3})
+@mutant(Audiences, "_gate", by="1", **MOVING | {"subscribers": 3})
 def no_gate(_: Method) -> Method:
     """6.5 Gate: nothing later comes to a subscriber while what is not its own may come after it."""
 
-    def broken(joining: Joining, stream: Stream, subscriber: Entry, gating: object, *, unproven: bool) -> None:
+    def broken(joining: Audiences, stream: Stream, subscriber: LinkEntry, gating: object, *, unproven: bool) -> None:
         """No gate stands."""
 
     return broken
 
 
-@mutant(Joining, "_gate", by="1", **NEWCOMERS)
+@mutant(Audiences, "_gate", by="1", **NEWCOMERS)
 def not_gated_by_doubt(gate: Method) -> Method:
     """6.5 Gate: for a subscriber that nobody knew, also records in doubt gate."""
 
     def broken(
-        joining: Joining, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool
+        joining: Audiences, stream: Stream, subscriber: LinkEntry, gating: tuple[State, ...], *, unproven: bool
     ) -> None:
         gate(joining, stream, subscriber, tuple(set(gating) - {State.IN_DOUBT}), unproven=unproven)
 
     return broken
 
 
-@mutant(Joining, "_gate", by="1", scope="apart")
+@mutant(Audiences, "_gate", by="1", scope="apart")
 def not_gated_by_acceptances(gate: Method) -> Method:
     """6.5 Gate: and those that are accepted and not settled."""
 
     def broken(
-        joining: Joining, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool
+        joining: Audiences, stream: Stream, subscriber: LinkEntry, gating: tuple[State, ...], *, unproven: bool
     ) -> None:
         gate(joining, stream, subscriber, tuple(set(gating) - {State.ACCEPTED}), unproven=unproven)
 
@@ -67,38 +67,38 @@ def gates_outlive_their_home(_: Method) -> Method:
     """6.5 Gate: when a publisher is re-homed, its gates fall."""
 
     def broken(edge: Edge, publisher: bytes) -> None:
-        edge.reporting.rehomed(publisher)
+        edge.reports.rehomed(publisher)
 
     return broken
 
 
-@mutant(Joining, "_needs_proof", by="1", **PUZZLED)
+@mutant(Audiences, "_needs_proof", by="1", **PUZZLED)
 def backlog_without_evidence(_: Method) -> Method:
     """6.6 Evidence: a home that may be a zombie gives no backlog before its publisher has proven alive."""
 
-    def broken(joining: Joining, stream: Stream, subscriber: Entry) -> bool:
+    def broken(joining: Audiences, stream: Stream, subscriber: LinkEntry) -> bool:
         joining._give_backlog(stream, subscriber.name)
         return False
 
     return broken
 
 
-@mutant(Joining, "_needs_proof", by="1", **PUZZLED | STALLING)
+@mutant(Audiences, "_needs_proof", by="1", **PUZZLED | STALLING)
 def read_late_without_evidence(needs: Method) -> Method:
     """6.6 Evidence: nor anything else to who may have had it elsewhere."""
 
-    def broken(joining: Joining, stream: Stream, subscriber: Entry) -> bool:
+    def broken(joining: Audiences, stream: Stream, subscriber: LinkEntry) -> bool:
         proof: bool = needs(joining, stream, attrs.evolve(subscriber, resumed=False))
         return proof
 
     return broken
 
 
-@mutant(Evidence, "doubt", by="3", **PUZZLED)
+@mutant(Liveness, "doubt", by="3", **PUZZLED)
 def absence_without_evidence(doubt_: Method) -> Method:
     """6.6 Evidence: nor does it call settled what it has not got."""
 
-    def broken(evidence: Evidence, stream: Stream, doubt: Doubt) -> None:
+    def broken(evidence: Liveness, stream: Stream, doubt: Doubt) -> None:
         if isinstance(doubt, tuple):
             evidence._settle(stream, doubt, True)
         else:
@@ -107,11 +107,11 @@ def absence_without_evidence(doubt_: Method) -> Method:
     return broken
 
 
-@mutant(Evidence, "alive", by="13", **PUZZLED | STALLING)
+@mutant(Liveness, "alive", by="13", **PUZZLED | STALLING)
 def evidence_of_the_past(alive: Method) -> Method:
     """6.6 Evidence: what proves is an echo that was sent after the question came up."""
 
-    def broken(evidence: Evidence, stream: Stream, *, answered: bool) -> None:
+    def broken(evidence: Liveness, stream: Stream, *, answered: bool) -> None:
         stream.proving = len(stream.doubts)
         alive(evidence, stream, answered=answered)
 
@@ -134,59 +134,61 @@ def machines_speak_for_who_answers(_: Method, __: Method) -> tuple[Method, Metho
     return ask, acknowledged
 
 
-@mutant(Joining, "told", by="1", scope="apart")
+@mutant(Audiences, "told", by="1", scope="apart")
 def accepted_gates_no_longer(_: Method) -> Method:
     """6.5 Gate: what is accepted gates until its publisher knows that."""
 
-    def broken(joining: Joining, stream: Stream, records: list[Record]) -> None:
+    def broken(joining: Audiences, stream: Stream, records: list[Record]) -> None:
         joining.open_gates(stream, records)
 
     return broken
 
 
-@mutant(Joining, "_needs_proof", by="45", **MOVING)
+@mutant(Audiences, "_needs_proof", by="45", **MOVING)
 def no_backlog(_: Method) -> Method:
     """6.3 Backlog: what awaits a subscriber is forwarded to where it attached."""
 
-    def broken(joining: Joining, stream: Stream, subscriber: Entry) -> bool:
+    def broken(joining: Audiences, stream: Stream, subscriber: LinkEntry) -> bool:
         return False
 
     return broken
 
 
-@mutant(Joining, "_needs_proof", by="1", **MOVING)
+@mutant(Audiences, "_needs_proof", by="1", **MOVING)
 def backlog_not_waited_for(needs: Method) -> Method:
     """6.6 Evidence: while a backlog waits for it, nothing later of that publisher comes."""
 
-    def broken(joining: Joining, stream: Stream, subscriber: Entry) -> bool:
+    def broken(joining: Audiences, stream: Stream, subscriber: LinkEntry) -> bool:
         needs(joining, stream, subscriber)
         return False
 
     return broken
 
 
-@mutant(Delivering, "joined_at", by="135", **MOVING | {"plain": 1.0, "delay": 0.05, "patience": 0.05, "subscribers": 4})
+@mutant(
+    EdgeDelivery, "joined_at", by="135", **MOVING | {"plain": 1.0, "delay": 0.05, "patience": 0.05, "subscribers": 4}
+)
 def delivered_unjoined(_: Method) -> Method:
     """5 Edge: nothing is delivered to a subscriber by a home that has not joined it."""
 
-    def broken(delivering: Delivering, stream: Stream) -> list[Subscriber]:
+    def broken(delivering: EdgeDelivery, stream: Stream) -> list[LocalSubscriber]:
         return list(delivering._at.get(stream.identity.address, ()))
 
     return broken
 
 
-@mutant(Attaching, "subscriber", by="6", **MOVING | {"delay": 0.2})
+@mutant(Attaches, "subscriber", by="6", **MOVING | {"delay": 0.2})
 def answered_unjoined(attach: Method) -> Method:
     """6.7: a subscriber's attach is answered when all routers in contact have joined it."""
 
-    def broken(attaching: Attaching, subscriber: Subscriber, now: float) -> None:
+    def broken(attaching: Attaches, subscriber: LocalSubscriber, now: float) -> None:
         attach(attaching, subscriber, now)
         subscriber.unanswered.clear()
 
     return broken
 
 
-@mutant(Peers._HANDLERS, Kind.JOINED, by="6", **MOVING | {"delay": 0.2})
+@mutant(Peers._HANDLERS, Segment.JOINED, by="6", **MOVING | {"delay": 0.2})
 def joined_for_an_older_attach(joined: Method) -> Method:
     """6.2: Joined counts for the attach that it names only."""
 
@@ -202,7 +204,7 @@ def joined_for_an_older_attach(joined: Method) -> Method:
 def held_after_joined(_: Method) -> Method:
     """6.3 Backlog: what home has not forwarded for a subscriber when it joins it, is not for it any more."""
 
-    def broken(edge: Edge, subscriber: Subscriber, records: list[Record]) -> None:
+    def broken(edge: Edge, subscriber: LocalSubscriber, records: list[Record]) -> None:
         """All stays AWAITING_HOME."""
 
     return broken
@@ -212,7 +214,9 @@ def held_after_joined(_: Method) -> Method:
 def no_placeholder(name: Method) -> Method:
     """6.1: a key of the map that is not here is held as a placeholder till home has been asked."""
 
-    def broken(unconfirmed: Unconfirmed, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Method) -> Any:
+    def broken(
+        unconfirmed: Unconfirmed, subscriber: LocalSubscriber, said: Mapping[bytes, int], stream_of: Method
+    ) -> Any:
         here = {key: state for key, state in said.items() if key in unconfirmed.context.records}
         return name(unconfirmed, subscriber, here, stream_of)
 
@@ -223,7 +227,7 @@ def no_placeholder(name: Method) -> Method:
 def stated_outcomes_ignored(state_: Method) -> Method:
     """6.1: what the map states an outcome of is recorded, and never delivered again."""
 
-    def broken(unconfirmed: Unconfirmed, subscriber: Subscriber, record: Record, state: int) -> None:
+    def broken(unconfirmed: Unconfirmed, subscriber: LocalSubscriber, record: Record, state: int) -> None:
         state_(unconfirmed, subscriber, record, 0)
 
     return broken
@@ -233,7 +237,7 @@ def stated_outcomes_ignored(state_: Method) -> Method:
 def held_delivered(hold: Method) -> Method:
     """4: nothing is delivered but by a Forward of the current epoch and contact."""
 
-    def broken(unconfirmed: Unconfirmed, subscriber: Subscriber, records: Iterable[Record]) -> None:
+    def broken(unconfirmed: Unconfirmed, subscriber: LocalSubscriber, records: Iterable[Record]) -> None:
         held = [record for record in records if record.locals.get(subscriber) in OPEN and record.message is not None]
         hold(unconfirmed, subscriber, records)
         for record in held:
@@ -247,27 +251,27 @@ def held_delivered(hold: Method) -> Method:
 def sent_by_the_zombie(hold: Method) -> Method:
     """6.8: what the map lacks comes as an ordinary transfer, also if it was sent on the older link."""
 
-    def broken(unconfirmed: Unconfirmed, subscriber: Subscriber, records: Iterable[Record]) -> None:
+    def broken(unconfirmed: Unconfirmed, subscriber: LocalSubscriber, records: Iterable[Record]) -> None:
         hold(unconfirmed, subscriber, [record for record in records if record.locals.get(subscriber) != SENT])
 
     return broken
 
 
-@mutant(Joining, "adopt", by="12", **KILLS | {"store_loss": 1.0})
+@mutant(Audiences, "adopt", by="12", **KILLS | {"store_loss": 1.0})
 def unknown_not_adopted(_: Method) -> Method:
     """6.4 Adoption: a subscriber that resumes, and that home does not know, is owed what is in doubt."""
 
-    def broken(joining: Joining, subscriber: Entry) -> None:
+    def broken(joining: Audiences, subscriber: LinkEntry) -> None:
         """It is taken for a new one."""
 
     return broken
 
 
-@mutant(Evidence, "doubt", by="1", scenario=test_resuming.test_evidence_counts_from_the_last_attach_on)
+@mutant(Liveness, "doubt", by="1", scenario=test_resuming.test_evidence_counts_from_the_last_attach_on)
 def asked_again_counts_as_asked(doubt_: Method) -> Method:
     """6.6 Evidence: who asks once more asks since its last attach."""
 
-    def broken(evidence: Evidence, stream: Stream, doubt: Doubt) -> None:
+    def broken(evidence: Liveness, stream: Stream, doubt: Doubt) -> None:
         if doubt in stream.doubts:
             evidence.ask(stream)
         else:
@@ -276,21 +280,21 @@ def asked_again_counts_as_asked(doubt_: Method) -> Method:
     return broken
 
 
-@mutant(Subscriber, "open_gate", by="1", **PUZZLED | STALLING)
+@mutant(LocalSubscriber, "open_gate", by="1", **PUZZLED | STALLING)
 def gate_opens_unsorted(_: Method) -> Method:
     """11: what was put off and then sent is older than what waits: gates open in order of n."""
 
-    def broken(subscriber: Subscriber, publisher: bytes) -> list[Record]:
+    def broken(subscriber: LocalSubscriber, publisher: bytes) -> list[Record]:
         return list(subscriber.gated.pop(publisher).records)
 
     return broken
 
 
-@mutant(Attaching, "contact", by="6", **MOVING | {"faults": ("flap", "cut") * 6, "delay": 0.3})
+@mutant(Attaches, "contact", by="6", **MOVING | {"faults": ("flap", "cut") * 6, "delay": 0.3})
 def later_contacts_not_awaited(_: Method) -> Method:
     """6.7: who comes into contact while an attach waits has to join the subscriber, too."""
 
-    def broken(attaching: Attaching, router: str, now: float) -> None:
+    def broken(attaching: Attaches, router: str, now: float) -> None:
         """As many as there were."""
 
     return broken

@@ -4,18 +4,19 @@ from collections.abc import Mapping
 
 from tests.mutants.mutant import KILLS, MOVING, Method, mutant
 from tests.topic import test_resuming as resuming
-from topic import lives
-from topic.directory import Change, Directory, Entry
-from topic.edge import Edge
-from topic.home import Home
+from topic.delivery.record import AWAITING_HOME, QUEUED, Record, Stream
+from topic.directory.directory import Directory
+from topic.directory.entry import Change, LinkEntry
+from topic.edge.edge import Edge
+from topic.edge.subscriber import LocalSubscriber
+from topic.edge.unconfirmed import Unconfirmed
+from topic.home.home import Home
+from topic.home.resolution import Resolution
 from topic.identity import Epoch
-from topic.lives import Lives
 from topic.peers import Peers
-from topic.record import AWAITING_HOME, QUEUED, Record, Stream
-from topic.resolving import Resolving
-from topic.subscriber import Subscriber
-from topic.unconfirmed import Unconfirmed
-from topic.wire import Outgoing
+from topic.termini import generations
+from topic.termini.generations import Generations
+from topic.wire.outgoing import Outgoing
 
 RESTARTING = {
     "store_loss": 1.0, "boot_wait": 0.5, "routers": 3, "links": 10, "delay": 0.3, "restart": 1.0,
@@ -47,23 +48,23 @@ def lost_home_abandoned(lost: Method) -> Method:
 def no_fence(unfenced: Method) -> Method:
     """5 Fence: a Forward under an older epoch is dropped, and answered so."""
 
-    def broken(peers: Peers, router: str, publisher: bytes, epoch: Epoch) -> Entry | None:
+    def broken(peers: Peers, router: str, publisher: bytes, epoch: Epoch) -> LinkEntry | None:
         entry = peers.directory.publisher(publisher)
         if entry is not None and entry.live and not peers.directory.is_mine(entry):
             return entry
-        known: Entry | None = unfenced(peers, router, publisher, epoch)
+        known: LinkEntry | None = unfenced(peers, router, publisher, epoch)
         return known
 
     return broken
 
 
-@mutant(Lives, "changed", by="45", **MOVING)
+@mutant(Generations, "changed", by="45", **MOVING)
 def home_does_not_step_down(changed: Method) -> Method:
     """5 Fence: a home that sees a higher epoch is home no more."""
 
-    def broken(lives: Lives, change: Change) -> None:
-        if change.new is None or change.entry.name not in lives._home.streams:
-            changed(lives, change)
+    def broken(generations: Generations, change: Change) -> None:
+        if change.new is None or change.entry.name not in generations._home.streams:
+            changed(generations, change)
 
     return broken
 
@@ -88,22 +89,22 @@ def nothing_asked(_: Method) -> Method:
     return broken
 
 
-@mutant(Resolving, "_is_doubted", by="3", **KILLS)
+@mutant(Resolution, "_is_doubted", by="3", **KILLS)
 def doubted_called_settled(_: Method) -> Method:
     """7.4: what the publisher's map names is in doubt, though home has it not yet."""
 
-    def broken(resolving: Resolving, stream: Stream, key: bytes) -> bool:
+    def broken(resolving: Resolution, stream: Stream, key: bytes) -> bool:
         record = resolving.context.records.get(key)
         return record is not None and record.stream is stream and record.n >= 0
 
     return broken
 
 
-@mutant(Resolving, "tell_askers", by="45", **MOVING | {"early": 0.3})
+@mutant(Resolution, "tell_askers", by="45", **MOVING | {"early": 0.3})
 def askers_not_told(_: Method) -> Method:
     """7.4: who asked about a delivery in doubt is told when it is settled."""
 
-    def broken(resolving: Resolving, stream: Stream, records: list[Record]) -> None:
+    def broken(resolving: Resolution, stream: Stream, records: list[Record]) -> None:
         """Nobody learns it."""
 
     return broken
@@ -119,17 +120,17 @@ def lacking_kept_in_doubt(resume: Method) -> Method:
     return broken
 
 
-@mutant(Lives, "_life_of", by="3", **KILLS | {"store_loss": 1.0})
+@mutant(Generations, "_life_of", by="3", **KILLS | {"store_loss": 1.0})
 def echoed_generation_ignored(_: Method) -> Method:
     """2: the generation that the client echoes names its life, whatever routers remember."""
 
-    def broken(known: Entry | None, *echoed: object) -> bytes | None:
+    def broken(known: LinkEntry | None, *echoed: object) -> bytes | None:
         return None if known is None else known.generation
 
     return staticmethod(broken)
 
 
-@mutant(lives, "new_generation", by="23", **MOVING | {"durable": 0.0, "tags": 0, "window": 3})
+@mutant(generations, "new_generation", by="23", **MOVING | {"durable": 0.0, "tags": 0, "window": 3})
 def generations_repeated(_: Method) -> Method:
     """2: the generation tells one life of a publisher from the next."""
 
@@ -158,7 +159,7 @@ def abandoned_unconfirmed_delivered(_: Method) -> Method:
             held = [s for s, state in record.locals.items() if state == AWAITING_HOME and record.message is not None]
             for subscriber in held:
                 record.locals[subscriber] = QUEUED
-                edge.delivering.offer(subscriber, stream, [record])
+                edge.delivery.offer(subscriber, stream, [record])
 
     return broken
 
@@ -167,17 +168,17 @@ def abandoned_unconfirmed_delivered(_: Method) -> Method:
 def resumed_without_hearsay(_: Method) -> Method:
     """3.3: a home that resumes hears of orphans before its attach is answered."""
 
-    def broken(outgoing: Outgoing, router: str, entries: list[Entry]) -> None:
+    def broken(outgoing: Outgoing, router: str, entries: list[LinkEntry]) -> None:
         """Not a word."""
 
     return broken
 
 
-@mutant(Lives, "_keep_placeholders", by="3", **MOVING | UNHEARD)
+@mutant(Generations, "_keep_placeholders", by="3", **MOVING | UNHEARD)
 def placeholders_abandoned(_: Method) -> Method:
     """7.5: placeholders outlive the life that ended: a key does not tell its generation."""
 
-    def broken(lives: Lives, stream: Stream, new: Stream | None) -> None:
+    def broken(generations: Generations, stream: Stream, new: Stream | None) -> None:
         """They go with it."""
 
     return broken
@@ -200,7 +201,7 @@ def begun_afresh_unproven(begin_afresh: Method) -> Method:
 def given_back_for_ever(_: Method) -> Method:
     """6.8: what a map names without outcome has been had again since it was given back here."""
 
-    def broken(record: Record, subscriber: Subscriber) -> None:
+    def broken(record: Record, subscriber: LocalSubscriber) -> None:
         """It said so, did it not?"""
 
     return broken

@@ -2,43 +2,43 @@
 
 from tests.mutants.mutant import KILLS, MOVING, REUSING, Method, mutant
 from topic.context import Context
-from topic.forgetting import Forgetting
-from topic.home import Home
+from topic.delivery.record import Record, Stream
+from topic.edge.receipts import Receipts
+from topic.edge.reports import Reports
+from topic.edge.settlement import Settlement
+from topic.edge.subscriber import LocalSubscriber
+from topic.home.home import Home
 from topic.journal import Event
-from topic.record import Record, Stream
-from topic.reporting import Reporting
-from topic.settling import Settling
-from topic.subscriber import Subscriber
 
 
-@mutant(Reporting, "report", by="3", **KILLS)
+@mutant(Reports, "report", by="3", **KILLS)
 def settled_on_outcome(report: Method) -> Method:
     """5 Settle: an edge settles its subscribers when the publisher has settled, not when they are done."""
 
-    def broken(reporting: Reporting, record: Record) -> None:
+    def broken(reporting: Reports, record: Record) -> None:
         report(reporting, record)
-        settling = Settling(reporting.context, {}, lambda subscriber: None)
+        settling = Settlement(reporting.context, {}, lambda subscriber: None)
         settling.settle_locals([record])
         reporting.context.forget(record)
 
     return broken
 
 
-@mutant(Forgetting, "remember", by="5", **KILLS | REUSING)
+@mutant(Receipts, "remember", by="5", **KILLS | REUSING)
 def forgotten_when_written(_: Method) -> Method:
     """5 Forget: an edge remembers what is settled till its subscribers are known to know."""
 
-    def broken(forgetting: Forgetting, subscriber: Subscriber, record: Record) -> None:
+    def broken(forgetting: Receipts, subscriber: LocalSubscriber, record: Record) -> None:
         """Written is known."""
 
     return broken
 
 
-@mutant(Forgetting, "attached_again", by="5", **MOVING | REUSING)
+@mutant(Receipts, "attached_again", by="5", **MOVING | REUSING)
 def forgotten_on_attach(attached_again: Method) -> Method:
     """5 Forget: what the map of an attach still names, its subscriber does not know to be settled."""
 
-    def broken(forgetting: Forgetting, subscriber: Subscriber, said: object) -> None:
+    def broken(forgetting: Receipts, subscriber: LocalSubscriber, said: object) -> None:
         attached_again(forgetting, subscriber, None)
 
     return broken
@@ -53,7 +53,7 @@ def home_forgets_early(settle: Method) -> Method:
         forgotten = [record for record in records if record.awaited and not record.unknowing]
         for record in forgotten:
             record.awaited.clear()
-        home.edge.forgetting.forget(forgotten)
+        home.edge.receipts.forget(forgotten)
 
     return broken
 
@@ -75,6 +75,6 @@ def aborted_not_told(_: Method) -> Method:
 
     def broken(home: Home, stream: Stream, key: bytes, record: Record | None) -> None:
         if record is not None:
-            home.edge.settling.close(stream, [record])
+            home.edge.settlement.close(stream, [record])
 
     return broken

@@ -8,7 +8,7 @@ from router.amqp.handler import EXPIRE_CONNECTION, EXPIRE_NEVER, EXPIRE_SESSION
 from router.amqp.link import Link
 from router.attach import EPOCH, GENERATION, Refusal, generation_of, lifetime_of, seen_of
 from tests.router.amqp.pair import Pair
-from topic.directory import Lifetime
+from topic.directory.entry import Lifetime
 from topic.identity import Epoch
 
 

@@ -13,14 +13,14 @@ from tests.contacts import Contacts
 from tests.store import MemoryStore
 from topic.actions import AnswerDeliveries, AnswerSubscriber, Credit, LinkAction, SettleSubscriber
 from topic.core import Settings, Topic
-from topic.directory import Entry, Lifetime
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.directory.entry import Lifetime, LinkEntry
+from topic.edge.subscriber import LocalSubscriber
 from topic.identity import LinkIdentity
 from topic.journal import Block
 from topic.node import Breach, Happening, Node
 from topic.node import boot as boot_cores
-from topic.outcomes import Outcome
-from topic.subscriber import Subscriber
-from topic.wire import Kind
+from topic.wire.segments import Segment
 
 S = LinkIdentity("s", "link", "topic/x")
 P = LinkIdentity("p", "link", "topic/x")
@@ -59,9 +59,9 @@ class Ends:
 class CountingStore(StateStore):
     def __init__(self, path: Path) -> None:
         super().__init__(path, "mesh", "a")
-        self.saves: list[list[Entry]] = []
+        self.saves: list[list[LinkEntry]] = []
 
-    def save(self, changed: Iterable[Entry], clock: int) -> None:
+    def save(self, changed: Iterable[LinkEntry], clock: int) -> None:
         self.saves.append(entries := list(changed))
         super().save(entries, clock)
 
@@ -146,7 +146,7 @@ def test_a_router_that_says_nothing_to_others_keeps_no_message_that_is_settled(p
         node.topic.credit(subscriber, 1)
         [record] = node.topic.publish(stream, [b"tag"], [b"message"], presettled=False)
         node.pump()
-        node.topic.outcomes(subscriber, [record], Outcome.ACCEPTED)
+        node.topic.outcomes(subscriber, [record], DeliveryOutcome.ACCEPTED)
         node.topic.settle(stream, [record])
         node.pump()
         assert [type(action) for action in ends.actions[-3:]] == [AnswerDeliveries, SettleSubscriber, Credit]
@@ -191,7 +191,7 @@ def test_many_attaches_are_answered_at_once() -> None:
     shell.contacts.made("b", 1)
     shell.node.pump()
     for number in range(2000):
-        link: list[Subscriber] = []
+        link: list[LocalSubscriber] = []
         identity = LinkIdentity(f"s{number}", "link", "topic/x")
         link.append(shell.node.topic.attach_subscriber(identity, link, shell.node.now()))
         shell.node.perform()
@@ -204,12 +204,12 @@ def test_many_attaches_are_answered_at_once() -> None:
 def test_of_a_router_that_broke_the_protocol_nothing_more_is_taken() -> None:
     shell = Eager()
     shell.contacts.made("b", 1)
-    for payload in (b"", msgpack.packb([[Kind.SECTION, 1, [], []]])):
+    for payload in (b"", msgpack.packb([[Segment.SECTION, 1, [], []]])):
         shell.contacts.received("b", payload)
     shell.node.pump()
     assert shell.noted == [ContactMade, Breach]
     assert not shell.node.topic.directory.contacts and shell.node.topic.waiting_for == ["b"]
     shell.contacts.made("b", 1)
-    shell.contacts.received("b", msgpack.packb([[Kind.SECTION, 1, [], []]]))
+    shell.contacts.received("b", msgpack.packb([[Segment.SECTION, 1, [], []]]))
     shell.node.pump()
     assert shell.node.topic.booted

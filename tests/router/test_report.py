@@ -11,10 +11,10 @@ from linkstate.mesh import Mesh
 from router.report import Reporter
 from tests.router.test_node import DURABLE, CountingStore, P, S
 from tests.router.test_node import boot as boot_node
-from topic.directory import Status
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import State
+from topic.directory.entry import Status
 from topic.node import Node
-from topic.outcomes import Outcome
-from topic.record import State
 
 KEY = b"0123456789AB" + b"k" * 20
 
@@ -128,7 +128,7 @@ async def test_waits_under_load_are_young_and_one_that_lasts_grows_old(path: Pat
             await trio.sleep(2)
             if number < 2:
                 records = [one for one in stream.records.values() if one.state is State.IN_DOUBT]
-                node.topic.outcomes(subscriber, records, Outcome.ACCEPTED)
+                node.topic.outcomes(subscriber, records, DeliveryOutcome.ACCEPTED)
         (wait,) = reporter.status()["waits"]
         assert wait["since_s"] == 2.0
 

@@ -16,17 +16,17 @@ import pytest
 from linkstate.clock import AHEAD, COUNTER_BITS
 from router.rundir import RunError
 from router.store import StateStore, StoreError
-from topic.directory import Entry, Lifetime, Role, Status
+from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.identity import Epoch, LinkIdentity, link_name
 
 ROOT = Path(__file__).parents[2]
 
 
-def entry(container: str, role: Role = Role.SUBSCRIBER, hlc: int = 7, **fields: Any) -> Entry:
+def entry(container: str, role: Role = Role.SUBSCRIBER, hlc: int = 7, **fields: Any) -> LinkEntry:
     identity = LinkIdentity(container, "link", "topic/x")
     generation = b"8 bytes!" if role is Role.PUBLISHER else b""
     lifetime = Lifetime(60, "connection-close", 2)
-    durable = Entry(role, link_name(identity), identity, Epoch(hlc, "a", 1), generation, lifetime=lifetime)
+    durable = LinkEntry(role, link_name(identity), identity, Epoch(hlc, "a", 1), generation, lifetime=lifetime)
     return attrs.evolve(durable, **fields)
 
 

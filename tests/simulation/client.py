@@ -1,8 +1,8 @@
 """What publishers and subscribers of the model have in common: where they attach, and how they leave.
 
-    plain      never resumes: each attach begins afresh, its terminus ends with its connection
-    resuming   keeps its unsettled map in memory, and asks for a timeout; a crash makes it forget
-    durable    the same, and its map survives a crash
+plain      never resumes: each attach begins afresh, its terminus ends with its connection
+resuming   keeps its unsettled map in memory, and asks for a timeout; a crash makes it forget
+durable    the same, and its map survives a crash
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ import attrs
 from tests.simulation.knobs import Knobs
 from tests.simulation.link import Link
 from tests.simulation.schedule import Schedule
-from topic.directory import Lifetime
+from topic.directory.entry import Lifetime
 from topic.identity import Epoch, LinkIdentity
 
 if TYPE_CHECKING:

@@ -31,10 +31,10 @@ from tests.simulation.parties import (
     Violation,
 )
 from tests.simulation.termini import Termini
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record
+from topic.edge.unconfirmed import FINAL
 from topic.identity import NAME_LENGTH, delivery_key, link_name
-from topic.outcomes import Outcome
-from topic.record import Record
-from topic.unconfirmed import FINAL
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -235,11 +235,11 @@ class Judge:
     def informed(self, text: bytes) -> None:
         """The publisher has been told the outcome."""
 
-    def answered(self, link: "PublisherLink", texts: list[bytes], outcome: Outcome) -> None:
+    def answered(self, link: "PublisherLink", texts: list[bytes], outcome: DeliveryOutcome) -> None:
         """A home answers its publisher."""
         for text in texts:
             self.note(link.router.name, f"answers {text.decode()} {outcome.name}")
-            self.accepted_count += outcome is Outcome.ACCEPTED
+            self.accepted_count += outcome is DeliveryOutcome.ACCEPTED
             if link.first:
                 self.messages[text].over = self.messages[text].settled_for = True
                 if link.client.link is not link:
@@ -461,5 +461,5 @@ class Judge:
             given_up = not over and client.link is not None and self.termini.may_give_up(client.link.router, message)
             self.check(over or given_up, f"3 forgets early: {text.decode()} at {client.name}, {how}")
 
-    def outcome(self, name: str, text: bytes, outcome: Outcome, final: bool) -> None:
+    def outcome(self, name: str, text: bytes, outcome: DeliveryOutcome, final: bool) -> None:
         self.readers[name].finish(text, outcome, final, self.redeliveries)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from linkstate.clock import TRUST_MS
+from topic.delivery.record import Record
 from topic.identity import Epoch
-from topic.record import Record
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge

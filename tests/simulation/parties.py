@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import Epoch
-from topic.outcomes import Outcome
 
 if TYPE_CHECKING:
     from tests.simulation.publisher_link import PublisherLink
@@ -96,12 +96,12 @@ class Reader:
     expired: bool = False
     """Some router has let its terminus expire."""
 
-    def finish(self, text: bytes, outcome: Outcome, final: bool, redeliveries: int) -> None:
+    def finish(self, text: bytes, outcome: DeliveryOutcome, final: bool, redeliveries: int) -> None:
         """Its application has said what it makes of a message."""
         self.outcomes.add((text, outcome))
-        if outcome is Outcome.ACCEPTED:
+        if outcome is DeliveryOutcome.ACCEPTED:
             self.accepted.add(text)
-        if outcome in (Outcome.RELEASED, Outcome.MODIFIED):
+        if outcome in (DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED):
             self.had.discard(text)
             if not final:
                 self.on_link[text] = True

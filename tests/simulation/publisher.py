@@ -8,8 +8,8 @@ from failover.comparison import Step, compare
 from tests.simulation.client import MOST, Client
 from tests.simulation.link import Link
 from tests.simulation.publisher_link import PublisherLink, Sent
+from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import GENERATION_LENGTH, Epoch
-from topic.outcomes import Outcome
 
 LONGEST_BATCH = 2.0
 """Seconds for which a publisher waits for the rest of a batch before it settles what it has (protocol 10)."""
@@ -159,7 +159,7 @@ class Publisher(Client):
             if self.credit == count:
                 self.later(self.publish)
 
-    def outcome(self, link: Link, handles: list[int], outcome: Outcome) -> None:
+    def outcome(self, link: Link, handles: list[int], outcome: DeliveryOutcome) -> None:
         if link is not self.link:
             return
         assert self.unsettled is not None

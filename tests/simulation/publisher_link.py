@@ -7,7 +7,7 @@ from failover.comparison import Step
 from router.signs import SignsOfLife
 from tests.simulation.link import Link
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction
-from topic.record import Record, State, Stream
+from topic.delivery.record import Record, State, Stream
 
 if TYPE_CHECKING:
     from tests.simulation.publisher import Publisher

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.client import Client
 from tests.simulation.publisher import Publisher
 from topic.core import Topic
-from topic.directory import Role
+from topic.directory.entry import Role
 from topic.identity import LinkIdentity
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ def _leftovers(topic: Topic) -> dict[str, object]:
         "ready": [subscriber.ready for subscriber in subscribers if subscriber.ready],
         "resuming": [subscriber.resuming for subscriber in subscribers if subscriber.resuming],
         "attempts": [subscriber.attempts for subscriber in subscribers if subscriber.attempts],
-        "unjoined": [names for names in edge.reporting.unjoined.values() if names],
-        "unreported": list(edge.reporting.unreported),
+        "unjoined": [names for names in edge.reports.unjoined.values() if names],
+        "unreported": list(edge.reports.unreported),
         "departures": list(directory.departures),
         "announced": list(directory._announced),
         "tombstones": list(directory._tombstones),
-        "waiting attaches": topic.attaching.waiting,
+        "waiting attaches": topic.attaches.waiting,
         "booting": topic.waiting_for,
     }
 

@@ -7,7 +7,7 @@ from tests.simulation.link import Link
 from tests.simulation.wires import Body
 from topic.actions import DropContact, LinkAction
 from topic.node import Breach, Happening, Node
-from topic.wire import Kind, decode
+from topic.wire.segments import Segment, decode
 
 if TYPE_CHECKING:
     from tests.simulation.router import Router
@@ -65,6 +65,6 @@ class Watched(Node):
         if received.router in self.topic.directory.contacts:
             if router.verbose:
                 for kind, *columns in decode(received.payload):
-                    router.note(router.name, f"<- {received.router} {Kind(kind).name} {columns!r:.300}")
+                    router.note(router.name, f"<- {received.router} {Segment(kind).name} {columns!r:.300}")
             super().receive(received, now)
             router.heard[received.router] += 1

@@ -6,10 +6,10 @@ from typing import Any
 from tests.simulation.client import Client
 from tests.simulation.link import Link
 from tests.simulation.subscriber_link import SubscriberLink
+from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import Epoch
-from topic.outcomes import Outcome
 
-FINAL = (Outcome.ACCEPTED, Outcome.REJECTED)
+FINAL = (DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED)
 """Outcomes that end the matter wherever they are told."""
 
 
@@ -141,7 +141,9 @@ class SubscriberClient(Client):
         if not settled:
             self.handles[handle] = key
         if self.unsettled.get(key) in FINAL:
-            self._state(link, handle, message, Outcome(self.unsettled[key]), False)  # done since the map was made
+            self._state(
+                link, handle, message, DeliveryOutcome(self.unsettled[key]), False
+            )  # done since the map was made
         elif key not in self.todo:
             self.judge.seen(self.name, link.router.name, message, key, attempts, resumed)
             if not settled:
@@ -209,18 +211,18 @@ class SubscriberClient(Client):
         if self.tops_up == "on acceptance" or (self.tops_up == "on settlement" and self.first):
             self._grant(1)
 
-    def _state(self, link: Link, handle: int, message: bytes, outcome: Outcome, final: bool) -> None:
+    def _state(self, link: Link, handle: int, message: bytes, outcome: DeliveryOutcome, final: bool) -> None:
         assert isinstance(link, SubscriberLink)
         if self.first:
             key = self.handles.pop(handle)
             del self.unsettled[key], self.texts[key]
         link.to_router(link.outcome, handle, outcome, final, self.first)
 
-    def _verdict(self) -> tuple[Outcome, bool]:
+    def _verdict(self) -> tuple[DeliveryOutcome, bool]:
         if self.calm or self.random.random() >= self.knobs.refusing:
-            return Outcome.ACCEPTED, False
-        outcome = self.random.choice((Outcome.REJECTED, Outcome.RELEASED, Outcome.MODIFIED))
-        return outcome, outcome is Outcome.MODIFIED and self.random.random() < 0.5
+            return DeliveryOutcome.ACCEPTED, False
+        outcome = self.random.choice((DeliveryOutcome.REJECTED, DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED))
+        return outcome, outcome is DeliveryOutcome.MODIFIED and self.random.random() < 0.5
 
     def calm_down(self) -> None:
         self.tops_up = "on delivery"

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.link import Link
 from topic.actions import AnswerSubscriber, Deliver, Echo, LinkAction, Redeliver, Resume, SettleSubscriber
-from topic.outcomes import Outcome
-from topic.record import Record
-from topic.subscriber import Subscriber
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record
+from topic.edge.subscriber import LocalSubscriber
 
 if TYPE_CHECKING:
     from tests.simulation.router import Router
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 class SubscriberLink(Link):
     client: "SubscriberClient"
-    subscriber: Subscriber
+    subscriber: LocalSubscriber
     contacts: dict[str, object]
     """Those of its router when the attach reached it."""
 
@@ -99,7 +99,7 @@ class SubscriberLink(Link):
     def echoed(self) -> None:
         self.router.topic.echoed(self.subscriber)
 
-    def outcome(self, handle: int, outcome: Outcome, final: bool, settled: bool) -> None:
+    def outcome(self, handle: int, outcome: DeliveryOutcome, final: bool, settled: bool) -> None:
         record = self._records.get(handle)
         if record is None:
             return

@@ -11,7 +11,7 @@ import attrs
 
 from tests.simulation.knobs import FORGET
 from tests.simulation.parties import APART, AWAY, BEGUN, Message, Reader
-from topic.directory import Entry, Status
+from topic.directory.entry import LinkEntry, Status
 from topic.identity import Epoch, link_name
 
 RECENT = 10.0
@@ -204,7 +204,7 @@ class Termini:
                 self._forgotten(router, client, view, view.epoch, same_life=same_life)
                 view.epoch = None
 
-    def _watch_consent(self, router: "Router", client: "Client", entry: Entry | None) -> None:
+    def _watch_consent(self, router: "Router", client: "Client", entry: LinkEntry | None) -> None:
         key = router.name, client.name
         if entry is None or entry.status is not Status.BOUND:
             self._bound.pop(key, None)
@@ -216,7 +216,7 @@ class Termini:
             if rightly:
                 self._agreed.add((router.name, client.name, entry.epoch))
 
-    def _watch_lapse(self, router: "Router", client: "Client", entry: Entry | None) -> None:
+    def _watch_lapse(self, router: "Router", client: "Client", entry: LinkEntry | None) -> None:
         """Its custodian waits for it no more. It may come back there before others hear of that, and accept without it
         (protocol 8, Apart)."""
         if entry is None or entry.router != router.name or entry.name not in router.topic.directory.lapsed:

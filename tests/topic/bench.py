@@ -1,8 +1,8 @@
 """A few nodes on a bench, without links between them: batches between them wait until a test lets them through.
 
-    Bench("a", "b")    all in contact, sections exchanged, booted
-    bench.flow()       everything that is under way arrives
-    bench.hold(a, b)   what a says to b stays under way from now on
+Bench("a", "b")    all in contact, sections exchanged, booted
+bench.flow()       everything that is under way arrives
+bench.hold(a, b)   what a says to b stays under way from now on
 """
 
 from collections import defaultdict, deque
@@ -29,14 +29,14 @@ from topic.actions import (
     SettleSubscriber,
 )
 from topic.core import Settings, Topic
-from topic.directory import Lifetime
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record, Stream
+from topic.directory.entry import Lifetime
+from topic.edge.subscriber import LocalSubscriber
 from topic.identity import KeyMaker, LinkIdentity
 from topic.journal import Block, Event, read_blocks
 from topic.node import Breach, Happening, Node
-from topic.outcomes import Outcome
-from topic.record import Record, Stream
-from topic.subscriber import Subscriber
-from topic.wire import Kind, decode
+from topic.wire.segments import Segment, decode
 
 NEWS = "topic/news"
 LASTING = Lifetime(60, "connection-close", 1)
@@ -92,7 +92,7 @@ class Bench:
         self.settings = settings
         self.stations: dict[str, Station] = {}
         self.actions: dict[str, list[Action]] = defaultdict(list)
-        self.said: list[tuple[str, str, Kind]] = []
+        self.said: list[tuple[str, str, Segment]] = []
         self.lively: list[Pen] = []
         self._wires: dict[tuple[str, str], deque[bytes]] = defaultdict(deque)
         self._held: set[tuple[str, str]] = set()
@@ -161,7 +161,7 @@ class Bench:
 
     def carry(self, here: str, there: str, payload: bytes) -> None:
         self._wires[here, there].append(payload)
-        self.said += [(here, there, Kind(segment[0])) for segment in decode(payload)]
+        self.said += [(here, there, Segment(segment[0])) for segment in decode(payload)]
 
     def saw(self, router: str, action: Action) -> None:
         self.actions[router].append(action)
@@ -280,10 +280,8 @@ class Pen:
         return [a for a in self.bench.actions[self.router] if isinstance(a, kind) and a.link is self]
 
     @property
-    def outcomes(self) -> dict[bytes, Outcome]:
-        return {
-            record.tag: answer.outcome for answer in self.mine(AnswerDeliveries) for record in answer.records
-        }
+    def outcomes(self) -> dict[bytes, DeliveryOutcome]:
+        return {record.tag: answer.outcome for answer in self.mine(AnswerDeliveries) for record in answer.records}
 
     @property
     def credit(self) -> int:
@@ -293,7 +291,7 @@ class Pen:
 class Reader:
     """A subscriber at work."""
 
-    end: Subscriber
+    end: LocalSubscriber
 
     def __init__(
         self, bench: Bench, router: str, name: str, credit: int, *, address: str = NEWS, **options: Any
@@ -316,14 +314,14 @@ class Reader:
         self.bench.tick(self.router).credit(self.end, credit)
         self.bench.flow()
 
-    def answer(self, outcome: Outcome, *messages: bytes, final: bool = False) -> None:
+    def answer(self, outcome: DeliveryOutcome, *messages: bytes, final: bool = False) -> None:
         records = list(dict.fromkeys(record for record, message in self.handed if message in messages))
         assert len(records) == len(messages), "answers what was delivered"
         self.bench.tick(self.router).outcomes(self.end, records, outcome, final=final)
         self.bench.flow()
 
     def accept(self, *messages: bytes) -> None:
-        self.answer(Outcome.ACCEPTED, *messages)
+        self.answer(DeliveryOutcome.ACCEPTED, *messages)
 
     def answer_echo(self) -> None:
         self.bench.tick(self.router).echoed(self.end)

@@ -2,7 +2,7 @@
 
 from tests.topic.bench import Bench, Pen, pen_at, reader_at
 from topic.actions import AnswerDeliveries
-from topic.outcomes import Outcome
+from topic.delivery.outcomes import DeliveryOutcome
 
 
 def told(pen: Pen) -> list[tuple[int, int]]:
@@ -58,7 +58,7 @@ def test_an_audience_that_has_grown_since_is_none_of_nobody() -> None:
     bench.flow()
     assert pen.outcomes == {}, "a subscriber that had been attached before is awaited"
     reader.accept(b"1")
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
     assert told(pen) == [(1, 0)]
 
 

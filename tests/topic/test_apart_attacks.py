@@ -5,11 +5,10 @@ import pytest
 
 from tests.topic.bench import LASTING, SETTINGS, Bench, Reader, key_of, pen_at, reader_at
 from topic.actions import Detach
-from topic.directory import Lifetime
-from topic.errors import PeerError
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.directory.entry import Decision, Lifetime
+from topic.errors import BreachError
 from topic.journal import Event
-from topic.outcomes import Outcome
-from topic.wire import Decision
 
 EXPIRED = "amqp:resource-deleted"
 FORGETFUL = attrs.evolve(SETTINGS, forget=120.0)
@@ -53,7 +52,7 @@ def test_what_is_accepted_without_somebody_ends_it_once_for_all_that_is_decided_
     pen.send(b"2", presettled=True)
     bench.part("a", "b")
     bench.flow()
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
     assert pen.credit == 1
     pen.settle(b"1")
     assert pen.credit == 2
@@ -72,7 +71,7 @@ def test_one_that_has_lapsed_where_it_moved_to_is_not_sought_there() -> None:
     slow.grant(1)
     slow.accept(b"1")
     bench.wait(10)
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_evidence_that_comes_after_the_lapse_does_not_join_it_again() -> None:
@@ -87,7 +86,7 @@ def test_evidence_that_comes_after_the_lapse_does_not_join_it_again() -> None:
     pen.send(b"1")
     other.accept(b"1")
     bench.wait(10)
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_evidence_that_crosses_the_lapse_does_not_join_it_for_ever() -> None:
@@ -110,7 +109,7 @@ def test_evidence_that_crosses_the_lapse_does_not_join_it_for_ever() -> None:
     pen.send(b"1")
     other.accept(b"1")
     bench.wait(10)
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_who_was_told_where_it_was_attached_last_is_forgotten() -> None:
@@ -254,7 +253,7 @@ def test_endings_of_who_never_comes_back_are_given_up_in_the_end() -> None:
     pen.settle(b"1")
     bench.wait(300)
     pen.send(b"2")
-    assert pen.outcomes[b"2"] is Outcome.ACCEPTED
+    assert pen.outcomes[b"2"] is DeliveryOutcome.ACCEPTED
     assert len(bench.logged("a", Event.APART)) <= 20
 
 
@@ -278,7 +277,7 @@ def test_that_a_publisher_has_lapsed_is_nonsense_that_ends_the_contact_not_the_r
     entry = bench.cores["b"].directory.publisher(pen.stream.publisher)
     assert entry is not None
     bench.tick("b").context.outgoing.expired(["a"], entry, Decision.LAPSED)
-    with pytest.raises(PeerError, match="publishers do not lapse"):
+    with pytest.raises(BreachError, match="publishers do not lapse"):
         bench.flow()
 
 
@@ -297,7 +296,7 @@ def test_what_crosses_the_news_of_a_lapse_is_accepted_without_who_has_lapsed() -
     assert bench.cores["b"].directory.lapsed
     pen.send(b"1")
     bench.let_go()
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
     assert bench.logged("a", Event.APART) == [key_of(pen, b"1")]
 
 
@@ -319,5 +318,5 @@ def test_what_crosses_the_news_of_a_lapse_still_lacks_who_has_lapsed_when_it_is_
     suspend(other)
     again = bench.subscriber("b", "t", lifetime=LONGER, unsettled={})
     again.accept(b"1")
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
     assert bench.logged("a", Event.APART) == [key_of(pen, b"1")]

@@ -4,9 +4,9 @@ import pytest
 
 from tests.topic.bench import Bench
 from topic.actions import AnswerDeliveries
-from topic.directory import Lifetime
-from topic.outcomes import Outcome
-from topic.wire import Kind
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.directory.entry import Lifetime
+from topic.wire.segments import Segment
 
 
 def test_a_delivery_lives_from_publish_to_forget() -> None:
@@ -17,9 +17,9 @@ def test_a_delivery_lives_from_publish_to_forget() -> None:
     near.accept(b"1", b"2")
     assert pen.outcomes == {}, "accepted before the far subscriber accepted"
     far.accept(b"1")
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
     far.accept(b"2")
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED, b"2": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED, b"2": DeliveryOutcome.ACCEPTED}
     assert near.settled == far.settled == []
     pen.settle(b"1", b"2")
     assert len(near.settled) == len(far.settled) == 2
@@ -30,14 +30,14 @@ def test_a_delivery_lives_from_publish_to_forget() -> None:
 def test_without_subscribers_a_delivery_is_accepted_at_once() -> None:
     pen = Bench("a", "b").publisher("a")
     pen.send(b"1")
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_a_router_without_subscribers_of_the_address_hears_nothing() -> None:
     bench = Bench("a", "b")
     bench.subscriber("b", address="topic/other")
     bench.publisher("a").send(b"1")
-    assert Kind.FORWARD not in [kind for _, _, kind in bench.said]
+    assert Segment.FORWARD not in [kind for _, _, kind in bench.said]
 
 
 def test_what_not_all_accept_is_rejected_and_says_so() -> None:
@@ -45,9 +45,9 @@ def test_what_not_all_accept_is_rejected_and_says_so() -> None:
     near, far, pen = bench.subscriber("a", "near"), bench.subscriber("b", "far"), bench.publisher("a")
     pen.send(b"1")
     near.accept(b"1")
-    far.answer(Outcome.REJECTED, b"1")
+    far.answer(DeliveryOutcome.REJECTED, b"1")
     [answer] = pen.mine(AnswerDeliveries)
-    assert answer.outcome is Outcome.REJECTED
+    assert answer.outcome is DeliveryOutcome.REJECTED
     assert answer.description == "rejected by 1, released by 0, modified by 0 subscribers"
 
 
@@ -56,9 +56,9 @@ def test_a_released_delivery_comes_again_until_the_limit_and_then_counts_as_refu
     reader, pen = bench.subscriber("a"), bench.publisher("a")
     pen.send(b"1")
     for _ in range(3):
-        reader.answer(Outcome.RELEASED, b"1")
+        reader.answer(DeliveryOutcome.RELEASED, b"1")
     assert reader.redelivered == [1, 2]
-    assert pen.outcomes == {b"1": Outcome.REJECTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.REJECTED}
     pen.settle(b"1")
     assert not reader.end.attempts
 
@@ -67,15 +67,15 @@ def test_modified_undeliverable_here_is_final_at_once() -> None:
     bench = Bench("a")
     reader, pen = bench.subscriber("a"), bench.publisher("a")
     pen.send(b"1")
-    reader.answer(Outcome.MODIFIED, b"1", final=True)
-    assert (reader.redelivered, pen.outcomes) == ([], {b"1": Outcome.REJECTED})
+    reader.answer(DeliveryOutcome.MODIFIED, b"1", final=True)
+    assert (reader.redelivered, pen.outcomes) == ([], {b"1": DeliveryOutcome.REJECTED})
 
 
 def test_a_released_delivery_that_its_publisher_settles_is_settled_at_the_subscriber() -> None:
     bench = Bench("a")
     reader, pen = bench.subscriber("a", credit=1), bench.publisher("a")
     pen.send(b"1")
-    reader.answer(Outcome.RELEASED, b"1")
+    reader.answer(DeliveryOutcome.RELEASED, b"1")
     pen.settle(b"1")
     assert len(reader.settled) == 1
     reader.grant(5)
@@ -123,7 +123,7 @@ def test_an_edge_withholds_a_key_that_it_still_holds_from_an_earlier_contact() -
     slow, pen = bench.subscriber("b"), bench.publisher("a")
     pen.send(b"1", tags=[b"t"])
     bench.part("a", "b")
-    assert pen.outcomes == {b"t": Outcome.ACCEPTED}, "its only subscriber has expired with b"
+    assert pen.outcomes == {b"t": DeliveryOutcome.ACCEPTED}, "its only subscriber has expired with b"
     pen.settle(b"1")
     bench.meet("a", "b")
     bench.flow()
@@ -172,7 +172,7 @@ def test_an_outcome_repeated_in_one_batch_counts_once() -> None:
     bench.subscriber("b", sends_settled=True)
     pen.send(b"1", b"2")
     assert sum(len(answer.records) for answer in pen.mine(AnswerDeliveries)) == 2
-    assert [kind for _, _, kind in bench.said].count(Kind.OUTCOME) == 1
+    assert [kind for _, _, kind in bench.said].count(Segment.OUTCOME) == 1
 
 
 def test_the_answer_to_an_older_echo_proves_nothing_of_later_settlements() -> None:
@@ -194,7 +194,7 @@ def test_a_redelivery_proves_nothing_by_the_outcome_that_led_to_it() -> None:
     pen.send(b"1", b"2")
     reader.accept(b"1")
     pen.settle(b"1")
-    reader.answer(Outcome.RELEASED, b"2")  # may have been sent before the client read that 1 is settled
+    reader.answer(DeliveryOutcome.RELEASED, b"2")  # may have been sent before the client read that 1 is settled
     assert bench.records() == {"a": 2}
     reader.accept(b"2")
     assert bench.records() == {"a": 1}

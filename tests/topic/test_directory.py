@@ -4,16 +4,17 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topic.directory import Directory, Entry, Lifetime, Role, Status
+from topic.directory.directory import Directory
+from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.identity import Epoch, LinkIdentity, link_name
 
 ROUTERS = ("a", "b", "c")
 ADDRESS = "topic/x"
 
 
-def entry(name: str, router: str, hlc: int, status: Status = Status.ATTACHED) -> Entry:
+def entry(name: str, router: str, hlc: int, status: Status = Status.ATTACHED) -> LinkEntry:
     identity = LinkIdentity(name, "link", ADDRESS)
-    return Entry(Role.SUBSCRIBER, link_name(identity), identity, Epoch(hlc, router, 1), status=status)
+    return LinkEntry(Role.SUBSCRIBER, link_name(identity), identity, Epoch(hlc, router, 1), status=status)
 
 
 def directory(*contacts: str) -> Directory:

@@ -7,10 +7,10 @@ import pytest
 
 from tests.topic.bench import LASTING, SETTINGS, Bench, key_of, pen_at, reader_at
 from topic.actions import Detach
-from topic.directory import Lifetime, Role, Status
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.directory.entry import Lifetime, Role, Status
 from topic.journal import Event
-from topic.outcomes import Outcome
-from topic.wire import Kind
+from topic.wire.segments import Segment
 
 EXPIRED = "amqp:resource-deleted"
 FORGETFUL = attrs.evolve(SETTINGS, forget=120.0)
@@ -39,7 +39,7 @@ def test_an_orphan_expires_when_all_in_contact_agree() -> None:
     assert not pen.outcomes
     bench.time(61)
     bench.flow()
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
     statuses = [entry.status for entry in bench.cores["b"].directory.entries() if entry.role is Role.SUBSCRIBER]
     assert statuses == [Status.EXPIRED]
 
@@ -76,7 +76,7 @@ def test_who_comes_into_contact_while_others_are_asked() -> None:
     bench.let_go()
     pen.answer_echo()
     reader.accept(b"1")
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_the_time_of_a_link_begins_anew_with_each_contact() -> None:
@@ -92,7 +92,7 @@ def test_the_time_of_a_link_begins_anew_with_each_contact() -> None:
     bench.wait(58, "a")
     assert not pen.outcomes
     bench.wait(6, "a")
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_who_was_apart_for_long_while_nothing_was_accepted_goes_on() -> None:
@@ -126,7 +126,7 @@ def test_who_comes_back_before_anything_was_accepted_without_it_gets_what_had_wa
     slow.accept(b"1", b"2")
     assert not pen.outcomes
     reader.accept(b"1", b"2")
-    assert pen.outcomes == dict.fromkeys((b"1", b"2"), Outcome.ACCEPTED)
+    assert pen.outcomes == dict.fromkeys((b"1", b"2"), DeliveryOutcome.ACCEPTED)
 
 
 def test_who_had_something_accepted_without_it_is_told() -> None:
@@ -138,7 +138,7 @@ def test_who_had_something_accepted_without_it_is_told() -> None:
     bench.part("a", "b")
     pen.send(b"2")
     bench.wait(64, "a")
-    assert pen.outcomes[b"2"] is Outcome.ACCEPTED
+    assert pen.outcomes[b"2"] is DeliveryOutcome.ACCEPTED
     assert bench.logged("a", Event.APART) == [key_of(pen, b"2")]
     bench.meet("a", "b")
     bench.flow()
@@ -195,7 +195,7 @@ def test_a_suspended_subscriber_is_waited_for_no_longer_than_its_timeout_though_
     bench.wait(58)
     assert not pen.outcomes
     bench.wait(6)
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
     assert status(bench, "a", reader.end.name) is status(bench, "b", reader.end.name) is Status.EXPIRED
     back = reader_at(bench, "b", unsettled={})
     assert [detach.condition for detach in back.mine(Detach)] == [EXPIRED]
@@ -228,7 +228,7 @@ def test_one_that_lapsed_is_waited_for_by_who_comes_later_until_that_agrees() ->
     pen.send(b"1")
     assert not pen.outcomes
     bench.wait(3)
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_a_publishers_life_does_not_end_while_a_router_is_missing() -> None:
@@ -241,9 +241,9 @@ def test_a_publishers_life_does_not_end_while_a_router_is_missing() -> None:
     reader.accept(b"1")
     bench.wait(50)
     assert not reader.settled and status(bench, "c", pen.stream.publisher) is Status.ATTACHED
-    moved = reader_at(bench, "b", unsettled={key_of(pen, b"1"): Outcome.ACCEPTED})
-    assert moved.delivered == [] and moved.resumed == [(None, Outcome.ACCEPTED, False)]
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    moved = reader_at(bench, "b", unsettled={key_of(pen, b"1"): DeliveryOutcome.ACCEPTED})
+    assert moved.delivered == [] and moved.resumed == [(None, DeliveryOutcome.ACCEPTED, False)]
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_a_publishers_time_runs_while_all_routers_are_in_contact() -> None:
@@ -301,7 +301,7 @@ def test_an_ending_is_passed_on_by_who_has_it_from_the_owner_only() -> None:
     bench.said.clear()
     bench.meet("a", "b")
     bench.flow()
-    assert ("b", "c", Kind.HEARSAY) not in bench.said
+    assert ("b", "c", Segment.HEARSAY) not in bench.said
 
 
 @pytest.mark.parametrize("knows_an_older_attach", [False, True])
@@ -317,7 +317,7 @@ def test_an_orphan_that_its_speaker_has_not_heard_of_expires_too(knows_an_older_
     bench.wait(60)
     assert not pen.outcomes
     bench.wait(70)
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_one_whose_new_custodian_never_speaks_of_it_expires_too() -> None:
@@ -332,7 +332,7 @@ def test_one_whose_new_custodian_never_speaks_of_it_expires_too() -> None:
     bench.kill("b")
     pen.send(b"1")
     bench.wait(70)
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before the section", "after it"])
@@ -391,7 +391,7 @@ def test_who_takes_for_live_what_another_knows_has_ended_learns_it() -> None:
     assert status(bench, "b", reader.end.name) is Status.EXPIRED
     pen.send(b"1")
     bench.wait(64, "b", "c")
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_the_word_of_its_owner_frees_who_had_agreed() -> None:

@@ -2,9 +2,9 @@
 
 from tests.topic.bench import SETTINGS, Bench
 from topic.actions import AnswerPublisher, AnswerSubscriber, Detach, DropContact
-from topic.directory import Lifetime
-from topic.outcomes import Outcome
-from topic.wire import Kind
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.directory.entry import Lifetime
+from topic.wire.segments import Segment
 
 
 def test_an_attach_is_answered_when_all_routers_in_contact_have_joined_the_subscriber() -> None:
@@ -91,7 +91,7 @@ def test_what_a_publisher_knows_to_be_accepted_gates_no_longer() -> None:
     pen.answer_echo()
     assert newer.delivered == [b"3"]
     newer.accept(b"3")
-    assert pen.outcomes == dict.fromkeys((b"1", b"2", b"3"), Outcome.ACCEPTED)
+    assert pen.outcomes == dict.fromkeys((b"1", b"2", b"3"), DeliveryOutcome.ACCEPTED)
 
 
 def test_an_answer_to_an_echo_that_was_asked_before_the_outcome_opens_no_gate() -> None:
@@ -141,7 +141,7 @@ def test_a_subscriber_that_moves_is_not_given_what_gated_it_until_its_publisher_
     bench.subscriber("b", "newer", lifetime=Lifetime(60))
     pen.send(b"2")
     moved = bench.subscriber("c", "newer", lifetime=Lifetime(60), unsettled={})
-    said, life = {b"1": int(Outcome.ACCEPTED), b"2": 0}, pen.stream.generation
+    said, life = {b"1": int(DeliveryOutcome.ACCEPTED), b"2": 0}, pen.stream.generation
     again = bench.publisher("b", lifetime=Lifetime(60), generation=life, unsettled=said)
     again.send(b"2")
     older.accept(b"2")
@@ -163,7 +163,7 @@ def test_a_closing_subscriber_is_awaited_no_longer() -> None:
     pen.send(b"1")
     near.accept(b"1")
     far.close()
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_a_booting_router_withholds_acceptances_until_it_has_heard_all() -> None:
@@ -176,7 +176,7 @@ def test_a_booting_router_withholds_acceptances_until_it_has_heard_all() -> None
     assert (pen.outcomes, bench.cores["a"].waiting_for) == ({}, ["c"])
     bench.meet("a", "c")
     bench.flow()
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_a_router_that_stays_away_is_waited_for_so_long_and_no_longer() -> None:
@@ -186,7 +186,7 @@ def test_a_router_that_stays_away_is_waited_for_so_long_and_no_longer() -> None:
     bench.time(SETTINGS.boot_wait - 0.1)
     assert pen.outcomes == {}
     bench.time(0.2)
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_joined_for_a_life_that_ended_is_not_taken_for_the_next_one() -> None:
@@ -205,7 +205,7 @@ def test_joined_for_a_life_that_ended_is_not_taken_for_the_next_one() -> None:
     bench.let_go()
     assert second.answered
     other.accept(b"2")
-    assert pen.outcomes[b"2"] is Outcome.ACCEPTED
+    assert pen.outcomes[b"2"] is DeliveryOutcome.ACCEPTED
     pen.settle(b"2")
     pen.send(b"3")
     second.grant(10)
@@ -226,7 +226,7 @@ def test_what_was_forwarded_for_an_attach_that_is_over_is_not_for_the_next_one()
         while bench.under_way(here, there):
             bench.step(here, there)
     bench.let_go()
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
     pen.settle(b"1")
     pen.send(b"2")
     new.grant(10)
@@ -247,7 +247,7 @@ def test_outcomes_wait_until_a_subscriber_that_moved_here_is_joined() -> None:
     assert pen.outcomes == {}, "the mover has not had it"
     moved.grant(5)
     moved.accept(b"1")
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_an_attach_is_later_than_one_by_a_clock_too_far_ahead_to_be_believed() -> None:
@@ -258,7 +258,7 @@ def test_an_attach_is_later_than_one_by_a_clock_too_far_ahead_to_be_believed() -
     assert bench.cores["b"].context.clock.refused
     assert later.answered
     assert [type(action) for action in bench.actions["a"]].count(Detach) == 1
-    assert Kind.JOINED in [kind for _, _, kind in bench.said]
+    assert Segment.JOINED in [kind for _, _, kind in bench.said]
 
 
 def test_what_was_abandoned_waits_behind_no_gate() -> None:

@@ -2,7 +2,7 @@
 
 from tests.topic.bench import Bench, pen_at, reader_at
 from topic.actions import Detach
-from topic.outcomes import Outcome
+from topic.delivery.outcomes import DeliveryOutcome
 
 
 def test_a_subscriber_attached_elsewhere_gets_there_what_it_has_not_accepted() -> None:
@@ -32,7 +32,7 @@ def test_what_is_under_way_to_the_former_custodian_reaches_the_subscriber() -> N
     new.grant(5)
     assert new.delivered == [b"1"]
     new.accept(b"1")
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_a_subscriber_that_moved_is_not_awaited_for_other_addresses() -> None:
@@ -46,7 +46,7 @@ def test_a_subscriber_that_moved_is_not_awaited_for_other_addresses() -> None:
     stays.accept(b"1")
     bench.let_go()
     moved.grant(5)
-    assert (moved.delivered, pen.outcomes) == ([], {b"1": Outcome.ACCEPTED})
+    assert (moved.delivered, pen.outcomes) == ([], {b"1": DeliveryOutcome.ACCEPTED})
 
 
 def test_the_departure_log_is_kept_until_every_router_in_contact_knows() -> None:
@@ -78,7 +78,7 @@ def test_a_lost_router_takes_its_subscribers_with_it() -> None:
     pen.send(b"1")
     near.accept(b"1")
     bench.part("a", "b")
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
     pen.settle(b"1")
     assert bench.cores["a"].context.records == {}
 

@@ -6,9 +6,9 @@ from tests.store import MemoryStore
 from tests.topic.bench import LASTING, NEWS, Bench, key_of, pen_at, reader_at
 from topic.actions import Echo
 from topic.core import Settings
+from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import KeyMaker, LinkIdentity, link_name
 from topic.journal import Event
-from topic.outcomes import Outcome
 
 
 def test_what_a_subscriber_accepted_at_a_dead_router_counts_and_is_never_sent_again() -> None:
@@ -17,10 +17,10 @@ def test_what_a_subscriber_accepted_at_a_dead_router_counts_and_is_never_sent_ag
     pen.send(b"1", b"2")
     bench.kill("b")  # its outcomes with it
     assert not pen.outcomes, "it is awaited as an orphan"
-    moved = reader_at(bench, "c", unsettled={key_of(pen, b"1"): Outcome.ACCEPTED, key_of(pen, b"2"): 0})
-    assert moved.map == {key_of(pen, b"1"): Outcome.ACCEPTED, key_of(pen, b"2"): 0}
-    assert moved.resumed == [(None, Outcome.ACCEPTED, False), (b"2", 0, False)]
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    moved = reader_at(bench, "c", unsettled={key_of(pen, b"1"): DeliveryOutcome.ACCEPTED, key_of(pen, b"2"): 0})
+    assert moved.map == {key_of(pen, b"1"): DeliveryOutcome.ACCEPTED, key_of(pen, b"2"): 0}
+    assert moved.resumed == [(None, DeliveryOutcome.ACCEPTED, False), (b"2", 0, False)]
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
     assert reader.delivered == [b"1", b"2"] and moved.delivered == []
 
 
@@ -30,7 +30,7 @@ def test_an_outcome_that_is_resumed_is_not_logged_as_one_more_transfer() -> None
     reader_at(bench, "b")
     pen.send(b"1", b"2")
     bench.kill("b")
-    reader_at(bench, "c", unsettled={key_of(pen, b"1"): Outcome.ACCEPTED, key_of(pen, b"2"): 0})
+    reader_at(bench, "c", unsettled={key_of(pen, b"1"): DeliveryOutcome.ACCEPTED, key_of(pen, b"2"): 0})
     assert bench.logged("c", Event.DELIVERED) == [key_of(pen, b"2")]
 
 
@@ -102,7 +102,7 @@ def test_a_subscriber_that_nobody_knows_is_awaited_for_what_is_in_doubt() -> Non
 
 def test_a_placeholder_ends_when_no_terminus_can_live_any_longer() -> None:
     bench = Bench("a", "b", settings=Settings(terminus=300.0))
-    back = reader_at(bench, "b", unsettled={b"?" * 32: Outcome.ACCEPTED})
+    back = reader_at(bench, "b", unsettled={b"?" * 32: DeliveryOutcome.ACCEPTED})
     bench.time(1)
     bench.time(309)  # terminus, and what an attach of the publisher may wait
     assert not back.settled
@@ -209,7 +209,7 @@ def test_who_is_learned_of_last_is_awaited_as_the_others_are() -> None:
     assert not again.outcomes
     unknown.grant(1)
     unknown.accept(b"1")
-    assert again.outcomes == {b"1": Outcome.ACCEPTED}
+    assert again.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_what_is_resumed_presettled_ends_what_a_map_named() -> None:
@@ -251,8 +251,8 @@ def test_all_routers_die_and_their_stores_know_whom_to_wait_for() -> None:
     back = pen_at(bench, "b", pen, unsettled={b"1": 0})
     back.send(b"1")
     assert not back.outcomes, "the subscriber is awaited"
-    again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): Outcome.ACCEPTED})
-    assert back.outcomes == {b"1": Outcome.ACCEPTED} and again.delivered == []
+    again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): DeliveryOutcome.ACCEPTED})
+    assert back.outcomes == {b"1": DeliveryOutcome.ACCEPTED} and again.delivered == []
 
 
 @pytest.mark.parametrize("router", ["a", "b"])
@@ -262,7 +262,7 @@ def test_after_an_incomplete_map_only_what_it_names_is_given(router: str) -> Non
     pen.send(b"1", b"2", b"3")
     part = reader_at(bench, router, unsettled={key_of(pen, b"2"): 0}, complete=False)
     assert part.resumed == [(b"2", 0, False)] and part.delivered == []
-    whole = reader_at(bench, router, unsettled={key_of(pen, b"2"): 0, key_of(pen, b"3"): Outcome.ACCEPTED})
+    whole = reader_at(bench, router, unsettled={key_of(pen, b"2"): 0, key_of(pen, b"3"): DeliveryOutcome.ACCEPTED})
     assert whole.delivered == [b"1"] and (b"2", 0, False) in whole.resumed
     assert reader.delivered == [b"1", b"2", b"3"]
 
@@ -285,9 +285,9 @@ def test_a_map_that_names_what_is_abandoned_without_outcome_is_told_that_it_is_s
     other, reader, pen = reader_at(bench, "a", "other"), reader_at(bench, "a"), pen_at(bench, "a")
     pen.send(b"1", b"2")
     pen_at(bench, "a")  # begins another life; what was sent is delivered still, and then forgotten
-    again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): 0, key_of(pen, b"2"): Outcome.ACCEPTED})
+    again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): 0, key_of(pen, b"2"): DeliveryOutcome.ACCEPTED})
     assert reader.delivered == [b"1", b"2"]
-    assert again.map == {key_of(pen, b"2"): Outcome.ACCEPTED}
+    assert again.map == {key_of(pen, b"2"): DeliveryOutcome.ACCEPTED}
     other.accept(b"1", b"2")
     for client in (other, again):
         client.answer_echo()
@@ -298,10 +298,12 @@ def test_a_map_reaches_no_delivery_of_another_address() -> None:
     bench = Bench("a")
     reader, pen = reader_at(bench, "a"), pen_at(bench, "a")
     pen.send(b"1")
-    stranger = reader_at(bench, "a", "stranger", address="topic/other", unsettled={key_of(pen, b"1"): Outcome.REJECTED})
+    stranger = reader_at(
+        bench, "a", "stranger", address="topic/other", unsettled={key_of(pen, b"1"): DeliveryOutcome.REJECTED}
+    )
     assert stranger.map == {}
     reader.accept(b"1")
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED}
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
 def test_placeholders_go_with_the_last_who_names_them() -> None:
@@ -309,8 +311,8 @@ def test_placeholders_go_with_the_last_who_names_them() -> None:
     bench.kill("b")
     made_up = [bytes([65 + n]) * 32 for n in range(3)]
     for n in range(2):
-        reader = reader_at(bench, "a", unsettled={made_up[n]: Outcome.ACCEPTED, made_up[n + 1]: 0})
-        assert reader.map == {made_up[n]: Outcome.ACCEPTED, made_up[n + 1]: 0}
+        reader = reader_at(bench, "a", unsettled={made_up[n]: DeliveryOutcome.ACCEPTED, made_up[n + 1]: 0})
+        assert reader.map == {made_up[n]: DeliveryOutcome.ACCEPTED, made_up[n + 1]: 0}
         assert bench.records() == {"a": 2}
     other = reader_at(bench, "a", "other", unsettled={made_up[1]: 0})
     reader.close()
@@ -324,7 +326,7 @@ def test_a_placeholder_stays_for_who_waits_for_an_answer_though_home_has_joined_
     key = key_of(pen_at(bench, "a", lively=False), b"1")
     bench.hold("b", "c")  # so the attaches are not answered yet
     reader = reader_at(bench, "c", unsettled={key: 0})
-    other = reader_at(bench, "c", "other", unsettled={key: Outcome.ACCEPTED})
+    other = reader_at(bench, "c", "other", unsettled={key: DeliveryOutcome.ACCEPTED})
     other.close()
     bench.let_go()
     bench.flow()
@@ -337,11 +339,11 @@ def test_a_wrong_address_for_a_publisher_that_nobody_knows_hides_nothing_of_the_
     known = KeyMaker(link_name(LinkIdentity("p", "out", NEWS)), b"8 bytes.")
     one, another = known.key(b"1"), known.key(b"2")
     reader_at(bench, "a", "stranger", address="topic/other", unsettled={another: 0})
-    reader = reader_at(bench, "a", unsettled={one: Outcome.ACCEPTED})
-    assert reader.map == {one: Outcome.ACCEPTED}
+    reader = reader_at(bench, "a", unsettled={one: DeliveryOutcome.ACCEPTED})
+    assert reader.map == {one: DeliveryOutcome.ACCEPTED}
     pen = bench.publisher("a", lifetime=LASTING, generation=b"8 bytes.", unsettled={b"1": 0})
     pen.send(b"1")
-    assert pen.outcomes == {b"1": Outcome.ACCEPTED} and reader.delivered == []
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED} and reader.delivered == []
 
 
 def test_a_home_that_was_restarted_says_nothing_of_what_it_was_home_of_before() -> None:
@@ -352,7 +354,7 @@ def test_a_home_that_was_restarted_says_nothing_of_what_it_was_home_of_before() 
     bench.kill("b")
     bench.boot("b", 2)
     moved = reader_at(bench, "a", unsettled={key_of(pen, b"1"): 0})
-    other = reader_at(bench, "a", "other", unsettled={key_of(pen, b"1"): Outcome.ACCEPTED})
+    other = reader_at(bench, "a", "other", unsettled={key_of(pen, b"1"): DeliveryOutcome.ACCEPTED})
     for router in "ac":
         bench.meet(router, "b")
     bench.flow()
@@ -366,11 +368,11 @@ def test_what_was_released_and_then_let_go_is_given_on_the_next_link() -> None:
     bench = Bench("a", "b", meet=False)
     reader, pen = reader_at(bench, "a", credit=1), pen_at(bench, "a")
     pen.send(b"1")
-    reader.answer(Outcome.RELEASED, b"1")
+    reader.answer(DeliveryOutcome.RELEASED, b"1")
     moved = pen_at(bench, "b", pen, unsettled={b"1": 0})
     bench.meet("a", "b")
     bench.flow()  # b has joined the reader, and forwards nothing to it yet
-    again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): Outcome.RELEASED})
+    again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): DeliveryOutcome.RELEASED})
     moved.send(b"1")
     assert again.resumed == [(b"1", 0, False)] and moved.outcomes == {}
 
@@ -383,8 +385,8 @@ def test_what_was_given_back_here_and_had_again_elsewhere() -> None:
     pen.send(b"1")
     bench.part("a", "b")
     bench.part("b", "c")
-    reader.answer(Outcome.MODIFIED, b"1", final=True)
-    moved = reader_at(bench, "c", unsettled={key_of(pen, b"1"): Outcome.MODIFIED}, seen=reader.end.epoch.hlc)
+    reader.answer(DeliveryOutcome.MODIFIED, b"1", final=True)
+    moved = reader_at(bench, "c", unsettled={key_of(pen, b"1"): DeliveryOutcome.MODIFIED}, seen=reader.end.epoch.hlc)
     assert moved.resumed == [(b"1", 0, False)]
     back = reader_at(bench, "b", unsettled={key_of(pen, b"1"): 0}, seen=moved.end.epoch.hlc)
     assert back.map == {key_of(pen, b"1"): 0}
@@ -393,7 +395,7 @@ def test_what_was_given_back_here_and_had_again_elsewhere() -> None:
     bench.flow()
     assert back.resumed == [(b"1", 0, False)]
     held = bench.cores["b"].context.records[key_of(pen, b"1")]
-    bench.tick("b").outcomes(back.end, [held], Outcome.ACCEPTED)
+    bench.tick("b").outcomes(back.end, [held], DeliveryOutcome.ACCEPTED)
     bench.flow()
     assert bench.cores["a"].context.records[key_of(pen, b"1")].refusals is None
 
@@ -407,7 +409,7 @@ def test_a_late_attach_whose_life_nobody_knows_settles_nothing_before_its_publis
     key = key_of(pen, b"1")
     bench = Bench("c", "d", meet=False)
     bench.wait(11)
-    moved = reader_at(bench, "c", unsettled={key: Outcome.ACCEPTED})
+    moved = reader_at(bench, "c", unsettled={key: DeliveryOutcome.ACCEPTED})
     late = bench.publisher("c", lifetime=LASTING, unsettled={b"1": 0}, lively=False)
     bench.wait(11)
     assert late.map is None and late.mine(Echo)

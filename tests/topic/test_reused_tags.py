@@ -4,7 +4,7 @@ import pytest
 
 from tests.topic.bench import LASTING, Bench, Pen, Reader, key_of, pen_at, reader_at
 from topic.actions import Echo
-from topic.outcomes import Outcome
+from topic.delivery.outcomes import DeliveryOutcome
 
 
 def test_what_was_resumed_behind_a_withheld_delivery_is_resumed_elsewhere() -> None:
@@ -21,7 +21,7 @@ def test_what_was_resumed_behind_a_withheld_delivery_is_resumed_elsewhere() -> N
     moved.send(b"1")
     reader.answer_echo()
     reader.accept(b"1", b"2 again")
-    assert moved.outcomes == {b"1": Outcome.ACCEPTED, b"2": Outcome.ACCEPTED}
+    assert moved.outcomes == {b"1": DeliveryOutcome.ACCEPTED, b"2": DeliveryOutcome.ACCEPTED}
     assert reader.delivered == [b"1", b"2", b"2 again"]
 
 
@@ -29,7 +29,7 @@ def test_a_transfer_is_no_evidence_that_an_older_delivery_of_its_key_is_settled(
     """It may be late, and the delivery the same: sent elsewhere meanwhile, and accepted there."""
     bench = Bench("a")
     pen = pen_at(bench, "a", lively=False)
-    reader = reader_at(bench, "a", unsettled={key_of(pen, b"1"): Outcome.ACCEPTED})
+    reader = reader_at(bench, "a", unsettled={key_of(pen, b"1"): DeliveryOutcome.ACCEPTED})
     pen.send(b"1")
     assert (reader.settled, reader.delivered, pen.outcomes) == ([], [], {})
     pen.answer_echo()  # so it is another one, and the older is settled
@@ -80,15 +80,15 @@ def put_off_at_b() -> tuple[Bench, Pen, Reader, Reader]:
 
 def test_a_map_may_name_what_was_forwarded_and_waits_behind_an_older_delivery() -> None:
     bench, pen, slow, _ = put_off_at_b()
-    again = reader_at(bench, "b", "quick", unsettled={key_of(pen, b"y"): Outcome.ACCEPTED})
+    again = reader_at(bench, "b", "quick", unsettled={key_of(pen, b"y"): DeliveryOutcome.ACCEPTED})
     slow.answer_echo()
     slow.accept(b"2", b"3")
     again.accept(b"2")
-    assert pen.outcomes == {b"x": Outcome.ACCEPTED, b"y": Outcome.ACCEPTED}
-    assert (again.delivered, again.resumed) == ([b"2"], [(None, Outcome.ACCEPTED, False)])
+    assert pen.outcomes == {b"x": DeliveryOutcome.ACCEPTED, b"y": DeliveryOutcome.ACCEPTED}
+    assert (again.delivered, again.resumed) == ([b"2"], [(None, DeliveryOutcome.ACCEPTED, False)])
 
 
-@pytest.mark.parametrize("outcome", [0, Outcome.ACCEPTED])
+@pytest.mark.parametrize("outcome", [0, DeliveryOutcome.ACCEPTED])
 def test_what_a_map_named_as_it_waited_ends_with_its_publisher(outcome: int) -> None:
     bench, pen, slow, _ = put_off_at_b()
     again = reader_at(bench, "b", "quick", unsettled={key_of(pen, b"y"): outcome})
@@ -107,12 +107,12 @@ def test_a_map_may_name_what_is_withheld_at_its_home() -> None:
     slow.accept(b"1")
     pen.settle(b"1")
     pen.send(b"2", b"3", tags=[b"x", b"y"])
-    reader = reader_at(bench, "a", unsettled={key_of(pen, b"y"): Outcome.ACCEPTED})
+    reader = reader_at(bench, "a", unsettled={key_of(pen, b"y"): DeliveryOutcome.ACCEPTED})
     slow.answer_echo()
     slow.accept(b"2", b"3")
     reader.accept(b"2")
-    assert pen.outcomes == {b"x": Outcome.ACCEPTED, b"y": Outcome.ACCEPTED}
-    assert (reader.delivered, reader.resumed) == ([b"2"], [(None, Outcome.ACCEPTED, False)])
+    assert pen.outcomes == {b"x": DeliveryOutcome.ACCEPTED, b"y": DeliveryOutcome.ACCEPTED}
+    assert (reader.delivered, reader.resumed) == ([b"2"], [(None, DeliveryOutcome.ACCEPTED, False)])
 
 
 @pytest.mark.parametrize("second", ["a", "b", "c"])
@@ -120,7 +120,7 @@ def test_who_asks_about_a_transfer_that_waits_for_evidence_waits_for_it_too(seco
     """Both have had the older delivery of that key, wherever that was; neither its outcome nor the new one is lost."""
     bench = Bench("a", "b", "c")
     pen = pen_at(bench, "a", lively=False)
-    map_of_both = {key_of(pen, b"1"): Outcome.ACCEPTED}
+    map_of_both = {key_of(pen, b"1"): DeliveryOutcome.ACCEPTED}
     one = reader_at(bench, "b", "one", unsettled=map_of_both)
     pen.send(b"1")
     two = reader_at(bench, second, "two", unsettled=map_of_both)

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.topic.bench import Bench
-from topic.errors import PeerError
+from topic.delivery.record import Record, Stream
+from topic.errors import BreachError
 from topic.identity import Epoch, LinkIdentity
-from topic.record import Record, Stream
-from topic.wire import Kind, Outgoing, decode
+from topic.wire.outgoing import Outgoing
+from topic.wire.segments import Segment, decode
 
 NAME = b"publisher123"
 EPOCH = Epoch(1, "a", 1)
@@ -30,7 +31,7 @@ def test_outcomes_of_a_stream_are_one_segment_of_ranges_in_their_order(numbers: 
         outgoing.outcome("a", STREAM, n)
     [(targets, payload)] = outgoing.take()
     [[kind, publisher, epoch, ranges]] = decode(payload)
-    assert (targets, kind, publisher, tuple(epoch)) == (("a",), Kind.OUTCOME, NAME, EPOCH)
+    assert (targets, kind, publisher, tuple(epoch)) == (("a",), Segment.OUTCOME, NAME, EPOCH)
     assert spread(ranges) == numbers
 
 
@@ -62,34 +63,34 @@ def test_what_is_for_a_lost_router_is_not_sent_and_the_others_keep_theirs() -> N
     [(targets, payload)] = outgoing.take()
     assert targets == ("a",)
     [[kind, _, _, seen, n, presettled, keys, messages, only]] = decode(payload)
-    assert (kind, seen, n, presettled) == (Kind.FORWARD, {"a": 1, "b": 2}, 7, False)
+    assert (kind, seen, n, presettled) == (Segment.FORWARD, {"a": 1, "b": 2}, 7, False)
     assert (keys, messages, only) == (b"k" * 32, [b"message"], None)
 
 
-GOOD_ACK = [Kind.ACK, 0]
+GOOD_ACK = [Segment.ACK, 0]
 ENTRY = [1, ["c", "l", "topic/x"], [1, "b", 1], b"", 0, 0, "session-end", 0, False, "", 0]
 MALFORMED: list[Any] = [
     [99],
     [[]],
     [],
     "text",
-    [Kind.ACK],
-    [Kind.ACK, "1"],
-    [Kind.ACK, 1, 2],
-    [Kind.SECTION, 1, [[1]], []],
-    [Kind.DELTA, 1, [[2, *ENTRY[1:]]], []],
-    [Kind.DELTA, 1, [[*ENTRY[:4], 9, *ENTRY[5:]]], []],
-    [Kind.DELTA, 1, [[0, *ENTRY[1:]]], []],
-    [Kind.DELTA, 1, [[1, ["c", b"l", "x"], *ENTRY[2:]]], []],
-    [Kind.DELTA, 1, [[1, ["c", "l", "x"], ["1", "b", 1], *ENTRY[3:]]], []],
-    [Kind.ADMIT, b"short", NAME],
-    [Kind.ADMIT, b"\xff" * 12, NAME],
-    [Kind.FORWARD, NAME, EPOCH, {"a": 1}, 0, False, b"k" * 31, [b"m"], None],
-    [Kind.FORWARD, NAME, EPOCH, {"a": 1}, 0, False, b"k" * 32, ["m"], None],
-    [Kind.OUTCOME, NAME, EPOCH, [1]],
-    [Kind.OUTCOME, NAME, EPOCH, [1, None]],
-    [Kind.OUTCOME_IN_FULL, NAME, EPOCH, 1, [1, 2], []],
-    [Kind.FENCED, NAME, 5],
+    [Segment.ACK],
+    [Segment.ACK, "1"],
+    [Segment.ACK, 1, 2],
+    [Segment.SECTION, 1, [[1]], []],
+    [Segment.DELTA, 1, [[2, *ENTRY[1:]]], []],
+    [Segment.DELTA, 1, [[*ENTRY[:4], 9, *ENTRY[5:]]], []],
+    [Segment.DELTA, 1, [[0, *ENTRY[1:]]], []],
+    [Segment.DELTA, 1, [[1, ["c", b"l", "x"], *ENTRY[2:]]], []],
+    [Segment.DELTA, 1, [[1, ["c", "l", "x"], ["1", "b", 1], *ENTRY[3:]]], []],
+    [Segment.ADMIT, b"short", NAME],
+    [Segment.ADMIT, b"\xff" * 12, NAME],
+    [Segment.FORWARD, NAME, EPOCH, {"a": 1}, 0, False, b"k" * 31, [b"m"], None],
+    [Segment.FORWARD, NAME, EPOCH, {"a": 1}, 0, False, b"k" * 32, ["m"], None],
+    [Segment.OUTCOME, NAME, EPOCH, [1]],
+    [Segment.OUTCOME, NAME, EPOCH, [1, None]],
+    [Segment.OUTCOME_IN_FULL, NAME, EPOCH, 1, [1, 2], []],
+    [Segment.FENCED, NAME, 5],
 ]
 
 
@@ -97,41 +98,41 @@ MALFORMED: list[Any] = [
 def test_a_malformed_batch_is_the_peers_fault_and_nothing_of_it_is_applied(segment: Any) -> None:
     bench = Bench("a", "b")
     directory = bench.cores["a"].directory
-    good = [Kind.DELTA, 1, [ENTRY], []]
-    with pytest.raises(PeerError):
+    good = [Segment.DELTA, 1, [ENTRY], []]
+    with pytest.raises(BreachError):
         bench.cores["a"].receive("b", msgpack.packb([GOOD_ACK, good, segment]))
     assert (list(directory.entries()), directory.applied["b"]) == ([], 0)
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x91", b"\x81\x90\x00", msgpack.packb(5), b"\x90trailing"])
 def test_bytes_that_are_no_batch_are_the_peers_fault(payload: bytes) -> None:
-    with pytest.raises(PeerError):
+    with pytest.raises(BreachError):
         decode(payload)
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_batch_or_the_peers_fault(payload: bytes) -> None:
-    with contextlib.suppress(PeerError):
+    with contextlib.suppress(BreachError):
         decode(payload)
 
 
 def test_a_router_writes_in_its_own_section_only() -> None:
     bench = Bench("a", "b")
     foreign = [*ENTRY[:2], [1, "c", 1], *ENTRY[3:]]
-    for segment in ([Kind.DELTA, 1, [foreign], []], [Kind.SECTION, 1, [foreign], []]):
-        with pytest.raises(PeerError, match="not its own"):
+    for segment in ([Segment.DELTA, 1, [foreign], []], [Segment.SECTION, 1, [foreign], []]):
+        with pytest.raises(BreachError, match="not its own"):
             bench.cores["a"].receive("b", msgpack.packb([segment]))
 
 
 def test_a_version_that_was_never_written_cannot_be_acknowledged() -> None:
-    with pytest.raises(PeerError, match="acknowledges"):
-        Bench("a", "b").cores["a"].receive("b", msgpack.packb([[Kind.ACK, 1]]))
+    with pytest.raises(BreachError, match="acknowledges"):
+        Bench("a", "b").cores["a"].receive("b", msgpack.packb([[Segment.ACK, 1]]))
 
 
 def test_outcomes_of_what_home_never_sent_are_harmless() -> None:
     bench = Bench("a", "b")
     pen = bench.publisher("a")
     ranges = [0, 1 << 62, 5, 2, 0, 0]
-    for kind in (Kind.OUTCOME, Kind.SETTLED, Kind.SETTLE):
+    for kind in (Segment.OUTCOME, Segment.SETTLED, Segment.SETTLE):
         bench.cores["a"].receive("b", msgpack.packb([[kind, pen.stream.publisher, pen.stream.epoch, ranges]]))
     assert bench.records() == {}

@@ -19,9 +19,8 @@ from typing import Protocol
 import attrs
 
 from topic.context import Context
-from topic.directory import Entry, Index, Role, Status
+from topic.directory.entry import Decision, Index, LinkEntry, Role, Status
 from topic.identity import Epoch
-from topic.wire import Decision
 
 ASK_AGAIN_S = 1.0
 """After a proposal that came to nothing."""
@@ -48,23 +47,23 @@ class _Lonely:
     """Routers in contact that were told that it has lapsed."""
 
 
-class Links(Protocol):
-    """What becomes of the links that this is about: `topic.changes`."""
+class Termini(Protocol):
+    """What becomes of the links that this is about: `topic.termini.changes`."""
 
-    def is_here(self, entry: Entry) -> bool:
+    def is_here(self, entry: LinkEntry) -> bool:
         """Whether a client is attached by this link at this router."""
 
-    def end(self, entry: Entry, ending: str = "") -> None:
+    def end(self, entry: LinkEntry, ending: str = "") -> None:
         """It is over; `ending`: what its client has to be told."""
 
-    def lapse(self, entry: Entry, away_s: float) -> None:
+    def lapse(self, entry: LinkEntry, away_s: float) -> None:
         """Wait for this subscriber no more, who has been out of reach for so many seconds."""
 
 
 class Expiry:
     """The links of one router's directory whose time runs out."""
 
-    def __init__(self, context: Context, links: Links, *, remember: float, forget: float) -> None:
+    def __init__(self, context: Context, links: Termini, *, remember: float, forget: float) -> None:
         """`remember`: seconds for which what has expired is remembered; `forget`: seconds out of sight after which a
         link is given up for good."""
         self.context = context
@@ -101,7 +100,7 @@ class Expiry:
                     self._point_out(entry)
         self._next = min((self._next_of(attach, lonely) for attach, lonely in self._lonely.items()), default=math.inf)
 
-    def _due(self, entry: Entry, lonely: _Lonely) -> Decision | None:
+    def _due(self, entry: LinkEntry, lonely: _Lonely) -> Decision | None:
         """What its time, as of the last look, allows to decide."""
         since, timeout, now = lonely.since, entry.lifetime.timeout, self._looked
         if now >= max(since, self.all_since) + timeout or now >= since + self._forget_s:
@@ -141,7 +140,7 @@ class Expiry:
             if now >= max(since, self.all_since) + self._remember or now >= since + self._forget_s:
                 self.context.directory.forget(entry)
 
-    def _without_client(self) -> Iterator[Entry]:
+    def _without_client(self) -> Iterator[LinkEntry]:
         """Suspended links of ours, and orphans. Also what we are bound for while who asked may be gone: its owner,
         being asked again, will say whether it lives."""
         directory = self.context.directory
@@ -150,7 +149,7 @@ class Expiry:
             if entry.live and lonely and not self._links.is_here(entry):
                 yield entry
 
-    def _speaks_for(self, entry: Entry) -> bool:
+    def _speaks_for(self, entry: LinkEntry) -> bool:
         directory = self.context.directory
         if directory.is_mine(entry) or entry.status is Status.BOUND or directory.is_announced(entry):
             return True
@@ -158,11 +157,11 @@ class Expiry:
 
     # asking
 
-    def _point_out(self, entry: Entry) -> None:
+    def _point_out(self, entry: LinkEntry) -> None:
         """To who has to propose it, and may not know of it."""
         self.context.outgoing.hearsay(min(self.context.directory.contacts), [entry])
 
-    def _propose(self, entry: Entry, decision: Decision) -> None:
+    def _propose(self, entry: LinkEntry, decision: Decision) -> None:
         contacts = self.context.directory.contacts
         poll = self._polls[entry.role, entry.name] = _Poll(entry.epoch, decision, set(contacts))
         self.context.outgoing.expire(contacts, entry, decision)
@@ -181,7 +180,7 @@ class Expiry:
             poll.awaited.discard(router)
             self._decide(entry, poll)
 
-    def _decide(self, entry: Entry, poll: _Poll) -> None:
+    def _decide(self, entry: LinkEntry, poll: _Poll) -> None:
         if not poll.awaited:
             del self._polls[entry.role, entry.name]
             if entry.live and entry.epoch == poll.epoch and not self._links.is_here(entry):
@@ -191,16 +190,16 @@ class Expiry:
                 else:
                     self._lapse(entry)
 
-    def _end(self, entry: Entry) -> None:
+    def _end(self, entry: LinkEntry) -> None:
         """Of a subscriber that may be attached where nobody in contact can see it, somebody has to tell it."""
         is_seen = entry.role is Role.PUBLISHER or self.context.directory.complete
         self._links.end(entry, "" if is_seen else f"no router in contact had it for {self._forget_s:g} s")
 
-    def _abort(self, entry: Entry) -> None:
+    def _abort(self, entry: LinkEntry) -> None:
         polled = attrs.evolve(entry, epoch=self._polls.pop((entry.role, entry.name)).epoch)
         self.context.outgoing.expired(self.context.directory.contacts, polled, Decision.NOTHING)
 
-    def _lapse(self, entry: Entry) -> None:
+    def _lapse(self, entry: LinkEntry) -> None:
         lonely = self._lonely.get(((entry.role, entry.name), entry.epoch))
         if lonely is not None:
             lonely.lapsed_at.update(self.context.directory.contacts)
@@ -216,7 +215,7 @@ class Expiry:
                 self._abort(entry)
         self._polls.clear()
 
-    def awaits(self, router: str, entry: Entry) -> None:
+    def awaits(self, router: str, entry: LinkEntry) -> None:
         """It counts on a subscriber: if that has lapsed, it has to be told, be it once more."""
         lonely = self._lonely.get(((entry.role, entry.name), entry.epoch))
         if lonely is not None:
@@ -240,7 +239,7 @@ class Expiry:
             directory.mark(entry, Status.BOUND)
         self.context.outgoing.vote(router, index, epoch, decision, yes=yes)
 
-    def _agrees(self, router: str, entry: Entry, decision: Decision) -> bool:
+    def _agrees(self, router: str, entry: LinkEntry, decision: Decision) -> bool:
         """Its owner must know; anybody else may have lost sight of it earlier than we."""
         if entry.router == router:
             return True
@@ -267,6 +266,6 @@ class Expiry:
         elif not self._links.is_here(entry) and (router == entry.router or not directory.in_contact(entry)):
             self._lapse(entry)
 
-    def _free(self, entry: Entry) -> None:
+    def _free(self, entry: LinkEntry) -> None:
         if entry.status is Status.BOUND:
             self.context.directory.mark(entry, Status.ATTACHED)

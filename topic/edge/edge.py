@@ -1,20 +1,20 @@
 """The edge rules: the subscribers that a router has, and what other homes forward to it for them (protocol section 5,
-Edge and Settle; 6.3, 6.5). What they are given is `topic.delivering`'s. The edge knows nothing of audiences.
+Edge and Settle; 6.3, 6.5). What they are given is `topic.edge.delivery`'s. The edge knows nothing of audiences.
 """
 
 from collections.abc import Callable, Iterator
 
 from topic.context import Context, in_ranges, ranges_without
-from topic.delivering import Delivering, name_in
-from topic.directory import Entry
-from topic.gates import UNPROVEN
+from topic.delivery.gates import UNPROVEN
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import AWAITING_HOME, OPEN, QUEUED, WITHHELD, Record, State, Stream, name_all
+from topic.directory.entry import LinkEntry
+from topic.edge.delivery import EdgeDelivery, name_in
+from topic.edge.reports import Reports
+from topic.edge.subscriber import LocalSubscriber
+from topic.edge.unconfirmed import Unconfirmed
 from topic.identity import Epoch
 from topic.journal import Event
-from topic.outcomes import Outcome
-from topic.record import AWAITING_HOME, OPEN, QUEUED, WITHHELD, Record, State, Stream, name_all
-from topic.reporting import Reporting
-from topic.subscriber import Subscriber
-from topic.unconfirmed import Unconfirmed
 
 
 class Edge:
@@ -24,22 +24,22 @@ class Edge:
         self.context = context
         self.streams: dict[bytes, Stream] = {}
         """By publisher name, under the epoch of the last Forward."""
-        self.subscribers: dict[bytes, Subscriber] = {}
-        self._at: dict[str, list[Subscriber]] = {}
+        self.subscribers: dict[bytes, LocalSubscriber] = {}
+        self._at: dict[str, list[LocalSubscriber]] = {}
         self.unconfirmed = Unconfirmed(context, self.subscribers)
-        self.reporting = Reporting(context, self.subscribers)
-        self.delivering = Delivering(context, self._at, self.reporting, evaluate)
-        self.settling = self.delivering.settling
-        self.forgetting = self.settling.forgetting
+        self.reports = Reports(context, self.subscribers)
+        self.delivery = EdgeDelivery(context, self._at, self.reports, evaluate)
+        self.settlement = self.delivery.settlement
+        self.receipts = self.settlement.receipts
 
     # subscribers
 
-    def add(self, subscriber: Subscriber) -> None:
+    def add(self, subscriber: LocalSubscriber) -> None:
         """It attaches: new here or anew, every home has to join it."""
         if subscriber.name not in self.subscribers:
             self.subscribers[subscriber.name] = subscriber
             self._at.setdefault(subscriber.identity.address, []).append(subscriber)
-        self.reporting.attaches(subscriber.name)
+        self.reports.attaches(subscriber.name)
         _forget_attempts(subscriber)
         named = [record for record in self._records() if subscriber in record.locals]
         self.unconfirmed.hold_for(subscriber, named)
@@ -50,7 +50,7 @@ class Edge:
             if not stream.here:
                 self.release(stream)
 
-    def drop(self, subscriber: Subscriber) -> list[Record]:
+    def drop(self, subscriber: LocalSubscriber) -> list[Record]:
         """The subscriber is no longer here; returns the records that it had no final outcome for."""
         del self.subscribers[subscriber.name]
         address = subscriber.identity.address
@@ -58,7 +58,7 @@ class Edge:
         if not self._at[address]:
             del self._at[address]
         subscriber.gated.clear()
-        self.reporting.left(subscriber.name)
+        self.reports.left(subscriber.name)
         named = [record for record in self._records() if subscriber in record.locals]
         self._unname(subscriber, named)
         left: list[Record] = []
@@ -66,15 +66,15 @@ class Edge:
             if record.drop(subscriber):
                 left.append(record)
         subscriber.stop_resuming()
-        self.forgetting.known(subscriber, len(subscriber.unknowing))
+        self.receipts.known(subscriber, len(subscriber.unknowing))
         subscriber.link = None
         return left
 
-    def leave(self, subscriber: Subscriber) -> list[Record]:
+    def leave(self, subscriber: LocalSubscriber) -> list[Record]:
         """It has lapsed: nothing waits for it here until it comes back. Returns what it had no final outcome for."""
         for waiting in (subscriber.joined, subscriber.ready, subscriber.gated):
             waiting.clear()
-        self.reporting.left(subscriber.name)
+        self.reports.left(subscriber.name)
         named = [record for record in self._records() if subscriber in record.locals]
         self._unname(subscriber, named)
         left = [record for record in dict.fromkeys(named) if record.locals.get(subscriber) in OPEN]
@@ -82,7 +82,7 @@ class Edge:
             _let_go(record, subscriber)
         return left
 
-    def _unname(self, subscriber: Subscriber, records: list[Record]) -> None:
+    def _unname(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
         """Of these, it names the placeholders no more. Those that nobody names stand for nothing."""
         placeholders = [record for record in records if record.is_placeholder]
         for record in placeholders:
@@ -90,7 +90,7 @@ class Edge:
         unnamed = [record for record in placeholders if not record.locals and not self._is_listed(record)]
         for record in unnamed:
             record.stream.unconfirmed.pop(record.key)
-        self.forgetting.forget(unnamed)
+        self.receipts.forget(unnamed)
 
     def _is_listed(self, record: Record) -> bool:
         """Whether our map in the answer to an attach has it, or will have: its subscriber is owed the end of it."""
@@ -104,7 +104,7 @@ class Edge:
         for stream in self.streams.values():
             yield from (record for record, _ in stream.withheld_at_edge if entered.get(record.key) is not record)
 
-    def joined(self, home: str, subscriber: Subscriber, gated: dict[bytes, int]) -> None:
+    def joined(self, home: str, subscriber: LocalSubscriber, gated: dict[bytes, int]) -> None:
         """`home` has joined the subscriber; of the gated publishers, from that `n` on, it waits for Admit. What home
         has not forwarded for it by now is not for it, or was answered elsewhere."""
         subscriber.joined.add(home)
@@ -116,11 +116,11 @@ class Edge:
             if entry is not None and entry.live and entry.router == home:
                 subscriber.gate(publisher, home, first)
                 if first == UNPROVEN:
-                    self.reporting.unproven(publisher)
+                    self.reports.unproven(publisher)
         homed = self._homed_at(home)
         self._leave_out(subscriber, [r for r in homed if gated.get(r.stream.publisher) != UNPROVEN])
-        self.reporting.joined(home, subscriber.name)
-        self.delivering.pump(subscriber)
+        self.reports.joined(home, subscriber.name)
+        self.delivery.pump(subscriber)
 
     def _homed_at(self, router: str) -> list[Record]:
         """In the incarnation that we are in contact with: of what was homed at an earlier one it knows nothing."""
@@ -129,18 +129,18 @@ class Edge:
         home = router, directory.incarnation if own else directory.contacts.get(router)
         return [record for record in self._records() if record.stream.epoch[1:] == home]
 
-    def _leave_out(self, subscriber: Subscriber, records: list[Record]) -> None:
+    def _leave_out(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
         self._await_no_more(subscriber, [r for r in records if r.locals.get(subscriber) == AWAITING_HOME])
 
-    def _await_no_more(self, subscriber: Subscriber, records: list[Record]) -> None:
+    def _await_no_more(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
         for record in dict.fromkeys(records):
             _let_go(record, subscriber)
-        self.delivering.finished([record for record in records if not record.open])
+        self.delivery.finished([record for record in records if not record.open])
 
-    def admit(self, subscriber: Subscriber, publisher: bytes, home: str) -> None:
+    def admit(self, subscriber: LocalSubscriber, publisher: bytes, home: str) -> None:
         if publisher in subscriber.gates_of(home):
             subscriber.ready.extend(subscriber.open_gate(publisher))
-            self.delivering.pump(subscriber)
+            self.delivery.pump(subscriber)
 
     def rehomed(self, publisher: bytes) -> None:
         """The publisher has a new attach, or has gone: the gates of the older one fall (6.5). What took evidence (6.6)
@@ -151,17 +151,17 @@ class Edge:
                 left = gate.records if gate.first == UNPROVEN else ()
                 self._await_no_more(subscriber, [record for record in left if record.locals.get(subscriber) == QUEUED])
                 self.admit(subscriber, publisher, gate.home)
-        self.reporting.rehomed(publisher)
+        self.reports.rehomed(publisher)
 
-    def credit(self, subscriber: Subscriber, credit: int) -> None:
+    def credit(self, subscriber: LocalSubscriber, credit: int) -> None:
         """The client takes `credit` transfers from now on."""
         subscriber.credit = credit
-        self.delivering.pump(subscriber)
-        self.forgetting.ask(subscriber)
+        self.delivery.pump(subscriber)
+        self.receipts.ask(subscriber)
 
     # streams of other homes
 
-    def stream(self, publisher: Entry) -> Stream:
+    def stream(self, publisher: LinkEntry) -> Stream:
         """The stream of a publisher's current epoch."""
         stream = self.streams.get(publisher.name)
         if stream is None or stream.epoch != publisher.epoch:
@@ -173,7 +173,7 @@ class Edge:
     def forward(self, stream: Stream, first: int, seen: int, records: list[Record]) -> None:
         """A Forward of the current epoch, for all local subscribers that home has joined."""
         moved = self._moved_since(seen)
-        joined = self.delivering.joined_at(stream)
+        joined = self.delivery.joined_at(stream)
         if stream.unconfirmed:
             for n, record in enumerate(records, first):
                 self._forward_one(stream, n, moved, record, joined)
@@ -200,7 +200,7 @@ class Edge:
         self.release(stream)
 
     def _forward_one(
-        self, stream: Stream, n: int, moved: tuple[bytes, ...], record: Record, subscribers: list[Subscriber]
+        self, stream: Stream, n: int, moved: tuple[bytes, ...], record: Record, subscribers: list[LocalSubscriber]
     ) -> None:
         """The same delivery may be here, forwarded before, or unconfirmed: what is in doubt has its key to itself."""
         known = stream.records.get(n) or self.unconfirmed.take(stream, record.key)
@@ -219,7 +219,7 @@ class Edge:
     def forward_presettled(self, stream: Stream, first: int, records: list[Record]) -> None:
         """Handed on or dropped, never kept: home may forget these at once. They do not overtake what is withheld."""
         if not stream.withheld_at_edge:
-            self.delivering.hand_on(stream, records, self.delivering.joined_at(stream))
+            self.delivery.hand_on(stream, records, self.delivery.joined_at(stream))
         for n in range(first, first + len(records)):
             self.context.outgoing.outcome(stream.home, stream, n)
 
@@ -237,8 +237,8 @@ class Edge:
             self.release(stream)
             return
         for subscriber in list(records[0].locals):
-            self.delivering.offer(subscriber, stream, records)
-        self.delivering.finished([record for record in records if not record.open])
+            self.delivery.offer(subscriber, stream, records)
+        self.delivery.finished([record for record in records if not record.open])
 
     def release(self, stream: Stream) -> None:
         """What is withheld goes on, in order, as far as its keys are free."""
@@ -253,12 +253,12 @@ class Edge:
             if goes_on:
                 self._go_on(stream, record, subscribers)
 
-    def _go_on(self, stream: Stream, record: Record, subscribers: list[Subscriber]) -> None:
+    def _go_on(self, stream: Stream, record: Record, subscribers: list[LocalSubscriber]) -> None:
         for subscriber in subscribers:
             if record.locals.get(subscriber) == WITHHELD:  # it may have left or attached again meanwhile
                 record.queue(subscriber)
-                self.delivering.offer(subscriber, stream, [record])
-        self.delivering.finished([] if record.open else [record])
+                self.delivery.offer(subscriber, stream, [record])
+        self.delivery.finished([] if record.open else [record])
 
     def settle(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
         """Home says settled: the subscribers learn it, and home that they know (protocol 5, Settle)."""
@@ -266,7 +266,7 @@ class Edge:
         known = in_ranges(stream, ranges) if stream is not None and stream.epoch == epoch else []
         unsettled = [record for record in known if record.state is not State.SETTLED]
         if unsettled:
-            self.settling.close(unsettled[0].stream, unsettled)
+            self.settlement.close(unsettled[0].stream, unsettled)
         unknowing = [record for record in known if record.unknowing]
         for record in unknowing:
             record.awaited = {home}
@@ -288,14 +288,14 @@ class Edge:
         self.abandon_unconfirmed(stream)
         done = [r for r in stream.records.values() if not r.open and r.state is not State.SETTLED]
         if done:
-            self.settling.close(stream, done)
+            self.settlement.close(stream, done)
 
     def abandon_unconfirmed(self, stream: Stream) -> None:
         """What is held goes to nobody any more: its subscribers may have had it elsewhere."""
         for record in [*stream.unconfirmed.values(), *stream.records.values()]:
             for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME]:
                 _let_go(record, subscriber)
-        self.settling.close(stream, [record for record in stream.unconfirmed.values() if not record.open])
+        self.settlement.close(stream, [record for record in stream.unconfirmed.values() if not record.open])
 
     def lost(self, home: str) -> None:
         """The contact is over: its joins, gates and unreported outcomes with it. What it forwarded is held until home
@@ -303,7 +303,7 @@ class Edge:
         for stream in self.streams.values():
             if stream.home == home:
                 self.unconfirmed.hold(stream)
-        self.reporting.lost(home)
+        self.reports.lost(home)
         for subscriber in self.subscribers.values():
             subscriber.joined.discard(home)
             subscriber.unanswered.discard(home)
@@ -314,17 +314,17 @@ class Edge:
         records = [r for r in records if r.stream is stream and r.state is not State.SETTLED]
         if records:
             self.context.trace_records(Event.RESOLVED, stream, records)
-            self.settling.close(stream, records)
+            self.settlement.close(stream, records)
 
 
-def _let_go(record: Record, subscriber: Subscriber) -> None:
+def _let_go(record: Record, subscriber: LocalSubscriber) -> None:
     """It is not awaited any more. What it released it still has on its link, and learns there when it is settled."""
     record.let_go(subscriber, has_it=record in subscriber.attempts)
 
 
-def _forget_attempts(subscriber: Subscriber) -> None:
+def _forget_attempts(subscriber: LocalSubscriber) -> None:
     """They were those of its last link. What it had released there and was let go, its home may name again."""
     for record in subscriber.attempts:
-        if record.locals.get(subscriber) == Outcome.RELEASED:
+        if record.locals.get(subscriber) == DeliveryOutcome.RELEASED:
             record.drop(subscriber)
     subscriber.attempts.clear()

@@ -5,135 +5,21 @@ owner is not in contact with the sender); versioned deltas follow. The highest e
 view and says what changed; it sends nothing and knows no delivery.
 """
 
-import enum
 import json
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
 
 import attrs
 
-from topic.errors import PeerError
-from topic.identity import Epoch, LinkIdentity, link_name
-
-
-class Role(enum.IntEnum):
-    PUBLISHER = 0
-    SUBSCRIBER = 1
-
-
-class Status(enum.IntEnum):
-    """Within one epoch a link only moves forward through these; attaching again is a new epoch."""
-
-    ATTACHED = 0
-    BOUND = 1
-    """Attached or suspended, and we agreed to let it expire (8, Expiry): resumed here, it begins afresh."""
-    CLOSED = 2
-    EXPIRED = 3
-
-
-@attrs.frozen(slots=True)
-class Lifetime:
-    """How long a terminus outlives its link, as granted to its client (AMQP 1.0 3.5.3, 3.5.4; protocol 1)."""
-
-    timeout: int = 0
-    """Seconds; 0 expires it with the loss of link or router."""
-    policy: str = "session-end"
-    durable: int = 0
-    """1 and 2: every router remembers the link on disk, so that it outlives all of them."""
-
-
-@attrs.frozen(slots=True)
-class Entry:
-    """One link as its home or custodian describes it; the owner is the epoch's router and incarnation."""
-
-    role: Role
-    name: bytes
-    identity: LinkIdentity
-    epoch: Epoch
-    generation: bytes = b""
-    status: Status = Status.ATTACHED
-    lifetime: Lifetime = Lifetime()
-    resumed: bool = False
-    """A subscriber that was attached before, by its map or by our knowledge: it may be owed what is in doubt."""
-    ending: str = ""
-    """A subscriber that something was accepted without, and that has not been told: by whom, and after how long."""
-    aware: int = 0
-    """Clock of the latest ending that a subscriber can have known of as it attached: of a later one it has to be told
-    (8, Apart)."""
-
-    @property
-    def live(self) -> bool:
-        return self.status < Status.CLOSED
-
-    @property
-    def expired_life(self) -> bool:
-        """It did not end by its client's own word, who may not know, and come back with its map: the life of a
-        publisher, or a subscriber that something was accepted without."""
-        return self.status is Status.EXPIRED and (self.role is Role.PUBLISHER or self.ending != "")
-
-    @property
-    def outlives_router(self) -> bool:
-        """Whether a router that starts again is to know it: a durable link that may come back, or is not to (3.3), and
-        any that is to be told of its end (8, Apart)."""
-        is_durable = bool(self.lifetime.durable and self.lifetime.timeout)
-        return (is_durable and self.live) or (self.expired_life and (is_durable or self.ending != ""))
-
-    @property
-    def router(self) -> str:
-        return self.epoch.router
-
-    def pack(self) -> list[Any]:
-        identity = (self.identity.container, self.identity.link, self.identity.address)
-        lifetime = (self.lifetime.timeout, self.lifetime.policy, self.lifetime.durable)
-        epoch, status = tuple(self.epoch), int(self.status)
-        fields = [int(self.role), identity, epoch, self.generation, status, *lifetime]
-        return [*fields, self.resumed, self.ending, self.aware]
-
-
-def unpack_entry(fields: list[Any]) -> Entry:
-    """The entry of one packed list, of the shape that `topic.wire` has checked."""
-    role, names, epoch, generation, status, timeout, policy, durable, *subscription = fields
-    identity = LinkIdentity(*names)
-    epoch, status, lifetime = Epoch(*epoch), Status(status), Lifetime(timeout, policy, durable)
-    return Entry(Role(role), link_name(identity), identity, epoch, generation, status, lifetime, *subscription)
-
-
-@attrs.frozen(slots=True)
-class Change:
-    """What applying an entry did: `old` is None for a link not known before, `new` None for one forgotten."""
-
-    old: Entry | None
-    new: Entry | None
-
-    @property
-    def entry(self) -> Entry:
-        entry = self.new or self.old
-        assert entry is not None
-        return entry
-
-
-@attrs.frozen(slots=True)
-class Audience:
-    """Who gets what is published to an address now: routers in contact (sorted) and orphans, besides the locals."""
-
-    routers: tuple[str, ...]
-    orphans: tuple[bytes, ...]
-    lapsed: tuple[bytes, ...]
-    """Subscribers that nobody waits for any more, and that have not been told (8, Apart)."""
-    size: int
-    """How many subscribers are meant, local ones included."""
-    detail: str
-    """JSON list of their names, for the delivery log."""
-
-
-Index = tuple[Role, bytes]
+from topic.directory.entry import AddressAudience, Change, Index, LinkEntry, Role, Status
+from topic.errors import BreachError
+from topic.identity import Epoch
 
 
 class Directory:
     """The merged view of one router incarnation, and the versions that its contacts have of its own section."""
 
     def __init__(
-        self, router: str, incarnation: int, routers: Collection[str], remembered: Iterable[Entry] = ()
+        self, router: str, incarnation: int, routers: Collection[str], remembered: Iterable[LinkEntry] = ()
     ) -> None:
         """`remembered` are the durable links of the state store: orphans, as their owners are gone."""
         assert router in routers
@@ -150,9 +36,9 @@ class Directory:
         """Version of our section that each router of the topology has acknowledged; -1 until it has in this contact."""
         self.departures: dict[bytes, int] = {}
         """Departure log: subscribers that moved away from here, or lapsed, with the section version as they did."""
-        self._entries: dict[Index, Entry] = {}
-        self._subscribers: dict[str, dict[bytes, Entry]] = {}
-        self._untold: dict[str, dict[bytes, Entry]] = {}
+        self._entries: dict[Index, LinkEntry] = {}
+        self._subscribers: dict[str, dict[bytes, LinkEntry]] = {}
+        self._untold: dict[str, dict[bytes, LinkEntry]] = {}
         """By address: subscribers that something was accepted without, and that have not been told."""
         self.lapsed: dict[bytes, int] = {}
         """Subscribers that this router waits for no more, until their owner's word: since when they are out of reach,
@@ -160,8 +46,8 @@ class Directory:
         self._announced: set[Index] = set()
         """Moved, by the word of the router that they left; the one they moved to has not said so yet. Orphans."""
         self._tombstones: dict[Index, int] = {}
-        self._audiences: dict[str, Audience] = {}
-        self.unsaved: list[Entry] = []
+        self._audiences: dict[str, AddressAudience] = {}
+        self.unsaved: list[LinkEntry] = []
         """Durable entries that changed since the shell last took them to the state store."""
         for entry in remembered:
             self._put(entry)
@@ -174,45 +60,45 @@ class Directory:
         """Whether all routers of the topology are in contact and have told their sections."""
         return len(self.applied) == len(self.others)
 
-    def publisher(self, name: bytes) -> Entry | None:
+    def publisher(self, name: bytes) -> LinkEntry | None:
         return self._entries.get((Role.PUBLISHER, name))
 
-    def subscriber(self, name: bytes) -> Entry | None:
+    def subscriber(self, name: bytes) -> LinkEntry | None:
         return self._entries.get((Role.SUBSCRIBER, name))
 
-    def subscribers(self, address: str) -> Iterable[Entry]:
+    def subscribers(self, address: str) -> Iterable[LinkEntry]:
         """Live subscribers of an address, in the order in which they became known."""
         return self._subscribers.get(address, {}).values()
 
-    def entry(self, index: Index) -> Entry | None:
+    def entry(self, index: Index) -> LinkEntry | None:
         return self._entries.get(index)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[LinkEntry]:
         return iter(self._entries.values())
 
-    def is_mine(self, entry: Entry) -> bool:
+    def is_mine(self, entry: LinkEntry) -> bool:
         return entry.epoch.router == self.router and entry.epoch.incarnation == self.incarnation
 
-    def in_contact(self, entry: Entry) -> bool:
+    def in_contact(self, entry: LinkEntry) -> bool:
         """Whether the owner, in that very incarnation, is this router, or in contact and its section was applied."""
         return not self.is_announced(entry) and (self.is_mine(entry) or self.tells_itself(entry))
 
-    def is_announced(self, entry: Entry) -> bool:
+    def is_announced(self, entry: LinkEntry) -> bool:
         return (entry.role, entry.name) in self._announced
 
-    def tells_itself(self, entry: Entry) -> bool:
+    def tells_itself(self, entry: LinkEntry) -> bool:
         """Whether its owner, in that very incarnation, is in contact and has told us its section."""
         router = entry.router
         return self.contacts.get(router) == entry.epoch.incarnation and router in self.applied
 
-    def audience(self, address: str) -> Audience:
+    def audience(self, address: str) -> AddressAudience:
         """The audience of a message published now (protocol 5, Publish); cached until the directory changes."""
         audience = self._audiences.get(address)
         if audience is None:
             audience = self._audiences[address] = self._compute_audience(address)
         return audience
 
-    def _compute_audience(self, address: str) -> Audience:
+    def _compute_audience(self, address: str) -> AddressAudience:
         routers: set[str] = set()
         orphans: list[bytes] = []
         members: list[str] = []
@@ -226,11 +112,11 @@ class Directory:
                 orphans.append(entry.name)
             elif entry.router != self.router:
                 routers.add(entry.router)
-        return Audience(tuple(sorted(routers)), tuple(orphans), tuple(lapsed), len(members), json.dumps(members))
+        return AddressAudience(tuple(sorted(routers)), tuple(orphans), tuple(lapsed), len(members), json.dumps(members))
 
     # own section
 
-    def write(self, entry: Entry) -> Change:
+    def write(self, entry: LinkEntry) -> Change:
         """Put an entry of our own into the section; the caller sends the delta of the new version."""
         assert self.is_mine(entry), "a router writes its own section only"
         old = self._entries.get((entry.role, entry.name))
@@ -242,7 +128,7 @@ class Directory:
             self._prune()
         return Change(old, entry)
 
-    def section(self) -> tuple[list[Entry], list[Entry]]:
+    def section(self) -> tuple[list[LinkEntry], list[LinkEntry]]:
         """Our whole section, and hearsay: what has ended, what we know of routers that we are not in contact with, and
         links that last, as the other may not be in contact with who holds them."""
         own = [entry for entry in self._entries.values() if self.is_mine(entry)]
@@ -258,7 +144,7 @@ class Directory:
     def acknowledge(self, router: str, version: int) -> None:
         """A contact has applied our section up to `version`."""
         if not 0 <= version <= self.version:
-            raise PeerError(f"router {router} acknowledges version {version} of {self.version}")
+            raise BreachError(f"router {router} acknowledges version {version} of {self.version}")
         self.acked[router] = max(self.acked[router], version)
         self._prune()
 
@@ -285,13 +171,13 @@ class Directory:
 
     # links that expire
 
-    def lapse(self, entry: Entry, since_us: int) -> None:
+    def lapse(self, entry: LinkEntry, since_us: int) -> None:
         """Nobody waits for this subscriber any more, until its owner says that it lives (8, Apart)."""
         assert entry.live and entry.role is Role.SUBSCRIBER
         self.lapsed[entry.name] = since_us
         self._audiences.pop(entry.identity.address, None)
 
-    def take_back(self, entry: Entry) -> bool:
+    def take_back(self, entry: LinkEntry) -> bool:
         """Its owner tells that it lives: it is waited for again. False if it has been all along."""
         known = self.subscriber(entry.name)
         is_known = known is not None and entry.role is Role.SUBSCRIBER and known.epoch == entry.epoch
@@ -300,7 +186,7 @@ class Directory:
         self._audiences.pop(entry.identity.address, None)
         return True
 
-    def mark(self, entry: Entry, status: Status, ending: str = "") -> Change:
+    def mark(self, entry: LinkEntry, status: Status, ending: str = "") -> Change:
         """What we know of a link ourselves, whoever owns it (8, Expiry); `ending`: what its client has to be told."""
         marked = attrs.evolve(entry, status=status, ending=ending)
         announced = self.is_announced(entry)
@@ -312,7 +198,7 @@ class Directory:
             self.lapse(marked, lapsed)
         return Change(entry, marked)
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: LinkEntry) -> None:
         """An expired life that nobody comes back for."""
         if self._entries.get((entry.role, entry.name)) is entry:
             self._remove((entry.role, entry.name))
@@ -339,7 +225,7 @@ class Directory:
         self._prune()
         return [Change(entry, None) for entry in expired]
 
-    def apply_section(self, router: str, version: int, own: list[Entry], hearsay: list[Entry]) -> list[Change]:
+    def apply_section(self, router: str, version: int, own: list[LinkEntry], hearsay: list[LinkEntry]) -> list[Change]:
         """A contact's whole section. What it no longer lists of its own has moved elsewhere: what it closed it lists
         until we acknowledge that. So it is an orphan, or has expired with the move."""
         self._check_owner(router, own)
@@ -360,16 +246,16 @@ class Directory:
                 changes += [Change(entry, None)] if entry.live else []
         return changes + self.apply_delta(router, version, own) + self.apply_hearsay(hearsay)
 
-    def apply_hearsay(self, entries: list[Entry]) -> list[Change]:
+    def apply_hearsay(self, entries: list[LinkEntry]) -> list[Change]:
         """What a contact knows of others: of those in contact with us, only what they do not know themselves."""
         others = [entry for entry in entries if not self.is_mine(entry)]
         return self._merge([entry for entry in others if not entry.live or not self.tells_itself(entry)])
 
-    def apply_delta(self, router: str, version: int, entries: list[Entry]) -> list[Change]:
+    def apply_delta(self, router: str, version: int, entries: list[LinkEntry]) -> list[Change]:
         """Entries that a contact wrote; `version` is its section's version with them."""
         self._check_owner(router, entries)
         if version < self.applied.get(router, 0):
-            raise PeerError(f"section of router {router} goes back to version {version}")
+            raise BreachError(f"section of router {router} goes back to version {version}")
         if router not in self.applied:
             self._audiences.clear()
         self.applied[router] = version
@@ -378,7 +264,7 @@ class Directory:
             self._heard[router] = max([*heard, self._heard.get(router, heard[0])])
         return self._merge(entries)
 
-    def apply_departures(self, router: str, moved: list[Entry]) -> list[Change]:
+    def apply_departures(self, router: str, moved: list[LinkEntry]) -> list[Change]:
         """Subscribers that moved away from `router`. Those that moved to a contact wait as orphans for its word, so
         that nobody counts on `router` for them any more; those that moved elsewhere, for their timeout, and so do those
         that last and that the contact has not told us of: they have moved on before it could. Others are lost, or were
@@ -401,12 +287,12 @@ class Directory:
                 changes.append(Change(old, None))
         return changes
 
-    def _check_owner(self, router: str, entries: list[Entry]) -> None:
+    def _check_owner(self, router: str, entries: list[LinkEntry]) -> None:
         owner = (router, self.contacts[router])
         if any(entry.epoch[1:] != owner for entry in entries):
-            raise PeerError(f"router {router} writes in a section that is not its own")
+            raise BreachError(f"router {router} writes in a section that is not its own")
 
-    def _merge(self, entries: list[Entry]) -> list[Change]:
+    def _merge(self, entries: list[LinkEntry]) -> list[Change]:
         changes: list[Change] = []
         for entry in entries:
             old = self._entries.get((entry.role, entry.name))
@@ -422,7 +308,7 @@ class Directory:
                 changes.append(Change(old, entry))
         return changes
 
-    def _put(self, entry: Entry) -> None:
+    def _put(self, entry: LinkEntry) -> None:
         index = (entry.role, entry.name)
         self._tombstones.pop(index, None)
         self._announced.discard(index)
@@ -436,7 +322,7 @@ class Directory:
                 lists = self._subscribers if entry.live else self._untold
                 lists.setdefault(entry.identity.address, {})[entry.name] = entry
 
-    def _unlist(self, entry: Entry) -> None:
+    def _unlist(self, entry: LinkEntry) -> None:
         self.lapsed.pop(entry.name, None)
         address = entry.identity.address
         for lists in (self._subscribers, self._untold):
@@ -456,6 +342,6 @@ class Directory:
             self._unlist(entry)
 
 
-def _rank(entry: Entry) -> tuple[Epoch, Status, bool]:
+def _rank(entry: LinkEntry) -> tuple[Epoch, Status, bool]:
     """What is higher is later: of one ending, that its client was told of it comes last."""
     return entry.epoch, entry.status, not entry.ending

@@ -11,34 +11,34 @@ from typing import Any
 import attrs
 
 from topic.actions import EXPIRED, Detach, Note
-from topic.directory import Entry, Status
-from topic.edge import Edge
-from topic.joining import Joining
+from topic.delivery.record import Record, Stream
+from topic.directory.entry import LinkEntry, Status
+from topic.edge.edge import Edge
+from topic.edge.subscriber import LocalSubscriber
+from topic.home.audiences import Audiences
 from topic.journal import Event
-from topic.record import Record, Stream
-from topic.subscriber import Subscriber
 
 
-class Apart:
+class Lapses:
     """The lapsed subscribers of one router: `Directory.lapsed` says which, `Record.without` what waited for them."""
 
     def __init__(
         self,
         edge: Edge,
-        joining: Joining,
+        audiences: Audiences,
         streams: dict[bytes, Stream],
         evaluate: Callable[[Stream, list[Record]], None],
     ) -> None:
         """`evaluate` is told of records that fewer are awaited for."""
         self.context = edge.context
-        self.end: Callable[[Entry, str], None]
+        self.end: Callable[[LinkEntry, str], None]
         """Ends the link of a subscriber; with what its client has to be told."""
         self._edge = edge
-        self._joining = joining
+        self._audiences = audiences
         self._streams = streams
         self._evaluate = evaluate
 
-    def lapse(self, entry: Entry, away_s: float) -> None:
+    def lapse(self, entry: LinkEntry, away_s: float) -> None:
         """All in contact agree that nobody waits for it any more."""
         name, directory = entry.name, self.context.directory
         directory.lapse(entry, self.context.time_us - int(away_s * 1e6))
@@ -46,12 +46,12 @@ class Apart:
         if local is not None:
             directory.depart(name)  # homes that forward before they hear of it count on it here
             self.context.outgoing.delta(directory.contacts, directory.version, [], [])
-            self._joining.left_without(name, self._edge.leave(local))
+            self._audiences.left_without(name, self._edge.leave(local))
         for stream in list(self._streams.values()):
             awaited = [record for record in stream.records.values() if name in record.orphans]
             for record in awaited:
                 record.orphans.discard(name)
-                self._joining.await_by_name(record, name)
+                self._audiences.await_by_name(record, name)
             self._evaluate(stream, awaited)
 
     def accepted(self, stream: Stream, records: list[Record]) -> None:
@@ -70,27 +70,27 @@ class Apart:
                 self.context.out.append(Note(f"subscriber {entry.identity} has ended: {ending}"))
                 self.end(entry, ending)
 
-    def is_to_be_told(self, known: Entry | None, entry: Entry) -> bool:
+    def is_to_be_told(self, known: LinkEntry | None, entry: LinkEntry) -> bool:
         """Whether this attach of a subscriber goes on from one that has ended without its client's knowledge."""
         if known is None or not known.expired_life or not known.ending:
             return False
         return entry.live and entry.resumed and entry.aware < known.epoch.hlc
 
-    def end_late(self, entry: Entry, ending: str) -> Entry:
+    def end_late(self, entry: LinkEntry, ending: str) -> LinkEntry:
         """It went on elsewhere, out of our sight, while something was accepted here without it."""
         ended = self.context.directory.mark(entry, Status.EXPIRED, ending).entry
         if self.context.directory.tells_itself(ended):
             self.context.outgoing.hearsay(ended.router, [ended])
         return ended
 
-    def tell(self, known: Entry, link: Any) -> Subscriber:
+    def tell(self, known: LinkEntry, link: Any) -> LocalSubscriber:
         """Its client comes back and does not know that its link has ended: it is told, and may begin afresh."""
-        subscriber = Subscriber(known.name, known.identity)
+        subscriber = LocalSubscriber(known.name, known.identity)
         subscriber.begin(link, self.context.new_epoch(known), None, complete=True)
         self.context.out.append(Detach(link, EXPIRED, known.ending))
         return subscriber
 
-    def told(self, subscriber: Subscriber) -> None:
+    def told(self, subscriber: LocalSubscriber) -> None:
         """Its client knows: all may know that."""
         directory = self.context.directory
         known = directory.subscriber(subscriber.name)

@@ -1,7 +1,7 @@
 """The home rules: what a router does for the publishers attached to it (protocol section 5; 6.3, 6.5, 6.6).
 
 Home computes the audience of each delivery, forwards it, and answers the publisher when nobody of the audience is
-awaited. It alone knows what is in doubt. What local subscribers do with a record is `topic.delivering`'s.
+awaited. It alone knows what is in doubt. What local subscribers do with a record is `topic.edge.delivery`'s.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from functools import partial
 
 from topic.actions import AnswerDeliveries, Credit
-from topic.apart import Apart
 from topic.context import Context, in_ranges
-from topic.directory import Audience
-from topic.edge import Edge
-from topic.evidence import Evidence
+from topic.delivery.outcomes import LOGGED, DeliveryOutcome, Refusals, add_refusals
+from topic.delivery.record import Doubt, Record, State, Stream, accept, settle
+from topic.directory.entry import AddressAudience
+from topic.edge.edge import Edge
+from topic.home.audiences import Audiences
+from topic.home.lapses import Lapses
+from topic.home.liveness import Liveness
+from topic.home.resolution import Resolution
 from topic.identity import Epoch
-from topic.joining import Joining
 from topic.journal import Event
-from topic.outcomes import LOGGED, Outcome, Refusals, add_refusals
-from topic.record import Doubt, Record, State, Stream, accept, settle
-from topic.resolving import Resolving
 
 
 class Home:
@@ -32,10 +32,10 @@ class Home:
         """By publisher name; the current epoch only."""
         self._undecided: dict[Stream, None] | None = None
         """What is to be evaluated when an event is taken in; None if at once."""
-        self.evidence = Evidence(context, self._settle_doubt)
-        self.joining = Joining(self.edge, self.evidence, self.streams, self.evaluate)
-        self.resolving = Resolving(self.edge, self.evidence)
-        self.apart = Apart(self.edge, self.joining, self.streams, self.evaluate)
+        self.liveness = Liveness(context, self._settle_doubt)
+        self.audiences = Audiences(self.edge, self.liveness, self.streams, self.evaluate)
+        self.resolution = Resolution(self.edge, self.liveness)
+        self.lapses = Lapses(self.edge, self.audiences, self.streams, self.evaluate)
 
     # publish: hot
 
@@ -61,7 +61,7 @@ class Home:
             stream.withheld.extend(records)
             self._release(stream)
         else:
-            self._spread(stream, records, self.edge.delivering.take)
+            self._spread(stream, records, self.edge.delivery.take)
         return records
 
     def _publish_again(self, stream: Stream, tag: bytes, message: bytes, *, presettled: bool) -> Record:
@@ -85,7 +85,7 @@ class Home:
         if stream.withheld:
             stream.withheld.append(record)
         else:
-            self._spread(stream, [record], self.edge.delivering.take_again)
+            self._spread(stream, [record], self.edge.delivery.take_again)
         return record
 
     def _release(self, stream: Stream) -> None:
@@ -102,7 +102,7 @@ class Home:
                 return
             stream.withheld.popleft()  # before it is spread: that may settle it at once, and come back here
             if goes_on:
-                self._spread(stream, [record], self.edge.delivering.take_again if again else self.edge.delivering.take)
+                self._spread(stream, [record], self.edge.delivery.take_again if again else self.edge.delivery.take)
 
     def _spread(self, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]) -> None:
         audience = self.context.directory.audience(stream.address)
@@ -127,7 +127,7 @@ class Home:
         take(stream, records)
         self.evaluate(stream, records)
 
-    def _trace_received(self, stream: Stream, records: list[Record], audience: Audience, first: int) -> None:
+    def _trace_received(self, stream: Stream, records: list[Record], audience: AddressAudience, first: int) -> None:
         trace = self.context.trace_records
         tags = [record.tag for record in records]
         trace(Event.RECEIVED, stream, records, n=first, tags=tags, generation=stream.generation)
@@ -158,7 +158,7 @@ class Home:
         record.refusals = add_refusals(record.refusals, refusals)
         record.awaited.discard(router)
         for name in moved:
-            self.joining.seek(record, name, not_at=router)
+            self.audiences.seek(record, name, not_at=router)
         self.evaluate(stream, [record])
 
     def _current(self, publisher: bytes, epoch: Epoch) -> Stream | None:
@@ -213,24 +213,24 @@ class Home:
         accept(records)
         leaving_out = [record for record in records if record.without and record.refusals is None]
         if leaving_out:
-            self.apart.accepted(stream, leaving_out)
+            self.lapses.accepted(stream, leaving_out)
         if stream.link is not None:
             self._tell(stream, records)
             if stream.gates:
-                self.joining.told(stream, records)
+                self.audiences.told(stream, records)
 
     def _tell(self, stream: Stream, records: list[Record]) -> None:
         accepted = [record for record in records if record.refusals is None]
         for record in records if len(accepted) < len(records) else ():
             if record.refusals is not None:
                 text = "rejected by {}, released by {}, modified by {} subscribers".format(*record.refusals)
-                self._answer(stream, [record], Outcome.REJECTED, text)
+                self._answer(stream, [record], DeliveryOutcome.REJECTED, text)
         if accepted:
-            self._answer(stream, accepted, Outcome.ACCEPTED, "")
+            self._answer(stream, accepted, DeliveryOutcome.ACCEPTED, "")
         if stream.settles_first:
             self.settle(stream, records)
 
-    def _answer(self, stream: Stream, records: list[Record], outcome: Outcome, text: str) -> None:
+    def _answer(self, stream: Stream, records: list[Record], outcome: DeliveryOutcome, text: str) -> None:
         self.context.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome])
         alone = 0
         if records[0].n < stream.alone:  # an audience may also have grown since
@@ -254,16 +254,16 @@ class Home:
         done = [record for record in stream.records.values() if record.state is State.SETTLED]
         for record in done:
             record.awaited.clear()
-        self.edge.forgetting.forget([record for record in done if not record.unknowing])
+        self.edge.receipts.forget([record for record in done if not record.unknowing])
 
     def begin_afresh(self, stream: Stream, *, says_so: bool) -> None:
         """A new life (7.5). With a null map the publisher says that nothing of its older ones is in doubt. One that
         brought a map, and learns that nobody knows its life, may have gone on with it elsewhere: it has to show that it
         is here (6.6)."""
         if says_so:
-            self.edge.settling.close(stream, list(stream.unconfirmed.values()))
+            self.edge.settlement.close(stream, list(stream.unconfirmed.values()))
         elif stream.unconfirmed:
-            self.evidence.doubt(stream, (self.context.router, sorted(stream.unconfirmed)))
+            self.liveness.doubt(stream, (self.context.router, sorted(stream.unconfirmed)))
 
     def resume(self, stream: Stream, said: Mapping[bytes, int], *, complete: bool) -> None:
         """A publisher attached with its unsettled map, by tag. What the map states an outcome of it has settled, and,
@@ -273,10 +273,10 @@ class Home:
         doubted = [tag for tag, state in said.items() if state not in TERMINAL]
         stream.expected = {stream.keys.key(tag): tag for tag in doubted}
         stated = {stream.keys.key(tag) for tag in said} - stream.expected.keys()
-        self.edge.settling.close(stream, [record for key, record in stream.unconfirmed.items() if key in stated])
+        self.edge.settlement.close(stream, [record for key, record in stream.unconfirmed.items() if key in stated])
         lacking = stream.unconfirmed.keys() - stream.expected.keys() - stated
         if complete and lacking:
-            self.evidence.doubt(stream, (self.context.router, sorted(lacking)))
+            self.liveness.doubt(stream, (self.context.router, sorted(lacking)))
         held = [(key, record) for key, record in stream.unconfirmed.items() if key in stream.expected]
         stream.reply = {stream.expected[key]: 0 for key, record in held if record.message is not None}
 
@@ -296,19 +296,19 @@ class Home:
 
     def _give_up(self, stream: Stream, key: bytes, record: Record | None) -> None:
         """The publisher does not want to know of it any more, whether it is here or not."""
-        self.resolving.tell_askers(stream, [key])
+        self.resolution.tell_askers(stream, [key])
         if record is not None:
-            self.edge.settling.close(stream, [record])
+            self.edge.settlement.close(stream, [record])
 
     # evidence
 
     def _settle_doubt(self, stream: Stream, doubt: Doubt, answered: bool) -> None:
         if isinstance(doubt, bytes):
-            self.joining.proven(stream, doubt)
+            self.audiences.proven(stream, doubt)
         elif isinstance(doubt, tuple):
-            self.resolving.answer(doubt[0], stream, doubt[1])
+            self.resolution.answer(doubt[0], stream, doubt[1])
         elif answered:
-            self.joining.open_gates(stream, doubt)
+            self.audiences.open_gates(stream, doubt)
 
     # settlement: hot
 
@@ -323,7 +323,7 @@ class Home:
 
     def _settle(self, stream: Stream, records: list[Record], event: Event) -> None:
         self.context.trace_records(event, stream, records)
-        self.edge.settling.settle_locals(records)
+        self.edge.settlement.settle_locals(records)
         known: list[Record] = []
         settle = self.context.outgoing.settle
         for record in records:
@@ -336,11 +336,11 @@ class Home:
         self.context.spent += records
         known = [record for record in known if not record.unknowing]
         if stream.asked:
-            self.resolving.tell_askers(stream, [record.key for record in records])
+            self.resolution.tell_askers(stream, [record.key for record in records])
         if stream.gates:
-            self.joining.open_gates(stream, records)
+            self.audiences.open_gates(stream, records)
         if known:
-            self.edge.forgetting.forget(known)
+            self.edge.receipts.forget(known)
 
     def settled(self, router: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
         """`router` has settled its subscribers; the last one to say so lets us forget."""
@@ -352,7 +352,7 @@ class Home:
             record.awaited.discard(router)
         known = [record for record in records if not record.awaited and not record.unknowing]
         if known:
-            self.edge.forgetting.forget(known)
+            self.edge.receipts.forget(known)
 
     def release_freed(self) -> None:
         """Older deliveries were forgotten, here or at the edge: what waited for their keys goes on. Only at the end of
@@ -394,9 +394,9 @@ class Home:
                 if router in record.awaited:
                     record.awaited.discard(router)
                     if record.state is State.IN_DOUBT:
-                        self.joining.lost(record, router)
+                        self.audiences.lost(record, router)
                     elif not record.awaited and not record.unknowing:
-                        self.edge.forgetting.forget([record])
+                        self.edge.receipts.forget([record])
             self.evaluate(stream, list(stream.records.values()))
 
     # publishers that go
@@ -407,7 +407,7 @@ class Home:
         stream.abandoned = True
         stream.link = None
         for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # else it falls where it stands
-            self.joining.admit(stream, gate)
+            self.audiences.admit(stream, gate)
         stream.gates.clear()
         self.edge.unconfirmed.take_back(stream)
         stream.doubts.clear()
@@ -418,11 +418,11 @@ class Home:
             record.orphans.clear()
             if record.presettled:
                 self.context.forget(record)
-        self.edge.forgetting.forget(
+        self.edge.receipts.forget(
             [r for r in records if r.state is State.SETTLED and not r.presettled and not r.unknowing]
         )
         done = [r for r in stream.records.values() if r.state is not State.SETTLED and not r.open]
-        self.edge.settling.close(stream, done)
+        self.edge.settlement.close(stream, done)
 
 
-TERMINAL = frozenset(Outcome)
+TERMINAL = frozenset(DeliveryOutcome)

@@ -2,7 +2,7 @@
 
 A link attaches, moves, closes, expires or lapses, here or elsewhere: who is attached here by an older attach is
 detached, what was owed to it is awaited where it went, and home joins it or has done with it. What becomes of a
-publisher's deliveries is `topic.lives`'s; when a link expires or lapses is decided by `topic.expiry`.
+publisher's deliveries is `topic.termini.generations`'s; when a link expires or lapses, `topic.termini.expiry`'s.
 """
 
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 import attrs
 
 from topic.actions import EXPIRED, STOLEN, Detach, Note
-from topic.attaching import Attaching
-from topic.directory import Change, Entry, Role, Status
-from topic.home import Home
+from topic.delivery.record import Stream
+from topic.directory.entry import Change, LinkEntry, Role, Status
+from topic.edge.subscriber import LocalSubscriber
+from topic.home.home import Home
 from topic.journal import Event
-from topic.lives import Lives
-from topic.record import Stream
-from topic.subscriber import Subscriber
+from topic.termini.attaches import Attaches
+from topic.termini.generations import Generations
 
 OUT_OF_CONTACT = "it expired while this router was out of contact"
 
@@ -24,16 +24,16 @@ OUT_OF_CONTACT = "it expired while this router was out of contact"
 class Changes:
     """The changes of the directory of one router, and what follows from each."""
 
-    def __init__(self, home: Home, attaching: Attaching, lives: Lives) -> None:
+    def __init__(self, home: Home, attaches: Attaches, generations: Generations) -> None:
         self.context = home.context
         self.directory = home.context.directory
         self._home = home
         self._edge = home.edge
-        self._attaching = attaching
-        self._lives = lives
-        home.apart.end = self.end_apart
+        self._attaches = attaches
+        self._generations = generations
+        home.lapses.end = self.end_apart
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: LinkEntry) -> None:
         """Change our own section, and do what follows from it."""
         self.follow([self.context.tell(entry)])
         self._home.release_freed()
@@ -44,7 +44,7 @@ class Changes:
             for change in changes:
                 self._trace_expired(change)
                 if change.entry.role is Role.PUBLISHER:
-                    self._lives.changed(change)
+                    self._generations.changed(change)
                 else:
                     self._subscriber_changed(change, learned=learned)
 
@@ -59,8 +59,8 @@ class Changes:
 
     def _subscriber_changed(self, change: Change, *, learned: bool) -> None:
         entry, old = change.entry, change.old
-        if self._home.apart.is_to_be_told(old, entry):
-            entry = self._home.apart.end_late(entry, old.ending if old is not None else "")
+        if self._home.lapses.is_to_be_told(old, entry):
+            entry = self._home.lapses.end_late(entry, old.ending if old is not None else "")
         local = self._edge.subscribers.get(entry.name)
         if change.new is None or not entry.live:
             if local is not None:
@@ -71,42 +71,42 @@ class Changes:
             self._subscriber_moved(local, entry)
         former = old.router if old is not None and old.live else None
         if former is None and (learned or entry.resumed) and entry.lifetime.timeout:
-            self._home.joining.adopt(entry)
+            self._home.audiences.adopt(entry)
             former = entry.router
         if former is not None:
-            self._home.joining.expect(entry, former)
+            self._home.audiences.expect(entry, former)
         if self.directory.in_contact(entry):
-            self._home.joining.join(entry, known=former is not None)
+            self._home.audiences.join(entry, known=former is not None)
 
-    def _subscriber_left(self, subscriber: Subscriber, entry: Entry) -> None:
+    def _subscriber_left(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:
         """It has closed, or is over; or it has closed under a higher epoch, which a clock ahead of ours gave."""
         if subscriber.link is not None and not self.directory.is_mine(entry):
             self._steal(subscriber, entry.router, f"attached and closed at router {entry.router}")
-        self._attaching.withdraw_subscriber(subscriber.name)
+        self._attaches.withdraw_subscriber(subscriber.name)
         left = self._edge.drop(subscriber)
-        self._edge.delivering.finished([record for record in left if not record.open])
+        self._edge.delivery.finished([record for record in left if not record.open])
 
-    def _subscriber_moved(self, subscriber: Subscriber, entry: Entry) -> None:
+    def _subscriber_moved(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:
         """It has a new custodian: its link here is a zombie's (6.9)."""
         self._steal(subscriber, entry.router, f"attached at router {entry.router}")
-        self._attaching.withdraw_subscriber(subscriber.name)
+        self._attaches.withdraw_subscriber(subscriber.name)
         self.directory.depart(subscriber.name)
         self.context.outgoing.delta(self.directory.contacts, self.directory.version, [], [entry])
-        self._home.joining.left_without(subscriber.name, self._edge.drop(subscriber))
+        self._home.audiences.left_without(subscriber.name, self._edge.drop(subscriber))
 
-    def _steal(self, subscriber: Subscriber, router: str, why: str) -> None:
+    def _steal(self, subscriber: LocalSubscriber, router: str, why: str) -> None:
         self.context.trace(Event.STOLEN, subscriber=subscriber.name, peer=router)
         if subscriber.link is not None:
             self.context.out.append(Detach(subscriber.link, STOLEN, why))
 
     # links that end without their clients' doing (8, Expiry and Apart)
 
-    def is_here(self, entry: Entry) -> bool:
+    def is_here(self, entry: LinkEntry) -> bool:
         """Whether a client is attached here by that very link."""
         end = self._end_of(entry)
         return end is not None and end.epoch == entry.epoch and end.link is not None
 
-    def end(self, entry: Entry, ending: str = "") -> None:
+    def end(self, entry: LinkEntry, ending: str = "") -> None:
         """It is over: as if its link had closed (AMQP 1.0 3.5.3). `ending`: what its client has to be told."""
         if self.is_here(entry):
             self._detach(entry, ending or OUT_OF_CONTACT)
@@ -115,7 +115,7 @@ class Changes:
         else:
             self.follow([self.directory.mark(entry, Status.EXPIRED, ending)])
 
-    def _detach(self, entry: Entry, why: str) -> None:
+    def _detach(self, entry: LinkEntry, why: str) -> None:
         if entry.role is Role.PUBLISHER:
             link = self._home.streams[entry.name].link
             self._home.suspend(self._home.streams[entry.name])
@@ -124,12 +124,12 @@ class Changes:
             self._edge.subscribers[entry.name].suspend()
         self.context.out.append(Detach(link, EXPIRED, why))
 
-    def _end_of(self, entry: Entry) -> Stream | Subscriber | None:
-        ends: Mapping[bytes, Stream | Subscriber]
+    def _end_of(self, entry: LinkEntry) -> Stream | LocalSubscriber | None:
+        ends: Mapping[bytes, Stream | LocalSubscriber]
         ends = self._home.streams if entry.role is Role.PUBLISHER else self._edge.subscribers
         return ends.get(entry.name)
 
-    def ended_elsewhere(self, entry: Entry) -> None:
+    def ended_elsewhere(self, entry: LinkEntry) -> None:
         """Others went on without a link of ours while it was out of their reach: it has to begin afresh."""
         current = self.directory.entry((entry.role, entry.name))
         if current is None or current.epoch != entry.epoch or not current.live:
@@ -138,14 +138,14 @@ class Changes:
             self.context.out.append(Note(f"subscriber {entry.identity} has ended: {entry.ending}"))
         self.end(current, entry.ending)
 
-    def end_apart(self, entry: Entry, ending: str) -> None:
+    def end_apart(self, entry: LinkEntry, ending: str) -> None:
         """Something was accepted without it: all have to know, so that its client is told."""
         self.end(entry, ending)
         ended = [attrs.evolve(entry, status=Status.EXPIRED, ending=ending)]
         for router in self.directory.contacts:
             self.context.outgoing.hearsay(router, ended)
 
-    def lapse(self, entry: Entry, away_s: float) -> None:
+    def lapse(self, entry: LinkEntry, away_s: float) -> None:
         """Nobody waits for this subscriber any more, which has been out of reach for so many seconds."""
         with self._home.deciding_later():
-            self._home.apart.lapse(entry, away_s)
+            self._home.lapses.lapse(entry, away_s)

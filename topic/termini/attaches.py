@@ -14,12 +14,12 @@ import attrs
 
 from topic.actions import STOLEN, AnswerPublisher, AnswerSubscriber, Detach
 from topic.context import Context
-from topic.directory import Entry, Lifetime
+from topic.delivery.record import Stream
+from topic.directory.entry import Lifetime, LinkEntry
+from topic.edge.resumption import resume
+from topic.edge.subscriber import LocalSubscriber
 from topic.identity import LinkIdentity
 from topic.journal import Event
-from topic.record import Stream
-from topic.resuming import resume
-from topic.subscriber import Subscriber
 
 
 @attrs.define(slots=True)
@@ -37,7 +37,7 @@ class _Unknown:
     deadline: float
 
 
-class Attaching:
+class Attaches:
     """The attaches of one router that have no answer yet. `join` is in seconds, `window` in deliveries."""
 
     def __init__(self, context: Context, join: float, window: int, answered: Callable[[Stream], None]) -> None:
@@ -48,7 +48,7 @@ class Attaching:
         self._answered = answered
         self._unknown: dict[bytes, _Unknown] = {}
         self._publishers: dict[bytes, _Waiting] = {}
-        self._subscribers: dict[bytes, Subscriber] = {}
+        self._subscribers: dict[bytes, LocalSubscriber] = {}
 
     # publishers that nobody in contact knows
 
@@ -66,7 +66,7 @@ class Attaching:
                 del self._unknown[name]
                 waiting.begin()
 
-    def known(self, entry: Entry) -> None:
+    def known(self, entry: LinkEntry) -> None:
         """A publisher has become known: one that waited for that goes on, unless it is a later attach."""
         waiting = self._unknown.get(entry.name)
         if waiting is not None and entry.epoch > waiting.stream.epoch:
@@ -96,7 +96,7 @@ class Attaching:
         self._publishers[stream.publisher] = _Waiting(stream, self.context.directory.version, now + self._join)
         self.answer_publishers()
 
-    def subscriber(self, subscriber: Subscriber, now: float) -> None:
+    def subscriber(self, subscriber: LocalSubscriber, now: float) -> None:
         """Its entry is about to be written: nobody has joined this epoch yet."""
         subscriber.answered = False
         subscriber.unanswered = set(self.context.directory.contacts)
@@ -136,7 +136,7 @@ class Attaching:
                 self.context.out.append(answer)
                 self._answered(stream)
 
-    def answer_subscriber(self, subscriber: Subscriber) -> None:
+    def answer_subscriber(self, subscriber: LocalSubscriber) -> None:
         """Answer it if all contacts have joined it."""
         if subscriber.unanswered or self._subscribers.get(subscriber.name) is not subscriber:
             return

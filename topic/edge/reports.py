@@ -7,15 +7,15 @@ too. So it waits while home has not joined all of them, and while home may still
 from collections.abc import Mapping
 
 from topic.context import Context
-from topic.gates import UNPROVEN
-from topic.record import Record, State, accept
-from topic.subscriber import Subscriber
+from topic.delivery.gates import UNPROVEN
+from topic.delivery.record import Record, State, accept
+from topic.edge.subscriber import LocalSubscriber
 
 
-class Reporting:
+class Reports:
     """The outcomes of one edge."""
 
-    def __init__(self, context: Context, subscribers: Mapping[bytes, Subscriber]) -> None:
+    def __init__(self, context: Context, subscribers: Mapping[bytes, LocalSubscriber]) -> None:
         self.context = context
         self.unjoined: dict[str, set[bytes]] = {}
         """By home in contact: local subscribers that it has not joined in this contact."""

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from topic.actions import Echo
 from topic.context import Context
-from topic.record import Doubt, Stream
+from topic.delivery.record import Doubt, Stream
 
 
-class Evidence:
+class Liveness:
     """What waits for it, at one router; per stream in `Stream.doubts`."""
 
     def __init__(self, context: Context, settle: Callable[[Stream, Doubt, bool], None]) -> None:

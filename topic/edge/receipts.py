@@ -10,40 +10,40 @@ from collections.abc import Mapping
 
 from topic.actions import Echo
 from topic.context import Context, by_stream
+from topic.delivery.record import Record
+from topic.edge.subscriber import LocalSubscriber
 from topic.journal import Event
-from topic.record import Record
-from topic.subscriber import Subscriber
 
 
-class Forgetting:
+class Receipts:
     """The settled deliveries of one router that some local subscriber may not know of."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
 
-    def remember(self, subscriber: Subscriber, record: Record) -> None:
+    def remember(self, subscriber: LocalSubscriber, record: Record) -> None:
         """Its settlement is on its way to the subscriber, or waits for it to come back."""
         record.unknowing += 1
         self.told(subscriber, record)
 
-    def told(self, subscriber: Subscriber, record: Record) -> None:
+    def told(self, subscriber: LocalSubscriber, record: Record) -> None:
         """Its settlement has just been written."""
         subscriber.unknowing.append(record)
         subscriber.armed = subscriber.marker is None
 
-    def ask(self, subscriber: Subscriber) -> None:
+    def ask(self, subscriber: LocalSubscriber) -> None:
         """For a sign that it has read what was settled, unless it was asked already."""
         if subscriber.unknowing and subscriber.asked is None and subscriber.answered:
             subscriber.asked = len(subscriber.unknowing)
             self.context.out.append(Echo(subscriber.link))
 
-    def echoed(self, subscriber: Subscriber) -> None:
+    def echoed(self, subscriber: LocalSubscriber) -> None:
         """It has answered: what was settled before we asked it knows."""
         count, subscriber.asked = subscriber.asked, None
         self.known(subscriber, count or 0)
         self.ask(subscriber)
 
-    def known(self, subscriber: Subscriber, count: int) -> None:
+    def known(self, subscriber: LocalSubscriber, count: int) -> None:
         """It knows of its `count` oldest settlements."""
         if subscriber.asked is not None:
             subscriber.asked = max(0, subscriber.asked - count)
@@ -51,7 +51,7 @@ class Forgetting:
             self._knows(subscriber.unknowing.popleft())
         subscriber.unmark()
 
-    def attached_again(self, subscriber: Subscriber, said: Mapping[bytes, int] | None) -> None:
+    def attached_again(self, subscriber: LocalSubscriber, said: Mapping[bytes, int] | None) -> None:
         """What its map lacks it knows of; what it names it will miss in our map, and know when it next answers."""
         unknowing = list(subscriber.unknowing)
         subscriber.unknowing.clear()

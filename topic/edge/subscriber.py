@@ -1,6 +1,6 @@
 """One local subscriber: its credit, the records that wait for it, and who has joined it (protocol 6.1 to 6.7).
 
-It decides *when* a record may go to the subscriber, `topic.delivering` what that means for the record.
+It decides *when* a record may go to the subscriber, `topic.edge.delivery` what that means for the record.
 """
 
 from collections import deque
@@ -10,9 +10,9 @@ from typing import Any
 
 import attrs
 
-from topic.directory import Lifetime
+from topic.delivery.record import AWAITING_HOME, QUEUED, Record, State
+from topic.directory.entry import Lifetime
 from topic.identity import Epoch, LinkIdentity
-from topic.record import AWAITING_HOME, QUEUED, Record, State
 
 CLEAR_AWAY = 64
 """Settled records that may wait with the others before anybody looks."""
@@ -29,7 +29,7 @@ class Gated:
     records: deque[Record]
 
 
-class Subscriber:
+class LocalSubscriber:
     """A subscriber whose custodian this router is."""
 
     __slots__ = (

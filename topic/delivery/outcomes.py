@@ -5,7 +5,7 @@ import enum
 from topic.journal import Outcome as LoggedOutcome
 
 
-class Outcome(enum.IntEnum):
+class DeliveryOutcome(enum.IntEnum):
     """Terminal delivery states, by their AMQP descriptor codes (AMQP 1.0 messaging 3.4)."""
 
     ACCEPTED = 0x24
@@ -14,8 +14,8 @@ class Outcome(enum.IntEnum):
     MODIFIED = 0x27
 
 
-GIVEN_BACK = (Outcome.RELEASED, Outcome.MODIFIED)
-LOGGED = {outcome: LoggedOutcome[outcome.name] for outcome in Outcome}
+GIVEN_BACK = (DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED)
+LOGGED = {outcome: LoggedOutcome[outcome.name] for outcome in DeliveryOutcome}
 Refusals = tuple[int, int, int]
 """Subscribers whose final outcome is not accepted: rejected, released, modified."""
 
@@ -26,7 +26,7 @@ def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | Non
     return (one[0] + other[0], one[1] + other[1], one[2] + other[2])
 
 
-def take_refusal(refusals: Refusals | None, outcome: Outcome) -> Refusals | None:
+def take_refusal(refusals: Refusals | None, outcome: DeliveryOutcome) -> Refusals | None:
     """One subscriber's final outcome counts no longer."""
     less = refusal(outcome)
     if refusals is None or less is None:
@@ -36,8 +36,12 @@ def take_refusal(refusals: Refusals | None, outcome: Outcome) -> Refusals | None
     return left if any(left) else None
 
 
-def refusal(outcome: Outcome) -> Refusals | None:
+def refusal(outcome: DeliveryOutcome) -> Refusals | None:
     """One subscriber's final outcome as a count; None for an acceptance."""
-    if outcome is Outcome.ACCEPTED:
+    if outcome is DeliveryOutcome.ACCEPTED:
         return None
-    return (int(outcome is Outcome.REJECTED), int(outcome is Outcome.RELEASED), int(outcome is Outcome.MODIFIED))
+    return (
+        int(outcome is DeliveryOutcome.REJECTED),
+        int(outcome is DeliveryOutcome.RELEASED),
+        int(outcome is DeliveryOutcome.MODIFIED),
+    )

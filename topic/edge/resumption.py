@@ -8,12 +8,12 @@ transferred with resume=true.
 from collections import deque
 from collections.abc import Mapping
 
-from topic.record import AWAITING_HOME, OPEN, Record, State
-from topic.subscriber import Subscriber
-from topic.unconfirmed import FINAL
+from topic.delivery.record import AWAITING_HOME, OPEN, Record, State
+from topic.edge.subscriber import LocalSubscriber
+from topic.edge.unconfirmed import FINAL
 
 
-def resume(subscriber: Subscriber, records: Mapping[bytes, Record]) -> dict[bytes, int] | None:
+def resume(subscriber: LocalSubscriber, records: Mapping[bytes, Record]) -> dict[bytes, int] | None:
     """Our map, by key, in answer to the subscriber's (None to a null one): what of its deliveries is not settled.
 
     an outcome is final            resumed at once with that state and no payload; settled when the publisher settles.
@@ -40,7 +40,7 @@ def resume(subscriber: Subscriber, records: Mapping[bytes, Record]) -> dict[byte
     return {record.key: state for record, state in subscriber.resuming.items()}
 
 
-def _is_for(record: Record, subscriber: Subscriber) -> bool:
+def _is_for(record: Record, subscriber: LocalSubscriber) -> bool:
     """What was abandoned nobody forwards again: the subscriber has no part in it, unless it said its outcome."""
     stream = record.stream
     return subscriber in record.locals if stream.abandoned else stream.address == subscriber.identity.address

@@ -9,14 +9,14 @@ stays true. It leaves when home forwards it again, or says that it is settled.
 from collections.abc import Callable, Iterable, Mapping
 
 from topic.context import Context
-from topic.directory import Directory
+from topic.delivery.outcomes import GIVEN_BACK, LOGGED, DeliveryOutcome
+from topic.delivery.record import AWAITING_HOME, Record, State, Stream
+from topic.directory.directory import Directory
+from topic.edge.subscriber import LocalSubscriber
 from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, Epoch, LinkIdentity
 from topic.journal import BY_MAP, Event
-from topic.outcomes import GIVEN_BACK, LOGGED, Outcome
-from topic.record import AWAITING_HOME, Record, State, Stream
-from topic.subscriber import Subscriber
 
-FINAL = (Outcome.ACCEPTED, Outcome.REJECTED)
+FINAL = (DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED)
 """Outcomes in a map that end the matter; what a client has released it is given again."""
 NOWHERE = Epoch(0, "", 0)
 UNKNOWN = bytes(GENERATION_LENGTH)
@@ -26,7 +26,7 @@ UNKNOWN = bytes(GENERATION_LENGTH)
 class Unconfirmed:
     """The unconfirmed deliveries of one router; each stream has its own in `Stream.unconfirmed`."""
 
-    def __init__(self, context: Context, subscribers: Mapping[bytes, Subscriber]) -> None:
+    def __init__(self, context: Context, subscribers: Mapping[bytes, LocalSubscriber]) -> None:
         self.context = context
         self.ask_here: Callable[[Stream, list[bytes]], None]
         """The question to home, where that is this router."""
@@ -73,13 +73,13 @@ class Unconfirmed:
         if records:
             self.context.trace_records(Event.REHOMED, new, records)
 
-    def hold_for(self, subscriber: Subscriber, records: Iterable[Record]) -> None:
+    def hold_for(self, subscriber: LocalSubscriber, records: Iterable[Record]) -> None:
         """It attached again: what it had not answered comes when its home has named it once more."""
         for record in records:
             record.hold_for(subscriber)
 
     def name(
-        self, subscriber: Subscriber, said: Mapping[bytes, int], stream_of: Callable[[bytes], Stream]
+        self, subscriber: LocalSubscriber, said: Mapping[bytes, int], stream_of: Callable[[bytes], Stream]
     ) -> list[Record]:
         """The unsettled map of an attach: what it states is recorded, what is not here gets a placeholder, and home is
         asked. What it names may have come here, too, and wait behind an older delivery. Returns what is named and
@@ -106,9 +106,9 @@ class Unconfirmed:
             self.ask(stream, keys)
         return known
 
-    def _state(self, subscriber: Subscriber, record: Record, state: int) -> None:
+    def _state(self, subscriber: LocalSubscriber, record: Record, state: int) -> None:
         if state in FINAL:
-            outcome = Outcome(state)
+            outcome = DeliveryOutcome(state)
             if record.state_outcome(subscriber, outcome):
                 columns = {"subscriber": subscriber.name, "outcome": LOGGED[outcome], "detail": BY_MAP}
                 self.context.trace_records(Event.OUTCOME, record.stream, [record], **columns)
@@ -139,7 +139,7 @@ def nowhere(publisher: bytes, address: str) -> Stream:
     return Stream(publisher, LinkIdentity("", "", address), NOWHERE, UNKNOWN)
 
 
-def _is_meant(subscriber: Subscriber, record: Record, state: int) -> bool:
+def _is_meant(subscriber: LocalSubscriber, record: Record, state: int) -> bool:
     """Of what is abandoned only an outcome counts: nobody forwards it again."""
     stream = record.stream
     is_ours = stream.address == subscriber.identity.address and record.state is not State.SETTLED
@@ -148,4 +148,3 @@ def _is_meant(subscriber: Subscriber, record: Record, state: int) -> bool:
 
 def _is_reached(directory: Directory, epoch: Epoch) -> bool:
     return directory.contacts.get(epoch.router) == epoch.incarnation
-

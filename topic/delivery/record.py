@@ -1,7 +1,7 @@
 """Delivery records and the streams that order them (protocol section 4).
 
 There is one record per delivery and router that holds it. A record is the only writer of its state, and of what each
-local subscriber has of it; *when* that changes is the business of `topic.home`, `topic.edge` and `topic.delivering`.
+local subscriber has of it; *when* that changes is decided in `topic.home` and `topic.edge`.
 
 The record as a whole:
 
@@ -30,10 +30,10 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Union
 
-from topic.directory import Lifetime
-from topic.gates import Gate
+from topic.delivery.gates import Gate
+from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, add_refusals, refusal, take_refusal
+from topic.directory.entry import Lifetime
 from topic.identity import Epoch, KeyMaker, LinkIdentity
-from topic.outcomes import GIVEN_BACK, Outcome, Refusals, add_refusals, refusal, take_refusal
 
 
 class State(enum.IntEnum):
@@ -48,14 +48,16 @@ QUEUED = 0
 SENT = 1
 WITHHELD = 2
 AWAITING_HOME = 3
-"""States of a local subscriber in a record before its `Outcome`; plain ints, for the hot path. Withheld: not even
-queued, while the record or one before it waits for an older delivery of the same key. Awaiting home: that has to
-forward it for this subscriber once more, as it may have gone elsewhere or had it elsewhere (`topic.unconfirmed`)."""
+"""States of a local subscriber in a record before its outcome; plain ints, for the hot path. Withheld: not even queued,
+while the record or one before it waits for an older delivery of the same key. Awaiting home: that has to forward it for
+this subscriber once more, as it may have gone elsewhere or had it elsewhere (`topic.edge.unconfirmed`)."""
 OPEN = (QUEUED, SENT, WITHHELD, AWAITING_HOME)
 
 Doubt = Union[bytes, tuple[str, list[bytes]], "list[Record]"]
 """A subscriber whose backlog waits for evidence; a router and the keys that it asked about and home has not got; or
 accepted deliveries that gate until the publisher knows of that."""
+
+
 class Record:
     """One delivery at this router."""
 
@@ -76,7 +78,7 @@ class Record:
         self.state = State.IN_DOUBT
         self.presettled = False
         self.locals: dict[Any, int] = {}
-        """Local subscriber -> QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `Outcome`."""
+        """Local subscriber -> QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `DeliveryOutcome`."""
         self.open = 0
         """How many locals have no final outcome yet."""
         self.unknowing = 0
@@ -124,9 +126,9 @@ class Record:
             if state in (QUEUED, WITHHELD):
                 self.locals[subscriber] = AWAITING_HOME
             elif state not in OPEN:
-                self._refused(Outcome(state))
+                self._refused(DeliveryOutcome(state))
 
-    def _refused(self, outcome: Outcome) -> None:
+    def _refused(self, outcome: DeliveryOutcome) -> None:
         self.refusals = add_refusals(self.refusals, refusal(outcome))
 
     # at its local subscribers
@@ -157,7 +159,7 @@ class Record:
         if self.locals.get(subscriber) in OPEN:
             self.locals[subscriber] = AWAITING_HOME
 
-    def state_outcome(self, subscriber: Any, outcome: Outcome) -> bool:
+    def state_outcome(self, subscriber: Any, outcome: DeliveryOutcome) -> bool:
         """Its map says so. False if it, or we, had said an outcome before: that stands."""
         known = self.locals.get(subscriber)
         if known is not None and known not in OPEN:
@@ -173,14 +175,14 @@ class Record:
         if known in GIVEN_BACK:
             self.locals[subscriber] = AWAITING_HOME
             self.open += 1
-            self.refusals = take_refusal(self.refusals, Outcome(known))
+            self.refusals = take_refusal(self.refusals, DeliveryOutcome(known))
 
     def let_go(self, subscriber: Any, *, has_it: bool) -> None:
         """It is not awaited any more. What it has released it still `has` on its link, and learns there when it is
         settled."""
         assert self.locals[subscriber] in OPEN
         if has_it:
-            self.locals[subscriber] = Outcome.RELEASED
+            self.locals[subscriber] = DeliveryOutcome.RELEASED
         else:
             del self.locals[subscriber]
         self.open -= 1
@@ -230,7 +232,7 @@ def send(records: Iterable[Record], subscriber: Any) -> None:
         record.locals[subscriber] = SENT
 
 
-def answer(records: Iterable[Record], subscriber: Any, outcome: Outcome) -> list[Record]:
+def answer(records: Iterable[Record], subscriber: Any, outcome: DeliveryOutcome) -> list[Record]:
     """Its final outcome of what was sent to it; returns those that nobody here is awaited for any more."""
     finished: list[Record] = []
     refused = refusal(outcome)
@@ -287,7 +289,7 @@ class Stream:
         """The epoch as the delivery log has it."""
         self.records: dict[int, Record] = {}
         self.unconfirmed: dict[bytes, Record] = {}
-        """By key: not forwarded by the present home in the present contact (`topic.unconfirmed`)."""
+        """By key: not forwarded by the present home in the present contact (`topic.edge.unconfirmed`)."""
         self.abandoned = False
         """Nobody will settle these records any more: they are delivered, then settled and forgotten here."""
         self.withheld_at_edge: deque[tuple[Record, list[Any]]] = deque()

@@ -8,29 +8,29 @@ from collections.abc import Callable, Mapping
 
 from topic.actions import Deliver, Redeliver, Resume
 from topic.context import Context, by_stream
+from topic.delivery.outcomes import LOGGED, DeliveryOutcome
+from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, Record, State, Stream, answer, name_all, send
+from topic.edge.reports import Reports
+from topic.edge.settlement import Settlement
+from topic.edge.subscriber import LocalSubscriber
 from topic.journal import Event
-from topic.outcomes import LOGGED, Outcome
-from topic.record import AWAITING_HOME, QUEUED, SENT, Record, State, Stream, answer, name_all, send
-from topic.reporting import Reporting
-from topic.settling import Settling
-from topic.subscriber import Subscriber
 
 
-class Delivering:
+class EdgeDelivery:
     """The deliveries to the local subscribers."""
 
     def __init__(
         self,
         context: Context,
-        at: Mapping[str, list[Subscriber]],
-        reporting: Reporting,
+        at: Mapping[str, list[LocalSubscriber]],
+        reports: Reports,
         evaluate: Callable[[Stream, list[Record]], None],
     ) -> None:
         """`at` has the local subscribers by address; `evaluate` are the home rules for streams that are homed here."""
         self.context = context
-        self.settling = Settling(context, at, self.pump)
-        self._forgetting = self.settling.forgetting
-        self._reporting = reporting
+        self.settlement = Settlement(context, at, self.pump)
+        self._receipts = self.settlement.receipts
+        self._reports = reports
         self._at = at
         self._evaluate = evaluate
 
@@ -44,7 +44,7 @@ class Delivering:
         for subscriber in joined:
             self.offer(subscriber, stream, records)
 
-    def joined_at(self, stream: Stream) -> list[Subscriber]:
+    def joined_at(self, stream: Stream) -> list[LocalSubscriber]:
         home = stream.home
         return [s for s in self._at.get(stream.identity.address, ()) if home in s.joined]
 
@@ -53,18 +53,18 @@ class Delivering:
         for record in records:
             self.take_for(stream, record, self.joined_at(stream))
 
-    def take_for(self, stream: Stream, record: Record, subscribers: list[Subscriber]) -> None:
+    def take_for(self, stream: Stream, record: Record, subscribers: list[LocalSubscriber]) -> None:
         """The record is for these too (6.3). What they have had stays so."""
         fresh = name_in(record, subscribers, QUEUED)
         for subscriber in fresh:
             self.offer(subscriber, stream, [record])
 
-    def offer(self, subscriber: Subscriber, stream: Stream, records: list[Record]) -> None:
+    def offer(self, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
         now = subscriber.offer(stream.publisher, records)
         if now:
             self._deliver(subscriber, stream, now)
 
-    def hand_on(self, stream: Stream, records: list[Record], joined: list[Subscriber]) -> None:
+    def hand_on(self, stream: Stream, records: list[Record], joined: list[LocalSubscriber]) -> None:
         """Presettled: to whom has credit and no gate; dropped for the others (protocol 5, Presettled)."""
         for subscriber in joined:
             if stream.publisher not in subscriber.gated and not subscriber.ready and not subscriber.partial:
@@ -73,12 +73,12 @@ class Delivering:
                     subscriber.credit -= len(now)
                     self._deliver(subscriber, stream, now)
 
-    def pump(self, subscriber: Subscriber) -> None:
+    def pump(self, subscriber: LocalSubscriber) -> None:
         """Send what credit lets go."""
         for stream, records in by_stream(subscriber.next_ready()):
             self._deliver(subscriber, stream, records)
 
-    def _deliver(self, subscriber: Subscriber, stream: Stream, records: list[Record]) -> None:
+    def _deliver(self, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
         subscriber.delivered += len(records)
         if subscriber.armed:
             subscriber.mark(records)
@@ -92,9 +92,9 @@ class Delivering:
             self.context.trace_records(Event.DELIVERED, stream, records, subscriber=subscriber.name)
             send(records, subscriber)
             if subscriber.sends_settled:
-                self.outcomes(subscriber, records, Outcome.ACCEPTED)
+                self.outcomes(subscriber, records, DeliveryOutcome.ACCEPTED)
 
-    def _deliver_resumed(self, subscriber: Subscriber, records: list[Record]) -> list[Record]:
+    def _deliver_resumed(self, subscriber: LocalSubscriber, records: list[Record]) -> list[Record]:
         """With resume=true what the client's map named; returns those whose outcome is awaited (comparison of maps)."""
         awaited: list[Record] = []
         for record in records:
@@ -104,29 +104,31 @@ class Delivering:
             else:
                 self.context.out.append(Resume(subscriber.link, record, state, record.state is State.SETTLED))
                 if record.state is State.SETTLED:
-                    self._forgetting.told(subscriber, record)
-                    self._forgetting.ask(subscriber)
+                    self._receipts.told(subscriber, record)
+                    self._receipts.ask(subscriber)
             if not state and record.state is not State.SETTLED:
                 awaited.append(record)
         return awaited
 
-    def _deliver_again(self, subscriber: Subscriber, records: list[Record]) -> None:
+    def _deliver_again(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
         for record in records:
             attempts = subscriber.attempts.get(record)
             action = Redeliver(subscriber.link, record, attempts) if attempts else Deliver(subscriber.link, [record])
             self.context.out.append(action)
 
-    def outcomes(self, subscriber: Subscriber, records: list[Record], outcome: Outcome, *, final: bool = False) -> None:
+    def outcomes(
+        self, subscriber: LocalSubscriber, records: list[Record], outcome: DeliveryOutcome, *, final: bool = False
+    ) -> None:
         """The subscriber's outcome of what was sent to it. Released and modified ones are redelivered up to
         `redeliveries` times, unless `final` (undeliverable-here)."""
         if subscriber.marker is not None and subscriber.marker in records:  # before it is another one
-            self._forgetting.known(subscriber, subscriber.confirmable)
+            self._receipts.known(subscriber, subscriber.confirmable)
         sent = [record for record in records if record.locals.get(subscriber) == SENT]
         for stream, run in by_stream(sent):
             self.context.trace_records(Event.OUTCOME, stream, run, subscriber=subscriber.name, outcome=LOGGED[outcome])
-        if outcome is Outcome.ACCEPTED:
+        if outcome is DeliveryOutcome.ACCEPTED:
             subscriber.accepted += len(sent)
-        elif outcome in (Outcome.RELEASED, Outcome.MODIFIED) and not final:
+        elif outcome in (DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED) and not final:
             sent = [record for record in sent if not self._again(subscriber, record)]
         finished = answer(sent, subscriber, outcome)
         if subscriber.attempts:
@@ -134,7 +136,7 @@ class Delivering:
                 subscriber.attempts.pop(record, None)
         self.finished(finished)
 
-    def _again(self, subscriber: Subscriber, record: Record) -> bool:
+    def _again(self, subscriber: LocalSubscriber, record: Record) -> bool:
         """Queue a released delivery once more, behind what waits already; False when it has been often enough."""
         attempts = subscriber.attempts.get(record, 0)
         if attempts >= self.context.redeliveries or record.state is State.SETTLED:
@@ -149,16 +151,16 @@ class Delivering:
         """All local subscribers of these have a final outcome: tell home (protocol 5, Edge)."""
         for stream, run in by_stream(records):
             if stream.abandoned:
-                self.settling.close(stream, [record for record in run if record.state is not State.SETTLED])
+                self.settlement.close(stream, [record for record in run if record.state is not State.SETTLED])
             elif stream.here:
                 self._evaluate(stream, run)
             else:
                 for record in run:
                     if record.state is State.IN_DOUBT:  # not reported, nor settled meanwhile
-                        self._reporting.report(record)
+                        self._reports.report(record)
 
 
-def name_in(record: Record, subscribers: list[Subscriber], state: int) -> list[Subscriber]:
+def name_in(record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:
     """Those for whom the record is new, or held until home named them; they are in it with this state now."""
     fresh = [subscriber for subscriber in subscribers if _may_have(record, subscriber)]
     for subscriber in fresh:
@@ -166,6 +168,6 @@ def name_in(record: Record, subscribers: list[Subscriber], state: int) -> list[S
     return fresh
 
 
-def _may_have(record: Record, subscriber: Subscriber) -> bool:
+def _may_have(record: Record, subscriber: LocalSubscriber) -> bool:
     known = record.locals.get(subscriber, AWAITING_HOME)
-    return known == AWAITING_HOME or (known == Outcome.RELEASED and record in subscriber.attempts)
+    return known == AWAITING_HOME or (known == DeliveryOutcome.RELEASED and record in subscriber.attempts)

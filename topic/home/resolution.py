@@ -4,18 +4,18 @@
 else is settled, or was never a delivery; that is answered by absence, and only on evidence.
 """
 
-from topic.edge import Edge
-from topic.evidence import Evidence
-from topic.record import State, Stream
+from topic.delivery.record import State, Stream
+from topic.edge.edge import Edge
+from topic.home.liveness import Liveness
 
 
-class Resolving:
+class Resolution:
     """The questions that came to one home."""
 
-    def __init__(self, edge: Edge, evidence: Evidence) -> None:
+    def __init__(self, edge: Edge, liveness: Liveness) -> None:
         self.context = edge.context
         self.edge = edge
-        self._evidence = evidence
+        self._liveness = liveness
         edge.unconfirmed.ask_here = self._resolve_here
 
     def resolve(self, router: str, stream: Stream, keys: list[bytes]) -> None:
@@ -28,7 +28,7 @@ class Resolving:
             else:
                 settled.append(key)
         if settled:
-            self._evidence.doubt(stream, (router, settled))
+            self._liveness.doubt(stream, (router, settled))
 
     def _is_doubted(self, stream: Stream, key: bytes) -> bool:
         """By the map, as long as it has not transferred it again; from then on by what we hold, withheld or not. But

@@ -6,34 +6,34 @@ or their backlog is not under way. Gates keep a subscriber from what it may only
 
 from collections.abc import Callable
 
-from topic.directory import Entry
-from topic.edge import Edge
-from topic.evidence import Evidence
-from topic.gates import Gate
+from topic.delivery.gates import Gate
+from topic.delivery.record import AWAITING_HOME, Record, State, Stream
+from topic.directory.entry import LinkEntry
+from topic.edge.edge import Edge
+from topic.home.liveness import Liveness
 from topic.journal import Event
-from topic.record import AWAITING_HOME, Record, State, Stream
 
 UNSETTLED = (State.ACCEPTED, State.IN_DOUBT)
 
 
-class Joining:
+class Audiences:
     """The subscribers of the publishers whose home this router is."""
 
     def __init__(
         self,
         edge: Edge,
-        evidence: Evidence,
+        liveness: Liveness,
         streams: dict[bytes, Stream],
         evaluate: Callable[[Stream, list[Record]], None],
     ) -> None:
         """`evaluate` is told of records that fewer are awaited for."""
         self.context = edge.context
         self.edge = edge
-        self._evidence = evidence
+        self._liveness = liveness
         self._streams = streams
         self._evaluate = evaluate
 
-    def join(self, subscriber: Entry, *, known: bool) -> None:
+    def join(self, subscriber: LinkEntry, *, known: bool) -> None:
         """From here on the subscriber is in the audience of what is published here (protocol 6.2, 6.5). One that was
         known has been in that of everything since, and gets its backlog first. To one that was not, all that is not
         settled is a gate."""
@@ -50,7 +50,7 @@ class Joining:
                 self._gate(stream, subscriber, () if known else UNSETTLED, unproven=unproven)
         self.tell_joined(subscriber)
 
-    def tell_joined(self, subscriber: Entry) -> None:
+    def tell_joined(self, subscriber: LinkEntry) -> None:
         """Its custodian: with the gates that stand, and once more when a backlog came later than that."""
         name = subscriber.name
         gates = {s.publisher: s.gates[name].first for s in self._streams.values() if name in s.gates}
@@ -59,7 +59,7 @@ class Joining:
         else:
             self.context.outgoing.joined(subscriber.router, subscriber.name, subscriber.epoch, gates)
 
-    def _gate(self, stream: Stream, subscriber: Entry, gating: tuple[State, ...], *, unproven: bool) -> None:
+    def _gate(self, stream: Stream, subscriber: LinkEntry, gating: tuple[State, ...], *, unproven: bool) -> None:
         name = subscriber.name
         if not stream.lifetime.timeout:
             gating = tuple(state for state in gating if state is not State.ACCEPTED)
@@ -79,17 +79,17 @@ class Joining:
         states the outcome, so they are never transferred again. One without a timeout does not resume."""
         gating = [r for r in records if any(r.n in gate.remaining for gate in stream.gates.values())]
         if gating and stream.lifetime.timeout:
-            self._evidence.doubt(stream, gating)
+            self._liveness.doubt(stream, gating)
         elif gating:
             self.open_gates(stream, gating)
 
-    def _needs_proof(self, stream: Stream, subscriber: Entry) -> bool:
+    def _needs_proof(self, stream: Stream, subscriber: LinkEntry) -> bool:
         """Whether it is given something on evidence only (6.6), which is asked for then: it is awaited for something
         here, or it has been elsewhere, and may have had there what we have yet to read."""
         name, has_been_elsewhere = subscriber.name, subscriber.resumed and subscriber.lifetime.timeout > 0
         needed = has_been_elsewhere or any(_is_owed(record, name) for record in stream.records.values())
         if needed:
-            self._evidence.doubt(stream, name)
+            self._liveness.doubt(stream, name)
         return needed
 
     def _give_backlog(self, stream: Stream, name: bytes) -> None:
@@ -102,7 +102,7 @@ class Joining:
                 self._forward(run, subscriber)
         self._evaluate(stream, owed)
 
-    def _custodian(self, subscriber: Entry) -> str | None:
+    def _custodian(self, subscriber: LinkEntry) -> str | None:
         return None if self.context.directory.is_mine(subscriber) else subscriber.router
 
     def open_gates(self, stream: Stream, records: list[Record]) -> None:
@@ -133,7 +133,7 @@ class Joining:
 
     # who is awaited by name
 
-    def expect(self, subscriber: Entry, former: str) -> None:
+    def expect(self, subscriber: LinkEntry, former: str) -> None:
         """A known subscriber has attached anew, it was at `former`: it is awaited by name for what that router has not
         told the outcome of (6.3, Backlog), and for what waited for it before it lapsed."""
         local = self.edge.subscribers.get(subscriber.name) if former == self.context.router else None
@@ -146,7 +146,7 @@ class Joining:
                     if lapsed or former in record.awaited or (local and record.locals.get(local) == AWAITING_HOME):
                         self._expect(record, subscriber.name)
 
-    def adopt(self, subscriber: Entry) -> None:
+    def adopt(self, subscriber: LinkEntry) -> None:
         """Learned of from a contact: it may be awaited for anything that its publishers have resumed here (6.4)."""
         for stream in self._streams.values():
             if stream.address == subscriber.identity.address:
@@ -189,14 +189,14 @@ class Joining:
             self.await_by_name(record, name)
             return False
         if router == directory.router:
-            self.edge.delivering.take_for(record.stream, record, [self.edge.subscribers[name]])
+            self.edge.delivery.take_for(record.stream, record, [self.edge.subscribers[name]])
             return False
         record.awaited.add(router)
         if router not in record.routers:
             record.routers = (*record.routers, router)
         return True
 
-    def _forward(self, records: list[Record], subscriber: Entry) -> None:
+    def _forward(self, records: list[Record], subscriber: LinkEntry) -> None:
         """For this attach of it: if it has attached anew by then, it is another attach's turn."""
         stream, router, attach = records[0].stream, subscriber.router, (subscriber.name, subscriber.epoch)
         self.context.trace_records(Event.FORWARDED, stream, records, peer=router)
@@ -208,7 +208,7 @@ class Joining:
             record.moved = (*record.moved, subscriber)
             if record.stream.here and not record.stream.abandoned and record.n >= 0:
                 self.await_by_name(record, subscriber)
-        self.edge.delivering.finished([record for record in records if not record.open])
+        self.edge.delivery.finished([record for record in records if not record.open])
 
     def lost(self, record: Record, router: str) -> None:
         """The subscribers that the router may have given it to are awaited by name, but for those that it gates."""

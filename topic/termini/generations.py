@@ -10,15 +10,14 @@ from collections.abc import Mapping
 import attrs
 
 from topic.actions import STOLEN, Detach, Note
-from topic.attaching import Attaching
-from topic.directory import Change, Entry, Role, Status
-from topic.home import Home
+from topic.delivery.record import Stream
+from topic.directory.entry import Change, Decision, LinkEntry, Role, Status
+from topic.edge.subscriber import LocalSubscriber
+from topic.edge.unconfirmed import UNKNOWN, nowhere
+from topic.home.home import Home
 from topic.identity import new_generation
 from topic.journal import Event
-from topic.record import Stream
-from topic.subscriber import Subscriber
-from topic.unconfirmed import UNKNOWN, nowhere
-from topic.wire import Decision
+from topic.termini.attaches import Attaches
 
 FORGOTTEN = "no router remembers it: subscribers that were forgotten with it are not awaited before they are back"
 
@@ -30,15 +29,15 @@ class _Nowhere:
     """When it was first looked at; infinity before."""
 
 
-class Lives:
+class Generations:
     """The publishers that one router knows of, be it by a placeholder."""
 
-    def __init__(self, home: Home, attaching: Attaching, longest: float, forget: float) -> None:
+    def __init__(self, home: Home, attaches: Attaches, longest: float, forget: float) -> None:
         """`longest`: seconds after which nobody comes back who was at no router; `forget`: at none that is known of."""
         self.context = home.context
         self._home = home
         self._edge = home.edge
-        self._attaching = attaching
+        self._attaches = attaches
         self._longest = longest
         self._forget = forget
         self._nowhere: dict[tuple[bytes, str], _Nowhere] = {}
@@ -65,8 +64,8 @@ class Lives:
             self.context.out.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
         stream.generation = life or new_generation(epoch)
         lifetime = stream.lifetime
-        self.context.tell(Entry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=lifetime))
-        self._attaching.withdraw_unknown(name)
+        self.context.tell(LinkEntry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=lifetime))
+        self._attaches.withdraw_unknown(name)
         self._retire(name, stream)
         self._home.streams[name] = stream
         stream.here = True
@@ -74,10 +73,10 @@ class Lives:
             self._home.begin_afresh(stream, says_so=said is None)
         else:
             self._home.resume(stream, said, complete=complete)
-        self._attaching.publisher(stream, now)
+        self._attaches.publisher(stream, now)
 
     @staticmethod
-    def _life_of(known: Entry | None, generation: bytes | None, seen: int) -> bytes | None:
+    def _life_of(known: LinkEntry | None, generation: bytes | None, seen: int) -> bytes | None:
         """The generation that a publisher with a map resumes: the one it names, or else the one we know of; None if
         it has to begin afresh: that one has ended, or will by our word, or another followed that it has not seen."""
         if known is None:
@@ -99,7 +98,7 @@ class Lives:
             if stream.unconfirmed:
                 self._edge.streams[name] = stream
                 self._edge.unconfirmed.ask(stream, list(stream.unconfirmed))
-        self._attaching.known(entry)
+        self._attaches.known(entry)
 
     def _has_ended(self, change: Change) -> bool:
         """Whether we know that the life expired which was resumed elsewhere, out of our sight: its home is told."""
@@ -145,14 +144,14 @@ class Lives:
         return [self._nowhere.pop(index).stream for index in list(self._nowhere) if index[0] == publisher]
 
     def _end_link(self, stream: Stream, router: str | None) -> None:
-        self._attaching.withdraw_publisher(stream.publisher)
+        self._attaches.withdraw_publisher(stream.publisher)
         if stream.link is not None:
             self.context.trace(Event.STOLEN, publisher=stream.publisher, peer=router)
             where = "elsewhere" if router is None else f"at router {router}"
             self.context.out.append(Detach(stream.link, STOLEN, f"the link was attached {where}"))
             stream.link = None
 
-    def stream_named(self, subscriber: Subscriber, publisher: bytes) -> Stream:
+    def stream_named(self, subscriber: LocalSubscriber, publisher: bytes) -> Stream:
         """Where a placeholder of that publisher goes. It may be of a later life than the one that we know has ended:
         that all routers are in contact proves nothing, one may be gone and not be missed yet."""
         stream = self._home.streams.get(publisher) or self._edge.streams.get(publisher)

@@ -4,21 +4,21 @@ from collections.abc import Callable, Mapping
 
 from topic.actions import SettleSubscriber
 from topic.context import Context
-from topic.forgetting import Forgetting
+from topic.delivery.record import QUEUED, WITHHELD, Record, Stream, settle
+from topic.edge.receipts import Receipts
+from topic.edge.subscriber import LocalSubscriber
 from topic.journal import Event
-from topic.record import QUEUED, WITHHELD, Record, Stream, settle
-from topic.subscriber import Subscriber
 
 
-class Settling:
+class Settlement:
     """The settlements at one router."""
 
     def __init__(
-        self, context: Context, at: Mapping[str, list[Subscriber]], pump: Callable[[Subscriber], None]
+        self, context: Context, at: Mapping[str, list[LocalSubscriber]], pump: Callable[[LocalSubscriber], None]
     ) -> None:
         """`at` has the subscribers by address; `pump` sends them what credit lets go."""
         self.context = context
-        self.forgetting = Forgetting(context)
+        self.receipts = Receipts(context)
         self._at = at
         self._pump = pump
 
@@ -32,12 +32,12 @@ class Settling:
             for record in records:
                 stream.unconfirmed.pop(record.key, None)
         self.settle_locals(records)
-        self.forgetting.forget([record for record in records if not record.unknowing])
+        self.receipts.forget([record for record in records if not record.unknowing])
 
     def settle_locals(self, records: list[Record]) -> None:
         """Send the settlement to every subscriber that a record was transferred to. One that may come back with its
         unsettled map is remembered as unknowing; to a null map, written is known."""
-        batches: dict[Subscriber, list[Record]] = {}
+        batches: dict[LocalSubscriber, list[Record]] = {}
         resuming = self._settle_resuming(records)
         settle(records)
         for record in records:
@@ -53,7 +53,7 @@ class Settling:
         for subscriber in resuming:
             self._pump(subscriber)
 
-    def _settle_resuming(self, records: list[Record]) -> list[Subscriber]:
+    def _settle_resuming(self, records: list[Record]) -> list[LocalSubscriber]:
         """Those who have yet to be told of some of the deliveries that their maps named learn of the settlement by
         that; returns them."""
         at_address = self._at.get(records[0].stream.address, ()) if records else ()
@@ -65,7 +65,7 @@ class Settling:
                     subscriber.owe(record)
         return resuming
 
-    def _settle_at(self, subscriber: Subscriber, settled: list[Record]) -> None:
+    def _settle_at(self, subscriber: LocalSubscriber, settled: list[Record]) -> None:
         if subscriber.attempts:
             for record in settled:
                 subscriber.attempts.pop(record, None)
@@ -75,5 +75,5 @@ class Settling:
             if subscriber.marker in settled:
                 subscriber.unmark()
             for record in settled:
-                self.forgetting.remember(subscriber, record)
-            self.forgetting.ask(subscriber)
+                self.receipts.remember(subscriber, record)
+            self.receipts.ask(subscriber)

@@ -1,0 +1,1 @@
+"""Who is where: the links of all routers, as one router knows them. Nothing of deliveries, and nothing is sent."""

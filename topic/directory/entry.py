@@ -1,0 +1,132 @@
+"""What the directory is made of: one entry per link, what can become of it, and what is said of an address.
+
+Values only: who believes what is `topic.directory.directory`'s.
+"""
+
+import enum
+from typing import Any
+
+import attrs
+
+from topic.identity import Epoch, LinkIdentity, link_name
+
+
+class Role(enum.IntEnum):
+    PUBLISHER = 0
+    SUBSCRIBER = 1
+
+
+class Status(enum.IntEnum):
+    """Within one epoch a link only moves forward through these; attaching again is a new epoch."""
+
+    ATTACHED = 0
+    BOUND = 1
+    """Attached or suspended, and we agreed to let it expire (8, Expiry): resumed here, it begins afresh."""
+    CLOSED = 2
+    EXPIRED = 3
+
+
+class Decision(enum.IntEnum):
+    """What routers agree on about a link that has no client (8, Expiry and Apart)."""
+
+    NOTHING = 0
+    LAPSED = 1
+    EXPIRED = 2
+
+
+@attrs.frozen(slots=True)
+class Lifetime:
+    """How long a terminus outlives its link, as granted to its client (AMQP 1.0 3.5.3, 3.5.4; protocol 1)."""
+
+    timeout: int = 0
+    """Seconds; 0 expires it with the loss of link or router."""
+    policy: str = "session-end"
+    durable: int = 0
+    """1 and 2: every router remembers the link on disk, so that it outlives all of them."""
+
+
+@attrs.frozen(slots=True)
+class LinkEntry:
+    """One link as its home or custodian describes it; the owner is the epoch's router and incarnation."""
+
+    role: Role
+    name: bytes
+    identity: LinkIdentity
+    epoch: Epoch
+    generation: bytes = b""
+    status: Status = Status.ATTACHED
+    lifetime: Lifetime = Lifetime()
+    resumed: bool = False
+    """A subscriber that was attached before, by its map or by our knowledge: it may be owed what is in doubt."""
+    ending: str = ""
+    """A subscriber that something was accepted without, and that has not been told: by whom, and after how long."""
+    aware: int = 0
+    """Clock of the latest ending that a subscriber can have known of as it attached: of a later one it has to be told
+    (8, Apart)."""
+
+    @property
+    def live(self) -> bool:
+        return self.status < Status.CLOSED
+
+    @property
+    def expired_life(self) -> bool:
+        """It did not end by its client's own word, who may not know, and come back with its map: the life of a
+        publisher, or a subscriber that something was accepted without."""
+        return self.status is Status.EXPIRED and (self.role is Role.PUBLISHER or self.ending != "")
+
+    @property
+    def outlives_router(self) -> bool:
+        """Whether a router that starts again is to know it: a durable link that may come back, or is not to (3.3), and
+        any that is to be told of its end (8, Apart)."""
+        is_durable = bool(self.lifetime.durable and self.lifetime.timeout)
+        return (is_durable and self.live) or (self.expired_life and (is_durable or self.ending != ""))
+
+    @property
+    def router(self) -> str:
+        return self.epoch.router
+
+    def pack(self) -> list[Any]:
+        identity = (self.identity.container, self.identity.link, self.identity.address)
+        lifetime = (self.lifetime.timeout, self.lifetime.policy, self.lifetime.durable)
+        epoch, status = tuple(self.epoch), int(self.status)
+        fields = [int(self.role), identity, epoch, self.generation, status, *lifetime]
+        return [*fields, self.resumed, self.ending, self.aware]
+
+
+def unpack_entry(fields: list[Any]) -> LinkEntry:
+    """The entry of one packed list, of the shape that `topic.wire` has checked."""
+    role, names, epoch, generation, status, timeout, policy, durable, *subscription = fields
+    identity = LinkIdentity(*names)
+    epoch, status, lifetime = Epoch(*epoch), Status(status), Lifetime(timeout, policy, durable)
+    return LinkEntry(Role(role), link_name(identity), identity, epoch, generation, status, lifetime, *subscription)
+
+
+@attrs.frozen(slots=True)
+class Change:
+    """What applying an entry did: `old` is None for a link not known before, `new` None for one forgotten."""
+
+    old: LinkEntry | None
+    new: LinkEntry | None
+
+    @property
+    def entry(self) -> LinkEntry:
+        entry = self.new or self.old
+        assert entry is not None
+        return entry
+
+
+@attrs.frozen(slots=True)
+class AddressAudience:
+    """Who gets what is published to an address now: routers in contact (sorted) and orphans, besides the locals."""
+
+    routers: tuple[str, ...]
+    orphans: tuple[bytes, ...]
+    lapsed: tuple[bytes, ...]
+    """Subscribers that nobody waits for any more, and that have not been told (8, Apart)."""
+    size: int
+    """How many subscribers are meant, local ones included."""
+    detail: str
+    """JSON list of their names, for the delivery log."""
+
+
+Index = tuple[Role, bytes]

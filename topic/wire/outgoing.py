@@ -1,0 +1,170 @@
+"""What a router says to other routers' topic cores, collected until the shell takes it.
+
+Within a batch, and from batch to batch to the same router, order is kept: deltas, Forwards and Joined rely on it.
+Outcomes and settlements are ranges of `n` per (publisher, epoch). What is read is `topic.wire.segments`'s.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgpack
+
+from topic.delivery.outcomes import Refusals
+from topic.delivery.record import Record, Stream
+from topic.directory.entry import Decision, LinkEntry, Role
+from topic.identity import Epoch
+from topic.wire.segments import Segment
+
+FLUSH_BYTES = 256 * 1024
+"""A batch is closed when its messages pass this, so that relays and receivers work while we go on."""
+
+
+class _Batch:
+    __slots__ = ("segments", "size", "targets")
+
+    def __init__(self, targets: tuple[str, ...]) -> None:
+        self.targets = targets
+        self.segments: list[list[Any]] = []
+        self.size = 0
+
+
+class Outgoing:
+    """Collects what is said until the shell flushes; one batch per run of the same targets."""
+
+    def __init__(self) -> None:
+        self._batches: list[_Batch] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def take(self) -> list[tuple[tuple[str, ...], bytes]]:
+        """The encoded batches with their targets, in order; forgets them."""
+        batches, self._batches = self._batches, []
+        return [(batch.targets, msgpack.packb(batch.segments)) for batch in batches]
+
+    def forget(self, router: str) -> None:
+        """The contact is lost: what was for it alone, or for it too, no longer is."""
+        for batch in self._batches:
+            batch.targets = tuple(target for target in batch.targets if target != router)
+        self._batches = [batch for batch in self._batches if batch.targets]
+
+    def _batch(self, targets: tuple[str, ...]) -> _Batch:
+        if self._batches:
+            last = self._batches[-1]
+            if last.targets == targets and last.size < FLUSH_BYTES:
+                return last
+        batch = _Batch(targets)
+        self._batches.append(batch)
+        return batch
+
+    def _say(self, targets: Iterable[str], *segment: Any) -> None:
+        targets = tuple(targets)
+        if targets:
+            self._batch(targets).segments.append(list(segment))
+
+    # directory
+
+    def section(self, router: str, version: int, own: list[LinkEntry], hearsay: list[LinkEntry]) -> None:
+        self._say((router,), Segment.SECTION, version, [e.pack() for e in own], [e.pack() for e in hearsay])
+
+    def delta(self, routers: Iterable[str], version: int, entries: list[LinkEntry], departed: list[LinkEntry]) -> None:
+        """`departed` are no longer ours: the entries of the routers that they moved to."""
+        self._say(routers, Segment.DELTA, version, [e.pack() for e in entries], [e.pack() for e in departed])
+
+    def hearsay(self, router: str, entries: list[LinkEntry]) -> None:
+        """What we have learned of others."""
+        if entries:
+            self._say((router,), Segment.HEARSAY, [entry.pack() for entry in entries])
+
+    def ack(self, router: str, version: int) -> None:
+        self._say((router,), Segment.ACK, version)
+
+    def expire(self, routers: Iterable[str], entry: LinkEntry, decision: Decision) -> None:
+        """May this attach of a link expire, or lapse? (8, Expiry)"""
+        self._say(routers, Segment.EXPIRE, entry.role, entry.name, entry.epoch, decision)
+
+    def vote(
+        self, router: str, index: tuple[Role, bytes], epoch: Epoch, decision: Decision, *, yes: bool
+    ) -> None:
+        self._say((router,), Segment.VOTE, *index, epoch, decision, yes)
+
+    def expired(self, routers: Iterable[str], entry: LinkEntry, decision: Decision) -> None:
+        """It has; or nothing was decided, and who said yes is free again."""
+        self._say(routers, Segment.EXPIRED, entry.role, entry.name, entry.epoch, decision)
+
+    # joining
+
+    def joined(self, router: str, subscriber: bytes, epoch: Epoch, gated: dict[bytes, int]) -> None:
+        """From here on the subscriber is in the audience of all that is published at this router (6.2); of what was
+        published before, only what was forwarded for it by name just now is for it. `gated` publishers are so from
+        that `n` on."""
+        self._say((router,), Segment.JOINED, subscriber, epoch, gated)
+
+    def admit(self, router: str, subscriber: bytes, publisher: bytes) -> None:
+        self._say((router,), Segment.ADMIT, subscriber, publisher)
+
+    # deliveries: hot
+
+    def forward(
+        self,
+        routers: tuple[str, ...],
+        stream: Stream,
+        records: list[Record],
+        seen: dict[str, int],
+        only: tuple[bytes, Epoch] | None,
+    ) -> None:
+        """`Forward` of records with consecutive `n`, all presettled or none; `only` for that attach of that subscriber,
+        None stands for all joined ones (protocol 5, Publish and 6.3)."""
+        first = records[0]
+        messages = [record.message for record in records]
+        batch = self._batch(routers)
+        batch.size += sum(map(len, filter(None, messages)))
+        versions = {router: seen[router] for router in routers}
+        keys = b"".join([record.key for record in records])
+        segment = [
+            Segment.FORWARD, stream.publisher, stream.epoch, versions, first.n, first.presettled, keys, messages, only
+        ]  # fmt: skip
+        batch.segments.append(segment)
+
+    def outcome(self, home: str, stream: Stream, n: int) -> None:
+        """All local subscribers accepted, none has moved."""
+        self._range((home,), Segment.OUTCOME, stream, n)
+
+    def outcome_in_full(self, home: str, stream: Stream, n: int, refusals: Refusals | None, moved: list[bytes]) -> None:
+        self._say((home,), Segment.OUTCOME_IN_FULL, stream.publisher, stream.epoch, n, refusals, moved)
+
+    def settle(self, routers: tuple[str, ...], stream: Stream, n: int) -> None:
+        self._range(routers, Segment.SETTLE, stream, n)
+
+    def settled(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
+        """This edge has settled its subscribers and forgotten these, or knows nothing of them: home may forget."""
+        self._say((home,), Segment.SETTLED, publisher, epoch, ranges)
+
+    def forgotten(self, home: str, stream: Stream, n: int) -> None:
+        """The same, of one that some subscriber did not know of until now."""
+        self._range((home,), Segment.SETTLED, stream, n)
+
+    def fenced(self, router: str, publisher: bytes, epoch: Epoch) -> None:
+        """What came under this epoch was dropped: it is not the publisher's current one (5, Fence)."""
+        self._say((router,), Segment.FENCED, publisher, epoch)
+
+    def resolve(self, home: str, stream: Stream, keys: list[bytes]) -> None:
+        """Which of these does the publisher still hold in doubt? (6.1, 7.4)"""
+        self._say((home,), Segment.RESOLVE, stream.publisher, stream.epoch, b"".join(keys))
+
+    def resolved(self, router: str, stream: Stream, keys: list[bytes]) -> None:
+        """The publisher has settled these. What was asked and is not among them is in doubt, and told when it ends."""
+        self._say((router,), Segment.RESOLVED, stream.publisher, stream.epoch, b"".join(keys))
+
+    def _range(self, targets: tuple[str, ...], kind: Segment, stream: Stream, n: int) -> None:
+        segments = self._batch(targets).segments
+        if segments:
+            last = segments[-1]
+            if last[0] is kind and last[2] == stream.epoch and last[1] == stream.publisher:
+                ranges = last[3]
+                if ranges[-1] == n - 1:
+                    ranges[-1] = n
+                else:
+                    ranges += (n, n)
+                return
+        segments.append([kind, stream.publisher, stream.epoch, [n, n]])

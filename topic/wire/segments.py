@@ -1,0 +1,168 @@
+"""What topic cores say to each other, as columnar batches (architecture: between routers).
+
+A batch is a list of segments, a segment a list `[kind, columns…]`. Within a batch, and from batch to batch to the same
+router, order is kept: deltas, Forwards and Joined rely on it. Outcomes and settlements are ranges of `n` per
+(publisher, epoch). Nothing here decides anything.
+"""
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+
+from topic.directory.entry import Decision, Role, Status
+from topic.errors import BreachError
+from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH
+
+
+class Segment(enum.IntEnum):
+    SECTION = 0
+    DELTA = 1
+    ACK = 2
+    JOINED = 3
+    ADMIT = 4
+    FORWARD = 5
+    OUTCOME = 6
+    OUTCOME_IN_FULL = 7
+    SETTLE = 8
+    SETTLED = 9
+    FENCED = 10
+    RESOLVE = 11
+    RESOLVED = 12
+    EXPIRE = 13
+    VOTE = 14
+    EXPIRED = 15
+    HEARSAY = 16
+
+
+def _is_epoch(value: Any) -> bool:
+    return isinstance(value, list) and list(map(type, value)) == [int, str, int]
+
+
+def _is_ranges(value: Any) -> bool:
+    return isinstance(value, list) and len(value) % 2 == 0 and all(type(n) is int for n in value)
+
+
+def _is_messages(value: Any) -> bool:
+    return isinstance(value, list) and all(type(message) is bytes for message in value)
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_name, value))
+
+
+def _is_optional_attach(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and len(value) == 2 and _is_name(value[0]) and _is_epoch(value[1]))
+
+
+def _is_versions(value: Any) -> bool:
+    return isinstance(value, dict) and all(type(version) is int for version in value.values())
+
+
+def _is_gated(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_name, value)) and _is_versions(value)
+
+
+def _is_refusals(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and list(map(type, value)) == [int, int, int])
+
+
+def _is_name(value: Any) -> bool:
+    return type(value) is bytes and len(value) == NAME_LENGTH and value.isascii()
+
+
+def _is_role(value: Any) -> bool:
+    return type(value) is int and value in (Role.PUBLISHER, Role.SUBSCRIBER)
+
+
+def _is_decision(value: Any) -> bool:
+    return type(value) is int and 0 <= value < len(Decision)
+
+
+def _is_keys(value: Any) -> bool:
+    return type(value) is bytes and len(value) % KEY_LENGTH == 0
+
+
+_ENTRY = [int, list, list, bytes, int, int, str, int, bool, str, int]
+
+
+def is_entry(value: Any) -> bool:
+    """Whether it is a packed entry of a directory."""
+    if not isinstance(value, list) or list(map(type, value)) != _ENTRY:
+        return False
+    role, identity, epoch, generation, status = value[:5]
+    if list(map(type, identity)) != [str, str, str] or not _is_epoch(epoch) or status not in iter(Status):
+        return False
+    length = {Role.PUBLISHER: GENERATION_LENGTH, Role.SUBSCRIBER: 0}.get(role)
+    return len(generation) == length
+
+
+def _is_entries(value: Any) -> bool:
+    return isinstance(value, list) and all(map(is_entry, value))
+
+
+def _is(kind: type) -> Callable[[Any], bool]:
+    return lambda value: type(value) is kind
+
+
+_SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
+    Segment.SECTION: (_is(int), _is_entries, _is_entries),
+    Segment.DELTA: (_is(int), _is_entries, _is_entries),
+    Segment.ACK: (_is(int),),
+    Segment.HEARSAY: (_is_entries,),
+    Segment.JOINED: (_is_name, _is_epoch, _is_gated),
+    Segment.ADMIT: (_is_name, _is_name),
+    Segment.FORWARD: (
+        _is_name, _is_epoch, _is_versions, _is(int), _is(bool), _is(bytes), _is_messages, _is_optional_attach
+    ),
+    Segment.OUTCOME: (_is_name, _is_epoch, _is_ranges),
+    Segment.OUTCOME_IN_FULL: (_is_name, _is_epoch, _is(int), _is_refusals, _is_names),
+    Segment.SETTLE: (_is_name, _is_epoch, _is_ranges),
+    Segment.SETTLED: (_is_name, _is_epoch, _is_ranges),
+    Segment.FENCED: (_is_name, _is_epoch),
+    Segment.RESOLVE: (_is_name, _is_epoch, _is_keys),
+    Segment.RESOLVED: (_is_name, _is_epoch, _is_keys),
+    Segment.EXPIRE: (_is_role, _is_name, _is_epoch, _is_decision),
+    Segment.VOTE: (_is_role, _is_name, _is_epoch, _is_decision, _is(bool)),
+    Segment.EXPIRED: (_is_role, _is_name, _is_epoch, _is_decision),
+}  # fmt: skip
+"""What the columns of each kind are, in order."""
+
+
+def _check(segment: Any) -> None:
+    if not isinstance(segment, list) or not segment or type(segment[0]) is not int or segment[0] not in _SHAPES:
+        raise BreachError(f"not a segment: {segment!r:.80}")
+    shape = _SHAPES[segment[0]]
+    if len(segment) != len(shape) + 1 or not all(map(_fits, shape, segment[1:])):
+        raise BreachError(f"malformed segment {Segment(segment[0]).name}: {segment[1:]!r:.200}")
+    if (
+        segment[0] in (Segment.EXPIRE, Segment.EXPIRED)
+        and segment[1] == Role.PUBLISHER
+        and segment[4] == Decision.LAPSED
+    ):
+        raise BreachError("publishers do not lapse")
+    if segment[0] == Segment.FORWARD and len(segment[6]) != len(segment[7]) * KEY_LENGTH:
+        raise BreachError(f"{len(segment[6])} bytes of keys for {len(segment[7])} deliveries")
+
+
+def _fits(is_right: Callable[[Any], bool], value: Any) -> bool:
+    return is_right(value)
+
+
+def decode(payload: bytes) -> list[list[Any]]:
+    """The segments of a batch, each of the shape of its kind; raises `BreachError` if it is anything else."""
+    try:
+        segments = msgpack.unpackb(payload, strict_map_key=False)
+    except (TypeError, ValueError, msgpack.UnpackException) as error:
+        raise BreachError(f"not a batch: {error}") from None
+    if not isinstance(segments, list):
+        raise BreachError("not a batch: expected a list of segments")
+    for segment in segments:
+        _check(segment)
+    return segments
+
+
+def split_keys(keys: bytes) -> list[bytes]:
+    """The keys of a key column."""
+    return [keys[start : start + KEY_LENGTH] for start in range(0, len(keys), KEY_LENGTH)]
