@@ -23,7 +23,6 @@ from router.amqp.handler import (
 )
 from router.amqp.handler import Outcome as ModifiedOutcome
 from router.amqp.link import Link
-from router.amqp.message import data_message
 from router.attach import (
     EPOCH,
     GENERATION,
@@ -39,7 +38,8 @@ from router.attach import (
     unsettled_of,
 )
 from router.config import AddressRule
-from router.ends import PublisherLink, StatusLink, SubscriberLink, former_of
+from router.ends import PublisherLink, SubscriberLink, former_of
+from router.status_node import StatusEnd, StatusNode
 from topic.actions import (
     EXPIRED,
     AnswerDeliveries,
@@ -72,8 +72,7 @@ OUTCOMES = {int(outcome): outcome for outcome in DeliveryOutcome}
 class ClientEdge:
     """The handler of all connections of clients."""
 
-    report: Callable[[], bytes]
-    """The router's status, for those who attach to `$status`."""
+    status: StatusNode
 
     def __init__(self, node: Node, addresses: Sequence[AddressRule], max_message: int, longest: float) -> None:
         """`longest` is the longest timeout, in seconds, that a terminus is granted."""
@@ -108,9 +107,7 @@ class ClientEdge:
             return
         try:
             if link.is_sender and address_in(link.remote_source) == STATUS_ADDRESS:
-                link.context = StatusLink()
-                link.answer()
-                self.on_credit(link)
+                link.context = self.status.attach(link)
             else:
                 attach = self._attach_subscriber if link.is_sender else self._attach_publisher
                 attach(link, identity_of(link, self._prefixes))
@@ -179,7 +176,7 @@ class ClientEdge:
         """A closing detach ends the terminus, any other end of the link suspends it, if it asked for a timeout."""
         now = self.node.now()
         end = link.context
-        if closed or isinstance(end, StatusLink) or (end is not None and not end.lifetime.timeout):
+        if closed or isinstance(end, StatusEnd) or (end is not None and not end.lifetime.timeout):
             link.context = None  # else it is kept for a re-attach
         if isinstance(end, PublisherLink):
             if closed:
@@ -201,11 +198,8 @@ class ClientEdge:
             if link.draining and end.subscriber.answered:
                 link.drained()
                 self.topic.credit(end.subscriber, 0)
-        elif isinstance(end, StatusLink):
-            while link.credit > 0:
-                end.sent += 1
-                link.send(end.sent.to_bytes(8, "big"), data_message(self.report()), settled=True)
-            link.drained()
+        elif isinstance(end, StatusEnd):
+            end.on_credit()
 
     # deliveries: hot
 

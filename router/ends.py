@@ -152,15 +152,6 @@ class SubscriberLink:
         return modified(record.message, *self.modified.get(record, (0, b"")))
 
 
-class StatusLink:
-    """A link from `$status`: a message with the router's status for every credit."""
-
-    __slots__ = ("sent",)
-
-    def __init__(self) -> None:
-        self.sent = 0
-
-
 def former_of(link: Link, identity: LinkIdentity, directory: Directory) -> PublisherLink | SubscriberLink | None:
     """What a re-attach continues: that very link, if it has been attached nowhere else since, as far as we know."""
     end: PublisherLink | SubscriberLink | None = link.former.context if link.former is not None else None

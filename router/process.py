@@ -25,6 +25,7 @@ from router.neighbours import Neighbours
 from router.quantities import Address, format_duration
 from router.report import Reporter
 from router.shell import Shell
+from router.status_node import StatusNode
 from router.stopping import DRAIN, DRAIN_S, STOP
 from router.store import StateStore
 from topic.core import Settings
@@ -62,7 +63,7 @@ class Process:
         )  # fmt: skip
         self.node = Node(mesh, topic, store, shell)
         self.clients = shell.clients = ClientEdge(self.node, topology.addresses, limits.max_message, timing.terminus)
-        self.clients.report = Reporter(self.node, mesh, topology.mesh, self.clients.connections)
+        self.clients.status = StatusNode(Reporter(self.node, mesh, topology.mesh, self.clients.connections))
         self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs)
         self._journal = JournalFile(directory / "log", incarnation, block)
         self._timer = trio.CancelScope()
@@ -73,6 +74,7 @@ class Process:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers)
             nursery.start_soon(self._write_journal)
+            nursery.start_soon(self.clients.status.run)
             nursery.start_soon(self._admit_clients, amqp, nursery)
             nursery.start_soon(self._listen, inter, self._serve_neighbour, nursery)
             for neighbour, address in self.topology.dialled_by(self.name).items():

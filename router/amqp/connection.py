@@ -37,10 +37,11 @@ from router.amqp.library import (
 from router.amqp.link import Link
 from router.amqp.notes import AttachFrame, BeginFrame, FlowFrame, Note, StrayFrame, TransferFrame
 from router.amqp.performative import NULL
+from router.amqp.restated import Restated
 from router.amqp.sasl import SaslClient, SaslLayer, SaslServer
+from router.amqp.sessions import Session, Sessions
 from router.amqp.tap import Tap
 
-MAX_LINKS: Final = 4096  # those that wait to be forgotten included
 UNOPENED_TICK_S: Final = 0.1  # until the peer's open says how long it waits for us
 
 
@@ -74,30 +75,27 @@ class Connection:
         self._idle_timeout = idle_timeout
         self._first_tick: float | None = None
         self._error: PeerError | None = None
-        self._links: dict[Any, Link] = {}  # by proton's pointer
-        self._parted: list[Link] = []  # detached at both ends, to be freed once our detach is written
-        self._left: dict[tuple[Any, bool, str], Link] = {}  # detached by the peer, not closed: see `Link.former`
         self.leaving: set[tuple[Any, bool, str]] = set()  # the engine's: places that are free once it is written
         self._postponed: list[Link] = []  # attaches that wait for that
-        self._ended_sessions: list[Any] = []  # the same for sessions
         self._session: Any = None  # of the links that we attach
-        self._sessions: dict[bytes, Any] = {}  # by the peer's channel
         self._at_eof = False
         self._sasl: SaslLayer = SaslServer() if server else SaslClient()
         self.can_prove = False  # the shell's, as what follows: whether its stream can tell, see `prove`
         self.proofs: dict[Callable[[], None], None] = {}
         self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
-        self._inbox = Inbox(handler, self.settling)
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout)
         self._noted: BeginFrame | AttachFrame | None = None  # of the event that is being handled
         # The engine's.
         self.tap = Tap(max_frame)
+        self._sessions = Sessions(self.tap)
+        self._restated = Restated(self._sessions.senders)
         self.echoes = Echoes(self._engine, self.tap, asked)
+        self._inbox = Inbox(handler, self.settling, self._restated)
 
     @property
     def links(self) -> list[Link]:
         """The links that no end has detached, in order of their attach; in `on_close` those that end with it."""
-        return list(dict.fromkeys(link for link in self._links.values() if not link.detached))
+        return self._sessions.attached
 
     # -- input
 
@@ -117,20 +115,29 @@ class Connection:
 
     def _take(self, data: bytes) -> None:
         """What the tap has noted goes in by itself, so that its events can be told from those of other frames."""
+        at_once = self._restated.at_once(len(data))
         for piece, start, end, note in self.tap.split(data):
             if note is None:
-                self._engine.push(piece, start, end)
+                self._push(piece, start, end, at_once)
             else:
                 self._handle_events()
                 self._take_noted(piece, note)
             if self.closed:
                 break
 
+    def _push(self, piece: bytes, start: int, end: int, at_once: int) -> None:
+        while end - start > at_once:
+            self._engine.push(piece, start, start + at_once)
+            self._handle_events()
+            self._restated.check()
+            start += at_once
+        self._engine.push(piece, start, end)
+
     def _take_noted(self, frame: bytes, note: Note) -> None:
         if isinstance(note, FlowFrame | StrayFrame):
             self._inbox.hand_over()
             self._handle_events()  # what the handler did makes events too, but the flow's must be the next
-        if isinstance(note, StrayFrame) and note.channel in self._sessions:
+        if isinstance(note, StrayFrame) and self._sessions.is_begun(note.channel):
             self._end_session(note.channel, Condition(UNATTACHED_HANDLE, f"a transfer on handle {note.handle}"))
             return
         self._engine.push(frame, 0, len(frame))
@@ -148,26 +155,24 @@ class Connection:
 
     def _end_session(self, channel: bytes, condition: Condition) -> None:
         """The peer broke AMQP in it: its links are over, the connection goes on."""
-        session = self._sessions[channel]
-        if not self._is_open(session):
+        session = self._sessions.on_channel(channel)
+        if session is None:
             return
         self.tap.end_session(channel)
-        for link in self.links:
-            if link.session == session:
-                self._lose(link, False, condition)
-        write_condition(lib.pn_session_condition(session), condition.name, condition.description)
-        lib.pn_session_close(session)
-        if self._session == session:
+        self._lose_all(session, condition)
+        write_condition(lib.pn_session_condition(session.pointer), condition.name, condition.description)
+        lib.pn_session_close(session.pointer)
+        if self._session == session.pointer:
             self._session = None
 
-    @staticmethod
-    def _is_open(session: Any) -> bool:
-        return bool(lib.pn_session_state(session) & lib.PN_LOCAL_ACTIVE)
+    def _lose_all(self, session: Session, condition: Condition | None) -> None:
+        for link in [link for link in session.links if not link.detached]:
+            self._lose(link, False, condition)
 
     def _take_flow(self, note: FlowFrame) -> None:
-        session = self._sessions.get(note.wire[0])
-        if note.wire[1] == NULL and session is not None and self._is_open(session):
-            self.echoes.answer_session(session)
+        session = self._sessions.on_channel(note.wire[0])
+        if note.wire[1] == NULL and session is not None:
+            self.echoes.answer_session(session.pointer)
         link = self._link_of_next(_FLOW)
         answered = False
         if link is not None and not link.ended:
@@ -181,7 +186,8 @@ class Connection:
     def _link_of_next(self, kind: int) -> Link | None:
         """Whose the next event is, if it is of this kind."""
         event = lib.pn_collector_peek(self._engine.collector)
-        return self._links.get(lib.pn_event_link(event)) if event and lib.pn_event_type(event) == kind else None
+        is_of_kind = event and lib.pn_event_type(event) == kind
+        return self._sessions.links.get(lib.pn_event_link(event)) if is_of_kind else None
 
     def receive_eof(self) -> None:
         """The peer's stream has ended: `on_close`, unless it was called before."""
@@ -225,9 +231,9 @@ class Connection:
             data += self.echoes.flows()
         if self._sasl.out:
             data, self._sasl.out = self._sasl.out + data, b""
+        self._restated.settled(len(self.settling))
         self.settling.clear()
-        if self._parted or self._ended_sessions:
-            self._free_parted()
+        self._sessions.free()
         return data
 
     def postpones(self, link: Link) -> bool:
@@ -244,26 +250,6 @@ class Connection:
         for link in postponed:
             link.attach_postponed()
         return self.tap.rewrite(self._engine.pull()) if postponed else b""
-
-    def _free_parted(self) -> None:
-        """Freeing a link makes proton settle what is unsettled on it, on the wire too. So a link that was detached
-        with unsettled deliveries, but not closed by the peer, stays until its session ends, or what continues it."""
-        for link in self._parted:
-            for pointer in self._pointers(link):
-                over = link.detached or pointer != link.pointer
-                if over and (link.closed_by_peer or lib.pn_link_unsettled(pointer) == 0):
-                    del self._links[pointer]
-                    lib.pn_link_free(pointer)
-            if link.detached and link.pointer not in self._links:
-                self.tap.forget(link)
-        self._parted.clear()
-        for session in self._ended_sessions:
-            for place in [place for place in self._left if place[0] == session]:
-                del self._left[place]
-            for pointer in [p for p, link in self._links.items() if link.session == session]:
-                self.tap.forget(self._links.pop(pointer))
-            lib.pn_session_free(session)
-        self._ended_sessions.clear()
 
     def wake(self) -> None:
         """The owner did something outside of this connection's callbacks: have it flushed. Cheap to repeat."""
@@ -288,7 +274,7 @@ class Connection:
         if self.closing or self.closed:
             return
         self.closing = True
-        for link in self._links.values():
+        for link in self._sessions.links.values():
             link.end()
         write_condition(lib.pn_connection_condition(self._engine.connection), condition, description)
         lib.pn_connection_open(self._engine.connection)
@@ -313,7 +299,8 @@ class Connection:
             self._session = lib.pn_session(self._engine.connection)
             lib.pn_session_open(self._session)
         pointer = create(self._session, name.encode())
-        link = self._links[pointer] = Link(self, pointer, name, max_message)
+        link = Link(self, pointer, name, max_message)
+        self._sessions.add(link)
         for terminus in (lib.pn_link_source(pointer), lib.pn_link_target(pointer)):
             lib.pn_terminus_set_address(terminus, address.encode())
             write_lifetime(terminus, attach.durable, attach.expiry_policy, attach.timeout)
@@ -328,6 +315,7 @@ class Connection:
             if self._error is None:
                 self._handle_events()
                 self._inbox.hand_over()
+                self._restated.check()
         except PeerError as error:
             self._fail(error)
         if self._error is not None:
@@ -336,7 +324,7 @@ class Connection:
     def _handle_events(self) -> None:
         """Transfers, dispositions and flows are gathered (there is no hotter loop), the rest is handled as it comes,
         after what was gathered before it."""
-        collector, links, frame = self._engine.collector, self._links, self._inbox.frame
+        collector, links, frame = self._engine.collector, self._sessions.links, self._inbox.frame
         peek, pop, type_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
         link_of, delivery_of = lib.pn_event_link, lib.pn_event_delivery
         while event := peek(collector):
@@ -384,58 +372,46 @@ class Connection:
         if not self._remote_open:
             raise PeerError(NOT_ALLOWED, "begin before open")
         session = lib.pn_event_session(event)
-        if isinstance(self._noted, BeginFrame):
-            self._sessions[self._noted.channel] = session
+        self._sessions.begin(session, self._noted.channel if isinstance(self._noted, BeginFrame) else None)
         lib.pn_session_open(session)
 
     def _on_session_close(self, event: Any) -> None:
-        session = lib.pn_event_session(event)
-        condition = read_condition(lib.pn_session_remote_condition(session))
-        for link in self.links:
-            if link.session == session and not self.closing:
-                self._lose(link, False, condition)
-        lib.pn_session_open(session)
-        lib.pn_session_close(session)
-        self._ended_sessions.append(session)
-        for channel in [channel for channel, known in self._sessions.items() if known == session]:
-            del self._sessions[channel]
-            self.tap.forget_session(channel)
-        if self._session == session:
+        pointer = lib.pn_event_session(event)
+        session = self._sessions.of(pointer)
+        condition = read_condition(lib.pn_session_remote_condition(pointer))
+        if not self.closing:
+            self._lose_all(session, condition)
+        lib.pn_session_open(pointer)
+        lib.pn_session_close(pointer)
+        self._sessions.end(session)
+        if self._session == pointer:
             self._session = None
 
     def _on_link_attach(self, event: Any) -> None:
         pointer = lib.pn_event_link(event)
-        link = self._links.get(pointer)
+        link = self._sessions.links.get(pointer)
         if link is not None:
             self._on_link_answer(link)
             return
-        if len(self._links) >= MAX_LINKS:
-            raise PeerError(RESOURCE_LIMIT, f"more than {MAX_LINKS} links")
         link = Link(self, pointer, text(lib.pn_link_name(pointer)) or "", self._max_message)
-        self._links[pointer] = link
-        if self.closing or not self._is_open(link.session):
+        self._sessions.add(link)
+        if self.closing or not self._sessions.of(link.session).is_open:
             link.end()
             return
         link.read_attach(self._noted)
-        former = self._left.pop(link.place, None)
+        former = self._sessions.take_left(link.place)
         if link.remote_unsettled is None and not link.remote_incomplete_unsettled:
             link.former = former
         self.handler.on_attach(link)
 
-    def _pointers(self, link: Link) -> list[Any]:
-        """Its own, and those of the links that it continues, as far as they are not freed."""
-        return [pointer for pointer in (*link.continued, link.pointer) if self._links.get(pointer) is link]
-
     def continue_former(self, link: Link, former: Link) -> None:
         """The engine's: what was the deliveries' link is `link` now."""
-        link.continued = self._pointers(former)
+        self._sessions.continue_former(link, former)
         for pointer in link.continued:
-            self._links[pointer] = link
             partial = None if link.is_sender else lib.pn_link_current(pointer)
             if partial:  # its rest will not come
                 lib.pn_delivery_update(partial, RELEASED)
                 lib.pn_delivery_settle(partial)
-        self._parted.append(link)
 
     def _on_link_answer(self, link: Link) -> None:
         if not link.ended:
@@ -450,7 +426,7 @@ class Connection:
         self._part(event, closed=True)
 
     def _part(self, event: Any, *, closed: bool) -> None:
-        link = self._links.get(lib.pn_event_link(event))
+        link = self._sessions.links.get(lib.pn_event_link(event))
         if link is None:
             return
         link.closed_by_peer = closed
@@ -458,16 +434,10 @@ class Connection:
             self._lose(link, closed, link.remote_condition())
             link.leave(None, "", closed)
             if link.context is not None:
-                self._leave_behind(link)
+                self._sessions.leave(link)
         elif link.detach_answered is not None:
             link.detach_answered()
-        self._parted.append(link)
-
-    def _leave_behind(self, link: Link) -> None:
-        """Its owner has kept it for a re-attach. The oldest go when there are too many."""
-        self._left[link.place] = link
-        if len(self._left) > MAX_LINKS:
-            del self._left[next(iter(self._left))]
+        self._sessions.part(link)
 
     def _lose(self, link: Link, closed: bool, condition: Condition | None) -> None:
         """Not by the owner's doing."""
@@ -495,14 +465,14 @@ class Connection:
         if self.closed:
             return
         self.closed = True
-        for link in self._links.values():
+        for link in self._sessions.links.values():
             link.end()
         self.handler.on_close(self, condition)
 
     def release(self) -> None:
         """Free proton's memory. Nothing may be called after it; the shell's last act."""
         self._finish(None)
-        self._links.clear()
+        self._sessions.links.clear()
         self._engine.release()
 
 

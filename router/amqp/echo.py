@@ -16,7 +16,7 @@ an answer says that the owner still uses this link, and what it was told before 
 Proton can neither ask nor answer. It is made to write a flow with the session's numbers, which becomes ours.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from router.amqp import performative
@@ -24,7 +24,7 @@ from router.amqp.codec import Symbol, decode, encode, uint
 from router.amqp.engine import Engine
 from router.amqp.library import lib
 from router.amqp.link import Link
-from router.amqp.notes import FlowFrame
+from router.amqp.notes import FlowFrame, Wire
 from router.amqp.performative import FLOW, NULL, TRUE
 from router.amqp.tap import Tap
 
@@ -84,36 +84,38 @@ class Echoes:
             return b""
         to_send, self._to_send = self._to_send, {}
         sessions, self._sessions = self._sessions, {}
-        flows = [self._engine.pull_session_flow(session) for session in sessions]
-        flows += [self._flow(link, asks) for link, asks in to_send if not link.ended and link.wire[0]]
+        receivers: dict[Wire, list[tuple[Link, bool]]] = {}
+        senders: dict[Wire, list[tuple[Link, bool]]] = {}
+        for link, asks in to_send:
+            if link.is_sender and not link.ended and link.wire[0]:
+                senders.setdefault((link.wire[0], NULL), []).append((link, asks))
+                sessions[link.session] = None
+            elif not link.ended and link.wire[0]:
+                receivers.setdefault(link.wire, []).append((link, asks))
+        data = self._engine.pull_session_flows(sessions) if sessions else b""
+        flows = [*self._made_ours(data, senders)]
+        if receivers:
+            data = self._engine.pull_receiver_flows([said[0][0].pointer for said in receivers.values()])
+            flows += self._made_ours(data, receivers)
         return b"".join(flows)
 
-    def _flow(self, link: Link, asks: bool) -> bytes:
-        """Proton's flow, made ours."""
-        engine = self._engine
-        sends = link.is_sender
-        data = engine.pull_session_flow(link.session) if sends else engine.pull_receiver_flow(link.pointer)
-        at = 0
-        while at < len(data):
-            end = at + int.from_bytes(data[at : at + 4], "big")
-            fields = self._fields_of(link, data[at:end])
-            if fields is not None:
-                fields = self._sender_fields(link, fields) if sends else self._receiver_fields(link, fields)
-                if asks:
-                    self._tap.asked[link] = _limit(fields)
-                fields = [*fields, TRUE if asks else NULL, _properties(link)]
-                frame = performative.build(link.wire[0], FLOW, fields)
-                return data[:at] + frame + data[end:]
-            at = end
-        return data
+    def _made_ours(self, data: bytes, said: dict[Wire, list[tuple[Link, bool]]]) -> Iterator[bytes]:
+        """Proton's frames. A flow with the numbers that are needed becomes ours: one of the session's for the links
+        that we send on, which tells that of the session as well, one of the link's for those that we receive on."""
+        for frame in _frames(data):
+            fields = _fields_of(frame)
+            links = said.pop((frame[6:8], fields[_HANDLE]), None) if fields is not None else None
+            if fields is None or links is None:
+                yield frame
+                continue
+            for link, asks in links:
+                own = self._sender_fields(link, fields) if link.is_sender else self._receiver_fields(link, fields)
+                yield self._built(link, own, asks)
 
-    @staticmethod
-    def _fields_of(link: Link, frame: bytes) -> list[bytes] | None:
-        """Those of a flow that has the numbers needed: any of the session's if we send, else one of the link's."""
-        if len(frame) < _LEAST or frame[6:8] != link.wire[0] or performative.code_of(frame) != FLOW:
-            return None
-        fields = performative.padded(performative.parse(frame).fields, _ECHO)
-        return fields if link.is_sender or fields[_HANDLE] == link.wire[1] else None
+    def _built(self, link: Link, fields: list[bytes], asks: bool) -> bytes:
+        if asks:
+            self._tap.asked[link] = _limit(fields)
+        return performative.build(link.wire[0], FLOW, [*fields, TRUE if asks else NULL, _properties(link)])
 
     @staticmethod
     def _sender_fields(link: Link, fields: list[bytes]) -> list[bytes]:
@@ -125,6 +127,21 @@ class Echoes:
     @staticmethod
     def _receiver_fields(link: Link, fields: list[bytes]) -> list[bytes]:
         return [*fields[: _ECHO - 1], TRUE if lib.pn_link_get_drain(link.pointer) else NULL]
+
+
+def _frames(data: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        yield data[at : at + size]
+        at += size
+
+
+def _fields_of(frame: bytes) -> list[bytes] | None:
+    """Of a flow; None if it is another frame."""
+    if len(frame) < _LEAST or performative.code_of(frame) != FLOW:
+        return None
+    return performative.padded(performative.parse(frame).fields, _ECHO)
 
 
 def _properties(link: Link) -> bytes:

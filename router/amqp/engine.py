@@ -3,7 +3,7 @@
 Below `Connection`, which gives events their meaning. The frame tap (`tap`) stands around `push` and `pull`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from router.amqp.library import SCRATCH, SCRATCH_SIZE, ffi, lib, write_map
@@ -69,20 +69,22 @@ class Engine:
             lib.pn_transport_pop(self.transport, size)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def pull_session_flow(self, session: Any) -> bytes:
-        """Have proton write a flow on a session, by telling it anew that its window is not bounded. All else must
-        have been pulled."""
-        lib.pn_session_set_incoming_capacity(session, 0)
+    def pull_session_flows(self, sessions: Iterable[Any]) -> bytes:
+        """Have proton write a flow on each session, by telling it anew that its window is not bounded. All else must
+        have been pulled. All at once: a pull looks at every link there is."""
+        for session in sessions:
+            lib.pn_session_set_incoming_capacity(session, 0)
         return self.pull()
 
-    def pull_receiver_flow(self, link: Any) -> bytes:
-        """Have proton write a flow of a receiving link, with drain set: that it repeats. All else must have been
-        pulled."""
-        draining = lib.pn_link_get_drain(link)
-        lib.pn_link_drain(link, 0)
+    def pull_receiver_flows(self, links: Sequence[Any]) -> bytes:
+        """The same of receiving links, with drain set: that it repeats."""
+        draining = [lib.pn_link_get_drain(link) for link in links]
+        for link in links:
+            lib.pn_link_drain(link, 0)
         data = self.pull()
-        if not draining:
-            lib.pn_link_flow(link, 0)  # takes drain back
+        for link, was_draining in zip(links, draining, strict=True):
+            if not was_draining:
+                lib.pn_link_flow(link, 0)  # takes drain back
         return data
 
     def tick(self, now: float) -> float | None:

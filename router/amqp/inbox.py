@@ -14,6 +14,7 @@ from router.amqp.handler import MAX_TAG, Handle, Handler
 from router.amqp.library import SCRATCH, SCRATCH_SIZE, ffi, lib
 from router.amqp.link import Link
 from router.amqp.message import ENVELOPE, in_envelope
+from router.amqp.restated import Restated
 
 WITHOUT_CREDIT: Final = "transfers without credit"
 
@@ -32,10 +33,11 @@ class _Resumed(NamedTuple):
 class Inbox:
     """One a connection. `frame` and `flow` gather, `hand_over` calls the handler and empties it."""
 
-    __slots__ = ("_flows", "_handler", "_news", "_resumed", "_settling", "_transfers")
+    __slots__ = ("_flows", "_handler", "_news", "_restated", "_resumed", "_settling", "_transfers")
 
-    def __init__(self, handler: Handler, settling: set[Handle]) -> None:
+    def __init__(self, handler: Handler, settling: set[Handle], restated: Restated) -> None:
         self._handler = handler
+        self._restated = restated
         self._settling = settling  # what we have settled is no news to the owner any more
         # By link, in order of first appearance.
         self._transfers: dict[Link, tuple[list[Handle], list[bytes], list[bytes], list[bool]]] = {}
@@ -52,6 +54,7 @@ class Inbox:
             if news is None:
                 news = self._news[link] = {}
             news[delivery] = None
+            self._restated.told += 1
         else:
             size = lib.pn_link_recv(link.pointer, SCRATCH, SCRATCH_SIZE)
             if 0 < size < link.quick and not link.partial and not lib.pn_delivery_partial(delivery):
@@ -83,8 +86,7 @@ class Inbox:
     def _assemble(self, link: Link, delivery: Any, size: int) -> None:
         """A message of several frames is taken out of proton as it comes, so that its session never fills."""
         while size > 0:
-            link.partial.append(ffi.unpack(SCRATCH, size))
-            link.partial_size += size
+            link.partial += ffi.unpack(SCRATCH, size)
             size = lib.pn_link_recv(link.pointer, SCRATCH, SCRATCH_SIZE)
         if lib.pn_delivery_aborted(delivery):
             link.take_partial()
@@ -94,7 +96,7 @@ class Inbox:
             else:
                 link.expect_any()
                 self._abort(link, delivery)
-        elif link.max_message and link.partial_size > link.max_message:
+        elif link.max_message and len(link.partial) > link.max_message:
             self._reject_oversized(link, delivery)
         elif not lib.pn_delivery_partial(delivery):
             if link.resumed:

@@ -80,7 +80,6 @@ class Link:
         "number",
         "omitted",
         "partial",
-        "partial_size",
         "pointer",
         "quick",
         "remote_channel",
@@ -129,8 +128,7 @@ class Link:
         self.tells: Callable[[], Mapping[str, int]] | None = None  # what flows that answer the peer say of the link
         self.told = NULL  # sending: the same of the peer's flows, as encoded
         self.continued: list[Any] = []  # the engine's: pointers of former links whose deliveries are this one's
-        self.partial: list[bytes] = []  # payload so far of a delivery that takes several frames
-        self.partial_size = 0
+        self.partial = bytearray()  # payload so far of a delivery that takes several frames
         self._opened = False  # our attach is under way
         self._postponed = False  # but waits for the detach of a link in its place
         self._closed = False  # our detach is a closing one
@@ -290,9 +288,8 @@ class Link:
 
     def take_partial(self) -> bytes:
         """The engine's: the payload gathered so far, forgetting it."""
-        message = b"".join(self.partial)
+        message = bytes(self.partial)
         self.partial.clear()
-        self.partial_size = 0
         return message
 
     def expect(self, *, resumed: bool, message_format: int) -> None:

@@ -9,6 +9,7 @@ front. So it is carried wherever the message is, and costs the others nothing.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from router.amqp.codec import Described, decode, encode, skip, uint
@@ -100,15 +101,21 @@ def merged(annotations: bytes, more: bytes) -> bytes:
     """Two encoded maps as one; the second one's entries go before. Empty stands for no map. Raises PeerError."""
     if not annotations or not more:
         return annotations or more
-    entries = {}
-    for encoded in (annotations, more):
-        elements, _ = split_list(encoded, 0, most=len(encoded))
-        for key, value in zip(elements[::2], elements[1::2], strict=False):
-            name, _ = decode(key)
-            if not isinstance(name, str | int):
-                raise PeerError(DECODE_ERROR, "a key of annotations is a symbol or a number")
-            entries[name] = (key, value)
+    entries = _entries(annotations) | _entries(more)
     return join_map([element for entry in entries.values() for element in entry])
+
+
+@lru_cache(maxsize=16)
+def _entries(annotations: bytes) -> dict[str | int, tuple[bytes, bytes]]:
+    """By key: both as they are encoded. One outcome may modify many messages."""
+    elements, _ = split_list(annotations, 0, most=len(annotations))
+    entries = {}
+    for key, value in zip(elements[::2], elements[1::2], strict=False):
+        name, _ = decode(key)
+        if not isinstance(name, str | int):
+            raise PeerError(DECODE_ERROR, "a key of annotations is a symbol or a number")
+        entries[name] = (key, value)
+    return entries
 
 
 def _with_failures(message: bytes, failures: int) -> bytes:

@@ -90,9 +90,11 @@ class SaslClient(SaslLayer):
     def __init__(self) -> None:
         super().__init__()
         self.out = SASL_HEADER
+        self._chosen = False
 
     def _handle(self, frame: Described) -> None:
-        if frame.descriptor == MECHANISMS and frame.value:
+        if frame.descriptor == MECHANISMS and frame.value and not self._chosen:
+            self._chosen = True
             self._choose(frame.value[0])
         elif frame.descriptor == OUTCOME and frame.value:
             if frame.value[0] != 0:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from router.amqp import performative
 from router.amqp.codec import decode, uint
-from router.amqp.errors import INVALID_FIELD, PeerError
+from router.amqp.errors import INVALID_FIELD, RESOURCE_LIMIT, PeerError
 from router.amqp.handler import RCV_SECOND
 from router.amqp.message import ENVELOPE_SIZE, format_of
 from router.amqp.notes import AttachFrame, BeginFrame, FlowFrame, Note, Piece, StrayFrame, TransferFrame, Wire
@@ -38,7 +38,7 @@ from router.amqp.performative import (
 )
 from router.amqp.settlements import Settlements
 from router.amqp.unsettled import decode_map, encode_entries
-from router.amqp.walk import HEAD, Walk
+from router.amqp.walk import HEAD, LARGE, Walk
 
 if TYPE_CHECKING:
     from router.amqp.link import Link
@@ -56,6 +56,8 @@ _NAMES: Final = [f"amqp:{name}:list".encode() for name in ("accepted", "rejected
 _SYMBOLS: Final = b"\xa3" + b"".join(bytes((len(name),)) + name for name in _NAMES)
 _OUTCOMES: Final = b"\xe0" + bytes((len(_SYMBOLS) + 1, len(_NAMES))) + _SYMBOLS
 
+_MODIFIED: Final = b"\x00\x53\x27"
+_STATE: Final = 4  # its place in a disposition
 _SHORT_FLOW: Final = b"\x00\x53\x13\xc0"
 _MESSAGE_FORMAT, _RESUME = 3, 8  # places of these fields in a transfer
 _HANDLE, _DELIVERY_COUNT, _LINK_CREDIT, _ECHO, _PROPERTIES = 4, 5, 6, 9, 10  # the same in a flow
@@ -86,6 +88,7 @@ class Tap:
     def split(self, data: bytes) -> Iterator[Piece]:
         """The pieces of an input, in order. Raises PeerError at names that proton would cut off, and damaged maps."""
         data, self._held = self._held + data if self._held else data, b""
+        self._walk.begin()
         start, end = 0, len(data)
         at = end if self._broken else self._skip
         while (at := self._walk.past(data, at)) < end:
@@ -131,6 +134,8 @@ class Tap:
             fields = performative.parse(frame).fields
         except PeerError:
             return None, frame
+        if code <= ATTACH:
+            _check_arrays(fields)
         if code == OPEN:
             return None, self._look_at_open(frame, fields)
         return self._look_at[code](self, frame[6:8], fields), frame
@@ -196,6 +201,8 @@ class Tap:
 
     def _look_at_disposition(self, channel: bytes, fields: list[bytes]) -> None:
         self.settlements.take(channel, fields)
+        if len(fields) > _STATE and len(fields[_STATE]) > LARGE and fields[_STATE][:3] == _MODIFIED:
+            raise PeerError(RESOURCE_LIMIT, f"annotations of more than {LARGE} bytes for all deliveries of a range")
 
     _look_at: ClassVar[Mapping[int, Callable[["Tap", bytes, list[bytes]], Note | None]]] = {
         BEGIN: _look_at_begin,
@@ -342,6 +349,13 @@ class Tap:
 def _number(fields: list[bytes], place: int) -> int | None:
     value = decode(fields[place])[0] if place < len(fields) else None
     return value if type(value) is int else None
+
+
+def _check_arrays(fields: list[bytes]) -> None:
+    """Elements of an array may take no bytes, and proton makes room for all that it counts."""
+    for field in fields:
+        if b"\xe0" in field or b"\xf0" in field:
+            decode(field)
 
 
 def _first_of(terminus: bytes) -> bytes:

@@ -17,7 +17,9 @@ from router.amqp.errors import PeerError
 
 log = logging.getLogger("oncemesh.amqp")
 
-READ_SIZE = 128 * 1024
+READ_SIZE = 128 * 1024  # at most; less while what was read took long, as then others wait
+READ_LEAST = 4 * 1024
+TURN_S = 0.05
 HEARTBEAT = b"\0\0\0\x08\x02\0\0\0"  # a frame without a body (AMQP 1.0 2.4.5)
 PROOF_FIRST_S = 0.001  # between two looks at what the peer's machine has acknowledged: at first, and at most
 PROOF_MOST_S = 0.25
@@ -87,12 +89,16 @@ class _Driver:
         """Until the end of the stream. What comes after the connection's end is not looked at: closing a socket that
         has unread input would take our last words with it."""
         connection = self._connection
+        size = READ_SIZE
         try:
-            while data := await self._stream.receive_some(READ_SIZE):
+            while data := await self._stream.receive_some(size):
+                began = trio.current_time()
                 if not connection.closed:
                     with self._step():
                         connection.receive(bytes(data), self._clock())
                 self._read += len(data)
+                took_long = trio.current_time() - began > TURN_S
+                size = max(READ_LEAST, size // 2) if took_long else min(READ_SIZE, 2 * size)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.debug("%s: %s", self._named(), error)
         with self._step():

@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from router.amqp.handler import MAX_TAG
 from router.amqp.performative import DISPOSITION, NULL, TRANSFER, TRUE
@@ -34,17 +34,26 @@ _is_settlement: Final = re.compile(rb"\x02\0..\0\x53\x15\xc0.[\x04-\x06]\x42\x70
 _settlement: Final = struct.Struct(">I12xIBB").unpack_from
 _of_more: Final = struct.Struct(">21xIB").unpack_from
 _SETTLEMENT, _MORE = 22, 26
+LARGE: Final = 1024  # bytes of a disposition that needs a look
+_SMALL: Final = 64  # bytes of a settlement that may have others like it
 _ID = 16  # where its first delivery-id is
 
 
-@lru_cache(maxsize=256)
-def _alike(begin: bytes, size: int, *places: tuple[int, int]) -> Callable[[bytes, int], re.Match[bytes] | None]:
+Row: TypeAlias = Callable[[bytes, int], re.Match[bytes] | None]
+
+
+def _alike(begin: bytes, size: int, places: tuple[tuple[int, int], ...]) -> Row:
     """Finds a row of frames of that size that begin so, and have these bytes at these places."""
     parts, at = [re.escape(begin)], len(begin)
     for place, byte in places:
         parts.append(b".{%d}%b" % (place - at, re.escape(bytes((byte,)))))
         at = place + 1
     return re.compile(b"(?:%b.{%d})++" % (b"".join(parts), size - at), re.DOTALL).match
+
+
+MOST_ROWS: Final = 256
+MOST_NEW: Final = 8  # an input: a pattern costs as much as a walk over hundreds of frames, and a peer can ask for many
+_rows: Final[dict[tuple[bytes, int, tuple[tuple[int, int], ...]], Row]] = {}  # the youngest patterns
 
 
 @lru_cache(maxsize=64)
@@ -76,6 +85,7 @@ class Walk:
         self.attached: set[tuple[bytes, int]] = set()  # channel and handle of the peer's ends
         self.fields = 255  # transfers of more fields need a look
         self.max_frame = max_frame
+        self._new = 0  # patterns that may still be made of this input
         self._told = told
         self.forget()
 
@@ -88,6 +98,19 @@ class Walk:
         """Of a session."""
         self.attached -= {end for end in self.attached if end[0] == channel}
         self.forget()
+
+    def begin(self) -> None:
+        """Of an input."""
+        self._new = MOST_NEW
+
+    def _row(self, begin: bytes, size: int, *places: tuple[int, int]) -> Row | None:
+        row = _rows.get((begin, size, places))
+        if row is None and self._new:
+            self._new -= 1
+            if len(_rows) >= MOST_ROWS:
+                del _rows[next(iter(_rows))]
+            row = _rows[begin, size, places] = _alike(begin, size, places)
+        return row
 
     def past(self, data: bytes, at: int) -> int:
         """From a frame to the first one that needs a look, or is cut off in its begin."""
@@ -120,7 +143,7 @@ class Walk:
                     told[-1] = second
                 else:
                     told += first, second
-                if form == NULL[0] and _SETTLEMENT <= size <= max_frame:
+                if form == NULL[0] and _SETTLEMENT <= size <= _SMALL:
                     after = at + size
                     if data[after : after + _ID] == data[at : at + _ID]:
                         at = self._past_settlements(data, after, size, told)
@@ -135,7 +158,7 @@ class Walk:
                         break
                     settlement, told = begun, there
                     continue
-            if not HEAD <= size <= max_frame:
+            if not HEAD <= size <= max_frame or (size > LARGE and code == DISPOSITION):
                 break
             at += size
             if size != former:
@@ -144,10 +167,11 @@ class Walk:
             here = at - size  # two of one size: there may be more
             row = None
             if code == DISPOSITION and known == disposition:
-                row = _alike(data[here : here + _LEAST], size)(data, at)
+                row = self._row(data[here : here + _LEAST], size)
             elif code == TRANSFER and format_at < size:
-                row = _alike(data[here : here + 4 + len(head)], size, (tag_at, tag), (format_at, zero))(data, at)
-            at = at if row is None else row.end()
+                row = self._row(data[here : here + 4 + len(head)], size, (tag_at, tag), (format_at, zero))
+            alike = row(data, at) if row is not None else None
+            at = at if alike is None else alike.end()
             former = 0
         self._shape_before, self._disposition = shape, disposition
         self._settlement, self._noted = settlement, told
@@ -156,7 +180,8 @@ class Walk:
     def _past_settlements(self, data: bytes, at: int, size: int, told: list[int]) -> int:
         """Over those that are like the one before but for the delivery-id, as long as that goes up by one."""
         tail = [(place, data[at - size + place]) for place in range(_ID + 4, size)]
-        row = _alike(data[at - size : at - size + _ID], size, *tail)(data, at)
+        pattern = self._row(data[at - size : at - size + _ID], size, *tail)
+        row = pattern(data, at) if pattern is not None else None
         if row is None:
             return at
         settled = [number for (number,) in _delivery_ids(size)(memoryview(data)[at : row.end()])]

@@ -212,6 +212,26 @@ async def test_a_stranger_from_another_mesh_is_sent_away(triangle: RunningMesh, 
         assert "square" in client.closed.description
 
 
+async def test_whoever_looks_at_a_router_without_end_harms_nobody(triangle: RunningMesh, clients: Clients) -> None:
+    address = triangle.address("b")
+    look = opening() + attach("look", 0, receiver=True, address="$status")
+    credit = frame(FLOW, 0, 2**31 - 1, 0, 2**31 - 1, 0, 0, 2**31 - 1)
+    async with background_traffic(triangle, clients), trio.open_nursery() as nursery:
+        for _ in range(10):
+            stream = await trio.open_tcp_stream(address.host, address.port)
+            await stream.send_all(look + credit)
+            nursery.start_soon(reads, stream)
+        for _ in range(5):
+            assert (await triangle.status("b"))["state"] == "ready"
+        nursery.cancel_scope.cancel()
+
+
+async def reads(stream: trio.SocketStream) -> None:
+    async with stream:
+        while await stream.receive_some():
+            pass
+
+
 async def test_an_impostor_cannot_harm_more_than_its_link(triangle: RunningMesh, clients: Clients) -> None:
     """It says that it is router a and sends garbage where batches belong: the true a takes its place again."""
     async with background_traffic(triangle, clients):

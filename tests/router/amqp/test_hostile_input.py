@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.amqp.connection import MAX_LINKS, Connection
+from router.amqp.connection import Connection
 from router.amqp.errors import (
     DECODE_ERROR,
     FRAMING_ERROR,
@@ -20,6 +20,7 @@ from router.amqp.errors import (
 from router.amqp.handler import ACCEPTED, RCV_SECOND, REJECTED
 from router.amqp.link import Link
 from router.amqp.performative import code_of
+from router.amqp.sessions import MAX_LINKS
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,

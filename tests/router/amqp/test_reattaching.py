@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from router.amqp.connection import MAX_LINKS, Connection
+from router.amqp.connection import Connection
 from router.amqp.handler import ACCEPTED, Condition
 from router.amqp.link import Link
 from router.amqp.performative import code_of
+from router.amqp.sessions import MAX_LINKS
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,

@@ -12,6 +12,7 @@ from router.amqp.connection import Connection
 from router.amqp.errors import FRAMING_ERROR
 from router.amqp.handler import ACCEPTED
 from router.amqp.link import Link
+from tests.router.amqp.frames import opening
 from tests.router.amqp.pair import Recorder
 
 
@@ -168,3 +169,39 @@ async def test_an_idle_client_lives_by_the_idle_timeout_of_its_server(autojump_c
         await trio.sleep(100)
         assert not client.closed
         nursery.cancel_scope.cancel()
+
+
+class Flood(trio.abc.Stream):
+    """Has as much to read as is asked for; notes how much that is."""
+
+    def __init__(self, reads: int) -> None:
+        self.left = reads
+        self.sizes: list[int] = []
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        assert max_bytes is not None
+        await trio.lowlevel.checkpoint()
+        self.sizes.append(max_bytes)
+        self.left -= 1
+        if len(self.sizes) == 1:
+            return opening()
+        return transport.HEARTBEAT if self.left >= 0 else b""
+
+    async def send_all(self, data: Any) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize(("took_s", "last"), [(1.0, transport.READ_LEAST), (0.0, transport.READ_SIZE)])
+async def test_of_a_peer_that_takes_long_to_handle_less_is_read_at_once(
+    took_s: float, last: int, mock_clock: trio.testing.MockClock
+) -> None:
+    """So that others get their turn."""
+    stream = Flood(reads=20)
+    await transport.serve(stream, server_of(Server()), after_input=lambda: mock_clock.jump(took_s))
+    assert (stream.sizes[0], stream.sizes[-1]) == (transport.READ_SIZE, last)

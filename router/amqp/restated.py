@@ -1,0 +1,53 @@
+"""How often a peer may tell the same of a delivery.
+
+A disposition of a few bytes may name all deliveries of a session, and proton makes an event of each. A peer has to tell
+a delivery's outcome and its settlement; whoever goes on telling what is known would keep us busy for ever.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from router.amqp.errors import RESOURCE_LIMIT, PeerError
+from router.amqp.library import lib
+
+OFTEN: Final = 8  # news of a delivery
+AT_FIRST: Final = 10_000  # news, whatever there is
+AT_ONCE: Final = 100_000  # events that proton is let make before we look at them
+SHORT: Final = 512  # bytes of input that need no look
+FRAME: Final = 23  # bytes of a disposition, at least
+
+
+class Restated:
+    """Of one connection. `told` counts the news of deliveries."""
+
+    __slots__ = ("_deliveries", "_senders", "_unsettled", "told")
+
+    def __init__(self, senders: Callable[[], Iterable[Any]]) -> None:
+        """`senders`: proton's pointers of the links that we send on."""
+        self.told = 0
+        self._senders = senders
+        self._deliveries = 0  # so many have there been to tell of
+        self._unsettled = 0  # of them, at the last look
+
+    def at_once(self, size: int) -> int:
+        """Bytes of an input of that size that proton may be given at once."""
+        if size <= SHORT:
+            return size
+        self._look()
+        return max(FRAME, AT_ONCE * FRAME // max(1, self._unsettled))
+
+    def _look(self) -> None:
+        unsettled: int = sum(map(lib.pn_link_unsettled, self._senders()))
+        self._deliveries += max(0, unsettled - self._unsettled)
+        self._unsettled = unsettled
+
+    def settled(self, count: int) -> None:
+        """We have settled these, perhaps before we have looked."""
+        self._deliveries += max(0, count - self._unsettled)
+        self._unsettled = max(0, self._unsettled - count)
+
+    def check(self) -> None:
+        if self.told > OFTEN * self._deliveries + AT_FIRST:
+            self._look()
+            if self.told > OFTEN * self._deliveries + AT_FIRST:
+                raise PeerError(RESOURCE_LIMIT, "the same told of deliveries again and again")

@@ -1,0 +1,154 @@
+"""The sessions and links of one connection: what belongs to what, and when proton's memory of it may be freed.
+
+Freeing a link makes proton settle what is unsettled on it, on the wire too. So a link that was detached with unsettled
+deliveries, but not closed by the peer, stays until its session ends, or what continues it. Whatever happens to a
+session costs what is in it, not what the connection has.
+
+Never here: what is said to the peer, or to the owner.
+"""
+
+from typing import Any, Final
+
+from router.amqp.errors import RESOURCE_LIMIT, PeerError
+from router.amqp.library import lib
+from router.amqp.link import Link
+from router.amqp.tap import Tap
+
+MAX_LINKS: Final = 4096  # those that wait to be forgotten included
+MAX_SESSIONS: Final = 512  # the same; 256 can be open at once
+
+Place = tuple[Any, bool, str]
+
+
+class Session:
+    """Of a pointer of proton's."""
+
+    __slots__ = ("channel", "left", "links", "pointer")
+
+    def __init__(self, pointer: Any) -> None:
+        self.pointer = pointer
+        self.channel: bytes | None = None  # the peer's
+        self.links: dict[Link, None] = {}  # those whose memory is not freed
+        self.left: dict[Place, None] = {}  # of links that the peer has detached and not closed
+
+    @property
+    def is_open(self) -> bool:
+        """At our end."""
+        return bool(lib.pn_session_state(self.pointer) & lib.PN_LOCAL_ACTIVE)
+
+
+class Sessions:
+    def __init__(self, tap: Tap) -> None:
+        self.links: dict[Any, Link] = {}  # by proton's pointer
+        self._tap = tap
+        self._sessions: dict[Any, Session] = {}  # by proton's pointer
+        self._channels: dict[bytes, Session] = {}  # the peer's
+        self._ended: list[Session] = []  # to be freed once our end is written
+        self._parted: list[Link] = []  # the same of links: detached at both ends
+        self._left: dict[Place, Link] = {}  # detached by the peer, not closed: see `Link.former`
+
+    @property
+    def attached(self) -> list[Link]:
+        """The links that no end has detached, in order of their attach."""
+        return list(dict.fromkeys(link for link in self.links.values() if not link.detached))
+
+    def senders(self) -> list[Any]:
+        """Proton's pointers of those that we send on."""
+        return [pointer for pointer, link in self.links.items() if link.is_sender]
+
+    # -- sessions
+
+    def of(self, pointer: Any) -> Session:
+        session = self._sessions.get(pointer)
+        if session is None:
+            session = self._sessions[pointer] = Session(pointer)
+        return session
+
+    def on_channel(self, channel: bytes) -> Session | None:
+        """The peer's session, if it is open at our end as well."""
+        session = self._channels.get(channel)
+        return session if session is not None and session.is_open else None
+
+    def is_begun(self, channel: bytes) -> bool:
+        return channel in self._channels
+
+    def begin(self, pointer: Any, channel: bytes | None) -> None:
+        """The peer has begun it."""
+        if len(self._sessions) >= MAX_SESSIONS:
+            raise PeerError(RESOURCE_LIMIT, f"more than {MAX_SESSIONS} sessions")
+        session = self.of(pointer)
+        if channel is not None:
+            session.channel = channel
+            self._channels[channel] = session
+
+    def end(self, session: Session) -> None:
+        """Both ends have ended it."""
+        self._ended.append(session)
+        if session.channel is not None and self._channels.get(session.channel) is session:
+            del self._channels[session.channel]
+            self._tap.forget_session(session.channel)
+
+    # -- links
+
+    def add(self, link: Link) -> None:
+        if len(self.links) >= MAX_LINKS:
+            raise PeerError(RESOURCE_LIMIT, f"more than {MAX_LINKS} links")
+        self.links[link.pointer] = link
+        self.of(link.session).links[link] = None
+
+    def leave(self, link: Link) -> None:
+        """Its owner has kept it for a re-attach. The oldest go when there are too many."""
+        self._left[link.place] = link
+        self.of(link.session).left[link.place] = None
+        if len(self._left) > MAX_LINKS:
+            del self._left[next(iter(self._left))]
+
+    def take_left(self, place: Place) -> Link | None:
+        return self._left.pop(place, None)
+
+    def pointers(self, link: Link) -> list[Any]:
+        """Its own, and those of the links that it continues, as far as they are not freed."""
+        return [pointer for pointer in (*link.continued, link.pointer) if self.links.get(pointer) is link]
+
+    def continue_former(self, link: Link, former: Link) -> None:
+        """What was the deliveries' link is `link` now."""
+        link.continued = self.pointers(former)
+        for pointer in link.continued:
+            self.links[pointer] = link
+        self.of(former.session).links.pop(former, None)
+        self.part(link)
+
+    def part(self, link: Link) -> None:
+        """Something of it may be freed."""
+        self._parted.append(link)
+
+    # -- memory
+
+    def free(self) -> None:
+        """What has ended, now that this is written."""
+        for link in self._parted:
+            self._free_link(link)
+        self._parted.clear()
+        for session in self._ended:
+            self._free_session(session)
+        self._ended.clear()
+
+    def _free_link(self, link: Link) -> None:
+        for pointer in self.pointers(link):
+            over = link.detached or pointer != link.pointer
+            if over and (link.closed_by_peer or lib.pn_link_unsettled(pointer) == 0):
+                del self.links[pointer]
+                lib.pn_link_free(pointer)
+        if link.detached and link.pointer not in self.links:
+            self._sessions[link.session].links.pop(link, None)
+            self._tap.forget(link)
+
+    def _free_session(self, session: Session) -> None:
+        for place in session.left:
+            self._left.pop(place, None)
+        for link in session.links:
+            for pointer in self.pointers(link):
+                del self.links[pointer]
+            self._tap.forget(link)
+        del self._sessions[session.pointer]
+        lib.pn_session_free(session.pointer)
