@@ -28,9 +28,9 @@ from router.shell import Shell
 from router.status_node import StatusNode
 from router.stopping import DRAIN, DRAIN_S, STOP
 from router.store import StateStore
-from topic.core import Settings
 from topic.journal import Block
 from topic.node import Node, boot
+from topic.settings import Settings
 
 log = logging.getLogger("oncemesh")
 
@@ -117,7 +117,7 @@ class Process:
         """Clients that no other router has taken over, or deliveries that another may ask about."""
         topic = self.node.topic
         ours = (entry for entry in topic.directory.entries() if entry.live and topic.directory.is_mine(entry))
-        return bool(topic.context.records) or any(ours)
+        return bool(topic.records.by_key) or any(ours)
 
     def _send_clients_away(self) -> None:
         self.clients.close("amqp:connection:forced", "the router stops")

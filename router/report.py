@@ -59,7 +59,7 @@ class Reporter:
 
     def status(self) -> dict[str, Any]:
         node, topic = self._node, self._node.topic
-        counts = Counter(map(_state, topic.context.records.values()))
+        counts = Counter(map(_state, topic.records.by_key.values()))
         return {
             "router": node.name,
             "mesh": self._mesh,
@@ -108,7 +108,7 @@ class Reporter:
 
     def _subscribers(self) -> list[dict[str, Any]]:
         sent: Counter[LocalSubscriber] = Counter()
-        for record in self._node.topic.context.records.values():
+        for record in self._node.topic.records.by_key.values():
             sent.update(subscriber for subscriber, state in record.locals.items() if state == SENT)
         return [
             {
@@ -139,7 +139,7 @@ class Reporter:
             {
                 **_identity(entry.identity),
                 "router": entry.router,
-                "since_s": round((topic.context.time_us - since_us) / 1e6, 3),
+                "since_s": round((topic.outlet.time_us - since_us) / 1e6, 3),
             }
             for entry, since_us in lapsed
             if entry is not None
@@ -160,7 +160,7 @@ class Reporter:
         """Who is awaited by deliveries in doubt here, or by subscribers that are gated, whose these are, and since when
         one of them has been seen to wait."""
         waits: defaultdict[str, list[Record]] = defaultdict(list)
-        for record in self._node.topic.context.records.values():
+        for record in self._node.topic.records.by_key.values():
             for name in self._awaited(record):
                 waits[name].append(record)
         seen = [(name, record.key) for name, records in waits.items() for record in records]

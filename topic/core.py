@@ -13,24 +13,26 @@ The contract between core and shell:
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import attrs
 
 from linkstate.clock import HybridClock
 from topic.actions import STOLEN, Action, Detach, DropContact, Note
-from topic.context import Context
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
+from topic.delivery.records import RecordTable
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.home import Home
 from topic.identity import GENERATION_LENGTH, LinkIdentity, link_name, new_generation
 from topic.journal import Block, Event
+from topic.outlet import Outlet
 from topic.peers import Peers
+from topic.settings import Settings
 from topic.termini.attaches import Attaches
 from topic.termini.changes import Changes
 from topic.termini.expiry import Expiry
@@ -39,21 +41,22 @@ from topic.termini.generations import Generations
 FLEETING = Lifetime()
 """What AMQP grants unless asked for more: the terminus ends with its session."""
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-@attrs.frozen(slots=True)
-class Settings:
-    """What the topology sets; times in seconds."""
 
-    window: int = 1000
-    """Deliveries of one publisher that may be unsettled at once."""
-    redeliveries: int = 5
-    join: float = 2.0
-    """How long an attach waits for a router in contact before that is declared lost."""
-    boot_wait: float = 10.0
-    terminus: float = 300.0
-    """The longest timeout that a terminus is granted: nobody comes back later than that."""
-    forget: float = 86_400.0
-    """How long what is kept for a link is kept while routers are missing that may know better (8, Expiry)."""
+def event(handler: "Callable[Concatenate[Topic, P], R]") -> "Callable[Concatenate[Topic, P], R]":
+    """Marks what handles an event: at its end, what waited for keys that it freed goes on (protocol 5, Reused tags). In
+    its middle the directory may be ahead of who is joined."""
+
+    @wraps(handler)
+    def handled(topic: "Topic", /, *arguments: P.args, **options: P.kwargs) -> R:
+        result = handler(topic, *arguments, **options)
+        if topic.records.freed:
+            topic.home.release_freed()
+        return result
+
+    return handled
 
 
 class Topic:
@@ -66,38 +69,43 @@ class Topic:
         """`remembered` are the durable links that the state store has (3.3, 8): orphans until they come back."""
         self.settings = settings
         self.directory = Directory(router, incarnation, routers, remembered)
-        self.context = Context(self.directory, clock, journal, settings.redeliveries)
-        self.home = Home(self.context)
+        self.outlet = Outlet(router, clock, journal)
+        self.records = RecordTable()
+        self.home = Home(self.outlet, self.records, self.directory, settings.redeliveries)
         self.edge = self.home.edge
-        self.out: list[Action] = self.context.out
+        self.out: list[Action] = self.outlet.actions
         self._unheard = set(self.directory.others)
         """Routers of the topology whose section has not come in this incarnation (8, Boot)."""
         self._boot_deadline = now + settings.boot_wait
-        self.attaches = Attaches(self.context, settings.join, settings.window, self.home.liveness.ask)
+        self.attaches = Attaches(
+            self.outlet, self.records, self.directory, settings.join, settings.window, self.home.liveness.ask
+        )
         longest = settings.terminus + settings.boot_wait
         self.generations = Generations(self.home, self.attaches, longest, settings.forget)
         self.changes = Changes(self.home, self.attaches, self.generations)
-        self.expiry = Expiry(self.context, self.changes, remember=settings.terminus, forget=settings.forget)
+        self.expiry = Expiry(
+            self.outlet, self.directory, self.changes, remember=settings.terminus, forget=settings.forget
+        )
         self._peers = Peers(self.home, self.attaches, self.expiry, self.changes, self._heard)
-        self.context.trace(Event.BOOT)
+        self.outlet.trace(Event.BOOT)
         self._check_booted(now)
 
     # the shell's side
 
     def advance(self, wall_us: int) -> None:
         """The wall clock now, in microseconds since the epoch."""
-        self.context.time_us = wall_us
-        self.context.clock.advance(wall_us // 1000)
+        self.outlet.time_us = wall_us
+        self.outlet.clock.advance(wall_us // 1000)
 
     def take_outgoing(self) -> list[tuple[tuple[str, ...], bytes]]:
         """Only after `out` was drained: messages that are settled are dropped now."""
         assert not self.out
-        self.context.drop_spent()
-        return self.context.outgoing.take()
+        self.records.drop_spent()
+        return self.outlet.batches.take()
 
     @property
     def booted(self) -> bool:
-        return self.context.booted
+        return self.home.booted
 
     @property
     def waiting_for(self) -> list[str]:
@@ -106,14 +114,15 @@ class Topic:
 
     def check(self) -> None:
         """What must hold between events, whatever happened: asserted by the simulation and the exhaustive search."""
-        for record in self.context.records.values():
+        for record in self.records.by_key.values():
             record.check()
 
     def stop(self) -> None:
-        self.context.trace(Event.STOPPED)
+        self.outlet.trace(Event.STOPPED)
 
     # publishers
 
+    @event
     def attach_publisher(
         self,
         identity: LinkIdentity,
@@ -132,10 +141,10 @@ class Topic:
         generation tells it so (protocol 2). `seen` is the clock of the epoch that it echoes; nothing is concluded from
         what a map that is not `complete` lacks (AMQP 1.0 2.7.3, incomplete-unsettled)."""
         assert generation is None or len(generation) == GENERATION_LENGTH
-        self.context.clock.merge(seen)
+        self.outlet.clock.merge(seen)
         name = link_name(identity)
         known = self.directory.publisher(name)
-        epoch = self.context.new_epoch(known)
+        epoch = self.directory.new_epoch(known, self.outlet.clock.stamp())
         stream = Stream(name, identity, epoch, generation or new_generation(epoch))
         stream.link = link
         stream.settles_first = first
@@ -146,15 +155,15 @@ class Topic:
         else:
             begin = partial(self.generations.begin, stream, None, unsettled, now, complete=complete, seen=seen)
             self.attaches.unknown(stream, begin, now + self.settings.boot_wait)
-        self.home.release_freed()
         return stream
 
+    @event
     def alive(self, stream: Stream, *, answered: bool = True) -> None:
         """The publisher has answered an `Echo`, or, of one that never has, its machine was there after it."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.liveness.alive(stream, answered=answered)
-            self.home.release_freed()
 
+    @event
     def suspend_publisher(self, stream: Stream, link: Any, now: float) -> None:
         """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
         if self.attaches.gone_unknown(stream):
@@ -164,11 +173,12 @@ class Topic:
         if not stream.lifetime.timeout:
             self.detach_publisher(stream)
             return
-        self.context.trace(Event.SUSPENDED, publisher=stream.publisher, epoch=stream.label)
+        self.outlet.trace(Event.SUSPENDED, publisher=stream.publisher, epoch=stream.label)
         self.attaches.withdraw_publisher(stream.publisher)
         self.home.suspend(stream)
         self.expiry.handle_timer(now)
 
+    @event
     def detach_publisher(self, stream: Stream) -> None:
         """Its link has closed or its terminus, living no longer than connection or session, has expired."""
         if self.attaches.gone_unknown(stream):
@@ -178,27 +188,28 @@ class Topic:
         entry = self.directory.publisher(stream.publisher)
         assert entry is not None and entry.epoch == stream.epoch
         stream.link = None
-        self.context.trace(Event.CLOSED, publisher=stream.publisher, epoch=stream.label)
+        self.outlet.trace(Event.CLOSED, publisher=stream.publisher, epoch=stream.label)
         self.changes.write(attrs.evolve(entry, status=Status.CLOSED))
 
+    @event
     def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
         records = self.home.publish(stream, tags, messages, presettled=presettled)
-        self.home.release_freed()
         return records
 
+    @event
     def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool) -> Record | None:
         """A transfer with resume=true; None if our map did not list its tag: it is ignored then (AMQP 1.0 2.7.5)."""
         record = self.home.transferred_again(stream, tag, aborted=aborted)
-        self.home.release_freed()
         return record
 
+    @event
     def settle(self, stream: Stream, records: list[Record]) -> None:
         """The publisher settled these, each once."""
         self.home.settle(stream, records)
-        self.home.release_freed()
 
     # subscribers
 
+    @event
     def attach_subscriber(
         self,
         identity: LinkIdentity,
@@ -217,7 +228,7 @@ class Topic:
         (delivery key to state, 0 for none) it resumes what it left, wherever that was; with a null one, as with an
         empty one. If the map is not `complete` it is given only what the map names. `seen` as above. `told`: the client
         says that it knows that its last link has ended without its doing (8, Apart)."""
-        self.context.clock.merge(seen)
+        self.outlet.clock.merge(seen)
         name = link_name(identity)
         subscriber = self.edge.subscribers.get(name) or LocalSubscriber(name, identity)
         if subscriber.link is not None:
@@ -226,7 +237,7 @@ class Topic:
         told = told or unsettled is None  # that claims nothing from before
         if known is not None and known.ending and not told:
             return self.home.lapses.tell(known, link)
-        subscriber.begin(link, self.context.new_epoch(known), unsettled, complete=complete)
+        subscriber.begin(link, self.directory.new_epoch(known, self.outlet.clock.stamp()), unsettled, complete=complete)
         subscriber.lifetime = lifetime
         subscriber.first = first
         subscriber.sends_settled = sends_settled
@@ -245,18 +256,19 @@ class Topic:
         self.changes.write(entry)
         self.edge.delivery.finished([record for record in named if not record.open])
         self.attaches.answer_subscriber(subscriber)
-        self.home.release_freed()
         return subscriber
 
+    @event
     def detach_subscriber(self, subscriber: LocalSubscriber, link: Any) -> None:
         """Its link has closed, or its terminus has expired with session or connection."""
         if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
             return
         entry = self.directory.subscriber(subscriber.name)
         assert entry is not None and entry.epoch == subscriber.epoch
-        self.context.trace(Event.CLOSED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
+        self.outlet.trace(Event.CLOSED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
         self.changes.write(attrs.evolve(entry, status=Status.CLOSED))
 
+    @event
     def suspend_subscriber(self, subscriber: LocalSubscriber, link: Any, now: float) -> None:
         """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
         if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
@@ -264,62 +276,62 @@ class Topic:
         if not subscriber.lifetime.timeout:
             self.detach_subscriber(subscriber, link)
             return
-        self.context.trace(Event.SUSPENDED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
+        self.outlet.trace(Event.SUSPENDED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
         self.attaches.withdraw_subscriber(subscriber.name)
         subscriber.suspend()
         self.expiry.handle_timer(now)
 
+    @event
     def echoed(self, subscriber: LocalSubscriber) -> None:
         """The client has answered an `Echo`."""
         self.edge.receipts.echoed(subscriber)
-        self.home.release_freed()
 
+    @event
     def credit(self, subscriber: LocalSubscriber, credit: int) -> None:
         """Transfers that the subscriber takes now, all in all."""
         if subscriber.answered:
             self.edge.credit(subscriber, credit)
-            self.home.release_freed()
 
+    @event
     def outcomes(
         self, subscriber: LocalSubscriber, records: list[Record], outcome: DeliveryOutcome, *, final: bool = False
     ) -> None:
         self.edge.delivery.outcomes(subscriber, records, outcome, final=final)
-        self.home.release_freed()
 
     # routers
 
     def contact(self, router: str, incarnation: int, now: float) -> None:
         """Both ends of a contact open with their sections (3.3)."""
-        self.context.trace(Event.CONTACT, peer=router, detail=json.dumps({"incarnation": incarnation}))
+        self.outlet.trace(Event.CONTACT, peer=router, detail=json.dumps({"incarnation": incarnation}))
         self.directory.contact(router, incarnation)
         self.edge.reports.contact(router)
         for stream in self.edge.streams.values():
             if stream.epoch[1:] == (router, incarnation):
                 self.edge.unconfirmed.ask(stream, list(stream.unconfirmed))
         own, hearsay = self.directory.section()
-        self.context.outgoing.section(router, self.directory.version, own, hearsay)
+        self.outlet.batches.section(router, self.directory.version, own, hearsay)
         self.attaches.contact(router, now)
         self.expiry.contacts_changed()
 
+    @event
     def lost(self, router: str) -> None:
         """The contact is over, for whatever reason (8, Lost router)."""
-        self.context.trace(Event.LOST, peer=router)
-        self.context.outgoing.forget(router)
+        self.outlet.trace(Event.LOST, peer=router)
+        self.outlet.batches.forget(router)
         expired = self.directory.lost(router)
         for change in expired:
             role = "publisher" if change.entry.role is Role.PUBLISHER else "subscriber"
-            self.context.trace(Event.EXPIRED, **{role: change.entry.name}, epoch=str(change.entry.epoch))
+            self.outlet.trace(Event.EXPIRED, **{role: change.entry.name}, epoch=str(change.entry.epoch))
         self.changes.follow(expired)
         self.edge.lost(router)
         self.home.lost(router)
         self.attaches.lost()
         self.expiry.lost(router)
-        self.home.release_freed()
 
+    @event
     def receive(self, router: str, payload: bytes) -> None:
         """A batch from a router in contact; raises `PeerError` if it breaks the protocol."""
         self._peers.receive(router, payload)
-        self.home.release_freed()
 
     def _heard(self, router: str) -> None:
         """Its section has come."""
@@ -338,15 +350,16 @@ class Topic:
             waits.append(self._boot_deadline)
         return min(waits, default=math.inf)
 
+    @event
     def handle_timer(self, now: float) -> None:
         self._check_booted(now)
         self.attaches.begin_unknown(now)
         self.expiry.handle_timer(now)
         self.generations.give_up_nowhere(now, self.expiry.all_since)
-        self.home.release_freed()
         for router in self.attaches.late(now):
             self.out.append(DropContact(router, f"has not answered an attach within {self.settings.join:g} s"))
 
+    @event
     def told(self, subscriber: LocalSubscriber) -> None:
         """The client has answered the detach that told it of its ending."""
         self.home.lapses.told(subscriber)
@@ -358,9 +371,8 @@ class Topic:
         if self._unheard:
             missed = ", ".join(sorted(self._unheard))
             self.out.append(Note(f"boot: going on without {missed}; subscribers that only they know are not awaited"))
-        self.context.booted = True
+        self.home.booted = True
         self.home.evaluate_all()
-        self.home.release_freed()
 
 
 def _aware(known: LinkEntry | None) -> int:

@@ -27,10 +27,11 @@ from linkstate.events import Action as MeshAction
 from linkstate.events import ContactLost, ContactMade, Received, Transmit
 from linkstate.mesh import Mesh
 from topic.actions import Action, DropContact, LinkAction, Note
-from topic.core import Settings, Topic
+from topic.core import Topic
 from topic.directory.entry import LinkEntry, Role
 from topic.errors import BreachError
 from topic.journal import Block, Event
+from topic.settings import Settings
 
 LOOK_S = 1.0
 """The cores are told the time at least so often."""
@@ -126,7 +127,7 @@ class Node:
 
     def _tell_what_was_kept(self) -> None:
         """In the delivery log: whether the state store was there, and which subscribers it had."""
-        trace = self.topic.context.trace
+        trace = self.topic.outlet.trace
         trace(Event.KEPT, detail=json.dumps({"found": self._store.found}))
         for entry in self._store.remembered:
             if entry.role is Role.SUBSCRIBER:
@@ -169,7 +170,7 @@ class Node:
 
     def save(self) -> None:
         """Write down what has changed."""
-        unsaved, clock = self.topic.directory.unsaved, self.topic.context.clock.read()
+        unsaved, clock = self.topic.directory.unsaved, self.topic.outlet.clock.read()
         if unsaved or clock >= self._store.reserved:
             self._store.save(unsaved, clock)
             unsaved.clear()

@@ -23,8 +23,8 @@ class Peers:
         self, home: Home, attaches: Attaches, expiry: Expiry, changes: Changes, heard: Callable[[str], None]
     ) -> None:
         """`heard` is told of routers whose section has come."""
-        self.context = home.context
-        self.directory = home.context.directory
+        self.outlet = home.outlet
+        self.directory = home.directory
         self.home = home
         self.edge = home.edge
         self._attaches = attaches
@@ -52,7 +52,7 @@ class Peers:
         self._end_ours(told)
         self._end_later([*entries, *told])
         self._correct(router, [*entries, *told])
-        self.context.outgoing.ack(router, version)
+        self.outlet.batches.ack(router, version)
         self._heard(router)
 
     def _is_same_subscriber(self, entry: LinkEntry) -> bool:
@@ -66,7 +66,7 @@ class Peers:
         self._pass_on(router, changes, learned=False)
         self._changes.follow(changes)
         self._changes.follow(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
-        self.context.outgoing.ack(router, version)
+        self.outlet.batches.ack(router, version)
 
     def _on_hearsay(self, router: str, entries: list[Any]) -> None:
         told = [unpack_entry(fields) for fields in entries]
@@ -81,7 +81,7 @@ class Peers:
         """It takes for live what we know has ended."""
         known = [(entry.epoch, self.directory.entry((entry.role, entry.name))) for entry in told if entry.live]
         ended = [ours for epoch, ours in known if ours is not None and not ours.live and ours.epoch >= epoch]
-        self.context.outgoing.hearsay(router, ended)
+        self.outlet.batches.hearsay(router, ended)
 
     def _end_ours(self, told: list[LinkEntry]) -> None:
         """Behind a partition they were let expire."""
@@ -103,11 +103,11 @@ class Peers:
         news = [change.new for change in changes if change.new is not None and self._is_news(change, learned)]
         for contact in self.directory.contacts if news else ():
             if contact != router:
-                self.context.outgoing.hearsay(contact, news)
+                self.outlet.batches.hearsay(contact, news)
         for change in changes:
             entry, was_live = change.entry, change.old is not None and change.old.live
             if was_live and entry.status is Status.EXPIRED and self.directory.tells_itself(entry):
-                self.context.outgoing.hearsay(entry.router, [entry])
+                self.outlet.batches.hearsay(entry.router, [entry])
 
     def _is_news(self, change: Change, learned: bool) -> bool:
         """An ending only if we have it from the owner, or what it ends was ours: others may have forgotten it, and take
@@ -168,12 +168,12 @@ class Peers:
                 record.presettled = True
             self.edge.forward_presettled(stream, first, records)
         elif only is None:
-            self.edge.forward(stream, first, seen.get(self.context.router, 0), records)
+            self.edge.forward(stream, first, seen.get(self.outlet.router, 0), records)
         else:
             name, attach = only
             self._is_awaited(router, name)
             for n, record in enumerate(records, first):
-                self.edge.backlog(stream, n, seen.get(self.context.router, 0), record, name, Epoch(*attach))
+                self.edge.backlog(stream, n, seen.get(self.outlet.router, 0), record, name, Epoch(*attach))
 
     def _on_resolve(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
         """Only the home of that very epoch answers; who is not will be known to the asker soon."""
@@ -191,8 +191,8 @@ class Peers:
         entry = self.directory.publisher(publisher)
         if entry is not None and entry.live and entry.epoch == epoch:
             return entry
-        self.context.trace(Event.FENCED, publisher=publisher, peer=router, epoch=str(epoch))
-        self.context.outgoing.fenced(router, publisher, epoch)
+        self.outlet.trace(Event.FENCED, publisher=publisher, peer=router, epoch=str(epoch))
+        self.outlet.batches.fenced(router, publisher, epoch)
         return None
 
     def _on_outcome(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
@@ -215,8 +215,8 @@ class Peers:
         stream = self.home.streams.get(publisher)
         if stream is not None and stream.epoch == Epoch(*epoch) and stream.link is not None:
             note = f"router {router} fenced publisher {stream.identity}: it is attached elsewhere"
-            self.context.out.append(Note(note))
-            self.context.out.append(Detach(stream.link, STOLEN, "attached at another router"))
+            self.outlet.actions.append(Note(note))
+            self.outlet.actions.append(Detach(stream.link, STOLEN, "attached at another router"))
             self._attaches.withdraw_publisher(publisher)
             self.home.suspend(stream)
 

@@ -39,9 +39,9 @@ def _check_router(router: Router) -> None:
 
 def leftovers(topic: Topic) -> Iterator[tuple[str, object]]:
     """Whatever must be empty at rest, by name."""
-    home, edge, directory, context = topic.home, topic.edge, topic.directory, topic.context
-    yield "records", [(record.key, record.state.name) for record in context.records.values()]
-    yield "blocked keys", list(context.busy_keys)
+    home, edge, directory, records = topic.home, topic.edge, topic.directory, topic.records
+    yield "records", [(record.key, record.state.name) for record in records.by_key.values()]
+    yield "blocked keys", list(records.busy_keys)
     for stream in [*home.streams.values(), *edge.streams.values()]:
         yield "records of streams", list(stream.records)
         yield "withheld", [*stream.withheld, *stream.withheld_at_edge]

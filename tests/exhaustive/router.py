@@ -28,7 +28,7 @@ from topic.actions import (
     Resume,
     SettleSubscriber,
 )
-from topic.core import Settings, Topic
+from topic.core import Topic
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.directory.entry import Lifetime, Role
@@ -36,6 +36,7 @@ from topic.edge.subscriber import LocalSubscriber
 from topic.identity import LinkIdentity
 from topic.journal import Event
 from topic.node import Breach, Happening, Node
+from topic.settings import Settings
 
 BOOT_WAIT = 10.0
 NEVER = float("inf")

@@ -19,17 +19,17 @@ from hashlib import blake2b
 from types import MethodType, NoneType
 from typing import Any
 
-from topic.context import Context
 from topic.delivery.record import Stream
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import KeyMaker
 from topic.node import Node
+from topic.outlet import Outlet
 
 DIGEST = 16
 ATOMS = frozenset((int, str, bytes, bool, float, NoneType))
 
 IGNORED: dict[type, frozenset[str]] = {
-    Context: frozenset(("clock", "_journal", "time_us")),
+    Outlet: frozenset(("clock", "_journal", "time_us")),
     Node: frozenset(("_look",)),  # nobody asks for the deadline
     Stream: frozenset(("alone", "keys", "label", "received")),  # derived twice, and statistics
     LocalSubscriber: frozenset(("accepted", "delivered")),  # statistics

@@ -110,7 +110,7 @@ def accepted_before_booted(_: Method) -> Method:
     """8 Boot: no acceptances before the sections of all routers are there."""
 
     def broken(topic: Topic, now: float) -> None:
-        topic.context.booted = True
+        topic.home.booted = True
         topic.home.evaluate_all()
 
     return broken

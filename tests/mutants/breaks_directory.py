@@ -75,9 +75,9 @@ def yes_does_not_bind(_: Method) -> Method:
     """8 Expiry: a yes binds: who comes back to it begins afresh."""
 
     def broken(expiry: Expiry, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
-        entry = expiry.context.directory.entry(index)
+        entry = expiry.directory.entry(index)
         yes = entry is None or not entry.live or (entry.epoch <= epoch and expiry._agrees(router, entry, decision))
-        expiry.context.outgoing.vote(router, index, epoch, decision, yes=yes)
+        expiry.outlet.batches.vote(router, index, epoch, decision, yes=yes)
 
     return broken
 

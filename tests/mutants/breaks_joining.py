@@ -217,7 +217,7 @@ def no_placeholder(name: Method) -> Method:
     def broken(
         unconfirmed: Unconfirmed, subscriber: LocalSubscriber, said: Mapping[bytes, int], stream_of: Method
     ) -> Any:
-        here = {key: state for key, state in said.items() if key in unconfirmed.context.records}
+        here = {key: state for key, state in said.items() if key in unconfirmed.records.by_key}
         return name(unconfirmed, subscriber, here, stream_of)
 
     return broken

@@ -94,7 +94,7 @@ def doubted_called_settled(_: Method) -> Method:
     """7.4: what the publisher's map names is in doubt, though home has it not yet."""
 
     def broken(resolving: Resolution, stream: Stream, key: bytes) -> bool:
-        record = resolving.context.records.get(key)
+        record = resolving.records.by_key.get(key)
         return record is not None and record.stream is stream and record.n >= 0
 
     return broken

@@ -1,8 +1,11 @@
 """Breakages of when deliveries are settled and forgotten (protocol 5, Settle and Forget)."""
 
+from typing import Any
+
 from tests.mutants.mutant import KILLS, MOVING, REUSING, Method, mutant
-from topic.context import Context
 from topic.delivery.record import Record, Stream
+from topic.delivery.records import RecordTable
+from topic.edge.edge import Edge
 from topic.edge.receipts import Receipts
 from topic.edge.reports import Reports
 from topic.edge.settlement import Settlement
@@ -11,17 +14,22 @@ from topic.home.home import Home
 from topic.journal import Event
 
 
-@mutant(Reports, "report", by="3", **KILLS)
-def settled_on_outcome(report: Method) -> Method:
+@mutant(Reports, "report", (Edge, "__init__"), by="3", **KILLS)
+def settled_on_outcome(report: Method, init: Method) -> tuple[Method, Method]:
     """5 Settle: an edge settles its subscribers when the publisher has settled, not when they are done."""
+    edges: dict[Reports, Edge] = {}
 
-    def broken(reporting: Reports, record: Record) -> None:
-        report(reporting, record)
-        settling = Settlement(reporting.context, {}, lambda subscriber: None)
-        settling.settle_locals([record])
-        reporting.context.forget(record)
+    def broken(reports: Reports, record: Record) -> None:
+        report(reports, record)
+        edge = edges[reports]
+        Settlement(edge.outlet, edge.records, {}, lambda subscriber: None).settle_locals([record])
+        edge.records.forget(record)
 
-    return broken
+    def built(edge: Edge, *arguments: Any) -> None:
+        init(edge, *arguments)
+        edges[edge.reports] = edge
+
+    return broken, built
 
 
 @mutant(Receipts, "remember", by="5", **KILLS | REUSING)
@@ -58,12 +66,12 @@ def home_forgets_early(settle: Method) -> Method:
     return broken
 
 
-@mutant(Context, "enter", by="1", **MOVING | REUSING | {"plain": 1.0, "faults": ("kill", "flap", "partition")})
+@mutant(RecordTable, "enter", by="1", **MOVING | REUSING | {"plain": 1.0, "faults": ("kill", "flap", "partition")})
 def key_used_again_at_once(_: Method) -> Method:
     """5 Reused tags: a key that the network still holds is withheld."""
 
-    def broken(context: Context, records: list[Record]) -> bool:
-        context.records.update((record.key, record) for record in records)
+    def broken(table: RecordTable, records: list[Record]) -> bool:
+        table.by_key.update((record.key, record) for record in records)
         return True
 
     return broken

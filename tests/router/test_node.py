@@ -12,7 +12,7 @@ from router.store import StateStore
 from tests.contacts import Contacts
 from tests.store import MemoryStore
 from topic.actions import AnswerDeliveries, AnswerSubscriber, Credit, LinkAction, SettleSubscriber
-from topic.core import Settings, Topic
+from topic.core import Topic
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime, LinkEntry
 from topic.edge.subscriber import LocalSubscriber
@@ -20,6 +20,7 @@ from topic.identity import LinkIdentity
 from topic.journal import Block
 from topic.node import Breach, Happening, Node
 from topic.node import boot as boot_cores
+from topic.settings import Settings
 from topic.wire.segments import Segment
 
 S = LinkIdentity("s", "link", "topic/x")
@@ -107,25 +108,25 @@ def test_a_later_life_remembers_the_link_and_is_younger_than_all_it_named(path: 
         node, _ = boot(store)
         subscriber = node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE)
         node.pump()
-        last = node.topic.context.clock.read()
+        last = node.topic.outlet.clock.read()
     with CountingStore(path) as store:
         again, _ = boot(store)
         remembered = again.topic.directory.subscriber(subscriber.name)
         assert remembered is not None and remembered.epoch == subscriber.epoch
         assert not again.topic.directory.in_contact(remembered)
         assert again.incarnation > node.incarnation
-        assert again.topic.context.clock.read() > last
+        assert again.topic.outlet.clock.read() > last
 
 
 def test_a_clock_that_was_set_back_does_not_bring_old_epochs_back(path: Path) -> None:
     with CountingStore(path) as store:
         node, _ = boot(store)
         node.pump()
-        last = node.topic.context.clock.read()
+        last = node.topic.outlet.clock.read()
     with CountingStore(path) as store:
         again, _ = boot(store, wall_s=1)
         again.pump()
-        assert again.topic.context.clock.stamp() > last
+        assert again.topic.outlet.clock.stamp() > last
         assert store.reserved > last + (1 << COUNTER_BITS)
 
 
@@ -150,7 +151,7 @@ def test_a_router_that_says_nothing_to_others_keeps_no_message_that_is_settled(p
         node.topic.settle(stream, [record])
         node.pump()
         assert [type(action) for action in ends.actions[-3:]] == [AnswerDeliveries, SettleSubscriber, Credit]
-        assert record.message is None and not node.topic.context.spent
+        assert record.message is None and not node.topic.records.spent
 
 
 class Eager:

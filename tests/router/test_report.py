@@ -82,7 +82,7 @@ async def test_a_subscriber_that_has_lapsed_is_shown_with_how_long_it_is_out_of_
         node.topic.handle_timer(0.0)
         assert status(node)["lapsed"] == []
         (entry,) = node.topic.directory.entries()
-        node.topic.directory.lapse(entry, node.topic.context.time_us - 61_000_000)
+        node.topic.directory.lapse(entry, node.topic.outlet.time_us - 61_000_000)
         lapsed = {"container": "s", "link": "link", "address": "topic/x", "router": "a", "since_s": 61.0}
         assert status(node)["lapsed"] == [lapsed]
 

@@ -132,7 +132,7 @@ class Judge:
         if last is None or (last.published < 0 and last.sent_on is publisher.link):  # or it is on its way still
             return last is None
         routers = [router for router in self.routers.values() if router.alive]
-        held = any(key in router.topic.context.records or self._is_behind(router) for router in routers)
+        held = any(key in router.topic.records.by_key or self._is_behind(router) for router in routers)
         return not held and not any(client.has(key) for client in self.subscribers)
 
     def _is_behind(self, router: "Router") -> bool:

@@ -28,14 +28,14 @@ class Memory:
 
     def forgotten(self, router: "Router", keys: Sequence[bytes]) -> None:
         """A router forgets settled deliveries, as home or edge. What is of a life that is over needs no memory."""
-        records = router.topic.context.records
+        records = router.topic.records.by_key
         named = [key for key in self.named.intersection(keys) if not records[key].stream.abandoned]
         self._judge.check(not named, f"5 forgotten early: {named}, which the map names that a subscriber just brings")
         self._forgotten += keys
 
     def watch(self, router: "Router") -> None:
         """What its last event made it forget. (A delivery that was withheld may leave an older one of its key.)"""
-        keys = [key for key in self._forgotten if key not in router.topic.context.records]
+        keys = [key for key in self._forgotten if key not in router.topic.records.by_key]
         self._forgotten.clear()
         if keys:
             self._check_forgotten(router, keys)
@@ -52,7 +52,7 @@ class Memory:
                 self._check_edge(home, self._judge.routers[name], keys)
 
     def _check_edge(self, home: "Router", edge: "Router", keys: list[bytes]) -> None:
-        known, parted = edge.topic.context.records, edge.lost_at.get(home.name, -math.inf)
+        known, parted = edge.topic.records.by_key, edge.lost_at.get(home.name, -math.inf)
         lately = [key for key in keys if key in known and self._judge.published(key) > parted]
         held = [key for key in lately if _is_forwarded(known[key], home)]
         self._judge.check(not held, f"5 forgotten early: {home.name} forgets what {edge.name} has of it: {held}")

@@ -48,10 +48,10 @@ def _leftovers(topic: Topic) -> dict[str, object]:
     streams = [*home.streams.values(), *edge.streams.values()]
     subscribers = edge.subscribers.values()
     return {
-        "records": [record.message or record.key for record in topic.context.records.values()],
+        "records": [record.message or record.key for record in topic.records.by_key.values()],
         "records of streams": [stream.records for stream in streams if stream.records],
         "withheld": [stream.withheld for stream in streams if stream.withheld or stream.withheld_at_edge],
-        "busy keys": list(topic.context.busy_keys),
+        "busy keys": list(topic.records.busy_keys),
         "gates": [stream.gates for stream in streams if stream.gates],
         "unsettled": [stream.unsettled for stream in home.streams.values() if stream.unsettled],
         "gated": [subscriber.gated for subscriber in subscribers if subscriber.gated],

@@ -19,9 +19,10 @@ from tests.simulation.schedule import Schedule
 from tests.simulation.shell import Shell, Watched
 from tests.simulation.wires import Wire
 from tests.store import MemoryStore
-from topic.core import Settings, Topic
+from topic.core import Topic
 from topic.journal import Block, Event
 from topic.node import Node, boot
+from topic.settings import Settings
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge

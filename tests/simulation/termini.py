@@ -197,7 +197,7 @@ class Termini:
                     self._judge.memory.epoch_seen(router, entry.epoch)
                     self._judge.lives.given(client.name, entry.generation, entry.epoch)
                 view.epoch, view.generation = entry.epoch, entry.generation
-                if view.untold and not router.topic.context.outgoing:
+                if view.untold and not router.topic.outlet.batches:
                     self._tell(router, view)
             elif view.epoch is not None:
                 same_life = entry is None or entry.generation == view.generation  # else a later one has ended

@@ -28,7 +28,7 @@ from topic.actions import (
     Resume,
     SettleSubscriber,
 )
-from topic.core import Settings, Topic
+from topic.core import Topic
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.directory.entry import Lifetime
@@ -36,6 +36,7 @@ from topic.edge.subscriber import LocalSubscriber
 from topic.identity import KeyMaker, LinkIdentity
 from topic.journal import Block, Event, read_blocks
 from topic.node import Breach, Happening, Node
+from topic.settings import Settings
 from topic.wire.segments import Segment, decode
 
 NEWS = "topic/news"
@@ -155,7 +156,7 @@ class Bench:
 
     def step(self, here: str, there: str) -> None:
         """The next batch arrives, held or not."""
-        self.cores[there].context.clock.merge(self.cores[here].context.clock.read())
+        self.cores[there].outlet.clock.merge(self.cores[here].outlet.clock.read())
         self.stations[there].contacts.received(here, self._wires[here, there].popleft())
         self.collect(there)
 
@@ -217,7 +218,7 @@ class Bench:
         return Reader(self, router, name, credit, **options)
 
     def records(self) -> dict[str, int]:
-        return {name: len(core.context.records) for name, core in self.cores.items() if core.context.records}
+        return {name: len(core.records.by_key) for name, core in self.cores.items() if core.records.by_key}
 
 
 class Pen:

@@ -276,7 +276,7 @@ def test_that_a_publisher_has_lapsed_is_nonsense_that_ends_the_contact_not_the_r
     pen = pen_at(bench, "b")
     entry = bench.cores["b"].directory.publisher(pen.stream.publisher)
     assert entry is not None
-    bench.tick("b").context.outgoing.expired(["a"], entry, Decision.LAPSED)
+    bench.tick("b").outlet.batches.expired(["a"], entry, Decision.LAPSED)
     with pytest.raises(BreachError, match="publishers do not lapse"):
         bench.flow()
 

@@ -255,7 +255,7 @@ def test_an_attach_is_later_than_one_by_a_clock_too_far_ahead_to_be_believed() -
     bench.cores["a"].advance(1_700_100_000_000_000)
     bench.subscriber("a")
     later = bench.subscriber("b")
-    assert bench.cores["b"].context.clock.refused
+    assert bench.cores["b"].outlet.clock.refused
     assert later.answered
     assert [type(action) for action in bench.actions["a"]].count(Detach) == 1
     assert Segment.JOINED in [kind for _, _, kind in bench.said]

@@ -80,7 +80,7 @@ def test_a_lost_router_takes_its_subscribers_with_it() -> None:
     bench.part("a", "b")
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
     pen.settle(b"1")
-    assert bench.cores["a"].context.records == {}
+    assert bench.cores["a"].records.by_key == {}
 
 
 def test_what_a_lost_home_left_behind_is_delivered_and_settled_without_it() -> None:
@@ -92,7 +92,7 @@ def test_what_a_lost_home_left_behind_is_delivered_and_settled_without_it() -> N
     reader.grant(1)
     reader.accept(b"2")
     assert len(reader.settled) == 2
-    assert bench.cores["b"].context.records == {}
+    assert bench.cores["b"].records.by_key == {}
 
 
 def test_a_closing_publisher_leaves_edges_to_deliver_what_they_hold() -> None:

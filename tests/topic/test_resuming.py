@@ -5,10 +5,10 @@ import pytest
 from tests.store import MemoryStore
 from tests.topic.bench import LASTING, NEWS, Bench, key_of, pen_at, reader_at
 from topic.actions import Echo
-from topic.core import Settings
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import KeyMaker, LinkIdentity, link_name
 from topic.journal import Event
+from topic.settings import Settings
 
 
 def test_what_a_subscriber_accepted_at_a_dead_router_counts_and_is_never_sent_again() -> None:
@@ -224,7 +224,7 @@ def test_what_is_resumed_presettled_ends_what_a_map_named() -> None:
     pen_at(bench, "c", pen, unsettled={b"1": 0}).send(b"1", presettled=True)
     assert back.resumed == [(None, 0, True)] and reader.delivered == [b"1"]
     back.answer_echo()
-    assert not bench.cores["c"].context.records
+    assert not bench.cores["c"].records.by_key
 
 
 def test_what_is_resumed_presettled_ends_also_where_home_does_not_hold_it() -> None:
@@ -394,10 +394,10 @@ def test_what_was_given_back_here_and_had_again_elsewhere() -> None:
     bench.meet("b", "c")
     bench.flow()
     assert back.resumed == [(b"1", 0, False)]
-    held = bench.cores["b"].context.records[key_of(pen, b"1")]
+    held = bench.cores["b"].records.by_key[key_of(pen, b"1")]
     bench.tick("b").outcomes(back.end, [held], DeliveryOutcome.ACCEPTED)
     bench.flow()
-    assert bench.cores["a"].context.records[key_of(pen, b"1")].refusals is None
+    assert bench.cores["a"].records.by_key[key_of(pen, b"1")].refusals is None
 
 
 def test_a_late_attach_whose_life_nobody_knows_settles_nothing_before_its_publisher_shows_that_it_is_there() -> None:
@@ -413,6 +413,6 @@ def test_a_late_attach_whose_life_nobody_knows_settles_nothing_before_its_publis
     late = bench.publisher("c", lifetime=LASTING, unsettled={b"1": 0}, lively=False)
     bench.wait(11)
     assert late.map is None and late.mine(Echo)
-    assert key in bench.cores["c"].context.records and not moved.settled
+    assert key in bench.cores["c"].records.by_key and not moved.settled
     late.answer_echo()
     assert [record.key for record in moved.settled] == [key]

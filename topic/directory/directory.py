@@ -128,6 +128,13 @@ class Directory:
             self._prune()
         return Change(old, entry)
 
+    def new_epoch(self, known: LinkEntry | None, stamp: int) -> Epoch:
+        """An epoch for an attach that begins here: above the known one of that link, even if a clock too far ahead to
+        be believed gave that."""
+        if known is not None:
+            stamp = max(stamp, known.epoch.hlc + 1)
+        return Epoch(stamp, self.router, self.incarnation)
+
     def section(self) -> tuple[list[LinkEntry], list[LinkEntry]]:
         """Our whole section, and hearsay: what has ended, what we know of routers that we are not in contact with, and
         links that last, as the other may not be in contact with who holds them."""

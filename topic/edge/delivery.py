@@ -7,13 +7,14 @@ outcome, home is told.
 from collections.abc import Callable, Mapping
 
 from topic.actions import Deliver, Redeliver, Resume
-from topic.context import Context, by_stream
 from topic.delivery.outcomes import LOGGED, DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, Record, State, Stream, answer, name_all, send
+from topic.delivery.records import RecordTable, by_stream
 from topic.edge.reports import Reports
 from topic.edge.settlement import Settlement
 from topic.edge.subscriber import LocalSubscriber
 from topic.journal import Event
+from topic.outlet import Outlet
 
 
 class EdgeDelivery:
@@ -21,17 +22,20 @@ class EdgeDelivery:
 
     def __init__(
         self,
-        context: Context,
+        outlet: Outlet,
+        records: RecordTable,
         at: Mapping[str, list[LocalSubscriber]],
         reports: Reports,
+        redeliveries: int,
         evaluate: Callable[[Stream, list[Record]], None],
     ) -> None:
         """`at` has the local subscribers by address; `evaluate` are the home rules for streams that are homed here."""
-        self.context = context
-        self.settlement = Settlement(context, at, self.pump)
+        self.outlet = outlet
+        self.settlement = Settlement(outlet, records, at, self.pump)
         self._receipts = self.settlement.receipts
         self._reports = reports
         self._at = at
+        self._redeliveries = redeliveries
         self._evaluate = evaluate
 
     def take(self, stream: Stream, records: list[Record]) -> None:
@@ -87,9 +91,9 @@ class EdgeDelivery:
         elif subscriber.attempts and any(record in subscriber.attempts for record in records):
             self._deliver_again(subscriber, records)
         else:
-            self.context.out.append(Deliver(subscriber.link, records))
+            self.outlet.actions.append(Deliver(subscriber.link, records))
         if records and not records[0].presettled:
-            self.context.trace_records(Event.DELIVERED, stream, records, subscriber=subscriber.name)
+            self.outlet.trace_records(Event.DELIVERED, stream, records, subscriber=subscriber.name)
             send(records, subscriber)
             if subscriber.sends_settled:
                 self.outcomes(subscriber, records, DeliveryOutcome.ACCEPTED)
@@ -102,7 +106,7 @@ class EdgeDelivery:
             if state is None:
                 self._deliver_again(subscriber, [record])
             else:
-                self.context.out.append(Resume(subscriber.link, record, state, record.state is State.SETTLED))
+                self.outlet.actions.append(Resume(subscriber.link, record, state, record.state is State.SETTLED))
                 if record.state is State.SETTLED:
                     self._receipts.told(subscriber, record)
                     self._receipts.ask(subscriber)
@@ -114,7 +118,7 @@ class EdgeDelivery:
         for record in records:
             attempts = subscriber.attempts.get(record)
             action = Redeliver(subscriber.link, record, attempts) if attempts else Deliver(subscriber.link, [record])
-            self.context.out.append(action)
+            self.outlet.actions.append(action)
 
     def outcomes(
         self, subscriber: LocalSubscriber, records: list[Record], outcome: DeliveryOutcome, *, final: bool = False
@@ -125,7 +129,7 @@ class EdgeDelivery:
             self._receipts.known(subscriber, subscriber.confirmable)
         sent = [record for record in records if record.locals.get(subscriber) == SENT]
         for stream, run in by_stream(sent):
-            self.context.trace_records(Event.OUTCOME, stream, run, subscriber=subscriber.name, outcome=LOGGED[outcome])
+            self.outlet.trace_records(Event.OUTCOME, stream, run, subscriber=subscriber.name, outcome=LOGGED[outcome])
         if outcome is DeliveryOutcome.ACCEPTED:
             subscriber.accepted += len(sent)
         elif outcome in (DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED) and not final:
@@ -139,7 +143,7 @@ class EdgeDelivery:
     def _again(self, subscriber: LocalSubscriber, record: Record) -> bool:
         """Queue a released delivery once more, behind what waits already; False when it has been often enough."""
         attempts = subscriber.attempts.get(record, 0)
-        if attempts >= self.context.redeliveries or record.state is State.SETTLED:
+        if attempts >= self._redeliveries or record.state is State.SETTLED:
             return False
         subscriber.attempts[record] = attempts + 1
         record.queue(subscriber)

@@ -4,10 +4,11 @@ Edge and Settle; 6.3, 6.5). What they are given is `topic.edge.delivery`'s. The 
 
 from collections.abc import Callable, Iterator
 
-from topic.context import Context, in_ranges, ranges_without
 from topic.delivery.gates import UNPROVEN
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, OPEN, QUEUED, WITHHELD, Record, State, Stream, name_all
+from topic.delivery.records import RecordTable, in_ranges, ranges_without
+from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
 from topic.edge.delivery import EdgeDelivery, name_in
 from topic.edge.reports import Reports
@@ -15,20 +16,30 @@ from topic.edge.subscriber import LocalSubscriber
 from topic.edge.unconfirmed import Unconfirmed
 from topic.identity import Epoch
 from topic.journal import Event
+from topic.outlet import Outlet
 
 
 class Edge:
     """The local subscribers and the streams that other routers are home of."""
 
-    def __init__(self, context: Context, evaluate: Callable[[Stream, list[Record]], None]) -> None:
-        self.context = context
+    def __init__(
+        self,
+        outlet: Outlet,
+        records: RecordTable,
+        directory: Directory,
+        redeliveries: int,
+        evaluate: Callable[[Stream, list[Record]], None],
+    ) -> None:
+        self.outlet = outlet
+        self.records = records
+        self.directory = directory
         self.streams: dict[bytes, Stream] = {}
         """By publisher name, under the epoch of the last Forward."""
         self.subscribers: dict[bytes, LocalSubscriber] = {}
         self._at: dict[str, list[LocalSubscriber]] = {}
-        self.unconfirmed = Unconfirmed(context, self.subscribers)
-        self.reports = Reports(context, self.subscribers)
-        self.delivery = EdgeDelivery(context, self._at, self.reports, evaluate)
+        self.unconfirmed = Unconfirmed(outlet, records, directory, self.subscribers)
+        self.reports = Reports(outlet, self.subscribers)
+        self.delivery = EdgeDelivery(outlet, records, self._at, self.reports, redeliveries, evaluate)
         self.settlement = self.delivery.settlement
         self.receipts = self.settlement.receipts
 
@@ -46,7 +57,7 @@ class Edge:
         self._leave_out(subscriber, [record for record in named if record.stream.abandoned])
         if not subscriber.partial:
             self._unname(subscriber, [record for record in named if record.key not in (subscriber.said or ())])
-        for stream in self.context.freed:  # what waited for their keys, its map may name
+        for stream in self.records.freed:  # what waited for their keys, its map may name
             if not stream.here:
                 self.release(stream)
 
@@ -99,7 +110,7 @@ class Edge:
 
     def _records(self) -> Iterator[Record]:
         """All that local subscribers may be named in."""
-        entered = self.context.records
+        entered = self.records.by_key
         yield from entered.values()
         for stream in self.streams.values():
             yield from (record for record, _ in stream.withheld_at_edge if entered.get(record.key) is not record)
@@ -112,7 +123,7 @@ class Edge:
             if publisher not in gated:
                 self.admit(subscriber, publisher, home)
         for publisher, first in gated.items():
-            entry = self.context.directory.publisher(publisher)
+            entry = self.directory.publisher(publisher)
             if entry is not None and entry.live and entry.router == home:
                 subscriber.gate(publisher, home, first)
                 if first == UNPROVEN:
@@ -124,7 +135,7 @@ class Edge:
 
     def _homed_at(self, router: str) -> list[Record]:
         """In the incarnation that we are in contact with: of what was homed at an earlier one it knows nothing."""
-        directory = self.context.directory
+        directory = self.directory
         own = router == directory.router
         home = router, directory.incarnation if own else directory.contacts.get(router)
         return [record for record in self._records() if record.stream.epoch[1:] == home]
@@ -184,7 +195,7 @@ class Edge:
             record.moved = moved
             stream.records[n] = record
         name_all(records, joined)
-        self.context.trace_records(Event.RECEIVED, stream, records, n=first)
+        self.outlet.trace_records(Event.RECEIVED, stream, records, n=first)
         self._begin(stream, records)
 
     def backlog(self, stream: Stream, n: int, seen: int, record: Record, name: bytes, attach: Epoch) -> None:
@@ -208,12 +219,12 @@ class Edge:
         is_new = known.n != n
         known.forward(n, record.message, (*moved, *self._lapsed_without(known, moved)))
         if is_new:
-            self.context.trace_records(Event.RECEIVED, stream, [known], n=n)
+            self.outlet.trace_records(Event.RECEIVED, stream, [known], n=n)
         stream.withheld_at_edge.append((known, name_in(known, subscribers, WITHHELD)))
 
     def _lapsed_without(self, record: Record, moved: tuple[bytes, ...]) -> Iterator[bytes]:
         """Subscribers that lapsed without it, in an earlier Forward of it: unlike one that moves, nobody attaches."""
-        lapsed = self.context.directory.lapsed
+        lapsed = self.directory.lapsed
         return (name for name in record.moved if name in lapsed and name not in moved)
 
     def forward_presettled(self, stream: Stream, first: int, records: list[Record]) -> None:
@@ -221,16 +232,16 @@ class Edge:
         if not stream.withheld_at_edge:
             self.delivery.hand_on(stream, records, self.delivery.joined_at(stream))
         for n in range(first, first + len(records)):
-            self.context.outgoing.outcome(stream.home, stream, n)
+            self.outlet.batches.outcome(stream.home, stream, n)
 
     def _moved_since(self, seen: int) -> tuple[bytes, ...]:
-        departures = self.context.directory.departures
+        departures = self.directory.departures
         return tuple(name for name, version in departures.items() if version > seen)
 
     def _begin(self, stream: Stream, records: list[Record]) -> None:
         """Offer new records to their local subscribers, or withhold them while one of their keys is still held for an
         older delivery: the contact was lost in between and home has forgotten that one, our subscribers have not."""
-        if stream.withheld_at_edge or not self.context.enter(records):
+        if stream.withheld_at_edge or not self.records.enter(records):
             for record in records:
                 stream.withheld_at_edge.append((record, list(record.locals)))
                 record.withhold_all()
@@ -245,9 +256,9 @@ class Edge:
         while stream.withheld_at_edge:
             record, subscribers = stream.withheld_at_edge[0]
             goes_on = record.state is not State.SETTLED
-            entered = self.context.records.get(record.key) is record
-            if goes_on and not entered and not self.context.enter([record]):
-                self.context.busy_keys[record.key] = stream
+            entered = self.records.by_key.get(record.key) is record
+            if goes_on and not entered and not self.records.enter([record]):
+                self.records.busy_keys[record.key] = stream
                 return
             stream.withheld_at_edge.popleft()
             if goes_on:
@@ -273,7 +284,7 @@ class Edge:
         if unknowing:
             ranges = ranges_without(ranges, {record.n for record in unknowing})
         if ranges:
-            self.context.outgoing.settled(home, publisher, epoch, ranges)
+            self.outlet.batches.settled(home, publisher, epoch, ranges)
 
     def abandon(self, stream: Stream) -> None:
         """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.5, 8)."""
@@ -310,10 +321,10 @@ class Edge:
 
     def resolved(self, stream: Stream, keys: list[bytes]) -> None:
         """Home says that these are settled (7.4)."""
-        records = [self.context.records[key] for key in keys if key in self.context.records]
+        records = [self.records.by_key[key] for key in keys if key in self.records.by_key]
         records = [r for r in records if r.stream is stream and r.state is not State.SETTLED]
         if records:
-            self.context.trace_records(Event.RESOLVED, stream, records)
+            self.outlet.trace_records(Event.RESOLVED, stream, records)
             self.settlement.close(stream, records)
 
 

@@ -9,17 +9,19 @@ answered an echo that was sent after it. To one that cannot come back, written i
 from collections.abc import Mapping
 
 from topic.actions import Echo
-from topic.context import Context, by_stream
 from topic.delivery.record import Record
+from topic.delivery.records import RecordTable, by_stream
 from topic.edge.subscriber import LocalSubscriber
 from topic.journal import Event
+from topic.outlet import Outlet
 
 
 class Receipts:
     """The settled deliveries of one router that some local subscriber may not know of."""
 
-    def __init__(self, context: Context) -> None:
-        self.context = context
+    def __init__(self, outlet: Outlet, records: RecordTable) -> None:
+        self.outlet = outlet
+        self.records = records
 
     def remember(self, subscriber: LocalSubscriber, record: Record) -> None:
         """Its settlement is on its way to the subscriber, or waits for it to come back."""
@@ -35,7 +37,7 @@ class Receipts:
         """For a sign that it has read what was settled, unless it was asked already."""
         if subscriber.unknowing and subscriber.asked is None and subscriber.answered:
             subscriber.asked = len(subscriber.unknowing)
-            self.context.out.append(Echo(subscriber.link))
+            self.outlet.actions.append(Echo(subscriber.link))
 
     def echoed(self, subscriber: LocalSubscriber) -> None:
         """It has answered: what was settled before we asked it knows."""
@@ -71,10 +73,10 @@ class Receipts:
     def forget(self, records: list[Record]) -> None:
         """Nobody needs these any more."""
         for stream, run in by_stream(records):
-            self.context.trace_records(Event.FORGOTTEN, stream, run)
+            self.outlet.trace_records(Event.FORGOTTEN, stream, run)
             for record in run:
                 for home in record.awaited:
-                    self.context.outgoing.forgotten(home, stream, record.n)
-                self.context.forget(record)
+                    self.outlet.batches.forgotten(home, stream, record.n)
+                self.records.forget(record)
             if stream.withheld_at_edge or stream.withheld:
-                self.context.freed.append(stream)
+                self.records.freed.append(stream)

@@ -6,17 +6,17 @@ too. So it waits while home has not joined all of them, and while home may still
 
 from collections.abc import Mapping
 
-from topic.context import Context
 from topic.delivery.gates import UNPROVEN
 from topic.delivery.record import Record, State, accept
 from topic.edge.subscriber import LocalSubscriber
+from topic.outlet import Outlet
 
 
 class Reports:
     """The outcomes of one edge."""
 
-    def __init__(self, context: Context, subscribers: Mapping[bytes, LocalSubscriber]) -> None:
-        self.context = context
+    def __init__(self, outlet: Outlet, subscribers: Mapping[bytes, LocalSubscriber]) -> None:
+        self.outlet = outlet
         self.unjoined: dict[str, set[bytes]] = {}
         """By home in contact: local subscribers that it has not joined in this contact."""
         self.unreported: dict[str, list[Record]] = {}
@@ -85,6 +85,6 @@ class Reports:
         accept([record])
         moved = [name for name in record.moved if not self._is_back(name, home)]
         if moved or record.refusals is not None:
-            self.context.outgoing.outcome_in_full(home, stream, record.n, record.refusals, moved)
+            self.outlet.batches.outcome_in_full(home, stream, record.n, record.refusals, moved)
         else:
-            self.context.outgoing.outcome(home, stream, record.n)
+            self.outlet.batches.outcome(home, stream, record.n)

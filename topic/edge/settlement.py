@@ -3,22 +3,27 @@
 from collections.abc import Callable, Mapping
 
 from topic.actions import SettleSubscriber
-from topic.context import Context
 from topic.delivery.record import QUEUED, WITHHELD, Record, Stream, settle
+from topic.delivery.records import RecordTable
 from topic.edge.receipts import Receipts
 from topic.edge.subscriber import LocalSubscriber
 from topic.journal import Event
+from topic.outlet import Outlet
 
 
 class Settlement:
     """The settlements at one router."""
 
     def __init__(
-        self, context: Context, at: Mapping[str, list[LocalSubscriber]], pump: Callable[[LocalSubscriber], None]
+        self,
+        outlet: Outlet,
+        records: RecordTable,
+        at: Mapping[str, list[LocalSubscriber]],
+        pump: Callable[[LocalSubscriber], None],
     ) -> None:
         """`at` has the subscribers by address; `pump` sends them what credit lets go."""
-        self.context = context
-        self.receipts = Receipts(context)
+        self.outlet = outlet
+        self.receipts = Receipts(outlet, records)
         self._at = at
         self._pump = pump
 
@@ -27,7 +32,7 @@ class Settlement:
         if not records:
             return
         event = Event.ABANDONED if stream.abandoned else Event.SETTLED
-        self.context.trace_records(event, stream, records)
+        self.outlet.trace_records(event, stream, records)
         if stream.unconfirmed:
             for record in records:
                 stream.unconfirmed.pop(record.key, None)
@@ -70,7 +75,7 @@ class Settlement:
             for record in settled:
                 subscriber.attempts.pop(record, None)
         if subscriber.link is not None:
-            self.context.out.append(SettleSubscriber(subscriber.link, settled))
+            self.outlet.actions.append(SettleSubscriber(subscriber.link, settled))
         if subscriber.lifetime.timeout:
             if subscriber.marker in settled:
                 subscriber.unmark()

@@ -8,13 +8,14 @@ stays true. It leaves when home forwards it again, or says that it is settled.
 
 from collections.abc import Callable, Iterable, Mapping
 
-from topic.context import Context
 from topic.delivery.outcomes import GIVEN_BACK, LOGGED, DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, Record, State, Stream
+from topic.delivery.records import RecordTable
 from topic.directory.directory import Directory
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, Epoch, LinkIdentity
 from topic.journal import BY_MAP, Event
+from topic.outlet import Outlet
 
 FINAL = (DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED)
 """Outcomes in a map that end the matter; what a client has released it is given again."""
@@ -26,8 +27,12 @@ UNKNOWN = bytes(GENERATION_LENGTH)
 class Unconfirmed:
     """The unconfirmed deliveries of one router; each stream has its own in `Stream.unconfirmed`."""
 
-    def __init__(self, context: Context, subscribers: Mapping[bytes, LocalSubscriber]) -> None:
-        self.context = context
+    def __init__(
+        self, outlet: Outlet, records: RecordTable, directory: Directory, subscribers: Mapping[bytes, LocalSubscriber]
+    ) -> None:
+        self.outlet = outlet
+        self.records = records
+        self.directory = directory
         self.ask_here: Callable[[Stream, list[bytes]], None]
         """The question to home, where that is this router."""
         self._subscribers = subscribers
@@ -40,7 +45,7 @@ class Unconfirmed:
         held = [record for record in stream.records.values() if record.state is not State.SETTLED]
         for record in held:
             if record.presettled:
-                self.context.forget(record)
+                self.records.forget(record)
             else:
                 record.hold()
                 stream.unconfirmed[record.key] = record
@@ -50,17 +55,17 @@ class Unconfirmed:
     def _drop_waiting(self, stream: Stream) -> None:
         """What waited for an older delivery of its key comes again, if it is still in doubt."""
         for record, _ in stream.withheld_at_edge:
-            if self.context.records.get(record.key) is not record:
+            if self.records.by_key.get(record.key) is not record:
                 stream.records.pop(record.n, None)
         stream.withheld_at_edge.clear()
         self.take_back(stream)
-        for key in [key for key, blocked in self.context.busy_keys.items() if blocked is stream]:
-            del self.context.busy_keys[key]
+        for key in [key for key, blocked in self.records.busy_keys.items() if blocked is stream]:
+            del self.records.busy_keys[key]
 
     def take_back(self, stream: Stream) -> None:
         """What was unconfirmed, was transferred again, and then had to wait behind a delivery that is withheld."""
         for record in stream.withheld:
-            if self.context.records.get(record.key) is record:
+            if self.records.by_key.get(record.key) is record:
                 stream.unconfirmed[record.key] = record
         stream.withheld.clear()
 
@@ -71,7 +76,7 @@ class Unconfirmed:
             record.stream = new
             new.unconfirmed[record.key] = record
         if records:
-            self.context.trace_records(Event.REHOMED, new, records)
+            self.outlet.trace_records(Event.REHOMED, new, records)
 
     def hold_for(self, subscriber: LocalSubscriber, records: Iterable[Record]) -> None:
         """It attached again: what it had not answered comes when its home has named it once more."""
@@ -87,7 +92,7 @@ class Unconfirmed:
         known: list[Record] = []
         unknown: dict[Stream, list[bytes]] = {}
         for key, state in said.items():
-            record = self.context.records.get(key)
+            record = self.records.by_key.get(key)
             if record is None and len(key) == KEY_LENGTH:
                 stream = stream_of(key[:NAME_LENGTH])
                 if stream.address != subscriber.identity.address:
@@ -96,13 +101,13 @@ class Unconfirmed:
                 if record is None:
                     record = stream.unconfirmed[key] = Record(stream, key, b"", None)
                     unknown.setdefault(stream, []).append(key)
-                self.context.records[key] = record
+                self.records.by_key[key] = record
             if record is not None and _is_meant(subscriber, record, state):
                 self._state(subscriber, record, state)
                 known.append(record)
         for stream, keys in unknown.items():
-            records = [self.context.records[key] for key in keys]
-            self.context.trace_records(Event.PLACEHOLDER, stream, records, subscriber=subscriber.name)
+            records = [self.records.by_key[key] for key in keys]
+            self.outlet.trace_records(Event.PLACEHOLDER, stream, records, subscriber=subscriber.name)
             self.ask(stream, keys)
         return known
 
@@ -111,7 +116,7 @@ class Unconfirmed:
             outcome = DeliveryOutcome(state)
             if record.state_outcome(subscriber, outcome):
                 columns = {"subscriber": subscriber.name, "outcome": LOGGED[outcome], "detail": BY_MAP}
-                self.context.trace_records(Event.OUTCOME, record.stream, [record], **columns)
+                self.outlet.trace_records(Event.OUTCOME, record.stream, [record], **columns)
         else:
             if state not in GIVEN_BACK:
                 record.had_again(subscriber)
@@ -126,8 +131,8 @@ class Unconfirmed:
             return
         if stream.here:
             self.ask_here(stream, keys)
-        elif _is_reached(self.context.directory, stream.epoch):
-            self.context.outgoing.resolve(stream.home, stream, keys)
+        elif _is_reached(self.directory, stream.epoch):
+            self.outlet.batches.resolve(stream.home, stream, keys)
 
     def take(self, stream: Stream, key: bytes) -> Record | None:
         """Home has forwarded it: no longer unconfirmed."""

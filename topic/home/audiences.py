@@ -27,7 +27,8 @@ class Audiences:
         evaluate: Callable[[Stream, list[Record]], None],
     ) -> None:
         """`evaluate` is told of records that fewer are awaited for."""
-        self.context = edge.context
+        self.outlet = edge.outlet
+        self.directory = edge.directory
         self.edge = edge
         self._liveness = liveness
         self._streams = streams
@@ -37,7 +38,7 @@ class Audiences:
         """From here on the subscriber is in the audience of what is published here (protocol 6.2, 6.5). One that was
         known has been in that of everything since, and gets its backlog first. To one that was not, all that is not
         settled is a gate."""
-        self.context.trace(
+        self.outlet.trace(
             Event.JOINED,
             subscriber=subscriber.name,
             address=subscriber.identity.address,
@@ -54,10 +55,10 @@ class Audiences:
         """Its custodian: with the gates that stand, and once more when a backlog came later than that."""
         name = subscriber.name
         gates = {s.publisher: s.gates[name].first for s in self._streams.values() if name in s.gates}
-        if self.context.directory.is_mine(subscriber):
+        if self.directory.is_mine(subscriber):
             self.edge.joined(subscriber.router, self.edge.subscribers[subscriber.name], gates)
         else:
-            self.context.outgoing.joined(subscriber.router, subscriber.name, subscriber.epoch, gates)
+            self.outlet.batches.joined(subscriber.router, subscriber.name, subscriber.epoch, gates)
 
     def _gate(self, stream: Stream, subscriber: LinkEntry, gating: tuple[State, ...], *, unproven: bool) -> None:
         name = subscriber.name
@@ -71,7 +72,7 @@ class Audiences:
             unproven |= older.unproven
         if remaining or unproven:
             stream.gates[name] = Gate(name, subscriber.router, remaining, unproven=unproven)
-            self.context.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
+            self.outlet.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
             self.told(stream, [record for record in records if record.state is State.ACCEPTED])
 
     def told(self, stream: Stream, records: list[Record]) -> None:
@@ -96,14 +97,14 @@ class Audiences:
         """What the subscriber is awaited for goes to where it is; its map may have told the outcome already."""
         owed = [record for record in stream.records.values() if _is_owed(record, name)]
         forwarded = [record for record in owed if self._seek(record, name, not_at=None)]
-        subscriber = self.context.directory.subscriber(name)
+        subscriber = self.directory.subscriber(name)
         if subscriber is not None:
             for run in _runs(forwarded):
                 self._forward(run, subscriber)
         self._evaluate(stream, owed)
 
     def _custodian(self, subscriber: LinkEntry) -> str | None:
-        return None if self.context.directory.is_mine(subscriber) else subscriber.router
+        return None if self.directory.is_mine(subscriber) else subscriber.router
 
     def open_gates(self, stream: Stream, records: list[Record]) -> None:
         settled = [record.n for record in records]
@@ -114,21 +115,21 @@ class Audiences:
 
     def admit(self, stream: Stream, gate: Gate) -> None:
         del stream.gates[gate.subscriber]
-        self.context.trace(Event.ADMITTED, subscriber=gate.subscriber, publisher=stream.publisher)
-        if gate.router != self.context.router:
-            self.context.outgoing.admit(gate.router, gate.subscriber, stream.publisher)
+        self.outlet.trace(Event.ADMITTED, subscriber=gate.subscriber, publisher=stream.publisher)
+        if gate.router != self.outlet.router:
+            self.outlet.batches.admit(gate.router, gate.subscriber, stream.publisher)
         elif gate.subscriber in self.edge.subscribers:
             self.edge.admit(self.edge.subscribers[gate.subscriber], stream.publisher, gate.router)
 
     def proven(self, stream: Stream, name: bytes) -> None:
         """There is evidence: the backlog follows, and Joined again, which ends it."""
         self._give_backlog(stream, name)
-        gate, subscriber = stream.gates.get(name), self.context.directory.subscriber(name)
+        gate, subscriber = stream.gates.get(name), self.directory.subscriber(name)
         if gate is not None and subscriber is not None:
             gate.unproven = False
             if not gate.remaining:
                 self.admit(stream, gate)
-            if self.context.directory.in_contact(subscriber) and name not in self.context.directory.lapsed:
+            if self.directory.in_contact(subscriber) and name not in self.directory.lapsed:
                 self.tell_joined(subscriber)
 
     # who is awaited by name
@@ -136,7 +137,7 @@ class Audiences:
     def expect(self, subscriber: LinkEntry, former: str) -> None:
         """A known subscriber has attached anew, it was at `former`: it is awaited by name for what that router has not
         told the outcome of (6.3, Backlog), and for what waited for it before it lapsed."""
-        local = self.edge.subscribers.get(subscriber.name) if former == self.context.router else None
+        local = self.edge.subscribers.get(subscriber.name) if former == self.outlet.router else None
         for stream in self._streams.values():
             if stream.address == subscriber.identity.address:
                 for record in stream.records.values():
@@ -162,21 +163,21 @@ class Audiences:
 
     def await_by_name(self, record: Record, name: bytes) -> None:
         """It is at no router in contact, or its backlog is not under way. For one that has lapsed nobody waits."""
-        if name not in self.context.directory.lapsed:
+        if name not in self.directory.lapsed:
             record.orphans.add(name)
         elif name not in record.without:
             record.without = (*record.without, name)
 
     def seek(self, record: Record, name: bytes, *, not_at: str) -> None:
         """The subscriber left the router `not_at` without the delivery: it is awaited where the directory has it."""
-        subscriber = self.context.directory.subscriber(name)
+        subscriber = self.directory.subscriber(name)
         if self._seek(record, name, not_at=not_at) and subscriber is not None:
             self._forward([record], subscriber)
 
     def _seek(self, record: Record, name: bytes, *, not_at: str | None) -> bool:
         """Await the subscriber at its custodian; as an orphan while that is nowhere, or where it left. Whether the
         delivery has to be forwarded there."""
-        directory = self.context.directory
+        directory = self.directory
         subscriber, gate = directory.subscriber(name), record.stream.gates.get(name)
         record.orphans.discard(name)
         if subscriber is None or not subscriber.live or subscriber.identity.address != record.stream.address:
@@ -199,8 +200,8 @@ class Audiences:
     def _forward(self, records: list[Record], subscriber: LinkEntry) -> None:
         """For this attach of it: if it has attached anew by then, it is another attach's turn."""
         stream, router, attach = records[0].stream, subscriber.router, (subscriber.name, subscriber.epoch)
-        self.context.trace_records(Event.FORWARDED, stream, records, peer=router)
-        self.context.outgoing.forward((router,), stream, records, self.context.directory.applied, attach)
+        self.outlet.trace_records(Event.FORWARDED, stream, records, peer=router)
+        self.outlet.batches.forward((router,), stream, records, self.directory.applied, attach)
 
     def left_without(self, subscriber: bytes, records: list[Record]) -> None:
         """A local subscriber went before it had these: their homes are told, those at home here await it by name."""
@@ -213,7 +214,7 @@ class Audiences:
     def lost(self, record: Record, router: str) -> None:
         """The subscribers that the router may have given it to are awaited by name, but for those that it gates."""
         gates = record.stream.gates
-        at_address = self.context.directory.subscribers(record.stream.address)
+        at_address = self.directory.subscribers(record.stream.address)
         names = [entry.name for entry in at_address if entry.router == router and not record.presettled]
         for name in names:
             if name not in gates or record.n not in gates[name].remaining:

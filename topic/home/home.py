@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from functools import partial
 
 from topic.actions import AnswerDeliveries, Credit
-from topic.context import Context, in_ranges
 from topic.delivery.outcomes import LOGGED, DeliveryOutcome, Refusals, add_refusals
 from topic.delivery.record import Doubt, Record, State, Stream, accept, settle
+from topic.delivery.records import RecordTable, in_ranges
+from topic.directory.directory import Directory
 from topic.directory.entry import AddressAudience
 from topic.edge.edge import Edge
 from topic.home.audiences import Audiences
@@ -20,19 +21,24 @@ from topic.home.liveness import Liveness
 from topic.home.resolution import Resolution
 from topic.identity import Epoch
 from topic.journal import Event
+from topic.outlet import Outlet
 
 
 class Home:
     """The streams of this router's own publishers."""
 
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.edge = Edge(context, self.evaluate)
+    def __init__(self, outlet: Outlet, records: RecordTable, directory: Directory, redeliveries: int) -> None:
+        self.outlet = outlet
+        self.records = records
+        self.directory = directory
+        self.edge = Edge(outlet, records, directory, redeliveries, self.evaluate)
+        self.booted = False
+        """Nobody is answered before that (protocol 8, Boot)."""
         self.streams: dict[bytes, Stream] = {}
         """By publisher name; the current epoch only."""
         self._undecided: dict[Stream, None] | None = None
         """What is to be evaluated when an event is taken in; None if at once."""
-        self.liveness = Liveness(context, self._settle_doubt)
+        self.liveness = Liveness(outlet, records, self._settle_doubt)
         self.audiences = Audiences(self.edge, self.liveness, self.streams, self.evaluate)
         self.resolution = Resolution(self.edge, self.liveness)
         self.lapses = Lapses(self.edge, self.audiences, self.streams, self.evaluate)
@@ -57,7 +63,7 @@ class Home:
             for record in records:
                 record.presettled = True
         asked = stream.doubts and any(stream.is_open(key) for key in keys)
-        if stream.withheld or asked or not (presettled or self.context.enter(records)):
+        if stream.withheld or asked or not (presettled or self.records.enter(records)):
             stream.withheld.extend(records)
             self._release(stream)
         else:
@@ -96,16 +102,16 @@ class Home:
             goes_on = record.state is State.IN_DOUBT
             if goes_on and stream.doubts and stream.is_open(record.key):
                 return
-            again = self.context.records.get(record.key) is record
-            if goes_on and not (again or record.presettled or self.context.enter([record])):
-                self.context.busy_keys[record.key] = stream
+            again = self.records.by_key.get(record.key) is record
+            if goes_on and not (again or record.presettled or self.records.enter([record])):
+                self.records.busy_keys[record.key] = stream
                 return
             stream.withheld.popleft()  # before it is spread: that may settle it at once, and come back here
             if goes_on:
                 self._spread(stream, [record], self.edge.delivery.take_again if again else self.edge.delivery.take)
 
     def _spread(self, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]) -> None:
-        audience = self.context.directory.audience(stream.address)
+        audience = self.directory.audience(stream.address)
         first = stream.next_n
         stream.next_n += len(records)
         routers = audience.routers
@@ -123,12 +129,12 @@ class Home:
         if not records[0].presettled:
             self._trace_received(stream, records, audience, first)
         if routers:
-            self.context.outgoing.forward(routers, stream, records, self.context.directory.applied, None)
+            self.outlet.batches.forward(routers, stream, records, self.directory.applied, None)
         take(stream, records)
         self.evaluate(stream, records)
 
     def _trace_received(self, stream: Stream, records: list[Record], audience: AddressAudience, first: int) -> None:
-        trace = self.context.trace_records
+        trace = self.outlet.trace_records
         tags = [record.tag for record in records]
         trace(Event.RECEIVED, stream, records, n=first, tags=tags, generation=stream.generation)
         trace(Event.AUDIENCE, stream, records, detail=audience.detail)
@@ -167,7 +173,7 @@ class Home:
 
     def evaluate(self, stream: Stream, records: list[Record]) -> None:
         """Answer the publisher of those that nobody of the audience is awaited for (protocol 5, Accept)."""
-        if not self.context.booted:
+        if not self.booted:
             return
         if self._undecided is not None:
             self._undecided[stream] = None
@@ -189,7 +195,7 @@ class Home:
         """Presettled: every edge has handed them on or dropped them."""
         settle(records)
         for record in records:
-            self.context.forget(record)
+            self.records.forget(record)
         self._grant(stream, len(records))
 
     @contextmanager
@@ -231,11 +237,11 @@ class Home:
             self.settle(stream, records)
 
     def _answer(self, stream: Stream, records: list[Record], outcome: DeliveryOutcome, text: str) -> None:
-        self.context.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome])
+        self.outlet.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome])
         alone = 0
         if records[0].n < stream.alone:  # an audience may also have grown since
             alone = sum(not record.routers and not record.locals for record in records)
-        self.context.out.append(AnswerDeliveries(stream.link, records, outcome, text, stream.settles_first, alone))
+        self.outlet.actions.append(AnswerDeliveries(stream.link, records, outcome, text, stream.settles_first, alone))
 
     # a publisher that comes back, here or from elsewhere
 
@@ -263,7 +269,7 @@ class Home:
         if says_so:
             self.edge.settlement.close(stream, list(stream.unconfirmed.values()))
         elif stream.unconfirmed:
-            self.liveness.doubt(stream, (self.context.router, sorted(stream.unconfirmed)))
+            self.liveness.doubt(stream, (self.outlet.router, sorted(stream.unconfirmed)))
 
     def resume(self, stream: Stream, said: Mapping[bytes, int], *, complete: bool) -> None:
         """A publisher attached with its unsettled map, by tag. What the map states an outcome of it has settled, and,
@@ -276,7 +282,7 @@ class Home:
         self.edge.settlement.close(stream, [record for key, record in stream.unconfirmed.items() if key in stated])
         lacking = stream.unconfirmed.keys() - stream.expected.keys() - stated
         if complete and lacking:
-            self.liveness.doubt(stream, (self.context.router, sorted(lacking)))
+            self.liveness.doubt(stream, (self.outlet.router, sorted(lacking)))
         held = [(key, record) for key, record in stream.unconfirmed.items() if key in stream.expected]
         stream.reply = {stream.expected[key]: 0 for key, record in held if record.message is not None}
 
@@ -322,10 +328,10 @@ class Home:
         self._grant(stream, len(settled) + len(abandoned))
 
     def _settle(self, stream: Stream, records: list[Record], event: Event) -> None:
-        self.context.trace_records(event, stream, records)
+        self.outlet.trace_records(event, stream, records)
         self.edge.settlement.settle_locals(records)
         known: list[Record] = []
-        settle = self.context.outgoing.settle
+        settle = self.outlet.batches.settle
         for record in records:
             routers = record.routers
             if routers:
@@ -333,7 +339,7 @@ class Home:
                 settle(routers, stream, record.n)
             else:
                 known.append(record)
-        self.context.spent += records
+        self.records.spent += records
         known = [record for record in known if not record.unknowing]
         if stream.asked:
             self.resolution.tell_askers(stream, [record.key for record in records])
@@ -357,7 +363,7 @@ class Home:
     def release_freed(self) -> None:
         """Older deliveries were forgotten, here or at the edge: what waited for their keys goes on. Only at the end of
         an event: in its middle the directory may be ahead of who is joined."""
-        freed = self.context.freed
+        freed = self.records.freed
         while freed:
             stream = freed.pop(0)
             if stream.here:
@@ -369,7 +375,7 @@ class Home:
         if count and stream.link is not None:
             stream.unsettled -= count
             assert stream.unsettled >= 0
-            self.context.out.append(Credit(stream.link, count))
+            self.outlet.actions.append(Credit(stream.link, count))
 
     # subscribers that move or go
 
@@ -417,7 +423,7 @@ class Home:
             record.awaited.clear()
             record.orphans.clear()
             if record.presettled:
-                self.context.forget(record)
+                self.records.forget(record)
         self.edge.receipts.forget(
             [r for r in records if r.state is State.SETTLED and not r.presettled and not r.unknowing]
         )

@@ -30,7 +30,8 @@ class Lapses:
         evaluate: Callable[[Stream, list[Record]], None],
     ) -> None:
         """`evaluate` is told of records that fewer are awaited for."""
-        self.context = edge.context
+        self.outlet = edge.outlet
+        self.directory = edge.directory
         self.end: Callable[[LinkEntry, str], None]
         """Ends the link of a subscriber; with what its client has to be told."""
         self._edge = edge
@@ -40,12 +41,12 @@ class Lapses:
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
         """All in contact agree that nobody waits for it any more."""
-        name, directory = entry.name, self.context.directory
-        directory.lapse(entry, self.context.time_us - int(away_s * 1e6))
+        name, directory = entry.name, self.directory
+        directory.lapse(entry, self.outlet.time_us - int(away_s * 1e6))
         local = self._edge.subscribers.get(name)
         if local is not None:
             directory.depart(name)  # homes that forward before they hear of it count on it here
-            self.context.outgoing.delta(directory.contacts, directory.version, [], [])
+            self.outlet.batches.delta(directory.contacts, directory.version, [], [])
             self._audiences.left_without(name, self._edge.leave(local))
         for stream in list(self._streams.values()):
             awaited = [record for record in stream.records.values() if name in record.orphans]
@@ -56,18 +57,18 @@ class Lapses:
 
     def accepted(self, stream: Stream, records: list[Record]) -> None:
         """These are accepted without some that were waited for: the end of their links."""
-        directory = self.context.directory
+        directory = self.directory
         for name in dict.fromkeys(name for record in records for name in record.without):
             theirs = [record for record in records if name in record.without]
-            self.context.trace_records(Event.APART, stream, theirs, subscriber=name)
+            self.outlet.trace_records(Event.APART, stream, theirs, subscriber=name)
             entry, since_us = directory.subscriber(name), directory.lapsed.get(name)
             if entry is not None and since_us is not None:
-                away_s = (self.context.time_us - since_us) / 1e6
+                away_s = (self.outlet.time_us - since_us) / 1e6
                 ending = (
-                    f"router {self.context.router} accepted messages without it, which had been out of its reach for "
+                    f"router {self.outlet.router} accepted messages without it, which had been out of its reach for "
                     f"{away_s:.1f} s, longer than the timeout of {entry.lifetime.timeout} s"
                 )
-                self.context.out.append(Note(f"subscriber {entry.identity} has ended: {ending}"))
+                self.outlet.actions.append(Note(f"subscriber {entry.identity} has ended: {ending}"))
                 self.end(entry, ending)
 
     def is_to_be_told(self, known: LinkEntry | None, entry: LinkEntry) -> bool:
@@ -78,28 +79,28 @@ class Lapses:
 
     def end_late(self, entry: LinkEntry, ending: str) -> LinkEntry:
         """It went on elsewhere, out of our sight, while something was accepted here without it."""
-        ended = self.context.directory.mark(entry, Status.EXPIRED, ending).entry
-        if self.context.directory.tells_itself(ended):
-            self.context.outgoing.hearsay(ended.router, [ended])
+        ended = self.directory.mark(entry, Status.EXPIRED, ending).entry
+        if self.directory.tells_itself(ended):
+            self.outlet.batches.hearsay(ended.router, [ended])
         return ended
 
     def tell(self, known: LinkEntry, link: Any) -> LocalSubscriber:
         """Its client comes back and does not know that its link has ended: it is told, and may begin afresh."""
         subscriber = LocalSubscriber(known.name, known.identity)
-        subscriber.begin(link, self.context.new_epoch(known), None, complete=True)
-        self.context.out.append(Detach(link, EXPIRED, known.ending))
+        subscriber.begin(link, self.directory.new_epoch(known, self.outlet.clock.stamp()), None, complete=True)
+        self.outlet.actions.append(Detach(link, EXPIRED, known.ending))
         return subscriber
 
     def told(self, subscriber: LocalSubscriber) -> None:
         """Its client knows: all may know that."""
-        directory = self.context.directory
+        directory = self.directory
         known = directory.subscriber(subscriber.name)
         if known is None or not known.ending or known.epoch > subscriber.epoch:
             return
         told = attrs.evolve(known, ending="")
         if directory.is_mine(known):
-            self.context.tell(told)
+            self.outlet.tell(self.directory, told)
         else:
             directory.mark(known, Status.EXPIRED)
             for router in directory.contacts:
-                self.context.outgoing.hearsay(router, [told])
+                self.outlet.batches.hearsay(router, [told])

@@ -12,16 +12,18 @@ The same answer says that it has read what it was told before (6.5, Gate). Its m
 from collections.abc import Callable
 
 from topic.actions import Echo
-from topic.context import Context
 from topic.delivery.record import Doubt, Stream
+from topic.delivery.records import RecordTable
+from topic.outlet import Outlet
 
 
 class Liveness:
     """What waits for it, at one router; per stream in `Stream.doubts`."""
 
-    def __init__(self, context: Context, settle: Callable[[Stream, Doubt, bool], None]) -> None:
+    def __init__(self, outlet: Outlet, records: RecordTable, settle: Callable[[Stream, Doubt, bool], None]) -> None:
         """`settle` is told, too, whether the publisher has answered itself."""
-        self.context = context
+        self.outlet = outlet
+        self.records = records
         self._settle = settle
 
     def doubt(self, stream: Stream, doubt: Doubt) -> None:
@@ -39,7 +41,7 @@ class Liveness:
         """The publisher, if it can answer and has not been asked."""
         if stream.doubts and stream.answered and stream.link is not None and stream.proving is None:
             stream.proving = len(stream.doubts)
-            self.context.out.append(Echo(stream.link))
+            self.outlet.actions.append(Echo(stream.link))
 
     def alive(self, stream: Stream, *, answered: bool) -> None:
         """It was there after it was asked last: it has `answered`, or its machine did."""
@@ -48,5 +50,5 @@ class Liveness:
         for doubt in proven:
             self._settle(stream, doubt, answered)
         if stream.withheld:
-            self.context.freed.append(stream)
+            self.records.freed.append(stream)
         self.ask(stream)

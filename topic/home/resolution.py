@@ -13,7 +13,8 @@ class Resolution:
     """The questions that came to one home."""
 
     def __init__(self, edge: Edge, liveness: Liveness) -> None:
-        self.context = edge.context
+        self.outlet = edge.outlet
+        self.records = edge.records
         self.edge = edge
         self._liveness = liveness
         edge.unconfirmed.ask_here = self._resolve_here
@@ -33,24 +34,24 @@ class Resolution:
     def _is_doubted(self, stream: Stream, key: bytes) -> bool:
         """By the map, as long as it has not transferred it again; from then on by what we hold, withheld or not. But
         not by what waits for evidence about its own key: who asks now waits for the same."""
-        record = self.context.records.get(key)
+        record = self.records.by_key.get(key)
         ours = record is not None and record.stream is stream and record.state is not State.SETTLED
         withheld = any(record.key == key for record in stream.withheld) and not stream.is_open(key)
         transferred = withheld or (ours and key not in stream.unconfirmed)
         return transferred or key in stream.expected or stream.partial
 
     def _resolve_here(self, stream: Stream, keys: list[bytes]) -> None:
-        self.resolve(self.context.router, stream, keys)
+        self.resolve(self.outlet.router, stream, keys)
 
     def answer(self, router: str, stream: Stream, keys: list[bytes]) -> None:
-        if router == self.context.router:
+        if router == self.outlet.router:
             self.edge.resolved(stream, keys)
         else:
-            self.context.outgoing.resolved(router, stream, keys)
+            self.outlet.batches.resolved(router, stream, keys)
 
     def tell_askers(self, stream: Stream, keys: list[bytes]) -> None:
         """That these are settled now."""
         for key in keys:
             for router in sorted(stream.asked.pop(key, ())):
-                if router != self.context.router:
-                    self.context.outgoing.resolved(router, stream, [key])
+                if router != self.outlet.router:
+                    self.outlet.batches.resolved(router, stream, [key])

@@ -13,13 +13,15 @@ from typing import Any
 import attrs
 
 from topic.actions import STOLEN, AnswerPublisher, AnswerSubscriber, Detach
-from topic.context import Context
 from topic.delivery.record import Stream
+from topic.delivery.records import RecordTable
+from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry
 from topic.edge.resumption import resume
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import LinkIdentity
 from topic.journal import Event
+from topic.outlet import Outlet
 
 
 @attrs.define(slots=True)
@@ -40,9 +42,19 @@ class _Unknown:
 class Attaches:
     """The attaches of one router that have no answer yet. `join` is in seconds, `window` in deliveries."""
 
-    def __init__(self, context: Context, join: float, window: int, answered: Callable[[Stream], None]) -> None:
+    def __init__(
+        self,
+        outlet: Outlet,
+        records: RecordTable,
+        directory: Directory,
+        join: float,
+        window: int,
+        answered: Callable[[Stream], None],
+    ) -> None:
         """`answered` is told of every publisher whose attach was answered."""
-        self.context = context
+        self.outlet = outlet
+        self.records = records
+        self.directory = directory
         self._join = join
         self._window = window
         self._answered = answered
@@ -60,7 +72,7 @@ class Attaches:
 
     def begin_unknown(self, now: float) -> None:
         """Those that need not wait any longer: everybody is in contact, or it has been long enough."""
-        complete = self.context.directory.complete
+        complete = self.directory.complete
         for name, waiting in list(self._unknown.items()):
             if complete or now >= waiting.deadline:
                 del self._unknown[name]
@@ -79,7 +91,7 @@ class Attaches:
         """Another attach of the same link has begun."""
         waiting = self._unknown.pop(name, None)
         if waiting is not None:
-            self.context.out.append(Detach(waiting.stream.link, STOLEN, "the link was attached again"))
+            self.outlet.actions.append(Detach(waiting.stream.link, STOLEN, "the link was attached again"))
 
     def gone_unknown(self, stream: Stream) -> bool:
         """The client is gone again: whether it was waiting still."""
@@ -93,13 +105,13 @@ class Attaches:
 
     def publisher(self, stream: Stream, now: float) -> None:
         """Its entry has just been written and sent."""
-        self._publishers[stream.publisher] = _Waiting(stream, self.context.directory.version, now + self._join)
+        self._publishers[stream.publisher] = _Waiting(stream, self.directory.version, now + self._join)
         self.answer_publishers()
 
     def subscriber(self, subscriber: LocalSubscriber, now: float) -> None:
         """Its entry is about to be written: nobody has joined this epoch yet."""
         subscriber.answered = False
-        subscriber.unanswered = set(self.context.directory.contacts)
+        subscriber.unanswered = set(self.directory.contacts)
         subscriber.deadline = now + self._join
         self._subscribers[subscriber.name] = subscriber
 
@@ -126,14 +138,14 @@ class Attaches:
     def answer_publishers(self) -> None:
         """Answer those that all contacts have acknowledged."""
         for name, waiting in list(self._publishers.items()):
-            if self.context.directory.all_contacts_have(waiting.version):
+            if self.directory.all_contacts_have(waiting.version):
                 del self._publishers[name]
                 stream = waiting.stream
                 stream.answered = True
                 columns = {"publisher": name, "generation": stream.generation, "epoch": stream.label}
                 self._trace(stream.identity, stream.settles_first, stream.lifetime, **columns)
                 answer = AnswerPublisher(stream.link, stream.epoch, stream.generation, self._window, stream.reply)
-                self.context.out.append(answer)
+                self.outlet.actions.append(answer)
                 self._answered(stream)
 
     def answer_subscriber(self, subscriber: LocalSubscriber) -> None:
@@ -144,14 +156,14 @@ class Attaches:
         del self._subscribers[subscriber.name]
         columns = {"subscriber": subscriber.name, "epoch": str(subscriber.epoch)}
         self._trace(subscriber.identity, subscriber.first, subscriber.lifetime, **columns)
-        reply = resume(subscriber, self.context.records)
-        self.context.out.append(AnswerSubscriber(subscriber.link, subscriber.epoch, reply))
+        reply = resume(subscriber, self.records.by_key)
+        self.outlet.actions.append(AnswerSubscriber(subscriber.link, subscriber.epoch, reply))
 
     def _trace(self, identity: LinkIdentity, first: bool, lifetime: Lifetime, **columns: Any) -> None:
         role = "publisher" if "publisher" in columns else "subscriber"
         mode = "first" if first else "second"
         detail = {"role": role, **attrs.asdict(identity), "mode": mode, "timeout": lifetime.timeout}
-        self.context.trace(Event.ATTACHED, address=identity.address, detail=json.dumps(detail), **columns)
+        self.outlet.trace(Event.ATTACHED, address=identity.address, detail=json.dumps(detail), **columns)
 
     @property
     def waiting(self) -> list[bytes]:
@@ -166,7 +178,7 @@ class Attaches:
 
     def late(self, now: float) -> list[str]:
         """Routers in contact that an attach has waited for longer than `join`."""
-        directory = self.context.directory
+        directory = self.directory
         late: set[str] = set()
         for subscriber in self._subscribers.values():
             if now >= subscriber.deadline:

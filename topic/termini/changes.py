@@ -25,8 +25,8 @@ class Changes:
     """The changes of the directory of one router, and what follows from each."""
 
     def __init__(self, home: Home, attaches: Attaches, generations: Generations) -> None:
-        self.context = home.context
-        self.directory = home.context.directory
+        self.outlet = home.outlet
+        self.directory = home.directory
         self._home = home
         self._edge = home.edge
         self._attaches = attaches
@@ -35,8 +35,7 @@ class Changes:
 
     def write(self, entry: LinkEntry) -> None:
         """Change our own section, and do what follows from it."""
-        self.follow([self.context.tell(entry)])
-        self._home.release_freed()
+        self.follow([self.outlet.tell(self.directory, entry)])
 
     def follow(self, changes: list[Change], *, learned: bool = False) -> None:
         """The directory has changed so; `learned` with a section, not as it happened."""
@@ -53,7 +52,7 @@ class Changes:
         entry, was_live = change.entry, change.old is not None and change.old.live
         if was_live and entry.status is Status.EXPIRED:
             role = entry.role.name.lower()
-            self.context.trace(Event.EXPIRED, **{role: entry.name}, epoch=str(entry.epoch), detail=entry.ending or None)
+            self.outlet.trace(Event.EXPIRED, **{role: entry.name}, epoch=str(entry.epoch), detail=entry.ending or None)
 
     # subscribers
 
@@ -91,13 +90,13 @@ class Changes:
         self._steal(subscriber, entry.router, f"attached at router {entry.router}")
         self._attaches.withdraw_subscriber(subscriber.name)
         self.directory.depart(subscriber.name)
-        self.context.outgoing.delta(self.directory.contacts, self.directory.version, [], [entry])
+        self.outlet.batches.delta(self.directory.contacts, self.directory.version, [], [entry])
         self._home.audiences.left_without(subscriber.name, self._edge.drop(subscriber))
 
     def _steal(self, subscriber: LocalSubscriber, router: str, why: str) -> None:
-        self.context.trace(Event.STOLEN, subscriber=subscriber.name, peer=router)
+        self.outlet.trace(Event.STOLEN, subscriber=subscriber.name, peer=router)
         if subscriber.link is not None:
-            self.context.out.append(Detach(subscriber.link, STOLEN, why))
+            self.outlet.actions.append(Detach(subscriber.link, STOLEN, why))
 
     # links that end without their clients' doing (8, Expiry and Apart)
 
@@ -111,7 +110,7 @@ class Changes:
         if self.is_here(entry):
             self._detach(entry, ending or OUT_OF_CONTACT)
         if self.directory.is_mine(entry):
-            self.follow([self.context.tell(attrs.evolve(entry, status=Status.EXPIRED, ending=ending))])
+            self.follow([self.outlet.tell(self.directory, attrs.evolve(entry, status=Status.EXPIRED, ending=ending))])
         else:
             self.follow([self.directory.mark(entry, Status.EXPIRED, ending)])
 
@@ -122,7 +121,7 @@ class Changes:
         else:
             link = self._edge.subscribers[entry.name].link
             self._edge.subscribers[entry.name].suspend()
-        self.context.out.append(Detach(link, EXPIRED, why))
+        self.outlet.actions.append(Detach(link, EXPIRED, why))
 
     def _end_of(self, entry: LinkEntry) -> Stream | LocalSubscriber | None:
         ends: Mapping[bytes, Stream | LocalSubscriber]
@@ -135,7 +134,7 @@ class Changes:
         if current is None or current.epoch != entry.epoch or not current.live:
             return
         if entry.ending:
-            self.context.out.append(Note(f"subscriber {entry.identity} has ended: {entry.ending}"))
+            self.outlet.actions.append(Note(f"subscriber {entry.identity} has ended: {entry.ending}"))
         self.end(current, entry.ending)
 
     def end_apart(self, entry: LinkEntry, ending: str) -> None:
@@ -143,7 +142,7 @@ class Changes:
         self.end(entry, ending)
         ended = [attrs.evolve(entry, status=Status.EXPIRED, ending=ending)]
         for router in self.directory.contacts:
-            self.context.outgoing.hearsay(router, ended)
+            self.outlet.batches.hearsay(router, ended)
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
         """Nobody waits for this subscriber any more, which has been out of reach for so many seconds."""

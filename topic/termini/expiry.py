@@ -18,9 +18,10 @@ from typing import Protocol
 
 import attrs
 
-from topic.context import Context
+from topic.directory.directory import Directory
 from topic.directory.entry import Decision, Index, LinkEntry, Role, Status
 from topic.identity import Epoch
+from topic.outlet import Outlet
 
 ASK_AGAIN_S = 1.0
 """After a proposal that came to nothing."""
@@ -63,10 +64,11 @@ class Termini(Protocol):
 class Expiry:
     """The links of one router's directory whose time runs out."""
 
-    def __init__(self, context: Context, links: Termini, *, remember: float, forget: float) -> None:
+    def __init__(self, outlet: Outlet, directory: Directory, links: Termini, *, remember: float, forget: float) -> None:
         """`remember`: seconds for which what has expired is remembered; `forget`: seconds out of sight after which a
         link is given up for good."""
-        self.context = context
+        self.outlet = outlet
+        self.directory = directory
         self._remember = remember
         self._forget_s = forget
         self._links = links
@@ -85,7 +87,7 @@ class Expiry:
         if now < min(self._next, self._looked + LOOK_S):
             return
         self._looked = now
-        self.all_since = min(self.all_since, now) if self.context.directory.complete else math.inf
+        self.all_since = min(self.all_since, now) if self.directory.complete else math.inf
         entries = {((entry.role, entry.name), entry.epoch): entry for entry in self._without_client()}
         self._lonely = {attach: self._lonely.get(attach) or _Lonely(now) for attach in entries}
         self._forget(now)
@@ -105,8 +107,8 @@ class Expiry:
         since, timeout, now = lonely.since, entry.lifetime.timeout, self._looked
         if now >= max(since, self.all_since) + timeout or now >= since + self._forget_s:
             return Decision.EXPIRED
-        lapsed = entry.name in self.context.directory.lapsed
-        everywhere = lapsed and lonely.lapsed_at.issuperset(self.context.directory.contacts)
+        lapsed = entry.name in self.directory.lapsed
+        everywhere = lapsed and lonely.lapsed_at.issuperset(self.directory.contacts)
         if entry.role is Role.SUBSCRIBER and now >= since + timeout and not everywhere:
             return Decision.LAPSED
         return None
@@ -116,12 +118,12 @@ class Expiry:
         return self._next
 
     def _next_of(self, attach: Attach, lonely: _Lonely) -> float:
-        entry = self.context.directory.entry(attach[0])
+        entry = self.directory.entry(attach[0])
         if entry is None or entry.epoch != attach[1]:
             return math.inf
         if self._due(entry, lonely) is not None:
             return lonely.ask
-        lapses = entry.role is Role.SUBSCRIBER and entry.name not in self.context.directory.lapsed
+        lapses = entry.role is Role.SUBSCRIBER and entry.name not in self.directory.lapsed
         begin = lonely.since if lapses else max(lonely.since, self.all_since)
         return max(lonely.ask, min(begin + entry.lifetime.timeout, lonely.since + self._forget_s))
 
@@ -133,48 +135,48 @@ class Expiry:
     def _forget(self, now: float) -> None:
         """What has expired, after the time in which its client might come back and not know; it runs while nobody is
         out of contact who might hold it still."""
-        ended = [entry for entry in self.context.directory.entries() if entry.expired_life]
+        ended = [entry for entry in self.directory.entries() if entry.expired_life]
         self._ended = {entry.epoch: self._ended.get(entry.epoch, now) for entry in ended}
         for entry in ended:
             since = self._ended[entry.epoch]
             if now >= max(since, self.all_since) + self._remember or now >= since + self._forget_s:
-                self.context.directory.forget(entry)
+                self.directory.forget(entry)
 
     def _without_client(self) -> Iterator[LinkEntry]:
         """Suspended links of ours, and orphans. Also what we are bound for while who asked may be gone: its owner,
         being asked again, will say whether it lives."""
-        directory = self.context.directory
+        directory = self.directory
         for entry in directory.entries():
             lonely = directory.is_mine(entry) or not directory.in_contact(entry) or entry.status is Status.BOUND
             if entry.live and lonely and not self._links.is_here(entry):
                 yield entry
 
     def _speaks_for(self, entry: LinkEntry) -> bool:
-        directory = self.context.directory
+        directory = self.directory
         if directory.is_mine(entry) or entry.status is Status.BOUND or directory.is_announced(entry):
             return True
-        return all(self.context.router < router for router in directory.contacts)
+        return all(self.outlet.router < router for router in directory.contacts)
 
     # asking
 
     def _point_out(self, entry: LinkEntry) -> None:
         """To who has to propose it, and may not know of it."""
-        self.context.outgoing.hearsay(min(self.context.directory.contacts), [entry])
+        self.outlet.batches.hearsay(min(self.directory.contacts), [entry])
 
     def _propose(self, entry: LinkEntry, decision: Decision) -> None:
-        contacts = self.context.directory.contacts
+        contacts = self.directory.contacts
         poll = self._polls[entry.role, entry.name] = _Poll(entry.epoch, decision, set(contacts))
-        self.context.outgoing.expire(contacts, entry, decision)
+        self.outlet.batches.expire(contacts, entry, decision)
         self._decide(entry, poll)
 
     def vote(self, router: str, index: Index, epoch: Epoch, decision: Decision, yes: bool) -> None:
         """What another router says to our proposal."""
-        poll, entry = self._polls.get(index), self.context.directory.entry(index)
+        poll, entry = self._polls.get(index), self.directory.entry(index)
         if poll is None or (poll.epoch, poll.decision) != (epoch, decision) or entry is None:
             return
         if not yes:
             self._abort(entry)
-            if router == entry.router and self.context.directory.tells_itself(entry):  # nobody can have its consent
+            if router == entry.router and self.directory.tells_itself(entry):  # nobody can have its consent
                 self._free(entry)
         else:
             poll.awaited.discard(router)
@@ -184,7 +186,7 @@ class Expiry:
         if not poll.awaited:
             del self._polls[entry.role, entry.name]
             if entry.live and entry.epoch == poll.epoch and not self._links.is_here(entry):
-                self.context.outgoing.expired(self.context.directory.contacts, entry, poll.decision)
+                self.outlet.batches.expired(self.directory.contacts, entry, poll.decision)
                 if poll.decision is Decision.EXPIRED:
                     self._end(entry)
                 else:
@@ -192,17 +194,17 @@ class Expiry:
 
     def _end(self, entry: LinkEntry) -> None:
         """Of a subscriber that may be attached where nobody in contact can see it, somebody has to tell it."""
-        is_seen = entry.role is Role.PUBLISHER or self.context.directory.complete
+        is_seen = entry.role is Role.PUBLISHER or self.directory.complete
         self._links.end(entry, "" if is_seen else f"no router in contact had it for {self._forget_s:g} s")
 
     def _abort(self, entry: LinkEntry) -> None:
         polled = attrs.evolve(entry, epoch=self._polls.pop((entry.role, entry.name)).epoch)
-        self.context.outgoing.expired(self.context.directory.contacts, polled, Decision.NOTHING)
+        self.outlet.batches.expired(self.directory.contacts, polled, Decision.NOTHING)
 
     def _lapse(self, entry: LinkEntry) -> None:
         lonely = self._lonely.get(((entry.role, entry.name), entry.epoch))
         if lonely is not None:
-            lonely.lapsed_at.update(self.context.directory.contacts)
+            lonely.lapsed_at.update(self.directory.contacts)
         away = entry.lifetime.timeout if lonely is None else self._looked - lonely.since
         self._links.lapse(entry, away)
 
@@ -210,7 +212,7 @@ class Expiry:
         """Whoever came may know better, whoever went has not answered."""
         self.all_since = math.inf
         for index in list(self._polls):
-            entry = self.context.directory.entry(index)
+            entry = self.directory.entry(index)
             if entry is not None:
                 self._abort(entry)
         self._polls.clear()
@@ -232,12 +234,12 @@ class Expiry:
 
     def proposed(self, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
         """Another router proposes this of a link."""
-        directory = self.context.directory
+        directory = self.directory
         entry = directory.entry(index)
         yes = entry is None or not entry.live or (entry.epoch <= epoch and self._agrees(router, entry, decision))
         if yes and entry is not None and entry.live and decision is Decision.EXPIRED:
             directory.mark(entry, Status.BOUND)
-        self.context.outgoing.vote(router, index, epoch, decision, yes=yes)
+        self.outlet.batches.vote(router, index, epoch, decision, yes=yes)
 
     def _agrees(self, router: str, entry: LinkEntry, decision: Decision) -> bool:
         """Its owner must know; anybody else may have lost sight of it earlier than we."""
@@ -252,7 +254,7 @@ class Expiry:
 
     def decided(self, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
         """What became of another router's proposal."""
-        directory = self.context.directory
+        directory = self.directory
         entry = directory.entry(index)
         if entry is None or not entry.live or entry.epoch != epoch:
             return
@@ -260,7 +262,7 @@ class Expiry:
             self._end(entry)
             if directory.tells_itself(entry):  # who has proposed it may not have reached its owner
                 ended = attrs.evolve(entry, status=Status.EXPIRED)
-                self.context.outgoing.hearsay(entry.router, [ended])
+                self.outlet.batches.hearsay(entry.router, [ended])
         elif decision is Decision.NOTHING:
             self._free(entry)
         elif not self._links.is_here(entry) and (router == entry.router or not directory.in_contact(entry)):
@@ -268,4 +270,4 @@ class Expiry:
 
     def _free(self, entry: LinkEntry) -> None:
         if entry.status is Status.BOUND:
-            self.context.directory.mark(entry, Status.ATTACHED)
+            self.directory.mark(entry, Status.ATTACHED)

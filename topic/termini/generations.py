@@ -34,7 +34,8 @@ class Generations:
 
     def __init__(self, home: Home, attaches: Attaches, longest: float, forget: float) -> None:
         """`longest`: seconds after which nobody comes back who was at no router; `forget`: at none that is known of."""
-        self.context = home.context
+        self.outlet = home.outlet
+        self.directory = home.directory
         self._home = home
         self._edge = home.edge
         self._attaches = attaches
@@ -55,16 +56,19 @@ class Generations:
     ) -> None:
         """The publisher attaches here (7.1): with an unsettled map and a generation, its own or known, it resumes."""
         name, epoch = stream.publisher, stream.epoch
-        known = self.context.directory.publisher(name)
+        known = self.directory.publisher(name)
         if known is not None and known.epoch > epoch:  # while it waited
             self._end_link(stream, known.router)
             return
         life = None if said is None else self._life_of(known, generation, seen)
         if life is not None and said and known is None:
-            self.context.out.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
+            self.outlet.actions.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
         stream.generation = life or new_generation(epoch)
         lifetime = stream.lifetime
-        self.context.tell(LinkEntry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=lifetime))
+        self.outlet.tell(
+            self.directory,
+            LinkEntry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=lifetime),
+        )
         self._attaches.withdraw_unknown(name)
         self._retire(name, stream)
         self._home.streams[name] = stream
@@ -105,8 +109,8 @@ class Generations:
         old, entry = change.old, change.entry
         if old is None or not old.expired_life or old.generation != entry.generation:
             return False
-        self.context.directory.mark(entry, Status.EXPIRED)
-        self.context.outgoing.expired([entry.router], entry, Decision.EXPIRED)
+        self.directory.mark(entry, Status.EXPIRED)
+        self.outlet.batches.expired([entry.router], entry, Decision.EXPIRED)
         return True
 
     def _retire(self, name: bytes, new: Stream | None) -> None:
@@ -146,9 +150,9 @@ class Generations:
     def _end_link(self, stream: Stream, router: str | None) -> None:
         self._attaches.withdraw_publisher(stream.publisher)
         if stream.link is not None:
-            self.context.trace(Event.STOLEN, publisher=stream.publisher, peer=router)
+            self.outlet.trace(Event.STOLEN, publisher=stream.publisher, peer=router)
             where = "elsewhere" if router is None else f"at router {router}"
-            self.context.out.append(Detach(stream.link, STOLEN, f"the link was attached {where}"))
+            self.outlet.actions.append(Detach(stream.link, STOLEN, f"the link was attached {where}"))
             stream.link = None
 
     def stream_named(self, subscriber: LocalSubscriber, publisher: bytes) -> Stream:
@@ -157,7 +161,7 @@ class Generations:
         stream = self._home.streams.get(publisher) or self._edge.streams.get(publisher)
         if stream is not None:
             return stream
-        entry = self.context.directory.publisher(publisher)
+        entry = self.directory.publisher(publisher)
         if entry is not None and entry.live:
             return self._edge.stream(entry)
         return self._nowhere_stream(publisher, subscriber.identity.address)

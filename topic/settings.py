@@ -1,0 +1,19 @@
+"""What a topology sets for the topic core of every router."""
+
+import attrs
+
+
+@attrs.frozen(slots=True)
+class Settings:
+    """What the topology sets; times in seconds."""
+
+    window: int = 1000
+    """Deliveries of one publisher that may be unsettled at once."""
+    redeliveries: int = 5
+    join: float = 2.0
+    """How long an attach waits for a router in contact before that is declared lost."""
+    boot_wait: float = 10.0
+    terminus: float = 300.0
+    """The longest timeout that a terminus is granted: nobody comes back later than that."""
+    forget: float = 86_400.0
+    """How long what is kept for a link is kept while routers are missing that may know better (8, Expiry)."""
