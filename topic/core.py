@@ -20,13 +20,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import attrs
 
 from linkstate.clock import HybridClock
-from topic.actions import STOLEN, Action, Detach, DropContact, Note
+from topic.actions import STOLEN, Action, Detach, DropContact
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.delivery.records import RecordTable
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.edge.subscriber import LocalSubscriber
+from topic.home.boot import Boot
 from topic.home.home import Home
 from topic.identity import GENERATION_LENGTH, LinkIdentity, link_name, new_generation
 from topic.journal import Block, Event
@@ -74,9 +75,7 @@ class Topic:
         self.home = Home(self.outlet, self.records, self.directory, settings.redeliveries)
         self.edge = self.home.edge
         self.out: list[Action] = self.outlet.actions
-        self._unheard = set(self.directory.others)
-        """Routers of the topology whose section has not come in this incarnation (8, Boot)."""
-        self._boot_deadline = now + settings.boot_wait
+        self.boot = Boot(self.home, self.directory.others, now + settings.boot_wait)
         self.attaches = Attaches(
             self.outlet, self.records, self.directory, settings.join, settings.window, self.home.liveness.ask
         )
@@ -88,7 +87,7 @@ class Topic:
         )
         self._peers = Peers(self.home, self.attaches, self.expiry, self.changes, self._heard)
         self.outlet.trace(Event.BOOT)
-        self._check_booted(now)
+        self.boot.check(now)
 
     # the shell's side
 
@@ -110,7 +109,7 @@ class Topic:
     @property
     def waiting_for(self) -> list[str]:
         """Routers that this one waits for before it accepts anything."""
-        return [] if self.booted else sorted(self._unheard)
+        return self.boot.waiting_for
 
     def check(self) -> None:
         """What must hold between events, whatever happened: asserted by the simulation and the exhaustive search."""
@@ -335,9 +334,8 @@ class Topic:
 
     def _heard(self, router: str) -> None:
         """Its section has come."""
-        self._unheard.discard(router)
         self.expiry.begin_anew(router)
-        self._check_booted(-math.inf)
+        self.boot.heard(router)
         if self.directory.complete:
             self.attaches.begin_unknown(-math.inf)
 
@@ -345,14 +343,11 @@ class Topic:
 
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
-        waits = [*self.attaches.deadline(), self.expiry.deadline()]
-        if not self.booted:
-            waits.append(self._boot_deadline)
-        return min(waits, default=math.inf)
+        return min([*self.attaches.deadline(), self.expiry.deadline(), self.boot.deadline()])
 
     @event
     def handle_timer(self, now: float) -> None:
-        self._check_booted(now)
+        self.boot.check(now)
         self.attaches.begin_unknown(now)
         self.expiry.handle_timer(now)
         self.generations.give_up_nowhere(now, self.expiry.all_since)
@@ -363,16 +358,6 @@ class Topic:
     def told(self, subscriber: LocalSubscriber) -> None:
         """The client has answered the detach that told it of its ending."""
         self.home.lapses.told(subscriber)
-
-    def _check_booted(self, now: float) -> None:
-        """Acceptances may be sent once the sections of all routers are here, or one was waited for long enough."""
-        if self.booted or (self._unheard and now < self._boot_deadline):
-            return
-        if self._unheard:
-            missed = ", ".join(sorted(self._unheard))
-            self.out.append(Note(f"boot: going on without {missed}; subscribers that only they know are not awaited"))
-        self.home.booted = True
-        self.home.evaluate_all()
 
 
 def _aware(known: LinkEntry | None) -> int:

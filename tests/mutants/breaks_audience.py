@@ -6,12 +6,12 @@ from unittest.mock import patch
 import attrs
 
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
-from topic.core import Topic
 from topic.delivery.record import Record, State, Stream
 from topic.directory.directory import Directory
 from topic.directory.entry import AddressAudience, Change, LinkEntry
 from topic.edge.reports import Reports
 from topic.home.audiences import Audiences
+from topic.home.boot import Boot
 from topic.home.home import Home
 
 HASTY = {"store_loss": 1.0, "delay": 0.5, "client_delay": 0.001, "patience": 0.05}
@@ -105,13 +105,13 @@ def audience_reopened(expect: Method) -> Method:
     return broken
 
 
-@mutant(Topic, "_check_booted", by="2", **KILLS | HASTY)
+@mutant(Boot, "check", by="2", **KILLS | HASTY)
 def accepted_before_booted(_: Method) -> Method:
     """8 Boot: no acceptances before the sections of all routers are there."""
 
-    def broken(topic: Topic, now: float) -> None:
-        topic.home.booted = True
-        topic.home.evaluate_all()
+    def broken(boot: Boot, now: float) -> None:
+        boot._home.booted = True
+        boot._home.evaluate_all()
 
     return broken
 
