@@ -28,6 +28,7 @@ from router.shell import Shell
 from router.status_node import StatusNode
 from router.stopping import DRAIN, DRAIN_S, STOP
 from router.store import StateStore
+from router.watchdog import watched
 from topic.journal import Block
 from topic.node import Node, boot
 from topic.settings import Settings
@@ -71,6 +72,10 @@ class Process:
 
     async def run(self, amqp: socket.socket, inter: socket.socket) -> None:
         """Serve until told to stop."""
+        with watched(self.topology.timing.dead):
+            await self._run(amqp, inter)
+
+    async def _run(self, amqp: socket.socket, inter: socket.socket) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers)
             nursery.start_soon(self._write_journal)

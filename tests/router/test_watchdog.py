@@ -1,0 +1,106 @@
+"""The watch over the loop: it ends a router whose loop does not come back, and no other."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from router.watchdog import BLOCKED, COMPUTES, LOOKS, STUCK, Turn, Verdict
+
+DEAD_S = 1.0
+
+
+def looks(seconds: float) -> range:
+    return range(round(seconds * LOOKS / DEAD_S))
+
+
+def test_a_turn_that_computes_is_told_once_and_ends_the_process() -> None:
+    turn = Turn(DEAD_S)
+    verdicts = [turn.look(1, at * DEAD_S / LOOKS) for at in looks(COMPUTES + 1)]
+    assert verdicts.count(Verdict.LATE) == 1
+    assert verdicts.index(Verdict.LATE) == LOOKS + 1
+    assert verdicts.index(Verdict.STUCK) == COMPUTES * LOOKS
+
+
+def test_a_turn_that_is_blocked_has_longer() -> None:
+    turn = Turn(DEAD_S)
+    verdicts = [turn.look(1, 7.0) for _ in looks(BLOCKED + 1)]
+    assert verdicts.count(Verdict.LATE) == 1
+    assert verdicts.index(Verdict.STUCK) == BLOCKED * LOOKS
+
+
+def test_turns_that_come_and_go_are_well_however_many_and_so_is_a_wait() -> None:
+    turn = Turn(DEAD_S)
+    verdicts = [turn.look(at // LOOKS, float(at)) for at in looks(100)]
+    verdicts += [turn.look(0, 100.0) for _ in looks(100)]
+    assert set(verdicts) == {Verdict.WELL}
+
+
+def test_a_turn_on_a_machine_that_has_too_much_to_do_has_the_time_of_a_blocked_one() -> None:
+    turn = Turn(DEAD_S)
+    verdicts = [turn.look(1, at * DEAD_S / LOOKS / 10) for at in looks(BLOCKED - 1)]
+    assert Verdict.STUCK not in verdicts
+
+
+PROGRAM = """
+import logging, sys, trio
+from router.watchdog import watched
+logging.basicConfig(level=logging.INFO)
+
+def turn_without_end():
+    while True:
+        pass
+
+def blocked():
+    print("blocked", flush=True)
+    sys.stdin.readline()
+
+async def main():
+    with watched({dead}):
+        await trio.sleep(0)
+        {what}
+        await trio.sleep(0)
+
+trio.run(main)
+"""
+
+
+@pytest.fixture
+def started() -> Iterator[list["subprocess.Popen[str]"]]:
+    processes: list[subprocess.Popen[str]] = []
+    yield processes
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def start(started: list["subprocess.Popen[str]"], what: str, dead: float) -> "subprocess.Popen[str]":
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    program = PROGRAM.format(what=what, dead=dead)
+    started.append(subprocess.Popen([sys.executable, "-c", program], text=True, **pipes))  # type: ignore[call-overload]
+    return started[-1]
+
+
+def test_a_loop_that_does_not_come_back_ends_its_process_and_the_log_says_where_it_was(
+    started: list["subprocess.Popen[str]"],
+) -> None:
+    process = start(started, "turn_without_end()", 0.05)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == STUCK
+    assert "lasts longer than 0.05 s" in told
+    assert "in turn_without_end" in told
+
+
+def test_a_process_that_was_stopped_in_a_turn_goes_on_when_it_is_woken(started: list["subprocess.Popen[str]"]) -> None:
+    dead_s = 0.1
+    process = start(started, "blocked()", dead_s)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "blocked\n"
+    process.send_signal(signal.SIGSTOP)
+    time.sleep((BLOCKED + 5) * dead_s)  # what is tested
+    process.send_signal(signal.SIGCONT)
+    process.communicate("\n", timeout=60)
+    assert process.returncode == 0
