@@ -36,6 +36,11 @@ class Account:
         done = self.outcomes["accepted"] == self.outcomes.total() == self.begun
         return done and self.error is None and not self.interrupted
 
+    @property
+    def progress(self) -> int | None:
+        """How many have an outcome; None while all that have begun do."""
+        return self.outcomes.total() if self.open else None
+
     def expect(self, more: int) -> None:
         self.count = self.count + more if self.count is not None else None
 
@@ -101,6 +106,10 @@ class Bar:
 
     def advance(self) -> None:
         self._bars.advance(self._task)
+
+    def tell(self, what: str) -> None:
+        """A line above it."""
+        self._out.print(what, soft_wrap=True)
 
     def say(self, what: str) -> None:
         """What it waits for, if anything."""

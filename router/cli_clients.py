@@ -19,7 +19,7 @@ from rich.console import Console
 
 from failover.printable import printable
 from router.cli_base import run, run_dir_option
-from router.quantities import parse_size
+from router.quantities import Address, parse_size
 from router.reading import expected
 from router.rundir import RunDirectory, RunError, find_run_dir
 
@@ -40,6 +40,13 @@ class Target:
     urls: tuple[str, ...]
     log: Path | None
     state: Path | None = None
+
+    @property
+    def routers(self) -> list[str]:
+        """The same, as host:port."""
+        from failover.client.routers import parse_url
+
+        return [str(Address(*parse_url(url))) for url in self.urls]
 
 
 def read_size(context: click.Context, param: click.Parameter, value: str | None) -> int | None:

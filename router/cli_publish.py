@@ -23,6 +23,7 @@ from router.cli_clients import (
 )
 from router.cli_mesh import until_signal
 from router.cli_source import Limit, Source, source_of
+from router.cli_waiting import tell_who_is_awaited
 from router.quantities import parse_duration
 from router.rundir import RunError, find_run_dir
 
@@ -164,8 +165,12 @@ async def _publish(
             events=teller(out, name, first=not bar.shown),
         )
         try:
-            async with until_signal() as scope, publisher:
+            async with until_signal() as scope, publisher, trio.open_nursery() as nursery:
+                nursery.start_soon(
+                    tell_who_is_awaited, str(publisher.identity), target.routers, lambda: account.progress, bar.tell
+                )
                 await _send_all(publisher, source, account, bar, rate, wanted)
+                nursery.cancel_scope.cancel()
             account.interrupted = scope.cancelled_caught
         finally:
             account.alone = publisher.alone

@@ -41,7 +41,7 @@ async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterV
     views: dict[str, RouterView] = {}
 
     async def ask(name: str, entry: RouterEntry, pid: int | None) -> None:
-        status = await _fetch(fetch, entry.amqp) if pid is not None else None
+        status = await status_at(entry.amqp, fetch) if pid is not None else None
         views[name] = RouterView(name, pid, entry.amqp, entry.log, status)
 
     entries = directory.read().routers
@@ -52,7 +52,8 @@ async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterV
     return {name: views[name] for name in entries}
 
 
-async def _fetch(fetch: FetchStatus, amqp: str) -> dict[str, Any] | None:
+async def status_at(amqp: str, fetch: FetchStatus) -> dict[str, Any] | None:
+    """None if the router at this host:port does not answer."""
     address = Address.parse(amqp)
     anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
     try:

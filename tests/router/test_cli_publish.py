@@ -11,9 +11,10 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+import trio
 from rich.console import Console
 
-from failover.client import Publisher
+from failover.client import Publisher, Subscriber
 from router.cli_account import Bar
 from router.rundir import RunDirectory
 from tests.processes.mesh import RunningMesh, eventually, running
@@ -60,6 +61,19 @@ def test_ctrl_c_ends_the_waiting(mesh: RunningMesh) -> None:
     publishing.send_signal(signal.SIGINT)
     _, told = publishing.communicate(timeout=PATIENCE_S)
     assert (publishing.returncode, told) == (1, b"50 never sent\n")
+
+
+async def test_who_waits_for_an_outcome_is_told_for_whom(mesh: RunningMesh) -> None:
+    """A subscriber at another router, which takes its time."""
+    c = f"amqp://{mesh.address('c')}"
+    async with Subscriber([c], "topic/s", container="slow", link="reader") as slow:
+        publishing = begin(mesh.directory, "publish", "topic/s", "--body", "b", "--router", "a")
+        delivery = await anext(aiter(slow))
+        waiting = b"waiting for subscriber slow/reader on topic/s\n"
+        await trio.to_thread.run_sync(said, publishing, waiting)
+        await delivery.accept()
+        _, told = await trio.to_thread.run_sync(publishing.communicate)
+    assert (publishing.returncode, told) == (0, b"1 accepted\n")
 
 
 async def test_ctrl_c_tells_what_was_sent_from_what_never_was(mesh: RunningMesh) -> None:

@@ -1,0 +1,35 @@
+"""For whom `publish` says that it waits, out of what routers say."""
+
+from typing import Any
+
+from router.cli_waiting import awaited
+
+P, S = "writer/publish on topic/news", "reader/subscribe on topic/news"
+
+
+def status(router: str, *waits: str, away: bool = False) -> dict[str, Any]:
+    reader = {"container": "reader", "link": "subscribe", "address": "topic/news"}
+    return {
+        "router": router,
+        "waits": [{"for": wait, "publishers": [P]} for wait in waits],
+        "subscribers": [{**reader, "status": "suspended" if away else "attached"}],
+    }
+
+
+def test_a_router_is_named_only_if_it_does_not_name_its_subscriber() -> None:
+    told = [status("a", "router b", "router c"), status("c", f"subscriber {S}")]
+    assert awaited(P, told) == [f"subscriber {S}", "router b"]
+
+
+def test_who_has_no_connection_is_away() -> None:
+    assert awaited(P, [status("a", f"subscriber {S}", away=True)]) == [f"subscriber {S}, which is away"]
+    assert awaited(P, [status("a", f"orphan {S}")]) == [f"subscriber {S}, which is away"]
+
+
+def test_who_waits_for_another_publisher_is_not_named() -> None:
+    assert awaited("another", [status("a", f"subscriber {S}")]) == []
+
+
+def test_a_publisher_that_has_something_to_do_is_named() -> None:
+    wait = f"publisher {P}, to settle, for subscriber {S}"
+    assert awaited(P, [status("a", wait)]) == [wait]
