@@ -15,7 +15,7 @@ from router.amqp.handler import (
 )
 from router.amqp.link import Link
 from topic.directory.entry import Lifetime
-from topic.identity import GENERATION_LENGTH, LinkIdentity
+from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 
 STATUS_ADDRESS = "$status"
 GENERATION = "oncemesh:generation"
@@ -27,8 +27,6 @@ ALONE = "oncemesh:alone"
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
 
 _AUTHORITY = re.compile(r"^amqps?://[^/]*/?")
-# Of an epoch as text: its clock, then router and incarnation.
-_EPOCH = re.compile(r"([0-9]{1,20})\.[A-Za-z0-9_-]+\.[0-9]{1,20}")
 
 
 class Refusal(Exception):
@@ -128,7 +126,7 @@ def seen_of(link: Link) -> int:
     epoch = link.remote_properties.get(EPOCH)
     if epoch is None:
         return 0
-    parts = _EPOCH.fullmatch(epoch) if isinstance(epoch, str) else None
+    parts = EPOCH_TEXT.fullmatch(epoch) if isinstance(epoch, str) else None
     if parts is None:
         raise Refusal(INVALID_FIELD, f"link property {EPOCH}: expected the one of an earlier attach")
     return int(parts[1])

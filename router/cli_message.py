@@ -1,8 +1,8 @@
 """Messages as people and programs write and read them: as lines, as JSON, and laid out for reading.
 
 The JSON of a message has its sections (`router.amqp.sections`) for members; the body is `body`, a text, or `base64` if
-its data is not text, or else `sequence` or `value`. What `subscribe --format json` prints `publish --format json`
-takes: it ignores the `key`.
+its data is not text, or else `sequence` or `value`. Binary anywhere else is an object with the one member `base64`.
+What `subscribe --format json` prints `publish --format json` takes: it ignores the `key`.
 """
 
 import base64
@@ -40,7 +40,24 @@ def parse_json(line: bytes) -> dict[str, Any]:
         raise ValueError(f"no JSON object, expected such as {EXAMPLE}")
     for name in message:
         _check_member(name)
-    return {name: value for name, value in message.items() if name not in ("key", *TEXTS)} | _body(message)
+    sections = {name: value for name, value in message.items() if name not in ("key", *TEXTS)}
+    return {name: _members(value) for name, value in sections.items()} | _body(message)
+
+
+def _members(section: Any) -> Any:
+    return {name: _typed(value) for name, value in section.items()} if isinstance(section, dict) else section
+
+
+def _typed(value: Any) -> Any:
+    """With binary where JSON says so."""
+    match value:
+        case {"base64": str(text)} if len(value) == 1:
+            return _from_base64(text)
+        case dict():
+            return _members(value)
+        case list():
+            return [_typed(item) for item in value]
+    return value
 
 
 def _no_number(text: str) -> None:
@@ -65,9 +82,9 @@ def _body(message: Mapping[str, Any]) -> dict[str, Any]:
         case "base64", str(text):
             return {"data": _from_base64(text)}
         case "sequence", [list(), *rest] as lists if all(isinstance(one, list) for one in rest):
-            return {"sequence": lists}
+            return {"sequence": _typed(lists)}
         case "value", value:
-            return {"value": value}
+            return {"value": _typed(value)}
         case name, value:
             raise ValueError(f'"{name}" is {value!r}, expected {"a list of lists" if name == "sequence" else "a text"}')
     raise AssertionError("a body has a name")
@@ -93,8 +110,7 @@ def plain(value: Any) -> Any:
         case str():
             return str(value)
         case bytes():
-            text = text_of(value)
-            return text if text is not None else {"base64": base64.b64encode(value).decode()}
+            return {"base64": base64.b64encode(value).decode()}
         case Described(descriptor, inner):
             return {"descriptor": plain(descriptor), "value": plain(inner)}
         case list():
@@ -114,13 +130,21 @@ def text_of(data: bytes) -> str | None:
 def as_json(key: bytes, message: bytes) -> bytes:
     line: dict[str, Any] = {"key": key.decode(errors="backslashreplace")}
     for name, value in read_message(message).items():
-        if name != "data":
+        if name == "properties":
+            line[name] = {field: _property(field, item) for field, item in value.items()}
+        elif name != "data":
             line[name] = plain(value)
         elif (text := text_of(value)) is not None:
             line["body"] = text
         else:
             line["base64"] = base64.b64encode(value).decode()
     return json.dumps(line).encode()
+
+
+def _property(field: str, value: Any) -> Any:
+    """A user-id is binary by its type, so that it may be written as text."""
+    text = text_of(value) if field == "user-id" and isinstance(value, bytes) else None
+    return plain(value) if text is None else text
 
 
 def as_raw(key: bytes, message: bytes) -> bytes:
@@ -153,7 +177,8 @@ def as_text(key: bytes, message: bytes) -> bytes:
 def _shown(field: Any, value: Any) -> str:
     if isinstance(value, Timestamp):
         return _time(value)
-    value = plain(value)
+    text = text_of(value) if isinstance(value, bytes) else None
+    value = plain(value) if text is None else text
     shown = printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     return f"{shown} ms" if field == "ttl" else shown
 

@@ -32,8 +32,10 @@ class TopologyError(FileError):
 def load(path: str | Path) -> Topology:
     """The topology in the file at `path`; raises TopologyError."""
     path = Path(path)
-    reader = _Reader()
-    topology = reader.topology(document(path, "topology", PARTS, TopologyError), path)
+    reader, root = _Reader(), document(path, "topology", PARTS, TopologyError)
+    if "topology" in root:
+        raise TopologyError(path, [f"{path}: a chaos script, expected a topology; to run it: oncemesh chaos {path}"])
+    topology = reader.topology(root, path)
     reader.check(path, TopologyError)
     return topology
 

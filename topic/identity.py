@@ -6,6 +6,7 @@ same one before and after a failover.
 
 import base64
 import hashlib
+import re
 from typing import NamedTuple
 
 import attrs
@@ -13,6 +14,8 @@ import attrs
 NAME_LENGTH = 12
 KEY_LENGTH = 32
 GENERATION_LENGTH = 8
+EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.[A-Za-z0-9_-]+\.[0-9]{1,20}")
+"""An `Epoch` as text: its clock, then router and incarnation."""
 
 
 @attrs.frozen(slots=True, order=True)

@@ -37,6 +37,8 @@ def load(path: str | Path) -> Script:
     """The script in the file at `path`; raises ScriptError, or TopologyError if the topology's file is at fault."""
     path = Path(path)
     root = document(path, "chaos script", PARTS, ScriptError)
+    if "routers" in root:
+        raise ScriptError(path, [f"{path}: a topology, expected a chaos script; to start it: oncemesh up {path}"])
     reader = _Reader()
     reader.keys(root, PARTS)
     topology = reader.topology(root, path)

@@ -28,7 +28,7 @@ from router.amqp.connection import Connection
 from router.amqp.handler import EXPIRE_CONNECTION, Condition, Handle
 from router.amqp.link import Link
 from router.amqp.transport import GOODBYE_S, serve
-from topic.identity import GENERATION_LENGTH, LinkIdentity
+from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 
 GENERATION: Final = "oncemesh:generation"
 EPOCH: Final = "oncemesh:epoch"
@@ -370,7 +370,7 @@ class Endpoint:
         self._told = False
         self._granted(link, generation)
         self.generation = generation
-        self.epoch = str(epoch) if isinstance(epoch, str) else None
+        self.epoch = str(epoch) if isinstance(epoch, str) and EPOCH_TEXT.fullmatch(epoch) else None
         self._commits.lazily(Attached(self.generation, self.epoch))
         self._news.unpark_all()
 
@@ -379,7 +379,8 @@ class Endpoint:
             if self._link is None:  # refused
                 self._attaching = None
             self._told = self._told or (condition is not None and condition.name == MISSED)
-            self._lose(_error(condition), fatal=closed and condition is not None and self._is_fatal(condition))
+            fatal = closed and condition is not None and self._is_fatal(condition)
+            self._lose(_error(condition, self.identity.container if fatal else ""), fatal=fatal)
 
     def _is_fatal(self, condition: Condition) -> bool:
         """Whether no router would have us: not if it may be ourselves who stole the link."""
@@ -420,8 +421,12 @@ async def _serve(stream: trio.SocketStream, connection: Connection, scope: trio.
         await serve(stream, connection)
 
 
-def _error(condition: Condition | None) -> ClientError:
-    return ClientError(condition.name, condition.description) if condition else ClientError(None)
+def _error(condition: Condition | None, thief: str = "") -> ClientError:
+    """`thief`: what another process must be called that has stolen the link."""
+    if condition is None:
+        return ClientError(None)
+    stolen = f": another process has attached as {thief}, too" if thief and condition.name == STOLEN else ""
+    return ClientError(condition.name, condition.description + stolen)
 
 
 def _no_router(router: RouterAddress, condition: Condition | None) -> ClientError:

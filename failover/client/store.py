@@ -26,7 +26,7 @@ from attrs import define, field
 from failover.client.errors import StateError
 from failover.comparison import TERMINAL
 from router.amqp.handler import NO_STATE
-from topic.identity import GENERATION_LENGTH, LinkIdentity
+from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 
 Role: TypeAlias = Literal["publisher", "subscriber"]
 
@@ -166,10 +166,11 @@ def _is_sound(role: Role, saved: Saved) -> bool:
     generation, epoch = saved.generation, saved.epoch
     return (
         (generation is None or (isinstance(generation, bytes) and len(generation) == GENERATION_LENGTH))
-        and (epoch is None or isinstance(epoch, str))
+        and (epoch is None or (isinstance(epoch, str) and EPOCH_TEXT.fullmatch(epoch) is not None))
         and isinstance(saved.next_number, int)
         and 0 <= saved.next_number <= LARGEST_NUMBER
         and all(isinstance(tag, bytes) and _fits(role, tag, entry) for tag, entry in saved.unsettled.items())
+        and (role == "subscriber" or max(saved.unsettled, default=b"") < tag_of(saved.next_number))
     )
 
 
@@ -240,7 +241,9 @@ class SqliteStore:
         try:
             yield
         except sqlite3.Error as error:
-            raise StateError(self._where, f"{what}: {error}") from error
+            held = self.threaded and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+            why = "another client that is running holds it" if held else str(error)
+            raise StateError(self._where, f"{what}: {why}") from error
 
     def close(self) -> None:
         """A connection that was given stays open."""

@@ -56,11 +56,15 @@ _UINT: Final = Kind("a number from 0 to 4294967295", _whole(2**32 - 1), uint)
 _TIME: Final = Kind("milliseconds since 1970", _whole(2**63 - 1), Timestamp)
 _TEXT: Final = Kind("a text", _is_text, str)
 _SYMBOL: Final = Kind("a text of ASCII characters", _is_symbol, Symbol)
-_BINARY: Final = Kind("a text", _is_text, str.encode)
+_BINARY: Final = Kind(
+    "a text or binary",
+    lambda value: isinstance(value, str | bytes),
+    lambda value: value.encode() if isinstance(value, str) else value,
+)
 _ID: Final = Kind(
-    "a text or a number",
-    lambda value: _is_text(value) or _whole(2**64 - 1)(value),
-    lambda value: value if isinstance(value, str) else ulong(value),
+    "a text, a number or binary",
+    lambda value: isinstance(value, str | bytes) or _whole(2**64 - 1)(value),
+    lambda value: value if isinstance(value, str | bytes) else ulong(value),
 )
 
 FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {

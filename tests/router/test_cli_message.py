@@ -20,6 +20,11 @@ def test_what_json_shows_json_takes() -> None:
         {"data": b"\xff\x00"},
         {"value": {"a": [1, 2.5, None, True, "x"]}},
         {"sequence": [[1], ["a"]]},
+        {"value": {"a": b"text", "b": [b"\xff"]}},
+        {"value": b"\xff"},
+        {"sequence": [[b"\xff"]]},
+        {"properties": {"message-id": b"\xff", "user-id": b"\xff", "correlation-id": b"text"}, "data": b""},
+        {"properties": {"user-id": "me"}, "application-properties": {"base64": b"\xff"}, "data": b""},
         {"header": {"ttl": 5}, "properties": {"subject": "s"}, "application-properties": {"a": 1}, "data": b""},
         {"delivery-annotations": {"d": 1}, "message-annotations": {"m": "x"}, "data": b"", "footer": {"f": None}},
     ):

@@ -36,6 +36,13 @@ def complaints(folder: Path, text: str) -> list[str]:
     return [message.replace(f"{folder}/", "") for message in caught.value.messages]
 
 
+def test_a_chaos_script_in_its_place_is_told(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "topologies" / "chaos" / "mayhem.yaml"
+    assert complaints(tmp_path, script.read_text()) == [
+        "mesh.yaml: a chaos script, expected a topology; to run it: oncemesh chaos mesh.yaml"
+    ]
+
+
 def test_a_full_topology_is_read_as_written(tmp_path: Path) -> None:
     path = write(
         tmp_path,

@@ -29,6 +29,13 @@ def complaints(folder: Path, text: str) -> list[str]:
     return [message.replace(f"{folder}/", "") for message in caught.value.messages]
 
 
+def test_a_topology_in_its_place_is_told(tmp_path: Path) -> None:
+    topology = Path(__file__).parents[3] / "topologies" / "line.yaml"
+    assert complaints(tmp_path, topology.read_text()) == [
+        "script.yaml: a topology, expected a chaos script; to start it: oncemesh up script.yaml"
+    ]
+
+
 def complaint(folder: Path, fault: str) -> str:
     """What is said about one fault; it stands on line 10."""
     [found] = complaints(folder, write(folder, fault).read_text())

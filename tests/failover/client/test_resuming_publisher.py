@@ -299,6 +299,8 @@ async def test_what_no_other_router_mends_ends_the_publisher(condition: str) -> 
         with pytest.raises(ClientError, match="why") as caught:
             await handle.outcome()
         assert caught.value.condition == condition
+        another = "another process has attached as p, too" in str(caught.value)
+        assert another == (condition == "amqp:link:stolen")
 
 
 async def test_a_link_that_an_attach_of_its_own_may_have_stolen_is_attached_again() -> None:

@@ -81,7 +81,7 @@ def test_a_file_outlives_its_process_and_is_one_process_s_at_a_time(tmp_path: Pa
     path = tmp_path / "state"
     with SqliteStore(path) as store:
         store.write("publisher", IDENTITY, [Added(0, b"message")])
-        with pytest.raises(StateError, match="locked"):
+        with pytest.raises(StateError, match="another client that is running holds it"):
             SqliteStore(path)
     with SqliteStore(path) as store:
         assert store.load("publisher", IDENTITY).next_number == 1

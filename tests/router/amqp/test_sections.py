@@ -131,7 +131,7 @@ def test_arrays_within_arrays_end_somewhere() -> None:
         ({"header": {"ttl": 2**32}}, "ttl is 4294967296, expected a number from 0 to 4294967295"),
         ({"header": {"priority": True}}, "priority is True, expected a number from 0 to 255"),
         ({"header": {"durable": 1}}, "durable is 1, expected true or false"),
-        ({"properties": {"message-id": 1.5}}, "message-id is 1.5, expected a text or a number"),
+        ({"properties": {"message-id": 1.5}}, "message-id is 1.5, expected a text, a number or binary"),
         ({"properties": {"content-type": "é"}}, "content-type is 'é', expected a text of ASCII characters"),
         ({"properties": {"colour": "red"}}, 'properties has no "colour", expected message-id, user-id, to, subject,'),
         ({"properties": "s"}, "\"properties\" is 's', expected names and values"),
