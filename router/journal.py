@@ -1,12 +1,16 @@
-"""Writes a source's delivery log to its segment files (docs/architecture.md; the format is `topic.journal`'s).
+"""Writes a source's delivery log to its segment files (docs/architecture.md; formats: `topic.journal`, `topic.tail`).
 
 The log is evidence, never state: a router never reads what is in it.
 """
 
+import mmap
 from pathlib import Path
-from typing import BinaryIO
 
 from topic.journal import SEGMENT_LIMIT, Block, parse_segment_name, segment_name
+from topic.tail import REGION, Tail
+
+FLUSH_S = 1.0
+"""After so long an owner flushes: blocks of more entries are smaller, and what is in the tail is safe already."""
 
 
 def has_segments(directory: Path) -> bool:
@@ -23,42 +27,60 @@ class JournalFile:
         self._directory = directory
         self._incarnation = incarnation
         self._number = 0
-        self._size = 0
-        self._file: BinaryIO | None = None
+        self._segment: _Segment | None = None
 
-    def flush(self) -> None:
-        """Append what the block holds as one block, if anything; every 50 ms and at the end."""
-        if not len(self.block):
-            return
-        data = self.block.encode()
-        if self._file is not None and self._size + len(data) > SEGMENT_LIMIT:
-            self._next_segment()
-        if self._file is None:
-            self._file = (self._directory / segment_name(self._incarnation, self._number)).open("xb", buffering=0)
-        self._write(data)
-
-    def pumped(self) -> None:
-        """An event was handled, and what came of it has not left yet: a router that is killed the next moment must
-        have written without whom it accepted, or the audit cannot tell."""
-        if self.block.urgent:
+    def save(self) -> None:
+        """Have the entries so far outlive the end of this process; before anything that they tell of leaves it."""
+        payload = self.block.unsaved()
+        if payload is not None and not self._current().tail.append(payload):
             self.flush()
 
-    def _write(self, data: bytes) -> None:
-        assert self._file is not None
-        view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) or 0 :]
-        self._size += len(data)
+    def flush(self) -> None:
+        """Append what the block holds as one block, if anything."""
+        if not len(self.block):
+            return
+        segment = self._current()
+        segment.append(self.block.encode())
+        if segment.size >= SEGMENT_LIMIT:
+            self._close_segment()
 
-    def _next_segment(self) -> None:
-        assert self._file is not None
-        self._file.close()
-        self._file = None
-        self._number += 1
-        self._size = 0
+    def _current(self) -> "_Segment":
+        if self._segment is None:
+            self._segment = _Segment(self._directory / segment_name(self._incarnation, self._number), self.block)
+            self._number += 1
+        return self._segment
+
+    def _close_segment(self) -> None:
+        if self._segment is not None:
+            self._segment.close()
+            self._segment = None
 
     def close(self) -> None:
         self.flush()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._close_segment()
+
+
+class _Segment:
+    """One file: the region of its tail, mapped, and blocks behind it."""
+
+    def __init__(self, path: Path, block: Block) -> None:
+        self.size = 0
+        self._file = path.open("x+b", buffering=0)
+        self._write(bytes(REGION))  # where the disk has no room that is an error, a touch of the mapping were the end
+        self._mapping = mmap.mmap(self._file.fileno(), REGION)
+        self.tail = Tail(self._mapping, block.head)
+
+    def append(self, data: bytes) -> None:
+        """A block: what it holds is no longer in the tail."""
+        self._write(data)
+        self.tail.clear()
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) or 0 :]
+        self.size += len(data)
+
+    def close(self) -> None:
+        self._mapping.close()
+        self._file.close()

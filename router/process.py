@@ -20,7 +20,7 @@ from router.amqp.transport import serve
 from router.clients import ClientEdge
 from router.config import Topology
 from router.garbage import tame
-from router.journal import JournalFile, has_segments
+from router.journal import FLUSH_S, JournalFile, has_segments
 from router.neighbours import Neighbours
 from router.quantities import Address, format_duration
 from router.report import Reporter
@@ -35,7 +35,6 @@ from topic.settings import Settings
 
 log = logging.getLogger("oncemesh")
 
-JOURNAL_S = 0.05
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 1.0
 INTER_FRAME = 256 * 1024
@@ -148,13 +147,13 @@ class Process:
             self.node.pump()
 
     def _pumped(self) -> None:
-        self._journal.pumped()
+        self._journal.save()
         self._timer.deadline = self.node.deadline()
 
     async def _write_journal(self) -> None:
         while True:
             self._journal.flush()
-            await trio.sleep(JOURNAL_S)
+            await trio.sleep(FLUSH_S)
 
     # connections
 

@@ -1,14 +1,15 @@
 """The delivery log, written by routers and clients for the audit (docs/architecture.md). Bytes in, bytes out.
 
-A writer owns one `Block`, appends an entry per *batch* of deliveries and, every 50 ms (or at `BLOCK_LIMIT`),
-writes `encode()`, unless the block is empty, to the end of the current segment. This module never opens a
-file, reads a clock or decides anything; routers write the log and never read it.
+A writer owns one `Block` and appends an entry per *batch* of deliveries. Before anything that entries tell of leaves,
+it puts `unsaved()` into the tail of the current segment (`topic.tail`); every now and then, and when the tail is full,
+it writes `encode()` to the segment's end. This module never opens a file, reads a clock or decides anything; routers
+write the log and never read it.
 
 Files
     `<run_dir>/<router>/log/<segment>` and `<run_dir>/clients/<name>/log/<segment>`, segment as
-    `segment_name` says, numbered from 0 on; the next one begins when a block would take a segment over
-    `SEGMENT_LIMIT`. A client's incarnation is the ms of wall clock at its start. Each file opens with the
-    first byte of a block.
+    `segment_name` says, numbered from 0 on; the next one begins when a segment has reached `SEGMENT_LIMIT`.
+    A client's incarnation is the ms of wall clock at its start. Each file opens with the region of its tail,
+    or with the first byte of a block.
 
 Block
     b"OML1", u32be length of the payload, u32be crc32 of the payload, payload: a msgpack map of
@@ -74,7 +75,7 @@ Entries
     KEPT         what the state store had when the router started: (no link) detail = JSON {"found": whether there was
                  one}; then publisher or subscriber (address, epoch)
     STOPPED      last entry of every log that ends in a clean shutdown, also a client's. A log without one
-                 may lack its last 50 ms
+                 may lack its end, if its machine lost power
 
     publisher: ATTACHED as above with generation, also in the detail; on deliveries: all with keys, address, publisher
     PUBLISHED    sent for the first time, in this order (tags, generation); all within 1 ms of the entry's time
@@ -101,10 +102,10 @@ import attrs
 import msgpack
 
 from topic.identity import KEY_LENGTH
+from topic.tail import Left, read_region
 
 MAGIC = b"OML1"
 HEADER_LENGTH = len(MAGIC) + 8
-BLOCK_LIMIT = 1 << 20  # bytes of keys and tags after which a block is better written at once
 SEGMENT_LIMIT = 32 << 20
 BY_MAP = "map"
 """The detail of an OUTCOME that an unsettled map states."""
@@ -155,7 +156,7 @@ class Outcome(IntEnum):
 
 
 TABLED = ("address", "publisher", "subscriber", "peer", "generation", "epoch", "detail")
-COLUMNS = ("event", "outcome", "time", "hlc", *TABLED, "count", "n", "ns", "tags")
+ROW = COLUMNS = ("event", "outcome", "time", "hlc", *TABLED, "count", "n", "ns", "tags")
 HEAD = ("source", "role", "incarnation", "host", "number", "strings", "keys")
 
 Name = str | bytes | None
@@ -164,21 +165,19 @@ Name = str | bytes | None
 class Block:
     """The block being written by one source; reused for all its blocks, as it numbers them."""
 
-    __slots__ = ("_host", "_incarnation", "_keys", "_number", "_role", "_rows", "_source", "size", "urgent")
+    __slots__ = ("_keys", "_number", "_rows", "_saved_keys", "_saved_rows", "head")
 
     def __init__(self, source: str, role: str, incarnation: int, *, host: str = "") -> None:
         assert role in ("router", "publisher", "subscriber")
-        self._source = source
-        self._role = role
-        self._incarnation = incarnation
-        self._host = host
+        self.head = (source, role, incarnation, host)
+        """What all its blocks begin with."""
         self._number = 0
         self._rows: list[tuple[Any, ...]] = []
         self._keys: list[bytes] = []
-        self.size = 0
-        """Bytes of keys and tags held, roughly; at `BLOCK_LIMIT` the owner writes without waiting."""
-        self.urgent = False
-        """It holds what nobody else can know: the owner writes it before the client hears of it."""
+        """Of the rows that were not asked for yet."""
+        self._saved_rows = 0
+        self._saved_keys: list[bytes] = []
+        """Of the others, joined."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -202,34 +201,54 @@ class Block:
         tags: Sequence[bytes] | None = None,
         detail: str | None = None,
     ) -> None:
-        """Append one entry. Hot path, once per batch: a tuple is kept, all other work waits for `encode`.
+        """Append one entry. Hot path, once per batch: a tuple is kept, all other work waits for `unsaved` and `encode`.
 
         `keys` is read at once; `ns` and `tags` are kept, so the caller must not change them afterwards.
         """
-        if event is Event.APART:
-            self.urgent = True
         count = len(keys)
         if count:
             self._keys.extend(keys)
-            self.size += count * (KEY_LENGTH if tags is None else 2 * KEY_LENGTH)
         names = (address, publisher, subscriber, peer, generation, epoch, detail)
         self._rows.append((event, outcome, time_us, hlc, *names, count, n, ns, tags))
+
+    def unsaved(self) -> bytes | None:
+        """The entries since this was last asked, as a frame of the tail (`topic.tail`); None if there are none."""
+        rows = self._rows[self._saved_rows :]
+        if not rows:
+            return None
+        self._saved_rows += len(rows)
+        return _packed((self._number, rows, self._join_keys()))
+
+    def _join_keys(self) -> bytes:
+        keys = b"".join(self._keys)
+        self._keys.clear()
+        self._saved_keys.append(keys)
+        return keys
 
     def encode(self) -> bytes:
         """The block as bytes for the end of the segment; the block is empty afterwards and counts on."""
         assert self._rows, "an empty block is not written"
-        columns: dict[str, list[Any]] = dict(zip(COLUMNS, map(list, zip(*self._rows, strict=True)), strict=True))
-        columns["generation"] = [value and value.hex() for value in columns["generation"]]
-        strings: dict[str, int] = {}
-        for name in TABLED:
-            columns[name] = _tabled(columns[name], strings)
-        keys = b"".join(self._keys)
-        assert len(keys) == KEY_LENGTH * sum(columns["count"])
-        head = (self._source, self._role, self._incarnation, self._host, self._number, list(strings), keys)
-        payload: bytes = msgpack.packb(dict(zip(HEAD, head, strict=True)) | columns)
+        self._join_keys()
+        payload = _encode(self.head, self._number, self._rows, b"".join(self._saved_keys))
         self._number += 1
-        self._rows, self._keys, self.size, self.urgent = [], [], 0, False
+        self._rows, self._saved_rows, self._saved_keys = [], 0, []
         return MAGIC + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
+
+
+def _packed(value: object) -> bytes:
+    packed: bytes = msgpack.packb(value)
+    return packed
+
+
+def _encode(head: tuple[str, str, int, str], number: int, rows: Sequence[Sequence[Any]], keys: bytes) -> bytes:
+    """The payload of a block."""
+    columns: dict[str, list[Any]] = dict(zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
+    columns["generation"] = [value and value.hex() for value in columns["generation"]]
+    strings: dict[str, int] = {}
+    for name in TABLED:
+        columns[name] = _tabled(columns[name], strings)
+    assert len(keys) == KEY_LENGTH * sum(columns["count"])
+    return _packed(dict(zip(HEAD, (*head, number, list(strings), keys), strict=True)) | columns)
 
 
 def _tabled(column: list[Name], strings: dict[str, int]) -> list[int]:
@@ -308,9 +327,30 @@ class Damage:
 
 
 def read_blocks(data: bytes) -> tuple[list[BlockView], Damage | None]:
-    """All whole blocks of a segment; a bad stretch is skipped, reading goes on at the next whole block."""
+    """All whole blocks of a segment, and what its tail holds besides, as one more; a bad stretch is skipped, reading
+    goes on at the next whole block."""
+    region = read_region(data)
+    blocks, damage = _read_blocks(data, region.end)
+    if region.left is not None and not (blocks and region.left.number <= blocks[-1].number):
+        blocks += _decode_tail(region.left)
+    if damage is None and region.damaged_at is not None:
+        damage = Damage(region.damaged_at, region.end - region.damaged_at, torn=True)
+    return blocks, damage
+
+
+def _decode_tail(left: Left) -> list[BlockView]:
+    """The block that it was to become; none if no writer of ours has made it, though its checksums are right."""
+    try:
+        view = _decode(_encode(left.head, left.number, left.rows, left.keys))
+    except (ValueError, TypeError, AttributeError, AssertionError):
+        return []
+    return [] if view is None else [view]
+
+
+def _read_blocks(data: bytes, position: int) -> tuple[list[BlockView], Damage | None]:
+    """Those from there on."""
     blocks: list[BlockView] = []
-    first_bad, skipped, position = -1, 0, 0
+    first_bad, skipped = -1, 0
     while position < len(data):
         found = _next_block(data, position)
         start, end = (found[0], found[1]) if found else (len(data), len(data))

@@ -9,7 +9,7 @@ on waiting; only what no other router could mend, or a link lost for longer than
 The attach is made when the router has opened: before that its frames are too small for a map.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Final, Self, TypedDict
@@ -221,7 +221,8 @@ class Endpoint:
         )  # fmt: skip
         connection.open()
         serving = trio.CancelScope()
-        self._connections.start_soon(_serve, stream, connection, serving)
+        save = self._log.save if self._log is not None else _nothing
+        self._connections.start_soon(_serve, stream, connection, serving, save)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._await_attach, router)
@@ -416,9 +417,15 @@ class Endpoint:
         raise NotImplementedError
 
 
-async def _serve(stream: trio.SocketStream, connection: Connection, scope: trio.CancelScope) -> None:
+async def _serve(
+    stream: trio.SocketStream, connection: Connection, scope: trio.CancelScope, save: Callable[[], None]
+) -> None:
     with scope:
-        await serve(stream, connection)
+        await serve(stream, connection, after_input=save, before_output=save)
+
+
+def _nothing() -> None:
+    """What a client without a log saves."""
 
 
 def _error(condition: Condition | None, thief: str = "") -> ClientError:

@@ -1,22 +1,23 @@
 """A client's delivery log (docs/architecture.md): what it published or processed, for the audit.
 
-The format is `topic.journal`'s. Entries are gathered into blocks and written every 50 ms, into segments of their own.
+The format is `topic.journal`'s. Entries are saved before what they tell of leaves, so that they outlive a client that
+is killed; they are gathered into blocks and written every now and then, into segments of their own.
 Nobody's behaviour depends on it: without a directory nothing is logged.
 """
 
 import json
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import trio
 
-from router.journal import JournalFile
+from router.journal import FLUSH_S, JournalFile
 from topic.identity import LinkIdentity, link_name
-from topic.journal import BLOCK_LIMIT, Block, Event, Outcome
+from topic.journal import Block, Event, Outcome
 
-FLUSH_S = 0.05
 RUN_US = 1000
 """Publications within this make one entry, which has the time of the first: latencies are measured from there."""
 
@@ -117,13 +118,22 @@ class ClientLog:
             tags=tags,
             detail=detail,
         )
-        if self._block.size >= BLOCK_LIMIT:
-            self._file.flush()
+
+    def save(self) -> None:
+        """What was appended outlives this process from here on; called before anything is written to a router."""
+        self._end_run()
+        with self._naming_it():
+            self._file.save()
 
     def flush(self) -> None:
         self._end_run()
-        try:
+        with self._naming_it():
             self._file.flush()
+
+    @contextmanager
+    def _naming_it(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             error.filename = error.filename or str(self._directory)  # a write that fails does not say where
             raise

@@ -32,14 +32,15 @@ async def serve(
     *,
     clock: Callable[[], float] = trio.current_time,
     after_input: Callable[[], None] = lambda: None,
+    before_output: Callable[[], None] = lambda: None,
     peer: str = "a peer without a name",
 ) -> None:
     """Run a connection until it is over; then stream and connection are closed and freed, and `on_close` was called.
 
-    `after_input` is called whenever the handler may have been: time to act on what it was told. `peer` is what the log
-    calls the other end until its open has named it.
+    `after_input` is called whenever the handler may have been: time to act on what it was told; `before_output` before
+    anything is written to the stream. `peer` is what the log calls the other end until its open has named it.
     """
-    driver = _Driver(stream, connection, clock, after_input, peer)
+    driver = _Driver(stream, connection, clock, after_input, before_output, peer)
     connection.on_wake = driver.wake
     try:
         async with trio.open_nursery() as ticking:
@@ -64,6 +65,7 @@ class _Driver:
         connection: Connection,
         clock: Callable[[], float],
         after_input: Callable[[], None],
+        before_output: Callable[[], None],
         peer: str,
     ) -> None:
         self._stream = stream
@@ -71,6 +73,7 @@ class _Driver:
         self._connection = connection
         self._clock = clock
         self._after_input = after_input
+        self._before_output = before_output
         self._woken = trio.Event()
         self._patience = math.inf
         self._read = 0
@@ -126,6 +129,7 @@ class _Driver:
             while True:
                 self._woken = trio.Event()
                 while data := connection.data_to_send():
+                    self._before_output()
                     await stream.send_all(data)
                     self._written += len(data)
                 if connection.proofs and not connection.closing:

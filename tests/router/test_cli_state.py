@@ -131,10 +131,10 @@ async def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     ours = ClientLog(log, "subscriber", LinkIdentity("s", "subscribe", "topic/x"))
     log.rename(tmp_path / "moved")
     [segment] = (tmp_path / "moved").iterdir()
-    assert ours._file._file is not None
-    ours._file._file.close()
-    with segment.open("rb") as unwritable:
-        ours._file._file = unwritable
+    assert ours._file._segment is not None
+    ours._file._segment._file.close()
+    with segment.open("rb", buffering=0) as unwritable:
+        ours._file._segment._file = unwritable
         ours.closed()
         with pytest.raises(OSError) as caught:
             ours.flush()

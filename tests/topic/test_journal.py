@@ -88,9 +88,9 @@ def test_names_may_be_the_ascii_bytes_of_the_cores() -> None:
 def test_an_encoded_block_starts_the_next_one_empty() -> None:
     block = Block("a", "router", 1)
     block.append(Event.RECEIVED, time_us=0, hlc=1, keys=[KEY], tags=[b"t"])
-    assert len(block) == 1 and block.size > 0
+    assert len(block) == 1 and block.unsaved() is not None
     block.encode()
-    assert len(block) == 0 and block.size == 0
+    assert len(block) == 0 and block.unsaved() is None
 
 
 @given(st.data())

@@ -20,7 +20,7 @@ import attrs
 
 from router.journal import JournalFile
 from topic.identity import Epoch, KeyMaker, LinkIdentity, link_name, new_generation
-from topic.journal import BLOCK_LIMIT, Block, Event, Outcome
+from topic.journal import Block, Event, Outcome
 
 ADDRESS = "topic/news"
 START_MS = 1_750_000_000_000
@@ -66,7 +66,7 @@ class Log:
         now = self._clock.step()
         self._block.append(event, time_us=now, hlc=self._clock.hlc if self._hybrid else 0, **columns)
         self.events += len(columns.get("keys", ()))
-        if now - self._flushed >= FLUSH_US or self._block.size >= BLOCK_LIMIT:
+        if now - self._flushed >= FLUSH_US:
             self._file.flush()
             self._flushed = now
 

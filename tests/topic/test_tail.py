@@ -1,0 +1,76 @@
+"""The region in which entries wait for their block: read whatever state its writer has left it in."""
+
+import msgpack
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topic.tail import REGION, Tail, read_region
+
+HEAD = ("a", "router", 7, "host")
+
+
+def frame(number: int, row: int) -> bytes:
+    payload: bytes = msgpack.packb((number, [[row]], b"%032d" % row))
+    return payload
+
+
+def written(rows: int) -> bytearray:
+    region = bytearray(REGION)
+    tail = Tail(region, HEAD)
+    for row in range(rows):
+        assert tail.append(frame(3, row))
+    return region
+
+
+def test_what_was_appended_is_read_in_its_order() -> None:
+    found = read_region(bytes(written(3)) + b"blocks")
+    assert found.left is not None and (found.left.head, found.left.number) == (HEAD, 3)
+    assert found.left.rows == [[0], [1], [2]] and found.left.keys == b"".join(b"%032d" % row for row in range(3))
+    assert (found.end, found.damaged_at) == (REGION, None)
+
+
+def test_an_empty_region_and_none_at_all() -> None:
+    assert read_region(bytes(written(0))).left is None
+    assert read_region(b"OML1...").end == 0
+
+
+def test_old_frames_behind_the_end_do_not_count() -> None:
+    region = bytearray(REGION)
+    tail = Tail(region, HEAD)
+    for row in range(5):
+        tail.append(frame(3, row))
+    tail.clear()
+    assert read_region(bytes(region)).left is None
+    tail.append(frame(4, 9))
+    found = read_region(bytes(region))
+    assert found.left is not None and (found.left.number, found.left.rows) == (4, [[9]])
+
+
+def test_there_is_room_for_a_region_of_frames_and_no_more() -> None:
+    region = bytearray(REGION)
+    tail = Tail(region, HEAD)
+    count = 0
+    while tail.append(frame(1, count)):
+        count += 1
+    assert len(region) == REGION
+    found = read_region(bytes(region))
+    assert found.left is not None and len(found.left.rows) == count > 1000
+
+
+@given(st.integers(0, 250), st.integers(0, 7))
+def test_a_damaged_frame_ends_the_tail_and_is_told_of(at: int, bit: int) -> None:
+    """Of the lost power, or a bad disk: what came before is read."""
+    region = written(3)
+    whole = read_region(bytes(region))
+    region[at] ^= 1 << bit
+    found = read_region(bytes(region))
+    assert whole.left is not None
+    if found.end == whole.end and found != whole:
+        assert found.damaged_at is not None and found.damaged_at <= at
+        rows = found.left.rows if found.left else []
+        assert rows == whole.left.rows[: len(rows)]
+
+
+@given(st.binary(max_size=300))
+def test_garbage_behind_the_magic_never_raises(garbage: bytes) -> None:
+    read_region(b"OMT1" + garbage)

@@ -1,0 +1,114 @@
+"""The tail of a log: entries that are in no block yet, kept where the end of their writer cannot take them away.
+
+A segment opens with a region of fixed size that its writer maps into memory, shared with the kernel. What is appended
+to the block is put there too, before anything that it tells of leaves; once the block is written, the tail is empty
+again. So `kill -9` loses no entry. The loss of power may lose any that the kernel has not yet written to the disk.
+
+    region     b"OMT1", u32be length of all that follows of it, then frames, up to one of length 0
+    frame      u32be length, u32be crc32 of the payload, payload: msgpack
+    the first  [source, role, incarnation, host], as in a block
+    the others [number, rows, keys]: of the block that these entries will be in; rows as `topic.journal.ROW` names them
+
+A killed writer may leave a tail whose block it has written: who reads both takes the block. Bytes in, bytes out; this
+module opens no file and maps nothing.
+"""
+
+import zlib
+from typing import Any
+
+import attrs
+import msgpack
+
+MAGIC = b"OMT1"
+REGION = 128 << 10
+"""Bytes of a region. An event that does not fit makes its writer write the block at once."""
+_START = len(MAGIC) + 4
+_FRAME = 8
+_END = bytes(4)
+_FIRST = [str, str, int, str]
+_OTHERS = [int, list, bytes]
+
+
+class Tail:
+    """The writer's: frames in a region, which is `REGION` bytes of zeros at first."""
+
+    def __init__(self, region: Any, head: tuple[str, str, int, str]) -> None:
+        """`region`: a writable buffer that takes slices of bytes, as an `mmap` does. `head`: see above."""
+        self._region = region
+        region[:_START] = MAGIC + (REGION - _START).to_bytes(4, "big")
+        self._end = _START
+        has_room = self.append(msgpack.packb(head))
+        assert has_room, "names are far shorter than a region"
+        self._begin = self._end
+
+    def append(self, payload: bytes) -> bool:
+        """Whether there was room. A frame counts once its length is there, which is written last."""
+        start, end = self._end, self._end + _FRAME + len(payload)
+        if end + len(_END) > REGION:
+            return False
+        self._region[start + 4 : end + len(_END)] = zlib.crc32(payload).to_bytes(4, "big") + payload + _END
+        self._region[start : start + 4] = len(payload).to_bytes(4, "big")
+        self._end = end
+        return True
+
+    def clear(self) -> None:
+        """The block is written."""
+        self._region[self._begin : self._begin + len(_END)] = _END
+        self._end = self._begin
+
+
+@attrs.frozen(slots=True)
+class Left:
+    """What a writer has left in a tail."""
+
+    head: tuple[str, str, int, str]
+    number: int
+    """Of the block that it was to become."""
+    rows: list[list[Any]]
+    keys: bytes
+
+
+@attrs.frozen(slots=True)
+class Region:
+    """One that was read."""
+
+    left: Left | None
+    """None if it is empty."""
+    end: int
+    """Where the first block begins; 0 if the data does not open with a region."""
+    damaged_at: int | None = None
+    """Where the first frame is that cannot be read; what came before it is in `left`."""
+
+
+def read_region(data: bytes) -> Region:
+    """The region that a segment opens with."""
+    if data[: len(MAGIC)] != MAGIC:
+        return Region(None, 0)
+    end = _START + int.from_bytes(data[len(MAGIC) : _START], "big")
+    at, found = _START, list[list[Any]]()
+    while length := int.from_bytes(data[at : min(at + 4, end)], "big"):
+        fields = _unpack(data[at + 4 : min(at + _FRAME + length, end)], length)
+        if fields is None or list(map(type, fields)) != (_OTHERS if found else _FIRST):
+            break
+        if len(found) > 1 and fields[0] != found[1][0]:
+            break
+        found.append(fields)
+        at += _FRAME + length
+    left = None
+    if len(found) > 1:
+        head, (number, *_) = found[0], found[1]
+        rows = [row for _, some, _ in found[1:] for row in some]
+        left = Left((head[0], head[1], head[2], head[3]), number, rows, b"".join(keys for _, _, keys in found[1:]))
+    return Region(left, end, None if found and not length else at)
+
+
+def _unpack(frame: bytes, length: int) -> list[Any] | None:
+    """The fields of a frame, without its length; None if it is damaged."""
+    payload = frame[4:]
+    if len(payload) != length or zlib.crc32(payload) != int.from_bytes(frame[:4], "big"):
+        return None
+    try:
+        fields = msgpack.unpackb(payload)
+    except ValueError:
+        return None
+    return fields if isinstance(fields, list) else None
