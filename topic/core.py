@@ -309,6 +309,7 @@ class Topic:
                 self.edge.unconfirmed.ask(stream, list(stream.unconfirmed))
         own, hearsay = self.directory.section()
         self.outlet.batches.section(router, self.directory.version, own, hearsay)
+        self._peers.contact(router)
         self.attaches.contact(router, now)
         self.expiry.contacts_changed()
 
@@ -321,6 +322,7 @@ class Topic:
         for change in expired:
             role = "publisher" if change.entry.role is Role.PUBLISHER else "subscriber"
             self.outlet.trace(Event.EXPIRED, **{role: change.entry.name}, epoch=str(change.entry.epoch))
+        self._peers.lost(router)
         self.changes.follow(expired)
         self.edge.lost(router)
         self.home.lost(router)

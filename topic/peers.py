@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from topic.actions import STOLEN, Detach, Note
 from topic.delivery.record import Record
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status, unpack_entry
+from topic.directory.gossip import Gossip
 from topic.home.home import Home
 from topic.identity import Epoch
 from topic.journal import Event
@@ -31,6 +32,17 @@ class Peers:
         self._expiry = expiry
         self._changes = changes
         self._heard = heard
+        self._gossip = Gossip(self.directory)
+
+    def contact(self, router: str) -> None:
+        """It is told our section now."""
+        self._gossip.contact(router)
+
+    def lost(self, router: str) -> None:
+        """Its contact is over: what others have told of its subscribers it will not tell us itself."""
+        changes = self.directory.believe_rumours(router)
+        self._pass_on(router, changes, learned=True)
+        self._changes.follow(changes, learned=True)
 
     def receive(self, router: str, payload: bytes) -> None:
         """A batch from a router in contact; raises `PeerError` if it breaks the protocol."""
@@ -64,6 +76,9 @@ class Peers:
     def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
         changes = self.directory.apply_delta(router, version, [unpack_entry(fields) for fields in entries])
         self._pass_on(router, changes, learned=False)
+        for change in changes:
+            if change.entry.role is Role.SUBSCRIBER and change.entry.live and change.entry.lifetime.timeout:
+                self._gossip.learned(change.entry.name, version)
         self._changes.follow(changes)
         self._changes.follow(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
         self.outlet.batches.ack(router, version)
@@ -76,6 +91,11 @@ class Peers:
         self._end_ours(told)
         self._end_later(told)
         self._correct(router, told)
+
+    def _on_applied(self, router: str, versions: dict[str, list[int]]) -> None:
+        """A publisher resumes there: what it has in doubt is owed to subscribers that its former home has known."""
+        applied = {name: (incarnation, version) for name, (incarnation, version) in versions.items()}
+        self.outlet.batches.hearsay(router, self._gossip.lacking(router, applied))
 
     def _correct(self, router: str, told: list[LinkEntry]) -> None:
         """It takes for live what we know has ended."""
@@ -225,6 +245,7 @@ class Peers:
         Segment.DELTA: _on_delta,
         Segment.ACK: _on_ack,
         Segment.HEARSAY: _on_hearsay,
+        Segment.APPLIED: _on_applied,
         Segment.JOINED: _on_joined,
         Segment.ADMIT: _on_admit,
         Segment.FORWARD: _on_forward,

@@ -84,7 +84,7 @@ def read_region(data: bytes) -> Region:
     """The region that a segment opens with."""
     if data[: len(MAGIC)] != MAGIC:
         return Region(None, 0)
-    end = _START + int.from_bytes(data[len(MAGIC) : _START], "big")
+    end = min(_START + int.from_bytes(data[len(MAGIC) : _START], "big"), len(data))
     at, found = _START, list[list[Any]]()
     while length := int.from_bytes(data[at : min(at + 4, end)], "big"):
         fields = _unpack(data[at + 4 : min(at + _FRAME + length, end)], length)
@@ -99,6 +99,8 @@ def read_region(data: bytes) -> Region:
         head, (number, *_) = found[0], found[1]
         rows = [row for _, some, _ in found[1:] for row in some]
         left = Left((head[0], head[1], head[2], head[3]), number, rows, b"".join(keys for _, _, keys in found[1:]))
+    if not found:
+        at = 0
     return Region(left, end, None if found and not length else at)
 
 

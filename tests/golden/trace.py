@@ -95,6 +95,10 @@ def _state(state: int) -> str:
     return DeliveryOutcome(state).name.lower()
 
 
+def _versions(versions: dict[str, list[int]]) -> str:
+    return ", ".join(f"{router} v{version}" for router, (_, version) in versions.items()) or "nothing"
+
+
 def _ranges(ranges: list[int]) -> str:
     pairs = zip(ranges[::2], ranges[1::2], strict=True)
     return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in pairs)
@@ -131,6 +135,7 @@ _SAID: Mapping[Segment, Callable[..., str]] = {
     ),
     Segment.ACK: lambda t, _: "Ack",
     Segment.HEARSAY: lambda t, others: f"Hearsay {t.entries(others)}",
+    Segment.APPLIED: lambda t, versions: f"Applied {_versions(versions)}",
     Segment.JOINED: lambda t, s, _, gated: (
         f"Joined {t.link(s)}" + "".join(f", gated {t.link(p)} from n {n}" for p, n in gated.items())
     ),

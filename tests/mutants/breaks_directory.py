@@ -1,5 +1,6 @@
 """Breakages of what routers know of links: directory, termini, clocks, channels (protocol 2, 3, 8)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from linkstate.clock import HybridClock
@@ -8,6 +9,7 @@ from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, 
 from tests.topic import test_moving
 from topic.directory.directory import Directory
 from topic.directory.entry import Change, Decision, Index, LinkEntry
+from topic.directory.gossip import Gossip
 from topic.identity import Epoch
 from topic.peers import Peers
 from topic.termini.expiry import Expiry, _Poll
@@ -140,5 +142,29 @@ def nothing_passed_on(_: Method) -> Method:
 
     def broken(peers: Peers, router: str, changes: list[Change], *, learned: bool) -> None:
         """They will hear."""
+
+    return broken
+
+
+TAKEN_OVER = test_moving.test_a_publisher_that_moves_finds_all_subscribers_that_its_former_home_has_known
+UNTOLD = test_moving.test_what_its_owner_cannot_tell_any_more_is_believed_of_others
+
+
+@mutant(Gossip, "lacking", by="2", scenario=TAKEN_OVER)
+def lacking_not_told(_: Method) -> Method:
+    """3.3: who takes over a publisher is told of the subscribers that its former home has known."""
+
+    def broken(gossip: Gossip, router: str, applied: Mapping[str, tuple[int, int]]) -> list[LinkEntry]:
+        return []
+
+    return broken
+
+
+@mutant(Directory, "believe_rumours", by="2", scenario=UNTOLD)
+def rumours_forgotten(_: Method) -> Method:
+    """3.3: what others say of a contact's links is believed once it cannot tell them itself any more."""
+
+    def broken(directory: Directory, router: str) -> list[Change]:
+        return []
 
     return broken

@@ -162,3 +162,51 @@ def test_where_a_publisher_went_is_passed_on_by_where_it_was() -> None:
     pen_at(bench, "b", pen, unsettled={b"1": 0})
     entry = bench.cores["c"].directory.publisher(pen.stream.publisher)
     assert entry is not None and entry.router == "b"
+
+
+def test_a_publisher_that_moves_finds_all_subscribers_that_its_former_home_has_known() -> None:
+    """Also one whose router was lost before it could tell the new home."""
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "b")
+    bench.hold("a", "c")
+    reader_at(bench, "a")
+    pen.send(b"1")
+    bench.part("a", "c")
+    bench.part("a", "b")
+    moved = pen_at(bench, "c", pen, unsettled={b"1": 0})
+    moved.send(b"1")
+    assert moved.outcomes == {}
+    bench.let_go()
+    bench.meet("a", "c")
+    bench.flow()
+    back = reader_at(bench, "a", unsettled={})
+    back.accept(b"1")
+    assert moved.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+
+
+def test_what_its_owner_cannot_tell_any_more_is_believed_of_others() -> None:
+    """As long as the owner is in contact its word is waited for: what others say may be old."""
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "b")
+    bench.hold("a", "c")
+    reader = reader_at(bench, "a")
+    pen.send(b"1")
+    moved = pen_at(bench, "c", pen, unsettled={b"1": 0})
+    assert bench.cores["c"].directory.subscriber(reader.end.name) is None
+    bench.part("a", "c")
+    bench.part("a", "b")
+    moved.send(b"1")
+    assert moved.outcomes == {}
+
+
+def test_a_rumour_is_over_when_its_owner_has_spoken() -> None:
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "b")
+    bench.hold("a", "c")
+    reader = reader_at(bench, "a")
+    moved = pen_at(bench, "c", pen, unsettled={})
+    reader.close()
+    bench.let_go()
+    bench.part("a", "c")
+    moved.send(b"1")
+    assert moved.outcomes == {b"1": DeliveryOutcome.ACCEPTED}

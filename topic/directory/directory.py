@@ -45,6 +45,8 @@ class Directory:
         in microseconds of the wall clock (8, Apart)."""
         self._announced: set[Index] = set()
         """Moved, by the word of the router that they left; the one they moved to has not said so yet. Orphans."""
+        self._rumours: dict[Index, LinkEntry] = {}
+        """Subscribers that others tell of, and their owner, which is in contact, has not yet: it will, or be lost."""
         self._tombstones: dict[Index, int] = {}
         self._audiences: dict[str, AddressAudience] = {}
         self.unsaved: list[LinkEntry] = []
@@ -254,9 +256,26 @@ class Directory:
         return changes + self.apply_delta(router, version, own) + self.apply_hearsay(hearsay)
 
     def apply_hearsay(self, entries: list[LinkEntry]) -> list[Change]:
-        """What a contact knows of others: of those in contact with us, only what they do not know themselves."""
+        """What a contact knows of others: of those in contact with us, only what they do not know themselves. What they
+        know they tell us, unless they are lost before they can: until then it is a rumour."""
         others = [entry for entry in entries if not self.is_mine(entry)]
+        for entry in others:
+            old = self._entries.get((entry.role, entry.name))
+            lasts = entry.role is Role.SUBSCRIBER and entry.live and entry.lifetime.timeout > 0
+            if lasts and self.tells_itself(entry) and (old is None or old.epoch < entry.epoch):
+                self._rumours[entry.role, entry.name] = entry
         return self._merge([entry for entry in others if not entry.live or not self.tells_itself(entry)])
+
+    def believe_rumours(self, router: str) -> list[Change]:
+        """Its contact is over, and it has not told us what others say of its subscribers: they are orphans."""
+        theirs = [entry for entry in self._rumours.values() if entry.router == router]
+        for entry in theirs:
+            del self._rumours[entry.role, entry.name]
+        return self._merge(theirs)
+
+    def known_versions(self) -> dict[str, tuple[int, int]]:
+        """By router in contact: its incarnation, and how far its section is applied here."""
+        return {router: (self.contacts[router], version) for router, version in self.applied.items()}
 
     def apply_delta(self, router: str, version: int, entries: list[LinkEntry]) -> list[Change]:
         """Entries that a contact wrote; `version` is its section's version with them."""
@@ -319,6 +338,8 @@ class Directory:
         index = (entry.role, entry.name)
         self._tombstones.pop(index, None)
         self._announced.discard(index)
+        if index in self._rumours and self._rumours[index].epoch <= entry.epoch:
+            del self._rumours[index]
         old = self._entries.get(index)
         self._entries[index] = entry
         if entry.outlives_router or (old is not None and old.outlives_router):

@@ -64,6 +64,8 @@ class Generations:
         if life is not None and said and known is None:
             self.outlet.actions.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
         stream.generation = life or new_generation(epoch)
+        if life is not None:
+            self.outlet.batches.applied(self.directory.contacts, self.directory.known_versions())
         lifetime = stream.lifetime
         self.outlet.tell(
             self.directory,

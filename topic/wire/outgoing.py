@@ -4,7 +4,7 @@ Within a batch, and from batch to batch to the same router, order is kept: delta
 Outcomes and settlements are ranges of `n` per (publisher, epoch). What is read is `topic.wire.segments`'s.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgpack
@@ -75,6 +75,10 @@ class Outgoing:
         """What we have learned of others."""
         if entries:
             self._say((router,), Segment.HEARSAY, [entry.pack() for entry in entries])
+
+    def applied(self, routers: Iterable[str], versions: Mapping[str, tuple[int, int]]) -> None:
+        """How far we have applied others' sections, by router: incarnation and version. We lack what was told since."""
+        self._say(routers, Segment.APPLIED, versions)
 
     def ack(self, router: str, version: int) -> None:
         self._say((router,), Segment.ACK, version)

@@ -34,6 +34,7 @@ class Segment(enum.IntEnum):
     VOTE = 14
     EXPIRED = 15
     HEARSAY = 16
+    APPLIED = 17
 
 
 def _is_epoch(value: Any) -> bool:
@@ -58,6 +59,12 @@ def _is_optional_attach(value: Any) -> bool:
 
 def _is_versions(value: Any) -> bool:
     return isinstance(value, dict) and all(type(version) is int for version in value.values())
+
+
+def _is_applied(value: Any) -> bool:
+    if not isinstance(value, dict) or not all(type(router) is str for router in value):
+        return False
+    return all(type(of) is list and list(map(type, of)) == [int, int] for of in value.values())
 
 
 def _is_gated(value: Any) -> bool:
@@ -111,6 +118,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Segment.DELTA: (_is(int), _is_entries, _is_entries),
     Segment.ACK: (_is(int),),
     Segment.HEARSAY: (_is_entries,),
+    Segment.APPLIED: (_is_applied,),
     Segment.JOINED: (_is_name, _is_epoch, _is_gated),
     Segment.ADMIT: (_is_name, _is_name),
     Segment.FORWARD: (

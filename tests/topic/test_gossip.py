@@ -1,0 +1,85 @@
+"""What a router is told of subscribers as it takes over a publisher (protocol 3.3, 7.4): what it lacks, and once."""
+
+import pytest
+
+from topic.directory.directory import Directory
+from topic.directory.entry import Lifetime, LinkEntry, Role
+from topic.directory.gossip import Gossip
+from topic.identity import Epoch, LinkIdentity, link_name
+
+LASTING = Lifetime(60, "connection-close", 1)
+
+
+class Router:
+    """b, in contact with a and c; a tells it of subscribers."""
+
+    def __init__(self) -> None:
+        self.directory = Directory("b", 1, ["a", "b", "c"])
+        self.gossip = Gossip(self.directory)
+        self.version = 0
+        for contact in ("a", "c"):
+            self.directory.contact(contact, 7)
+            self.directory.apply_section(contact, 0, [], [])
+            self.gossip.contact(contact)
+
+    def learn(self, container: str, router: str = "a") -> LinkEntry:
+        self.version += 1
+        identity = LinkIdentity(container, "in", "topic/news")
+        epoch = Epoch(self.version, router, 7)
+        entry = LinkEntry(Role.SUBSCRIBER, link_name(identity), identity, epoch, lifetime=LASTING)
+        self.directory.apply_delta(router, self.version, [entry])
+        self.gossip.learned(entry.name, self.version)
+        return entry
+
+
+@pytest.fixture
+def b() -> Router:
+    return Router()
+
+
+def test_everything_that_its_owner_has_not_told_it_in_that_order(b: Router) -> None:
+    first, second = b.learn("s1"), b.learn("s2")
+    assert b.gossip.lacking("c", {}) == [first, second]
+
+
+def test_nothing_twice(b: Router) -> None:
+    first = b.learn("s1")
+    assert b.gossip.lacking("c", {}) == [first]
+    assert b.gossip.lacking("c", {}) == []
+    second = b.learn("s2")
+    assert b.gossip.lacking("c", {}) == [second]
+
+
+def test_nothing_that_its_owner_has_told_it(b: Router) -> None:
+    b.learn("s1")
+    second = b.learn("s2")
+    assert b.gossip.lacking("c", {"a": (7, 1)}) == [second]
+
+
+def test_what_a_former_incarnation_of_the_owner_has_told_does_not_count(b: Router) -> None:
+    first = b.learn("s1")
+    assert b.gossip.lacking("c", {"a": (6, 1)}) == [first]
+
+
+def test_nothing_of_its_own(b: Router) -> None:
+    b.learn("s1", router="c")
+    assert b.gossip.lacking("c", {}) == []
+
+
+def test_one_that_has_attached_again_comes_once_and_last(b: Router) -> None:
+    b.learn("s1")
+    second, again = b.learn("s2"), b.learn("s1")
+    assert b.gossip.lacking("c", {}) == [second, again]
+
+
+def test_a_new_contact_has_had_all_with_our_section(b: Router) -> None:
+    b.learn("s1")
+    b.gossip.contact("c")
+    assert b.gossip.lacking("c", {}) == []
+
+
+def test_who_has_left_is_no_news(b: Router) -> None:
+    b.learn("s1")
+    b.directory.lost("a")
+    b.directory.forget(next(b.directory.entries()))
+    assert b.gossip.lacking("c", {}) == []

@@ -1,0 +1,61 @@
+"""News of subscribers for a router that may not have them from their owner (protocol 3.3, 7.4).
+
+Contacts are not transitive at every instant: an owner may have told us of a subscriber just before its contact with
+another router ended. If a publisher moves from us to that one, what it has in doubt is owed to the subscriber there,
+too. So a router that takes over a publisher says how far it knows the sections of others, and is told what it lacks
+ahead of our acknowledgement. Everything is told once in a contact; what a section or hearsay told us of is passed on at
+once (`topic.peers`), and is none of this module's business.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+from topic.directory.directory import Directory
+from topic.directory.entry import LinkEntry
+
+
+@attrs.frozen(slots=True)
+class _News:
+    number: int
+    version: int
+    """Of the owner's section, in the delta that told of it."""
+
+
+class Gossip:
+    """What one router has learned by deltas of subscribers that last, in that order."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._number = 0
+        self._news: dict[bytes, _News] = {}
+        self._told: dict[str, int] = {}
+        """By contact: the number up to which it has heard all."""
+
+    def contact(self, router: str) -> None:
+        """Our section, with all that lasts, is on its way there."""
+        self._told[router] = self._number
+
+    def learned(self, name: bytes, version: int) -> None:
+        self._number += 1
+        self._news.pop(name, None)
+        self._news[name] = _News(self._number, version)
+
+    def lacking(self, router: str, applied: Mapping[str, tuple[int, int]]) -> list[LinkEntry]:
+        """What the contact has not been told by us, nor by the owner: it has applied sections up to the version that
+        `applied` has for their router and incarnation."""
+        told, self._told[router] = self._told[router], self._number
+        found: list[LinkEntry] = []
+        for name, news in reversed(list(self._news.items())):
+            if news.number <= told:
+                break
+            entry = self._directory.subscriber(name)
+            if entry is None or not entry.live:
+                del self._news[name]
+            elif entry.router != router and not _covers(applied.get(entry.router), entry, news.version):
+                found.append(entry)
+        return found[::-1]
+
+
+def _covers(applied: tuple[int, int] | None, entry: LinkEntry, version: int) -> bool:
+    return applied is not None and applied[0] == entry.epoch.incarnation and applied[1] >= version
