@@ -30,6 +30,7 @@ class Channel:
         "_max_timeout",
         "_min_timeout",
         "_owed",
+        "_probed",
         "_received",
         "_sent",
         "_timeout",
@@ -46,6 +47,7 @@ class Channel:
         self._unacked: deque[bytes] = deque()  # the payloads of the last len() numbers up to _sent
         self._received = 0  # all up to here were handed on
         self._early: dict[int, bytes] = {}
+        self._probed = 0  # the highest number that a PROBE without an answer has named
         self._owed = 0  # frames since our last acknowledgement
         self._min_timeout = self._timeout = min_timeout
         self._max_timeout = max_timeout
@@ -95,6 +97,12 @@ class Channel:
         self.ack_at = inf
         return self._received
 
+    def missing(self, highest: int) -> Iterator[tuple[int, bytes]]:
+        """The other side has answered a PROBE that named `highest`: what it has not acknowledged of the numbers up to
+        there. Nothing if we did not ask: an answer is short, and what is sent again may be long."""
+        highest, self._probed = min(highest, self._probed), 0
+        return self.unacknowledged(highest)
+
     def unacknowledged(self, highest: int) -> Iterator[tuple[int, bytes]]:
         """What the other side has not acknowledged of the numbers up to `highest`."""
         first = self._sent - len(self._unacked)
@@ -104,6 +112,7 @@ class Channel:
         self._restart_timeout(now)
 
     def probed(self, now: float) -> None:
+        self._probed = self._sent
         self._timeout = min(2 * self._timeout, self._max_timeout)
         self._restart_timeout(now)
 

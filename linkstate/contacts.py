@@ -4,7 +4,7 @@ Reachability in, frames in; contacts made and lost and payloads in order out. Ea
 established has exactly one channel, which begins and ends with it: nothing outlives its contact.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
 from typing import Any
 
@@ -45,7 +45,7 @@ class Contacts:
             self._apply(contact, contact.lost())
         elif contact.established:
             channel = self._channels[contact.router]
-            self._resend(contact, channel, channel.sent, now)
+            self._resend(contact, channel, channel.unacknowledged(channel.sent), now)
 
     def drop(self, router: str, now: float) -> None:
         contact = self._contacts[router]
@@ -104,10 +104,12 @@ class Contacts:
             if frame.kind == PROBE:
                 self._send_one(ACK, contact, channel.acknowledge(), y)
             elif y:
-                self._resend(contact, channel, y, now)
+                self._resend(contact, channel, channel.missing(y), now)
 
-    def _resend(self, contact: Contact, channel: Channel, highest: int, now: float) -> None:
-        for number, payload in channel.unacknowledged(highest):
+    def _resend(
+        self, contact: Contact, channel: Channel, payloads: Iterable[tuple[int, bytes]], now: float
+    ) -> None:
+        for number, payload in payloads:
             target = contact.router, contact.ours, contact.theirs, number, channel.acknowledge()
             self._forwarding.send(DATA, [target], payload)
         channel.resent(now)

@@ -192,6 +192,8 @@ def _channel_header(fields: list[Any]) -> list[Any]:
         raise PeerError("not a frame of the channel link")
     if not all(_has_shape(target, _TARGET_SHAPE) for target in fields[4]):
         raise PeerError("a channel frame with a malformed target")
+    if len({target[0] for target in fields[4]}) < len(fields[4]):
+        raise PeerError("a channel frame names a target twice")
     return fields
 
 

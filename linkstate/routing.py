@@ -72,8 +72,11 @@ class LinkState:
             if isinstance(frame, Hello) and frame.name != name:
                 raise PeerError(f"expected the router {name!r}, this is {frame.name!r}")
         if neighbour.connected:
+            # Each HELLO and each SUMMARY says all, and an answer may be long: the last of a body is enough.
+            last = {type(frame): frame for frame in frames}
             for frame in frames:
-                self._receive_frame(neighbour, frame, now)
+                if isinstance(frame, Entries) or frame is last[type(frame)]:
+                    self._receive_frame(neighbour, frame, now)
             self._update(now)
 
     def receive_traffic(self, name: str, now: float) -> bool:

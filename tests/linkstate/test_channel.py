@@ -84,6 +84,15 @@ def test_without_progress_the_other_side_is_asked_ever_more_rarely() -> None:
     assert asked == [0.2, 0.6, 1.4, 2.4, 3.4]
 
 
+def test_what_is_missing_is_sent_again_once_for_each_question() -> None:
+    sender = channel()
+    sender.push(b"1", 0.0)
+    assert list(sender.missing(1)) == [], "nobody was asked"
+    sender.probed(0.2)
+    assert list(sender.missing(1)) == [(1, b"1")]
+    assert list(sender.missing(1)) == []
+
+
 def test_progress_makes_it_patient_for_the_first_timeout_again() -> None:
     sender = channel()
     sender.push(b"1", 0.0)

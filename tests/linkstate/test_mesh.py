@@ -17,6 +17,7 @@ from linkstate.frames import (
     encode_entries,
     encode_header,
     encode_hello,
+    encode_summary,
 )
 from linkstate.mesh import Mesh
 from linkstate.routing import MAX_AGE_DEADS
@@ -240,6 +241,19 @@ def test_a_router_whose_clock_was_set_back_is_let_in_when_its_former_life_has_ag
     network.heal()
     network.run((MAX_AGE_DEADS + 1) * DEAD)
     assert network.all_in_contact()
+
+
+def test_a_body_of_many_hellos_and_summaries_is_answered_once(mesh: Mesh) -> None:
+    """What an answer says is longer than the question."""
+    hello, summary = encode_hello(Hello("b", 200, 0, 100, 1)), encode_summary(0, [])
+    mesh.receive_linkstate("b", 500 * hello + 500 * summary, 0.1)
+    assert len([action for action in mesh.out if isinstance(action, Transmit)]) <= 4
+
+
+def test_a_frame_that_names_a_target_twice_is_refused(mesh: Mesh) -> None:
+    """Its payload would be cut out for each."""
+    with pytest.raises(PeerError, match="twice"):
+        mesh.receive_channel("b", encode_header([PROBE, "b", 2, 0, 2 * [["a", 1, 1, 0, 0]]]), 0.1)
 
 
 def test_frames_that_go_in_circles_are_dropped(mesh: Mesh) -> None:

@@ -3,6 +3,7 @@
 A key belongs to one delivery at a time. What becomes of a record while it is here is the record's own business.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
@@ -54,26 +55,39 @@ def by_stream(records: Iterable[Record]) -> Iterator[tuple[Stream, list[Record]]
 
 
 def in_ranges(stream: Stream, ranges: list[int]) -> list[Record]:
-    """The stream's records in `[low, high, low, high, …]`, bounds included, each once."""
+    """The stream's records in `[low, high, low, high, …]`, bounds included, each once. Costs what there are of either,
+    not how far the ranges, which another router has named, reach."""
     records = stream.records
-    found: list[Record] = []
-    for low, high in zip(ranges[::2], ranges[1::2], strict=True):
-        if high - low < 2 * len(records) + 16:
-            found += [record for n in range(low, high + 1) if (record := records.get(n)) is not None]
-        else:
-            found += [record for n, record in records.items() if low <= n <= high]
-    return found if len(ranges) <= 2 else list(dict.fromkeys(found))
+    spans = list(zip(ranges[::2], ranges[1::2], strict=True))
+    if sum(max(0, high - low) for low, high in spans) < 2 * len(records) + 16 * len(spans):
+        found = [record for low, high in spans for n in range(low, high + 1) if (record := records.get(n)) is not None]
+        return found if len(spans) <= 1 else list(dict.fromkeys(found))
+    spans = _disjoint(spans)
+    lows = [low for low, _ in spans]
+    return [record for n, record in records.items() if (at := bisect_right(lows, n)) and n <= spans[at - 1][1]]
 
 
 def ranges_without(ranges: list[int], left_out: set[int]) -> list[int]:
     """The ranges less some numbers."""
     left: list[int] = []
-    for low, high in zip(ranges[::2], ranges[1::2], strict=True):
-        for out in sorted(n for n in left_out if low <= n <= high):
-            left += [low, out - 1] if low < out else []
-            low = out + 1
+    out = sorted(left_out)
+    for low, high in _disjoint(list(zip(ranges[::2], ranges[1::2], strict=True))):
+        for number in out[bisect_left(out, low) : bisect_right(out, high)]:
+            left += [low, number - 1] if low < number else []
+            low = number + 1
         left += [low, high] if low <= high else []
     return left
+
+
+def _disjoint(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same numbers, ascending, each once."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(spans):
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], high)
+        elif low <= high:
+            found.append((low, high))
+    return found
 
 
 def _stream_of(record: Record) -> Stream:
