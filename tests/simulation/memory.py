@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from linkstate.clock import TRUST_MS
 from topic.delivery.record import Record
-from topic.identity import Epoch
+from topic.directory.entry import Role
+from topic.identity import Epoch, link_name
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge
@@ -63,9 +64,21 @@ class Memory:
         """A router is back; if its store is, it knows the durable links that it knew (8, Boot)."""
         if not store:
             self._stamps.pop(router.name, None)
+            self._endings_lost()
             return
         for name, epoch, known in self._judge.termini.remembered(router, former):
             self._judge.check(known == epoch, f"3 store: {router.name} knew {name} by {epoch}, now by {known}")
+
+    def _endings_lost(self) -> None:
+        """Limit: who has ended is told, unless all who knew of that have lost their memory (protocol 10)."""
+        judge = self._judge
+        for client in [client for client in judge.subscribers if judge.untold.get(client.name)]:
+            index = Role.SUBSCRIBER, link_name(client.identity)
+            alive = [router.topic.directory.entry(index) for router in judge.routers.values() if router.alive]
+            kept = [router.store.entries.get(index) for router in judge.routers.values()]
+            if not any(entry is not None and entry.ending for entry in [*alive, *kept]):
+                judge.untold[client.name] = False
+                judge.note("judge", f"limit: nobody knows any more that {client.name} has ended")
 
     def epoch_seen(self, router: "Router", epoch: Epoch) -> None:
         """The router knows of an attach with that epoch."""
