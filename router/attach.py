@@ -3,7 +3,8 @@
 import re
 
 from router.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED
-from router.amqp.handler import (
+from router.amqp.link import Link
+from router.amqp.values import (
     EXPIRE_CONNECTION,
     EXPIRE_NEVER,
     RCV_FIRST,
@@ -13,7 +14,6 @@ from router.amqp.handler import (
     SND_UNSETTLED,
     Terminus,
 )
-from router.amqp.link import Link
 from topic.directory.entry import Lifetime
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 

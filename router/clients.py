@@ -13,16 +13,16 @@ from typing import ClassVar
 
 from router.amqp.connection import Connection
 from router.amqp.errors import NOT_IMPLEMENTED, PRECONDITION_FAILED
-from router.amqp.handler import (
+from router.amqp.link import Link
+from router.amqp.values import (
     ACCEPTED,
     MODIFIED,
     RCV_FIRST,
     RECEIVED,
-    Condition,
+    ErrorCondition,
     Handle,
+    OutcomeDetails,
 )
-from router.amqp.handler import Outcome as ModifiedOutcome
-from router.amqp.link import Link
 from router.attach import (
     EPOCH,
     GENERATION,
@@ -89,7 +89,7 @@ class ClientEdge:
         self.connections.add(connection)
         connection.open()
 
-    def on_close(self, connection: Connection, condition: Condition | None) -> None:
+    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         self.connections.discard(connection)
         for link in connection.links:
             self._gone(link, closed=False)
@@ -165,7 +165,7 @@ class ClientEdge:
     def on_attached(self, link: Link) -> None:
         raise AssertionError("the client edge attaches nothing itself")
 
-    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         if condition is not None:
             container = link.connection.remote_container
             log.warning("client %s: link %s: %s: %s", container, link.name, condition.name, condition.description)
@@ -321,7 +321,7 @@ class ClientEdge:
     @staticmethod
     def _modified(
         link: Link, deliveries: list[Handle], records: list[Record], states: list[int]
-    ) -> dict[Record, ModifiedOutcome]:
+    ) -> dict[Record, OutcomeDetails]:
         """The details of these outcomes, while the handles are valid."""
         rows = zip(records, deliveries, states, strict=True)
         return {record: link.remote_outcome(handle) for record, handle, state in rows if state == MODIFIED}

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from router.amqp.errors import PeerError
-from router.amqp.handler import ACCEPTED, MODIFIED, REJECTED, RELEASED, SND_SETTLED, Handle, Outcome
 from router.amqp.link import Link
 from router.amqp.message import merged, modified
+from router.amqp.values import ACCEPTED, MODIFIED, REJECTED, RELEASED, SND_SETTLED, Handle, OutcomeDetails
 from router.attach import ALONE, SUBSCRIBERS, answers_echoes
 from router.signs import SignsOfLife
 from topic.delivery.record import Record, Stream
@@ -138,7 +138,7 @@ class SubscriberLink:
             del self.records[handle]
         self.link.settle_many(handles)
 
-    def modify(self, record: Record, outcome: Outcome) -> None:
+    def modify(self, record: Record, outcome: OutcomeDetails) -> None:
         """The client's outcome is modified (AMQP 1.0 3.4.5)."""
         failures, annotations = self.modified.get(record, (0, b""))
         with suppress(PeerError):  # annotations that are none change nothing

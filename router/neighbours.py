@@ -14,9 +14,9 @@ from linkstate.events import Transmit
 from linkstate.mesh import Mesh
 from router.amqp.connection import Connection
 from router.amqp.errors import PeerError
-from router.amqp.handler import SND_SETTLED, Condition, Handle
 from router.amqp.link import Link
 from router.amqp.message import body_of, data_message
+from router.amqp.values import SND_SETTLED, ErrorCondition, Handle
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.neighbours")
@@ -95,7 +95,7 @@ class Neighbours:
         connection.context = None
         connection.close("amqp:not-allowed", why)
 
-    def on_close(self, connection: Connection, condition: Condition | None) -> None:
+    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         transport: Transport | None = connection.context
         connection.context = None
         if transport is not None and self._up.get(transport.name) is transport:
@@ -139,7 +139,7 @@ class Neighbours:
     def on_attached(self, link: Link) -> None:
         """Credit follows; `on_credit` goes on."""
 
-    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         link.connection.close("amqp:connection:forced", "a link between routers ends with its connection")
 
     def on_credit(self, link: Link) -> None:

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from failover.client.outcome import Outcome
-from router.amqp.handler import NO_STATE
-from router.amqp.handler import Handle as EngineHandle
 from router.amqp.link import Link
 from router.amqp.message import application_properties, body_of, content_of, format_of
+from router.amqp.values import NO_STATE
+from router.amqp.values import Handle as EngineHandle
 
 if TYPE_CHECKING:
     from failover.client.subscriber import Subscriber

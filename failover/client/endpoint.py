@@ -23,11 +23,10 @@ from failover.client.log import ClientLog
 from failover.client.routers import RouterAddress, Routers
 from failover.client.silence import Patience, silence
 from failover.client.store import Attached, MemoryStore, Role, Store
-from router.amqp.attach import AttachOptions
 from router.amqp.connection import Connection
-from router.amqp.handler import EXPIRE_CONNECTION, Condition, Handle
 from router.amqp.link import Link
 from router.amqp.transport import GOODBYE_S, serve
+from router.amqp.values import EXPIRE_CONNECTION, AttachOptions, ErrorCondition, Handle
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 
 GENERATION: Final = "oncemesh:generation"
@@ -347,7 +346,7 @@ class Endpoint:
         if connection is self._connection:
             self._attaching = self._attach(connection)
 
-    def on_close(self, connection: Connection, condition: Condition | None) -> None:
+    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         if connection is self._connection:
             opened = self._attaching is not None or self._link is not None
             self._lose(_error(condition) if opened else _no_router(self._routers.current, condition))
@@ -375,7 +374,7 @@ class Endpoint:
         self._commits.lazily(Attached(self.generation, self.epoch))
         self._news.unpark_all()
 
-    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         if link is self._attaching:
             if self._link is None:  # refused
                 self._attaching = None
@@ -383,7 +382,7 @@ class Endpoint:
             fatal = closed and condition is not None and self._is_fatal(condition)
             self._lose(_error(condition, self.identity.container if fatal else ""), fatal=fatal)
 
-    def _is_fatal(self, condition: Condition) -> bool:
+    def _is_fatal(self, condition: ErrorCondition) -> bool:
         """Whether no router would have us: not if it may be ourselves who stole the link."""
         if condition.name == STOLEN and self._ghosts:
             self._ghosts -= 1
@@ -428,7 +427,7 @@ def _nothing() -> None:
     """What a client without a log saves."""
 
 
-def _error(condition: Condition | None, thief: str = "") -> ClientError:
+def _error(condition: ErrorCondition | None, thief: str = "") -> ClientError:
     """`thief`: what another process must be called that has stolen the link."""
     if condition is None:
         return ClientError(None)
@@ -436,6 +435,6 @@ def _error(condition: Condition | None, thief: str = "") -> ClientError:
     return ClientError(condition.name, condition.description + stolen)
 
 
-def _no_router(router: RouterAddress, condition: Condition | None) -> ClientError:
+def _no_router(router: RouterAddress, condition: ErrorCondition | None) -> ClientError:
     why = f": {condition.description}" if condition and condition.description else ""
     return ClientError(None, f"{router.url} did not answer as a router does{why}")

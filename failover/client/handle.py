@@ -6,8 +6,8 @@ import trio
 
 from failover.client.outcome import OF_STATE, Outcome
 from failover.comparison import Step
-from router.amqp import handler
-from router.amqp.handler import NO_STATE
+from router.amqp import values
+from router.amqp.values import NO_STATE
 
 if TYPE_CHECKING:
     from failover.client.publisher import Publisher
@@ -37,7 +37,7 @@ class Handle:
     def __init__(self, publisher: "Publisher", tag: bytes, key: bytes | None, message: bytes) -> None:
         self.tag = tag
         self.key = key
-        self.detail = handler.Outcome()  # the outcome as AMQP has it
+        self.detail = values.OutcomeDetails()  # the outcome as AMQP has it
         self.message = message  # dropped when settled
         self.state = NO_STATE  # as the unsettled map says it: terminal once it is durable that it is
         self.step = Step.NEW  # how it is transferred on the link that is attached

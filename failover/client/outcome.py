@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from router.amqp.handler import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from router.amqp.values import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from topic import journal
 
 

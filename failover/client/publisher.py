@@ -25,11 +25,11 @@ from failover.client.handle import Handle
 from failover.client.outcome import LOGGED, OF_STATE, Outcome
 from failover.client.store import Added, Change, Decided, Ended, Removed, Role, tag_of
 from failover.comparison import TERMINAL, Step, agreed_state, step
-from router.amqp import handler
+from router.amqp import values
 from router.amqp.connection import Connection
-from router.amqp.handler import ACCEPTED, NO_STATE, RCV_SECOND, SND_MIXED, Condition
 from router.amqp.link import Link
 from router.amqp.message import data_message
+from router.amqp.values import ACCEPTED, NO_STATE, RCV_SECOND, SND_MIXED, ErrorCondition
 from topic.identity import KeyMaker, link_name
 from topic.journal import Event
 
@@ -37,7 +37,7 @@ from topic.journal import Event
 class Answer(NamedTuple):
     """What the router said about a delivery."""
 
-    handle: handler.Handle
+    handle: values.Handle
     delivery: Handle
     state: int
     settled: bool
@@ -73,7 +73,7 @@ class Publisher(Endpoint):
         self._keys: KeyMaker | None = None
         self._deliveries: dict[bytes, Handle] = {}  # unsettled ones by tag, in the order of sending
         self._queue: deque[Handle] = deque()  # to be transferred on this link
-        self._under_way: dict[handler.Handle, Handle] = {}  # transferred on this link, no outcome yet
+        self._under_way: dict[values.Handle, Handle] = {}  # transferred on this link, no outcome yet
         self._theirs: Mapping[bytes, int] = {}  # the router's map for this link
         self._incomplete = False  # one of the maps of this link is
         self._audience = Audience(self._news)
@@ -184,7 +184,7 @@ class Publisher(Endpoint):
     def _granted(self, link: Link, generation: bytes | None) -> None:
         if self._log is not None:
             if generation is None:
-                reason = Condition("amqp:not-implemented", "a log needs a router that names generations")
+                reason = ErrorCondition("amqp:not-implemented", "a log needs a router that names generations")
                 self._lose(ClientError(reason.name, reason.description), fatal=True)
                 return
             assert link.remote_target is not None
@@ -311,7 +311,7 @@ class Publisher(Endpoint):
     # -- outcomes
 
     def on_dispositions(
-        self, link: Link, deliveries: list[handler.Handle], states: list[int], settled: list[bool]
+        self, link: Link, deliveries: list[values.Handle], states: list[int], settled: list[bool]
     ) -> None:
         if link is not self._link:
             return

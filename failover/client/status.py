@@ -8,9 +8,9 @@ import trio
 
 from failover.client.endpoint import Endpoint
 from router.amqp.connection import Connection
-from router.amqp.handler import Handle
 from router.amqp.link import Link
 from router.amqp.message import body_of
+from router.amqp.values import Handle
 
 STATUS_ADDRESS = "$status"
 

@@ -25,7 +25,7 @@ from attrs import define, field
 
 from failover.client.errors import StateError
 from failover.comparison import TERMINAL
-from router.amqp.handler import NO_STATE
+from router.amqp.values import NO_STATE
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 
 Role: TypeAlias = Literal["publisher", "subscriber"]

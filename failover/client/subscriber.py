@@ -25,9 +25,9 @@ from failover.client.outcome import LOGGED, OF_STATE, STATE_OF, Outcome
 from failover.client.store import Decided, Removed, Role
 from failover.comparison import TERMINAL
 from router.amqp.connection import Connection
-from router.amqp.handler import RCV_FIRST, RCV_SECOND, REJECTED, RELEASED
-from router.amqp.handler import Handle as EngineHandle
 from router.amqp.link import Link
+from router.amqp.values import RCV_FIRST, RCV_SECOND, REJECTED, RELEASED
+from router.amqp.values import Handle as EngineHandle
 from topic.journal import Event
 from topic.journal import Outcome as LoggedOutcome
 

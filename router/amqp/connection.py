@@ -20,11 +20,10 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final, Unpack
 
-from router.amqp.attach import Attach, AttachOptions
 from router.amqp.echo import Echoes
 from router.amqp.engine import Engine
 from router.amqp.errors import FRAMING_ERROR, NOT_ALLOWED, RESOURCE_LIMIT, UNATTACHED_HANDLE, PeerError
-from router.amqp.handler import RELEASED, Condition, Handle, Handler
+from router.amqp.handler import Handler
 from router.amqp.inbox import Inbox
 from router.amqp.library import (
     lib,
@@ -41,6 +40,7 @@ from router.amqp.restated import Restated
 from router.amqp.sasl import SaslClient, SaslLayer, SaslServer
 from router.amqp.sessions import Session, Sessions
 from router.amqp.tap import Tap
+from router.amqp.values import RELEASED, Attach, AttachOptions, ErrorCondition, Handle
 
 UNOPENED_TICK_S: Final = 0.1  # until the peer's open says how long it waits for us
 
@@ -138,7 +138,7 @@ class Connection:
             self._inbox.hand_over()
             self._handle_events()  # what the handler did makes events too, but the flow's must be the next
         if isinstance(note, StrayFrame) and self._sessions.is_begun(note.channel):
-            self._end_session(note.channel, Condition(UNATTACHED_HANDLE, f"a transfer on handle {note.handle}"))
+            self._end_session(note.channel, ErrorCondition(UNATTACHED_HANDLE, f"a transfer on handle {note.handle}"))
             return
         self._engine.push(frame, 0, len(frame))
         match note:
@@ -153,7 +153,7 @@ class Connection:
         self._handle_events()
         self._noted = None
 
-    def _end_session(self, channel: bytes, condition: Condition) -> None:
+    def _end_session(self, channel: bytes, condition: ErrorCondition) -> None:
         """The peer broke AMQP in it: its links are over, the connection goes on."""
         session = self._sessions.on_channel(channel)
         if session is None:
@@ -165,7 +165,7 @@ class Connection:
         if self._session == session.pointer:
             self._session = None
 
-    def _lose_all(self, session: Session, condition: Condition | None) -> None:
+    def _lose_all(self, session: Session, condition: ErrorCondition | None) -> None:
         for link in [link for link in session.links if not link.detached]:
             self._lose(link, False, condition)
 
@@ -439,7 +439,7 @@ class Connection:
             link.detach_answered()
         self._sessions.part(link)
 
-    def _lose(self, link: Link, closed: bool, condition: Condition | None) -> None:
+    def _lose(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         """Not by the owner's doing."""
         link.end()
         link.detached = True
@@ -451,16 +451,16 @@ class Connection:
         """The engine's: detach a link whose peer broke a limit, and tell the owner. It may be resumed: to break a limit
         is not to close."""
         link.leave(condition, description, closed=False)
-        self.handler.on_detach(link, False, Condition(condition, description))
+        self.handler.on_detach(link, False, ErrorCondition(condition, description))
 
     def _fail(self, error: PeerError) -> None:
         self._error = error
         write_condition(lib.pn_connection_condition(self._engine.connection), error.condition, error.description)
         lib.pn_connection_open(self._engine.connection)
         lib.pn_connection_close(self._engine.connection)
-        self._finish(Condition(error.condition, error.description))
+        self._finish(ErrorCondition(error.condition, error.description))
 
-    def _finish(self, condition: Condition | None) -> None:
+    def _finish(self, condition: ErrorCondition | None) -> None:
         """The connection is over; what proton still has to say is left to be written."""
         if self.closed:
             return

@@ -14,84 +14,13 @@ frees it. A transfer that arrives settled has no handle (None): there is nothing
 What the owner has settled, on its own account, is not reported any more.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
-from attrs import frozen
+from router.amqp.values import ErrorCondition, Handle
 
 if TYPE_CHECKING:
     from router.amqp.connection import Connection
     from router.amqp.link import Link
-
-Handle: TypeAlias = Any  # a cffi pointer; opaque to everybody but Link
-
-# Delivery states as they come in `states`: the AMQP descriptor codes, and 0 for none.
-NO_STATE: Final = 0
-RECEIVED: Final = 0x23
-ACCEPTED: Final = 0x24
-REJECTED: Final = 0x25
-RELEASED: Final = 0x26
-MODIFIED: Final = 0x27
-
-MAX_TAG: Final = 32  # bytes of a delivery-tag (AMQP 1.0 2.8.7)
-
-# snd-settle-mode and rcv-settle-mode as on the wire.
-SND_UNSETTLED: Final = 0
-SND_SETTLED: Final = 1
-SND_MIXED: Final = 2
-RCV_FIRST: Final = 0
-RCV_SECOND: Final = 1
-
-# terminus-expiry-policy as on the wire.
-EXPIRE_LINK: Final = "link-detach"
-EXPIRE_SESSION: Final = "session-end"
-EXPIRE_CONNECTION: Final = "connection-close"
-EXPIRE_NEVER: Final = "never"
-
-
-@frozen
-class Terminus:
-    """A source or target as the peer asked for it in its attach."""
-
-    address: str | None = None
-    durable: int = 0  # 0 none, 1 configuration, 2 unsettled-state
-    expiry_policy: str = EXPIRE_SESSION
-    timeout: int = 0  # seconds
-    dynamic: bool = False
-    coordinator: bool = False  # a transaction coordinator stands in the target's place
-    filtered: bool = False  # a source with a filter set
-    capabilities: tuple[str, ...] = ()
-
-
-@frozen
-class Outcome:
-    """A delivery's remote state in full, for outcomes that carry more than their code."""
-
-    state: int = NO_STATE
-    condition: str | None = None  # of rejected
-    description: str = ""
-    info: Mapping[str, Any] = {}  # of rejected, as of any error
-    failed: bool = False  # of modified
-    undeliverable: bool = False  # of modified: undeliverable-here
-    annotations: bytes = b""  # of modified: message-annotations, as they are encoded; empty if there are none
-
-
-@frozen
-class DeliveryState:
-    """What an unsettled map says about a delivery."""
-
-    state: int = NO_STATE
-    section_number: int = 0  # of received: from where on the rest is to be sent
-    section_offset: int = 0
-
-
-@frozen
-class Condition:
-    """The error of a close, end or detach."""
-
-    name: str
-    description: str = ""
-    info: Mapping[str, Any] = {}
 
 
 class Handler(Protocol):
@@ -100,7 +29,7 @@ class Handler(Protocol):
     def on_open(self, connection: "Connection") -> None:
         """The peer's open arrived: its container and properties are known. A server answers with `open()`."""
 
-    def on_close(self, connection: "Connection", condition: Condition | None) -> None:
+    def on_close(self, connection: "Connection", condition: ErrorCondition | None) -> None:
         """The connection is over, however it came to be: called exactly once. All its links are over with it:
         `connection.links` has those that were not detached before, there is no `on_detach` for them. Links and
         handles of the connection are invalid from here on."""
@@ -113,7 +42,7 @@ class Handler(Protocol):
     def on_attached(self, link: "Link") -> None:
         """The peer answered an attach of ours. A refused one is followed by `on_detach` (its terminus is absent)."""
 
-    def on_detach(self, link: "Link", closed: bool, condition: Condition | None) -> None:
+    def on_detach(self, link: "Link", closed: bool, condition: ErrorCondition | None) -> None:
         """The peer detached (`closed` false: suspended), or ended the link's session (false as well), or the engine
         detached it for breaking a limit (false, with that condition). The answering detach is sent by the engine. The
         link and its handles are invalid when this returns, but for a re-attach: if the peer has suspended a link whose

@@ -10,11 +10,12 @@ Never here: anything about attaching or closing (`connection`).
 from typing import Any, Final, NamedTuple
 
 from router.amqp.errors import INVALID_FIELD, MESSAGE_SIZE, NOT_ALLOWED, TRANSFER_LIMIT, PeerError
-from router.amqp.handler import MAX_TAG, Handle, Handler
+from router.amqp.handler import Handler
 from router.amqp.library import SCRATCH, SCRATCH_SIZE, ffi, lib
 from router.amqp.link import Link
 from router.amqp.message import ENVELOPE, in_envelope
 from router.amqp.restated import Restated
+from router.amqp.values import MAX_TAG, Handle
 
 WITHOUT_CREDIT: Final = "transfers without credit"
 

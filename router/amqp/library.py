@@ -12,12 +12,12 @@ import cproton_ffi
 
 from router.amqp.codec import Symbol, decode, encode
 from router.amqp.errors import DECODE_ERROR, PeerError
-from router.amqp.handler import (
+from router.amqp.values import (
     EXPIRE_CONNECTION,
     EXPIRE_LINK,
     EXPIRE_NEVER,
     EXPIRE_SESSION,
-    Condition,
+    ErrorCondition,
     Terminus,
 )
 
@@ -118,11 +118,11 @@ def read_symbols(data: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
-def read_condition(condition: Any) -> Condition | None:
+def read_condition(condition: Any) -> ErrorCondition | None:
     if not lib.pn_condition_is_set(condition):
         return None
     name = text(lib.pn_condition_get_name(condition)) or ""
-    return Condition(
+    return ErrorCondition(
         name,
         text(lib.pn_condition_get_description(condition)) or "",
         read_map(lib.pn_condition_info(condition)),

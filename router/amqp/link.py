@@ -11,20 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from router.amqp.codec import decode
 from router.amqp.errors import PeerError
-from router.amqp.handler import (
-    EXPIRE_SESSION,
-    MAX_TAG,
-    MODIFIED,
-    NO_STATE,
-    RCV_FIRST,
-    REJECTED,
-    SND_MIXED,
-    Condition,
-    DeliveryState,
-    Handle,
-    Outcome,
-    Terminus,
-)
 from router.amqp.library import (
     SCRATCH_SIZE,
     ffi,
@@ -41,6 +27,20 @@ from router.amqp.message import ENVELOPE
 from router.amqp.notes import AttachFrame, Note
 from router.amqp.performative import NULL
 from router.amqp.tap import link_properties
+from router.amqp.values import (
+    EXPIRE_SESSION,
+    MAX_TAG,
+    MODIFIED,
+    NO_STATE,
+    RCV_FIRST,
+    REJECTED,
+    SND_MIXED,
+    DeliveryState,
+    ErrorCondition,
+    Handle,
+    OutcomeDetails,
+    Terminus,
+)
 
 if TYPE_CHECKING:
     from router.amqp.connection import Connection
@@ -316,7 +316,7 @@ class Link:
         self.remote_max_message_size = lib.pn_link_remote_max_message_size(pointer)
         self.remote_properties = read_map(lib.pn_link_remote_properties(pointer))
 
-    def remote_condition(self) -> Condition | None:
+    def remote_condition(self) -> ErrorCondition | None:
         """The engine's: the error of the peer's detach."""
         return read_condition(lib.pn_link_remote_condition(self.pointer))
 
@@ -415,12 +415,12 @@ class Link:
             lib.pn_disposition_set_undeliverable(disposition, undeliverable)
             self.update(handle, MODIFIED, settle)
 
-    def remote_outcome(self, handle: Handle) -> Outcome:
+    def remote_outcome(self, handle: Handle) -> OutcomeDetails:
         """The details of an outcome (rejected, modified); for use inside `on_dispositions`."""
         disposition = lib.pn_delivery_remote(handle)
         state = lib.pn_delivery_remote_state(handle)
         error = read_condition(lib.pn_disposition_condition(disposition)) if state == REJECTED else None
-        return Outcome(
+        return OutcomeDetails(
             state=state,
             condition=error.name if error else None,
             description=error.description if error else "",

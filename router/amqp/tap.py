@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from router.amqp import performative
 from router.amqp.codec import decode, uint
 from router.amqp.errors import INVALID_FIELD, RESOURCE_LIMIT, PeerError
-from router.amqp.handler import RCV_SECOND
 from router.amqp.message import ENVELOPE_SIZE, format_of
 from router.amqp.notes import AttachFrame, BeginFrame, FlowFrame, Note, Piece, StrayFrame, TransferFrame, Wire
 from router.amqp.performative import (
@@ -38,6 +37,7 @@ from router.amqp.performative import (
 )
 from router.amqp.settlements import Settlements
 from router.amqp.unsettled import decode_map, encode_entries
+from router.amqp.values import RCV_SECOND
 from router.amqp.walk import HEAD, LARGE, Walk
 
 if TYPE_CHECKING:

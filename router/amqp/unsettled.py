@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from router.amqp.codec import Described, decode
 from router.amqp.errors import DECODE_ERROR, INVALID_FIELD, PeerError
-from router.amqp.handler import (
+from router.amqp.performative import NULL
+from router.amqp.values import (
     ACCEPTED,
     MAX_TAG,
     MODIFIED,
@@ -20,7 +21,6 @@ from router.amqp.handler import (
     RELEASED,
     DeliveryState,
 )
-from router.amqp.performative import NULL
 
 _STATES: Final = {code: DeliveryState(code) for code in (NO_STATE, ACCEPTED, REJECTED, RELEASED, MODIFIED)}
 _NAMES: Final = {

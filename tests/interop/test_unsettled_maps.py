@@ -9,10 +9,10 @@ import pytest
 import trio
 
 from router.amqp.connection import Connection
-from router.amqp.handler import ACCEPTED, NO_STATE, DeliveryState
 from router.amqp.link import Link
 from router.amqp.message import data_message
 from router.amqp.transport import serve
+from router.amqp.values import ACCEPTED, NO_STATE, DeliveryState
 from tests.router.amqp.pair import Recorder
 
 HERE = Path(__file__).parent

@@ -15,10 +15,10 @@ import attrs
 import trio
 
 from router.amqp.connection import Connection
-from router.amqp.handler import ACCEPTED, RCV_FIRST, RCV_SECOND, SND_MIXED, Condition, Handle, Outcome
 from router.amqp.link import Link
 from router.amqp.message import body_of, data_message, in_envelope
 from router.amqp.transport import serve
+from router.amqp.values import ACCEPTED, RCV_FIRST, RCV_SECOND, SND_MIXED, ErrorCondition, Handle, OutcomeDetails
 from router.quantities import Address
 
 TIMEOUT_S = 20.0
@@ -65,7 +65,7 @@ class Subscriber:
         self.credit = credit
         self.respond = respond
         self.attached = False
-        self.detached: Condition | None = None
+        self.detached: ErrorCondition | None = None
         self.ended = False
         self.received: list[Delivery] = []
         self.settled: list[Handle] = []
@@ -86,11 +86,11 @@ class Publisher:
     def __init__(self) -> None:
         self.link: Link
         self.attached = False
-        self.detached: Condition | None = None
+        self.detached: ErrorCondition | None = None
         self.ended = False
         self.sent = 0
         self.keep = False
-        self.outcomes: dict[int, Outcome] = {}
+        self.outcomes: dict[int, OutcomeDetails] = {}
         self.accepted: list[int] = []
         self.numbers: dict[Handle, int] = {}
         self.kept: list[Handle] = []
@@ -131,7 +131,7 @@ class Client:
         self.connection = Connection(self, container=container, server=False, **settings)
         self.container = container
         self.opened = False
-        self.closed: Condition | None = None
+        self.closed: ErrorCondition | None = None
         self.stream = stream
 
     def publisher(
@@ -189,7 +189,7 @@ class Client:
     def on_open(self, connection: Connection) -> None:
         self.opened = True
 
-    def on_close(self, connection: Connection, condition: Condition | None) -> None:
+    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         self.closed = condition
 
     def on_attach(self, link: Link) -> None:
@@ -204,7 +204,7 @@ class Client:
         if isinstance(link.context, Subscriber):
             link.context.on_attached()
 
-    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         link.context.detached = condition
         link.context.ended = True
 

@@ -18,10 +18,10 @@ from failover.chaos.mesh import Mesh
 from failover.chaos.proxy import LinkProxy
 from failover.client.status import fetch_status
 from router.amqp.connection import Connection
-from router.amqp.handler import ACCEPTED, EXPIRE_CONNECTION, RCV_SECOND, SND_MIXED, Condition
 from router.amqp.link import Link
 from router.amqp.message import body_of, data_message
 from router.amqp.transport import serve
+from router.amqp.values import ACCEPTED, EXPIRE_CONNECTION, RCV_SECOND, SND_MIXED, ErrorCondition
 from router.quantities import Address
 from router.rundir import RunDirectory
 from router.topology import load
@@ -48,7 +48,7 @@ class End(Recorder):
         self.stream = stream
         self.in_use = answers
         self.link: Link
-        self.detached: Condition | None = None
+        self.detached: ErrorCondition | None = None
         """Why the router has detached the link."""
         self.connection = Connection(self, container=container, server=False, asked=self._asked)
         self.connection.open()
@@ -58,7 +58,7 @@ class End(Recorder):
         if self.in_use:
             link.answer_echo()
 
-    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         super().on_detach(link, closed, condition)
         self.detached = condition
 

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from failover.client import MISSED, Connected, Event, Lost, Subscriber
-from router.amqp.handler import ACCEPTED, Condition
+from router.amqp.values import ACCEPTED, ErrorCondition
 from tests.processes.severed import TOPIC, End, Stage, severable_triangle, until
 
 TERMINUS_S = 3
@@ -79,7 +79,7 @@ async def test_what_was_accepted_where_its_publisher_is_out_of_reach_is_not_sett
         assert (p.detached, there.detached) == (None, None)
 
 
-def assert_tells_of(condition: Condition | None) -> None:
+def assert_tells_of(condition: ErrorCondition | None) -> None:
     """What was accepted at b without a subscriber."""
     assert condition is not None
     assert condition.name == "amqp:resource-deleted"

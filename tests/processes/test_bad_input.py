@@ -14,8 +14,8 @@ import struct
 import pytest
 import trio
 
-from router.amqp.handler import SND_SETTLED
 from router.amqp.message import data_message
+from router.amqp.values import SND_SETTLED
 from router.attach import GENERATION
 from router.quantities import Address
 from tests.processes.background import background_traffic

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from failover.client import ClientError, SqliteStore
 from failover.client.log import ClientLog
 from router import cli_clients, cli_publish, cli_subscribe
-from router.amqp.handler import ACCEPTED, NO_STATE
+from router.amqp.values import ACCEPTED, NO_STATE
 from router.cli import main
 from router.cli_message import as_raw
 from router.cli_source import Limit, Source, numbered

@@ -8,10 +8,10 @@ from typing import Any
 import trio
 
 from router.amqp.connection import Connection
-from router.amqp.handler import ACCEPTED, RCV_FIRST, REJECTED, Condition, Handle
 from router.amqp.link import Link
 from router.amqp.message import data_message
 from router.amqp.transport import serve
+from router.amqp.values import ACCEPTED, RCV_FIRST, REJECTED, ErrorCondition, Handle
 from topic.identity import KeyMaker, LinkIdentity, link_name
 
 GENERATION = b"8 bytes!"
@@ -41,7 +41,7 @@ class Relay:
         self.connections.append(connection)
         connection.open()
 
-    def on_close(self, connection: Connection, condition: Condition | None) -> None:
+    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         self.connections.remove(connection)
         for link in connection.links:
             self._gone(link)
@@ -65,7 +65,7 @@ class Relay:
     def on_attached(self, link: Link) -> None:
         raise AssertionError
 
-    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         self._gone(link)
 
     def _gone(self, link: Link) -> None:

@@ -10,9 +10,9 @@ from attrs import define, field
 
 from failover.comparison import TERMINAL
 from router.amqp.connection import Connection
-from router.amqp.handler import ACCEPTED, EXPIRE_CONNECTION, NO_STATE, Condition, Handle
 from router.amqp.link import Link
 from router.amqp.transport import serve
+from router.amqp.values import ACCEPTED, EXPIRE_CONNECTION, NO_STATE, ErrorCondition, Handle
 from topic.identity import KeyMaker, LinkIdentity, link_name
 
 WINDOW = 20
@@ -90,7 +90,7 @@ class ResumingMesh:
     def on_open(self, connection: Connection) -> None:
         connection.open()
 
-    def on_close(self, connection: Connection, condition: Condition | None) -> None:
+    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         for link in connection.links:
             self._gone(link)
 
@@ -109,7 +109,7 @@ class ResumingMesh:
         link.answer(expiry_policy=EXPIRE_CONNECTION, timeout=60, unsettled=unsettled, properties=properties)
         link.connection.wake()
 
-    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         self._gone(link)
 
     def _gone(self, link: Link) -> None:

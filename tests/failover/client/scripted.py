@@ -12,10 +12,10 @@ from attrs import frozen
 from failover.client.endpoint import Endpoint
 from failover.client.store import Change, MemoryStore, Role
 from router.amqp.connection import Connection
-from router.amqp.handler import ACCEPTED, EXPIRE_CONNECTION, NO_STATE, Condition, DeliveryState, Handle
 from router.amqp.link import Link
 from router.amqp.message import body_of, data_message
 from router.amqp.transport import serve
+from router.amqp.values import ACCEPTED, EXPIRE_CONNECTION, NO_STATE, DeliveryState, ErrorCondition, Handle
 from topic.identity import LinkIdentity
 
 GENERATION = b"8 bytes!"
@@ -149,7 +149,7 @@ class Peer:
     def on_open(self, connection: Connection) -> None:
         connection.open()
 
-    def on_close(self, connection: Connection, condition: Condition | None) -> None:
+    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         self._news.send_nowait(Gone())
 
     def on_attach(self, link: Link) -> None:
@@ -158,7 +158,7 @@ class Peer:
     def on_attached(self, link: Link) -> None:
         raise AssertionError
 
-    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         self._news.send_nowait(Detached(closed))
 
     def on_credit(self, link: Link) -> None:

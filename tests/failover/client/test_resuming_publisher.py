@@ -19,8 +19,8 @@ from failover.client import (
     Resumed,
     endpoint,
 )
-from router.amqp.handler import ACCEPTED, NO_STATE, RECEIVED, REJECTED
 from router.amqp.link import Link
+from router.amqp.values import ACCEPTED, NO_STATE, RECEIVED, REJECTED
 from tests.failover.client.scripted import (
     EPOCH,
     GENERATION,

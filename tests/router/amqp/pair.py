@@ -4,8 +4,8 @@ from typing import Any
 
 from router.amqp.connection import Connection
 from router.amqp.errors import PeerError
-from router.amqp.handler import Condition, Handle
 from router.amqp.link import Link
+from router.amqp.values import ErrorCondition, Handle
 
 
 class Recorder:
@@ -29,7 +29,7 @@ class Recorder:
         self.events.append(("open", connection.remote_container))
         connection.open()
 
-    def on_close(self, connection: Connection, condition: Condition | None) -> None:
+    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         self.events.append(("close", condition and condition.name))
 
     def on_attach(self, link: Link) -> None:
@@ -39,7 +39,7 @@ class Recorder:
     def on_attached(self, link: Link) -> None:
         self.events.append(("attached", link.name))
 
-    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         self.events.append(("detach", link.name, closed, condition and condition.name))
 
     def on_credit(self, link: Link) -> None:

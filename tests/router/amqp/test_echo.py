@@ -2,8 +2,8 @@
 
 import pytest
 
-from router.amqp.handler import ACCEPTED, Handle
 from router.amqp.link import Link
+from router.amqp.values import ACCEPTED, Handle
 from tests.router.amqp.frames import ATTACH, FLOW, SOURCE, TARGET, Described, frame, opening
 from tests.router.amqp.pair import Pair
 from tests.router.amqp.test_hostile_input import Answering, server

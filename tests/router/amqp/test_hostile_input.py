@@ -17,10 +17,10 @@ from router.amqp.errors import (
     TRANSFER_LIMIT,
     PeerError,
 )
-from router.amqp.handler import ACCEPTED, RCV_SECOND, REJECTED
 from router.amqp.link import Link
 from router.amqp.performative import code_of
 from router.amqp.sessions import MAX_LINKS
+from router.amqp.values import ACCEPTED, RCV_SECOND, REJECTED
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,

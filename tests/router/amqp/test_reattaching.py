@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from router.amqp.connection import Connection
-from router.amqp.handler import ACCEPTED, Condition
 from router.amqp.link import Link
 from router.amqp.performative import code_of
 from router.amqp.sessions import MAX_LINKS
+from router.amqp.values import ACCEPTED, ErrorCondition
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,
@@ -53,7 +53,7 @@ class Keeping(Recorder):
         if not link.is_sender:
             link.flow(CREDIT)
 
-    def on_detach(self, link: Link, closed: bool, condition: Condition | None) -> None:
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         super().on_detach(link, closed, condition)
         link.context = None if closed else self
 

@@ -6,8 +6,8 @@ import pytest
 
 from router.amqp.codec import decode
 from router.amqp.errors import INVALID_FIELD, UNATTACHED_HANDLE
-from router.amqp.handler import ACCEPTED, RCV_FIRST, RCV_SECOND
 from router.amqp.performative import build, code_of, parse
+from router.amqp.values import ACCEPTED, RCV_FIRST, RCV_SECOND
 from router.amqp.walk import Walk
 from tests.router.amqp.frames import (
     BEGIN,

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from router.amqp.handler import (
+from router.amqp.values import (
     ACCEPTED,
     MODIFIED,
     NO_STATE,

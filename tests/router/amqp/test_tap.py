@@ -8,8 +8,8 @@ from router.amqp.codec import Described as DecodedType
 from router.amqp.codec import decode
 from router.amqp.connection import Connection
 from router.amqp.errors import FRAMING_ERROR, PeerError
-from router.amqp.handler import ACCEPTED, NO_STATE, DeliveryState
 from router.amqp.link import Link
+from router.amqp.values import ACCEPTED, NO_STATE, DeliveryState
 from tests.router.amqp.frames import ATTACH, SOURCE, TARGET, Described, Symbol, attach, frame, opening, transfer
 from tests.router.amqp.pair import Pair, Recorder
 from tests.router.amqp.test_hostile_input import Answering, condition_of, server

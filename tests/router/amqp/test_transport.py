@@ -10,8 +10,8 @@ import trio.testing
 from router.amqp import transport
 from router.amqp.connection import Connection
 from router.amqp.errors import FRAMING_ERROR
-from router.amqp.handler import ACCEPTED
 from router.amqp.link import Link
+from router.amqp.values import ACCEPTED
 from tests.router.amqp.frames import opening
 from tests.router.amqp.pair import Recorder
 

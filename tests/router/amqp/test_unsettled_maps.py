@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from router.amqp.connection import Connection
 from router.amqp.errors import DECODE_ERROR, INVALID_FIELD, PeerError
-from router.amqp.handler import ACCEPTED, MODIFIED, NO_STATE, RECEIVED, REJECTED, RELEASED, DeliveryState
 from router.amqp.unsettled import decode_map, encode_entries
+from router.amqp.values import ACCEPTED, MODIFIED, NO_STATE, RECEIVED, REJECTED, RELEASED, DeliveryState
 from tests.router.amqp.frames import ATTACH, SOURCE, TARGET, Described, Raw, Symbol, encode, frame, opening
 from tests.router.amqp.pair import Pair
 from tests.router.amqp.test_hostile_input import condition_of, server

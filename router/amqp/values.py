@@ -1,0 +1,107 @@
+"""What AMQP 1.0 has names for: the values that links, deliveries and errors carry, and what an attach of ours asks for.
+
+A leaf. Never here: how they are encoded, or what follows from them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias, TypedDict
+
+from attrs import frozen
+
+Handle: TypeAlias = Any  # a cffi pointer; opaque to everybody but Link
+
+# Delivery states as they come in `states`: the AMQP descriptor codes, and 0 for none.
+NO_STATE: Final = 0
+RECEIVED: Final = 0x23
+ACCEPTED: Final = 0x24
+REJECTED: Final = 0x25
+RELEASED: Final = 0x26
+MODIFIED: Final = 0x27
+
+MAX_TAG: Final = 32  # bytes of a delivery-tag (AMQP 1.0 2.8.7)
+
+# snd-settle-mode and rcv-settle-mode as on the wire.
+SND_UNSETTLED: Final = 0
+SND_SETTLED: Final = 1
+SND_MIXED: Final = 2
+RCV_FIRST: Final = 0
+RCV_SECOND: Final = 1
+
+# terminus-expiry-policy as on the wire.
+EXPIRE_LINK: Final = "link-detach"
+EXPIRE_SESSION: Final = "session-end"
+EXPIRE_CONNECTION: Final = "connection-close"
+EXPIRE_NEVER: Final = "never"
+
+
+@frozen
+class Terminus:
+    """A source or target as the peer asked for it in its attach."""
+
+    address: str | None = None
+    durable: int = 0  # 0 none, 1 configuration, 2 unsettled-state
+    expiry_policy: str = EXPIRE_SESSION
+    timeout: int = 0  # seconds
+    dynamic: bool = False
+    coordinator: bool = False  # a transaction coordinator stands in the target's place
+    filtered: bool = False  # a source with a filter set
+    capabilities: tuple[str, ...] = ()
+
+
+@frozen
+class OutcomeDetails:
+    """A delivery's remote state in full, for outcomes that carry more than their code."""
+
+    state: int = NO_STATE
+    condition: str | None = None  # of rejected
+    description: str = ""
+    info: Mapping[str, Any] = {}  # of rejected, as of any error
+    failed: bool = False  # of modified
+    undeliverable: bool = False  # of modified: undeliverable-here
+    annotations: bytes = b""  # of modified: message-annotations, as they are encoded; empty if there are none
+
+
+@frozen
+class DeliveryState:
+    """What an unsettled map says about a delivery."""
+
+    state: int = NO_STATE
+    section_number: int = 0  # of received: from where on the rest is to be sent
+    section_offset: int = 0
+
+
+@frozen
+class ErrorCondition:
+    """The error of a close, end or detach."""
+
+    name: str
+    description: str = ""
+    info: Mapping[str, Any] = {}
+
+
+class AttachOptions(TypedDict, total=False):
+    """See `Attach`, which has the defaults."""
+
+    snd_settle_mode: int
+    rcv_settle_mode: int
+    durable: int
+    expiry_policy: str
+    timeout: int
+    properties: Mapping[str, Any] | None
+    unsettled: Mapping[bytes, int] | None
+    incomplete_unsettled: bool
+
+
+@frozen
+class Attach:
+    """The lifetime is asked for both termini. For our unsettled map see `Link.answer`; before the peer's open
+    (`on_open`) an attach has room for few entries."""
+
+    snd_settle_mode: int = SND_MIXED
+    rcv_settle_mode: int = RCV_FIRST
+    durable: int = 0
+    expiry_policy: str = EXPIRE_SESSION
+    timeout: int = 0  # seconds
+    properties: Mapping[str, Any] | None = None
+    unsettled: Mapping[bytes, int] | None = None
+    incomplete_unsettled: bool = False
