@@ -11,8 +11,10 @@ from functools import partial
 from itertools import compress
 from typing import ClassVar
 
+from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.errors import NOT_IMPLEMENTED, PRECONDITION_FAILED
+from router.amqp.handler import Handler
 from router.amqp.link import Link
 from router.amqp.values import (
     ACCEPTED,
@@ -69,7 +71,7 @@ NOTHING = b"\x00\x53\x75\xa0\x00"
 OUTCOMES = {int(outcome): outcome for outcome in DeliveryOutcome}
 
 
-class ClientEdge:
+class ClientEdge(Handler):
     """The handler of all connections of clients."""
 
     status: StatusNode
@@ -203,14 +205,12 @@ class ClientEdge:
 
     # deliveries: hot
 
-    def on_transfers(
-        self, link: Link, deliveries: list[Handle], tags: list[bytes], messages: list[bytes], settled: list[bool]
-    ) -> None:
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
         publisher: PublisherLink = link.context
-        if True in settled:
-            self._publish_runs(publisher, deliveries, tags, messages, settled)
+        if True in transfers.settled:
+            self._publish_runs(publisher, transfers.handles, transfers.tags, transfers.messages, transfers.settled)
         else:
-            self._publish(publisher, deliveries, tags, messages)
+            self._publish(publisher, transfers.handles, transfers.tags, transfers.messages)
         self.node.perform()
 
     def _publish(
@@ -240,26 +240,16 @@ class ClientEdge:
                 self._publish(publisher, deliveries[run], tags[run], messages[run])
             start = end
 
-    def on_resumed(
-        self,
-        link: Link,
-        deliveries: list[Handle],
-        tags: list[bytes],
-        messages: list[bytes],
-        settled: list[bool],
-        states: list[int],
-        aborted: list[bool],
-    ) -> None:
+    def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None:
         """What our map listed is known; a client that got a null map sends what is new to us. The rest is ignored."""
         publisher: PublisherLink = link.context
         if publisher.stream.reply is None:
-            whole = [not is_aborted for is_aborted in aborted]
-            columns = (list(compress(column, whole)) for column in (deliveries, tags, messages, settled))
-            _ignore(link, list(compress(deliveries, aborted)))
-            if any(whole):
-                self.on_transfers(link, *columns)
+            whole = [row[:4] for row in resumed if not row[5]]
+            _ignore(link, list(compress(resumed.handles, resumed.aborted)))
+            if whole:
+                self.on_transfers(link, Transfers(*map(list, zip(*whole, strict=True))))
             return
-        for handle, tag, is_settled, is_aborted in zip(deliveries, tags, settled, aborted, strict=True):
+        for handle, tag, _, is_settled, _, is_aborted in resumed:
             record = self.topic.transferred_again(publisher.stream, tag, aborted=is_settled or is_aborted)
             if record is None:
                 _ignore(link, [handle])
@@ -276,12 +266,12 @@ class ClientEdge:
             end.signs.answered()
         self.node.perform()
 
-    def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         end = link.context
         if isinstance(end, SubscriberLink):
-            self._outcomes(end, deliveries, states, settled)
+            self._outcomes(end, dispositions.handles, dispositions.states, dispositions.settled)
         elif isinstance(end, PublisherLink):
-            self._settlements(end, deliveries, settled)
+            self._settlements(end, dispositions.handles, dispositions.settled)
         self.node.perform()
 
     def _settlements(self, publisher: PublisherLink, deliveries: list[Handle], settled: list[bool]) -> None:

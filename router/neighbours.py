@@ -12,11 +12,13 @@ from typing import Any
 from linkstate.errors import PeerError as BrokenFrame
 from linkstate.events import Transmit
 from linkstate.mesh import Mesh
+from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
 from router.amqp.errors import PeerError
+from router.amqp.handler import Handler
 from router.amqp.link import Link
 from router.amqp.message import body_of, data_message
-from router.amqp.values import SND_SETTLED, ErrorCondition, Handle
+from router.amqp.values import SND_SETTLED, ErrorCondition
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.neighbours")
@@ -57,7 +59,7 @@ class Transport:
         self.senders[link].send(self.sent.to_bytes(8, "big"), data_message(b"".join(bodies)), True)
 
 
-class Neighbours:
+class Neighbours(Handler):
     """The handler of all connections with neighbours, dialled and accepted alike."""
 
     def __init__(self, node: Node, linkstate: Mesh, mesh: str, neighbours: Collection[str]) -> None:
@@ -136,9 +138,6 @@ class Neighbours:
         transport.attached.add(name)
         self._check_up(transport)
 
-    def on_attached(self, link: Link) -> None:
-        """Credit follows; `on_credit` goes on."""
-
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         link.connection.close("amqp:connection:forced", "a link between routers ends with its connection")
 
@@ -148,38 +147,18 @@ class Neighbours:
             self._check_up(transport)
             self._touched[transport] = None
 
-    def on_transfers(
-        self, link: Link, deliveries: list[Handle], tags: list[bytes], messages: list[bytes], settled: list[bool]
-    ) -> None:
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
         transport: Transport | None = link.connection.context
         if transport is None or not transport.up:
             return
         now = self.node.now()
         try:
-            for message in messages:
+            for message in transfers.messages:
                 self._linkstate.receive(transport.name, link.context, body_of(message), now)
         except (BrokenFrame, ValueError) as error:
             raise PeerError("amqp:decode-error", f"router {transport.name}: {error}") from error
         if link.credit < CREDIT // 2:
             link.flow(CREDIT - link.credit)
-
-    def on_resumed(
-        self,
-        link: Link,
-        deliveries: list[Handle],
-        tags: list[bytes],
-        messages: list[bytes],
-        settled: list[bool],
-        states: list[int],
-        aborted: list[bool],
-    ) -> None:
-        """Nothing is ever unsettled between routers."""
-
-    def on_echo(self, link: Link) -> None:
-        """Never asked for."""
-
-    def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
-        """Nothing is ever unsettled between routers."""
 
     # sending
 

@@ -24,9 +24,10 @@ from failover.client.routers import RouterAddress, Routers
 from failover.client.silence import Patience, silence
 from failover.client.store import Attached, MemoryStore, Role, Store
 from router.amqp.connection import Connection
+from router.amqp.handler import Handler
 from router.amqp.link import Link
 from router.amqp.transport import GOODBYE_S, serve
-from router.amqp.values import EXPIRE_CONNECTION, AttachOptions, ErrorCondition, Handle
+from router.amqp.values import EXPIRE_CONNECTION, AttachOptions, ErrorCondition
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 
 GENERATION: Final = "oncemesh:generation"
@@ -65,7 +66,7 @@ class Options(TypedDict, total=False):
     events: Listener | None
 
 
-class Endpoint:
+class Endpoint(Handler):
     """A handler of the connections of one link. Used as an async context manager."""
 
     role: ClassVar[Role]
@@ -391,29 +392,6 @@ class Endpoint:
 
     def on_credit(self, link: Link) -> None:
         self._news.unpark_all()
-
-    def on_transfers(
-        self, link: Link, deliveries: list[Handle], tags: list[bytes], messages: list[bytes], settled: list[bool]
-    ) -> None:
-        raise NotImplementedError
-
-    def on_resumed(
-        self,
-        link: Link,
-        deliveries: list[Handle],
-        tags: list[bytes],
-        messages: list[bytes],
-        settled: list[bool],
-        states: list[int],
-        aborted: list[bool],
-    ) -> None:
-        """A sender gets none."""
-
-    def on_echo(self, link: Link) -> None:
-        """Never asked for."""
-
-    def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
-        raise NotImplementedError
 
 
 async def _serve(

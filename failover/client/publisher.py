@@ -26,6 +26,7 @@ from failover.client.outcome import LOGGED, OF_STATE, Outcome
 from failover.client.store import Added, Change, Decided, Ended, Removed, Role, tag_of
 from failover.comparison import TERMINAL, Step, agreed_state, step
 from router.amqp import values
+from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection
 from router.amqp.link import Link
 from router.amqp.message import data_message
@@ -310,15 +311,13 @@ class Publisher(Endpoint):
 
     # -- outcomes
 
-    def on_dispositions(
-        self, link: Link, deliveries: list[values.Handle], states: list[int], settled: list[bool]
-    ) -> None:
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         if link is not self._link:
             return
         take = self._under_way.pop
         answers = [
             Answer(handle, delivery, state, is_settled)
-            for handle, state, is_settled in zip(deliveries, states, settled, strict=True)
+            for handle, state, is_settled in dispositions
             if (state in OF_STATE or is_settled) and (delivery := take(handle, None)) is not None
         ]
         for answer in answers:

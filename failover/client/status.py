@@ -7,10 +7,10 @@ from typing import Any
 import trio
 
 from failover.client.endpoint import Endpoint
+from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
 from router.amqp.link import Link
 from router.amqp.message import body_of
-from router.amqp.values import Handle
 
 STATUS_ADDRESS = "$status"
 
@@ -40,9 +40,7 @@ class _Inquiry(Endpoint):
         status: dict[str, Any] = json.loads(body_of(self._answer))
         return status
 
-    def on_transfers(
-        self, link: Link, deliveries: list[Handle], tags: list[bytes], messages: list[bytes], settled: list[bool]
-    ) -> None:
-        self._answer = messages[0]
-        link.settle_many([handle for handle in deliveries if handle is not None])
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        self._answer = transfers.messages[0]
+        link.settle_many([handle for handle in transfers.handles if handle is not None])
         self._news.unpark_all()

@@ -24,6 +24,7 @@ from failover.client.events import Abandoned, Resumed
 from failover.client.outcome import LOGGED, OF_STATE, STATE_OF, Outcome
 from failover.client.store import Decided, Removed, Role
 from failover.comparison import TERMINAL
+from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.link import Link
 from router.amqp.values import RCV_FIRST, RCV_SECOND, REJECTED, RELEASED
@@ -160,12 +161,10 @@ class Subscriber(Endpoint):
 
     # -- transfers
 
-    def on_transfers(
-        self, link: Link, deliveries: list[EngineHandle], tags: list[bytes], messages: list[bytes], settled: list[bool]
-    ) -> None:
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
         if link is not self._link:
             return
-        for handle, tag, message in zip(deliveries, tags, messages, strict=True):
+        for handle, tag, message, _ in transfers:
             known = self._unsettled.get(tag)
             if handle is None or known is None or known.state == RELEASED:
                 self._take(link, handle, tag, message)
@@ -191,19 +190,10 @@ class Subscriber(Endpoint):
         if delivery.state in TERMINAL:
             self._state(delivery)
 
-    def on_resumed(
-        self,
-        link: Link,
-        deliveries: list[EngineHandle],
-        tags: list[bytes],
-        messages: list[bytes],
-        settled: list[bool],
-        states: list[int],
-        aborted: list[bool],
-    ) -> None:
+    def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None:
         if link is not self._link:
             return
-        for handle, tag, message, state in zip(deliveries, tags, messages, states, strict=True):
+        for handle, tag, message, _, state, _ in resumed:
             known = self._unsettled.get(tag)
             if handle is None:
                 self._replenish(link)
@@ -279,12 +269,10 @@ class Subscriber(Endpoint):
 
     # -- settlement
 
-    def on_dispositions(
-        self, link: Link, deliveries: list[EngineHandle], states: list[int], settled: list[bool]
-    ) -> None:
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         if link is not self._link:
             return
-        done = [handle for handle, is_settled in zip(deliveries, settled, strict=True) if is_settled]
+        done = [handle for handle, _, is_settled in dispositions if is_settled]
         self._forget([self._by_handle[handle] for handle in done])
         link.settle_many(done)
         self._attach_again()

@@ -18,13 +18,12 @@ Never here: a clock, a socket, a decision about deliveries.
 
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, Final, Unpack
+from typing import Any, Final, Protocol, Unpack
 
 from router.amqp.echo import Echoes
 from router.amqp.engine import Engine
 from router.amqp.errors import FRAMING_ERROR, NOT_ALLOWED, RESOURCE_LIMIT, UNATTACHED_HANDLE, PeerError
-from router.amqp.handler import Handler
-from router.amqp.inbox import Inbox
+from router.amqp.inbox import Inbox, Recipient
 from router.amqp.library import (
     lib,
     read_condition,
@@ -45,12 +44,23 @@ from router.amqp.values import RELEASED, Attach, AttachOptions, ErrorCondition, 
 UNOPENED_TICK_S: Final = 0.1  # until the peer's open says how long it waits for us
 
 
+class Owner(Recipient, Protocol):
+    """Who is told what happens (`router.amqp.handler` has the meaning)."""
+
+    def on_open(self, connection: "Connection") -> None: ...
+    def on_close(self, connection: "Connection", condition: ErrorCondition | None) -> None: ...
+    def on_attach(self, link: Link) -> None: ...
+    def on_attached(self, link: Link) -> None: ...
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None: ...
+    def on_echo(self, link: Link) -> None: ...
+
+
 class Connection:
     """See the module's text. `handler` gets the callbacks; `server` answers an open, a client sends it first."""
 
     def __init__(
         self,
-        handler: Handler,
+        handler: Owner,
         *,
         container: str,
         server: bool,

@@ -7,10 +7,10 @@ a peer get away with is checked here: credit, tags, the size of messages, transf
 Never here: anything about attaching or closing (`connection`).
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Protocol
 
+from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.errors import INVALID_FIELD, MESSAGE_SIZE, NOT_ALLOWED, TRANSFER_LIMIT, PeerError
-from router.amqp.handler import Handler
 from router.amqp.library import SCRATCH, SCRATCH_SIZE, ffi, lib
 from router.amqp.link import Link
 from router.amqp.message import ENVELOPE, in_envelope
@@ -20,29 +20,27 @@ from router.amqp.values import MAX_TAG, Handle
 WITHOUT_CREDIT: Final = "transfers without credit"
 
 
-class _Resumed(NamedTuple):
-    """Resumed deliveries of a link: the columns of `on_resumed`."""
+class Recipient(Protocol):
+    """Who is given what came: the owner of the connection (`router.amqp.handler` has the meaning)."""
 
-    deliveries: list[Handle]
-    tags: list[bytes]
-    messages: list[bytes]
-    settled: list[bool]
-    states: list[int]
-    aborted: list[bool]
+    def on_transfers(self, link: Link, transfers: Transfers) -> None: ...
+    def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None: ...
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None: ...
+    def on_credit(self, link: Link) -> None: ...
 
 
 class Inbox:
     """One a connection. `frame` and `flow` gather, `hand_over` calls the handler and empties it."""
 
-    __slots__ = ("_flows", "_handler", "_news", "_restated", "_resumed", "_settling", "_transfers")
+    __slots__ = ("_flows", "_news", "_recipient", "_restated", "_resumed", "_settling", "_transfers")
 
-    def __init__(self, handler: Handler, settling: set[Handle], restated: Restated) -> None:
-        self._handler = handler
+    def __init__(self, recipient: Recipient, settling: set[Handle], restated: Restated) -> None:
+        self._recipient = recipient
         self._restated = restated
         self._settling = settling  # what we have settled is no news to the owner any more
         # By link, in order of first appearance.
-        self._transfers: dict[Link, tuple[list[Handle], list[bytes], list[bytes], list[bool]]] = {}
-        self._resumed: dict[Link, _Resumed] = {}  # all of it before the ordinary transfers that are there
+        self._transfers: dict[Link, Transfers] = {}
+        self._resumed: dict[Link, ResumedTransfers] = {}  # all of it before the ordinary transfers that are there
         self._news: dict[Link, dict[Handle, None]] = {}
         self._flows: dict[Link, None] = {}
 
@@ -70,18 +68,17 @@ class Inbox:
         tag = lib.pn_delivery_tag(delivery)
         batch = self._transfers.get(link)
         if batch is None:
-            batch = self._transfers[link] = ([], [], [], [])
-        deliveries, tags, messages, settled = batch
-        tags.append(ffi.unpack(tag.start, tag.size) if tag.size else b"")
-        messages.append(message)
+            batch = self._transfers[link] = Transfers([], [], [], [])
+        batch.tags.append(ffi.unpack(tag.start, tag.size) if tag.size else b"")
+        batch.messages.append(message)
         if lib.pn_delivery_settled(delivery):
-            settled.append(True)
-            deliveries.append(None)
+            batch.settled.append(True)
+            batch.handles.append(None)
             lib.pn_delivery_settle(delivery)  # advances the link too
             self._settling.add(delivery)
         else:
-            settled.append(False)
-            deliveries.append(delivery)
+            batch.settled.append(False)
+            batch.handles.append(delivery)
             lib.pn_link_advance(link.pointer)
 
     def _assemble(self, link: Link, delivery: Any, size: int) -> None:
@@ -132,7 +129,7 @@ class Inbox:
         if message and (message >= ENVELOPE or link.format):
             message = in_envelope(message, link.format)
         link.expect_any()
-        batch = self._resumed.setdefault(link, _Resumed([], [], [], [], [], []))
+        batch = self._resumed.setdefault(link, ResumedTransfers([], [], [], [], [], []))
         tag = lib.pn_delivery_tag(delivery)
         batch.tags.append(ffi.unpack(tag.start, tag.size) if tag.size else b"")
         batch.messages.append(message)
@@ -140,7 +137,7 @@ class Inbox:
         batch.aborted.append(aborted)
         settled = lib.pn_delivery_settled(delivery)
         batch.settled.append(settled)
-        batch.deliveries.append(None if settled else delivery)
+        batch.handles.append(None if settled else delivery)
         if settled:
             lib.pn_delivery_settle(delivery)
             self._settling.add(delivery)
@@ -178,10 +175,10 @@ class Inbox:
             resumed, self._resumed = self._resumed, {}
             for link, batch in resumed.items():
                 if self._are_fit(link, batch.tags):
-                    self._handler.on_resumed(link, *batch)
-        for link, (deliveries, tags, messages, settled) in transfers.items():
-            if self._are_fit(link, tags):
-                self._handler.on_transfers(link, deliveries, tags, messages, settled)
+                    self._recipient.on_resumed(link, batch)
+        for link, came in transfers.items():
+            if self._are_fit(link, came.tags):
+                self._recipient.on_transfers(link, came)
 
     @staticmethod
     def _are_fit(link: Link, tags: list[bytes]) -> bool:
@@ -201,10 +198,11 @@ class Inbox:
         for link, news in all_news.items():
             if link.is_sender:
                 self._check_direction(link)
-            deliveries = [delivery for delivery in news if delivery not in self._settling]
-            if deliveries and link.answered and not link.ended:
-                states = list(map(lib.pn_delivery_remote_state, deliveries))
-                self._handler.on_dispositions(link, deliveries, states, list(map(lib.pn_delivery_settled, deliveries)))
+            handles = [handle for handle in news if handle not in self._settling]
+            if handles and link.answered and not link.ended:
+                states = list(map(lib.pn_delivery_remote_state, handles))
+                settled = list(map(lib.pn_delivery_settled, handles))
+                self._recipient.on_dispositions(link, Dispositions(handles, states, settled))
 
     def _hand_over_flows(self) -> None:
         flows, self._flows = self._flows, {}
@@ -217,7 +215,7 @@ class Inbox:
                 link.granted += link.credit - before[0]
                 link.draining = lib.pn_link_get_drain(link.pointer) and link.credit > 0
                 if link.answered and before != (link.credit, link.draining):
-                    self._handler.on_credit(link)
+                    self._recipient.on_credit(link)
 
     @staticmethod
     def _check_direction(link: Link) -> None:

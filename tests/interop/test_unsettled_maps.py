@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
 from router.amqp.link import Link
 from router.amqp.message import data_message
@@ -31,9 +32,9 @@ class Edge(Recorder):
             link.send(b"doubtful", data_message(b"again"), resume=True)
         super().on_credit(link)
 
-    def on_transfers(self, link: Link, *columns: list) -> None:  # type: ignore[type-arg]
-        super().on_transfers(link, *columns)
-        link.update_many(columns[0], ACCEPTED, settle=True)
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        super().on_transfers(link, transfers)
+        link.update_many(transfers.handles, ACCEPTED, settle=True)
 
 
 @pytest.mark.skipif(NODE is None or not (HERE / "node_modules").exists(), reason="rhea needs node (make setup)")

@@ -14,7 +14,9 @@ from typing import Any
 import attrs
 import trio
 
+from router.amqp.batches import Dispositions, Transfers
 from router.amqp.connection import Connection
+from router.amqp.handler import Handler
 from router.amqp.link import Link
 from router.amqp.message import body_of, data_message, in_envelope
 from router.amqp.transport import serve
@@ -124,7 +126,7 @@ class Publisher:
         self.link.connection.wake()
 
 
-class Client:
+class Client(Handler):
     """One connection of a client; the handler of its events."""
 
     def __init__(self, container: str, stream: trio.SocketStream, **settings: Any) -> None:
@@ -211,12 +213,10 @@ class Client:
     def on_credit(self, link: Link) -> None:
         link.context.pump()
 
-    def on_transfers(
-        self, link: Link, deliveries: list[Handle], tags: list[bytes], messages: list[bytes], settled: list[bool]
-    ) -> None:
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
         subscriber: Subscriber = link.context
         now = trio.current_time()
-        for handle, tag, message in zip(deliveries, tags, messages, strict=True):
+        for handle, tag, message, _ in transfers:
             delivery = Delivery(subscriber, handle, tag, message, now)
             subscriber.received.append(delivery)
             if handle is not None:
@@ -224,20 +224,17 @@ class Client:
         if link.credit <= subscriber.credit // 2:
             link.flow(subscriber.credit - link.credit)
 
-    def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         end: Subscriber | Publisher = link.context
         if isinstance(end, Publisher):
-            self._outcomes(end, deliveries, states)
+            self._outcomes(end, dispositions.handles, dispositions.states)
             return
-        gone = [handle for handle, is_settled in zip(deliveries, settled, strict=True) if is_settled]
+        gone = [handle for handle, _, is_settled in dispositions if is_settled]
         end.settled += gone
         link.settle_many(gone)
 
     def on_resumed(self, *arguments: Any, **named: Any) -> None:
         raise AssertionError("nothing is resumed without a map")
-
-    def on_echo(self, link: Link) -> None:
-        """Never asked for here."""
 
     @staticmethod
     def _outcomes(end: Publisher, deliveries: list[Handle], states: list[int]) -> None:

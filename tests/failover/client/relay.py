@@ -3,11 +3,12 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import trio
 
+from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
+from router.amqp.handler import Handler
 from router.amqp.link import Link
 from router.amqp.message import data_message
 from router.amqp.transport import serve
@@ -26,7 +27,7 @@ class Item:
         self.sent: list[tuple[Link, Handle]] = []
 
 
-class Relay:
+class Relay(Handler):
     def __init__(self) -> None:
         self.connections: list[Connection] = []
         self.subscribers: list[Link] = []
@@ -85,9 +86,9 @@ class Relay:
             self.by_subscriber[handle] = item
             link.connection.wake()
 
-    def on_transfers(self, link: Link, deliveries: Any, tags: Any, messages: Any, settled: Any) -> None:
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
         audience = [other for other in self.subscribers if other.address == link.address]
-        for handle, tag, message in zip(deliveries, tags, messages, strict=True):
+        for handle, tag, message, _ in transfers:
             item = self.by_publisher[handle] = Item(link, handle, len(audience))
             for other in audience:
                 self.backlog[other].append((self.keys[link].key(tag), message, item))
@@ -100,16 +101,14 @@ class Relay:
             item.link.update(item.handle, REJECTED if item.rejected else ACCEPTED)
             item.link.connection.wake()
 
-    def on_resumed(
-        self, link: Link, deliveries: Any, tags: Any, messages: Any, settled: Any, states: Any, aborted: Any
-    ) -> None:
+    def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None:
         raise AssertionError
 
     def on_echo(self, link: Link) -> None:
         raise AssertionError
 
-    def on_dispositions(self, link: Link, deliveries: Any, states: Any, settled: Any) -> None:
-        for handle, state, is_settled in zip(deliveries, states, settled, strict=True):
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
+        for handle, state, is_settled in dispositions:
             if not link.is_sender:
                 assert is_settled
                 self._settle(self.by_publisher.pop(handle))

@@ -9,7 +9,9 @@ import trio
 from attrs import define, field
 
 from failover.comparison import TERMINAL
+from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
+from router.amqp.handler import Handler
 from router.amqp.link import Link
 from router.amqp.transport import serve
 from router.amqp.values import ACCEPTED, EXPIRE_CONNECTION, NO_STATE, ErrorCondition, Handle
@@ -47,7 +49,7 @@ class SubscriberEnd:
     by_key: dict[bytes, Handle] = field(factory=dict)
 
 
-class ResumingMesh:
+class ResumingMesh(Handler):
     """Its routers take any link; who attaches first is first."""
 
     def __init__(self, seed: int, cuts: int) -> None:
@@ -147,9 +149,9 @@ class ResumingMesh:
         self._answer(link, None if ours is None else dict.fromkeys(end.records, NO_STATE), properties)
         link.flow(WINDOW)
 
-    def on_transfers(self, link: Link, deliveries: Any, tags: Any, messages: Any, settled: Any) -> None:
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
         end = link.context
-        for handle, tag, message in zip(deliveries, tags, messages, strict=True):
+        for handle, tag, message, _ in transfers:
             self._step()
             assert tag not in end.records
             record = Record(end, tag, end.keys.key(tag), message, set(self._subscribers), handle)
@@ -160,11 +162,9 @@ class ResumingMesh:
             self._evaluate(record)
         self._send_all()
 
-    def on_resumed(
-        self, link: Link, deliveries: Any, tags: Any, messages: Any, settled: Any, states: Any, aborted: Any
-    ) -> None:
+    def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None:
         self._step()
-        for handle, tag, is_aborted in zip(deliveries, tags, aborted, strict=True):
+        for handle, tag, _, _, _, is_aborted in resumed:
             record = link.context.records[tag]
             if is_aborted:
                 self._settle(record)
@@ -231,9 +231,9 @@ class ResumingMesh:
         record.awaited.discard(identity)
         self._evaluate(record)
 
-    def on_dispositions(self, link: Link, deliveries: Any, states: Any, settled: Any) -> None:
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         end = link.context
-        for handle, state, is_settled in zip(deliveries, states, settled, strict=True):
+        for handle, state, is_settled in dispositions:
             self._step()
             if isinstance(end, SubscriberEnd):
                 assert (state, is_settled) == (ACCEPTED, False)

@@ -11,7 +11,9 @@ from attrs import frozen
 
 from failover.client.endpoint import Endpoint
 from failover.client.store import Change, MemoryStore, Role
+from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
+from router.amqp.handler import Handler
 from router.amqp.link import Link
 from router.amqp.message import body_of, data_message
 from router.amqp.transport import serve
@@ -61,7 +63,7 @@ class Gone:
 Kind = TypeVar("Kind")
 
 
-class Peer:
+class Peer(Handler):
     """The handler of one listener. `next` waits for what the client does, which must be of the kind expected."""
 
     def __init__(self, name: str) -> None:
@@ -164,22 +166,20 @@ class Peer:
     def on_credit(self, link: Link) -> None:
         pass
 
-    def on_transfers(self, link: Link, deliveries: Any, tags: Any, messages: Any, settled: Any) -> None:
-        for handle, tag, message in zip(deliveries, tags, messages, strict=True):
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        for handle, tag, message, _ in transfers:
             self._news.send_nowait(Transferred(tag, body_of(message), handle))
 
-    def on_resumed(
-        self, link: Link, deliveries: Any, tags: Any, messages: Any, settled: Any, states: Any, aborted: Any
-    ) -> None:
-        for handle, tag, message, state, is_aborted in zip(deliveries, tags, messages, states, aborted, strict=True):
+    def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None:
+        for handle, tag, message, _, state, is_aborted in resumed:
             body = body_of(message) if message else None
             self._news.send_nowait(Transferred(tag, body, handle, True, state, is_aborted))
 
     def on_echo(self, link: Link) -> None:
         self._news.send_nowait(Echoed())
 
-    def on_dispositions(self, link: Link, deliveries: Any, states: Any, settled: Any) -> None:
-        for handle, state, is_settled in zip(deliveries, states, settled, strict=True):
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
+        for handle, state, is_settled in dispositions:
             self._news.send_nowait(Stated(handle, state, is_settled))
             if is_settled:
                 link.settle(handle)

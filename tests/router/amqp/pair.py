@@ -2,13 +2,15 @@
 
 from typing import Any
 
+from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.errors import PeerError
+from router.amqp.handler import Handler
 from router.amqp.link import Link
 from router.amqp.values import ErrorCondition, Handle
 
 
-class Recorder:
+class Recorder(Handler):
     """A handler that notes what it is told, and opens what is opened."""
 
     def __init__(self) -> None:
@@ -45,36 +47,23 @@ class Recorder:
     def on_credit(self, link: Link) -> None:
         self.credits.append((link.credit, link.draining))
 
-    def on_transfers(
-        self, link: Link, deliveries: list[Handle], tags: list[bytes], messages: list[bytes], settled: list[bool]
-    ) -> None:
-        assert len(deliveries) == len(tags) == len(messages) == len(settled)
-        self.deliveries += deliveries
-        self.tags += tags
-        self.order += [("new", tag) for tag in tags]
-        self.messages += messages
-        self.presettled += settled
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        self.deliveries += transfers.handles
+        self.tags += transfers.tags
+        self.order += [("new", tag) for tag in transfers.tags]
+        self.messages += transfers.messages
+        self.presettled += transfers.settled
 
-    def on_resumed(
-        self,
-        link: Link,
-        deliveries: list[Handle],
-        tags: list[bytes],
-        messages: list[bytes],
-        settled: list[bool],
-        states: list[int],
-        aborted: list[bool],
-    ) -> None:
-        assert len(deliveries) == len(tags) == len(messages) == len(settled) == len(states) == len(aborted)
-        self.resumed_deliveries += deliveries
-        self.resumed += zip(tags, messages, settled, states, aborted, strict=True)
-        self.order += [("resumed", tag) for tag in tags]
+    def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None:
+        self.resumed_deliveries += resumed.handles
+        self.resumed += [row[1:] for row in resumed]
+        self.order += [("resumed", tag) for tag in resumed.tags]
 
     def on_echo(self, link: Link) -> None:
         self.echoes.append(link)
 
-    def on_dispositions(self, link: Link, deliveries: list[Handle], states: list[int], settled: list[bool]) -> None:
-        self.outcomes += zip(deliveries, states, settled, strict=True)
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
+        self.outcomes += dispositions
 
 
 class Pair:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from router.amqp import walk
+from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection
 from router.amqp.engine import Engine
 from router.amqp.errors import DECODE_ERROR, FRAMING_ERROR, RESOURCE_LIMIT, PeerError
@@ -45,7 +46,7 @@ class Sending(Answering):
         for number in range(link.credit):
             link.send(b"%d" % number, b"message")
 
-    def on_dispositions(self, link: Link, deliveries: Any, states: Any, settled: Any) -> None:
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         pass
 
 

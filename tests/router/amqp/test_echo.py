@@ -2,8 +2,9 @@
 
 import pytest
 
+from router.amqp.batches import Transfers
 from router.amqp.link import Link
-from router.amqp.values import ACCEPTED, Handle
+from router.amqp.values import ACCEPTED
 from tests.router.amqp.frames import ATTACH, FLOW, SOURCE, TARGET, Described, frame, opening
 from tests.router.amqp.pair import Pair
 from tests.router.amqp.test_hostile_input import Answering, server
@@ -55,8 +56,8 @@ def test_an_echo_is_answered_although_what_came_before_it_made_us_write(monkeypa
     pair = Pair()
     _, theirs = linked(pair, "receiver")
 
-    def accept(link: Link, deliveries: list[Handle], *columns: object) -> None:
-        for delivery in deliveries:
+    def accept(link: Link, transfers: Transfers) -> None:
+        for delivery in transfers.handles:
             link.update(delivery, ACCEPTED)
 
     monkeypatch.setattr(pair.here, "on_transfers", accept)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from router.amqp.batches import Dispositions, Transfers
 from router.amqp.connection import Connection
 from router.amqp.errors import (
     DECODE_ERROR,
@@ -54,13 +55,13 @@ class Answering(Recorder):
         for _ in range(min(link.credit, 20)):
             link.send(b"out", b"message")
 
-    def on_transfers(self, link: Link, deliveries: Any, tags: Any, messages: Any, settled: Any) -> None:
-        super().on_transfers(link, deliveries, tags, messages, settled)
-        link.update_many([handle for handle in deliveries if handle], ACCEPTED, settle=True)
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        super().on_transfers(link, transfers)
+        link.update_many([handle for handle in transfers.handles if handle], ACCEPTED, settle=True)
 
-    def on_dispositions(self, link: Link, deliveries: Any, states: Any, settled: Any) -> None:
-        super().on_dispositions(link, deliveries, states, settled)
-        link.settle_many(deliveries)
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
+        super().on_dispositions(link, dispositions)
+        link.settle_many(dispositions.handles)
 
 
 def server(handler: Recorder | None = None, **limits: Any) -> Connection:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from router.amqp.batches import Transfers
 from router.amqp.codec import decode
 from router.amqp.errors import INVALID_FIELD, UNATTACHED_HANDLE
 from router.amqp.performative import build, code_of, parse
@@ -81,8 +82,8 @@ class Unsettled(Answering):
 
     credit = 1000
 
-    def on_transfers(self, link: Any, deliveries: Any, tags: Any, messages: Any, settled: Any) -> None:
-        link.update_many([handle for handle in deliveries if handle], ACCEPTED)
+    def on_transfers(self, link: Any, transfers: Transfers) -> None:
+        link.update_many([handle for handle in transfers.handles if handle], ACCEPTED)
 
 
 def attached(mode: int) -> Any:

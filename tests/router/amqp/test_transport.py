@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from router.amqp import transport
+from router.amqp.batches import Dispositions, Transfers
 from router.amqp.connection import Connection
 from router.amqp.errors import FRAMING_ERROR
 from router.amqp.link import Link
@@ -22,10 +23,10 @@ class Server(Recorder):
         link.answer()
         link.flow(50)
 
-    def on_transfers(self, link: Link, deliveries: Any, tags: Any, messages: Any, settled: Any) -> None:
-        super().on_transfers(link, deliveries, tags, messages, settled)
-        link.update_many(deliveries, ACCEPTED, settle=True)
-        link.flow(len(deliveries))
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        super().on_transfers(link, transfers)
+        link.update_many(transfers.handles, ACCEPTED, settle=True)
+        link.flow(len(transfers.handles))
 
 
 class Client(Recorder):
@@ -44,9 +45,9 @@ class Client(Recorder):
             link.send(b"%d" % self.left, bytes(self.size))
             self.left -= 1
 
-    def on_dispositions(self, link: Link, deliveries: Any, states: Any, settled: Any) -> None:
-        super().on_dispositions(link, deliveries, states, settled)
-        link.settle_many(deliveries)
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
+        super().on_dispositions(link, dispositions)
+        link.settle_many(dispositions.handles)
         if len(self.outcomes) == self.count:
             link.connection.close()
 
