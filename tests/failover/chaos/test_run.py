@@ -159,8 +159,9 @@ async def test_every_kind_of_fault_strikes_and_is_over_at_the_end(tmp_path: Path
         ),
         ("pause: {home-of: news}, at: 500ms, for: 2500ms", "pause: {custodian-of: reader1}, at: 4s, for: 2500ms"),
         ("partition: [{home-of: news}, {custodian-of: reader1}], at: 500ms, for: 2500ms",),
+        tuple(f"crash-client: [news, reader1], at: {at}ms, for: 200ms" for at in (500, 1500, 2500)),
     ],
-    ids=["killed", "hung", "cut-off"],
+    ids=["killed", "hung", "cut-off", "crashed"],
 )
 async def test_nothing_is_lost_doubled_or_overtaken(faults: tuple[str, ...], tmp_path: Path) -> None:
     """By the clients' own accounts and by the audit; a router that is silent for so long is given up by all."""

@@ -1,4 +1,4 @@
-"""Publishers and subscribers against the simplest router."""
+"""Publishers and subscribers at a router."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,8 +9,9 @@ import trio
 
 from failover.client import ClientError, Outcome, Publisher, Subscriber
 from failover.client.status import fetch_status
-from tests.failover.client.relay import GENERATION, running_relay
-from topic.identity import LinkIdentity, delivery_key, link_name
+from router.quantities import Address
+from tests.failover.client.real_routers import real_routers
+from topic.identity import LinkIdentity, link_name
 from topic.journal import Entry, Event, read_blocks
 
 
@@ -48,30 +49,26 @@ async def test_what_is_published_is_processed_and_logged(tmp_path: Path, settle:
     count = 300
     bodies: list[bytes] = []
     keys: list[bytes] = []
-    with trio.fail_after(20):
-        async with (
-            running_relay() as relay,
-            subscriber(relay.url, tmp_path / "s", credit=7, settle=settle) as s,
-            publisher(relay.url, tmp_path / "p") as p,
-            trio.open_nursery() as nursery,
-        ):
+    async with (
+        real_routers("single") as mesh,
+        subscriber(mesh.urls[0], tmp_path / "s", credit=7, settle=settle) as s,
+        publisher(mesh.urls[0], tmp_path / "p") as p,
+        trio.open_nursery() as nursery,
+    ):
 
-            async def consume() -> None:
-                async for delivery in s:
-                    bodies.append(delivery.body)
-                    keys.append(delivery.key)
-                    assert delivery.properties == {"n": "x"}
-                    await delivery.accept()
-                    if len(bodies) == count:
-                        return
+        async def consume() -> None:
+            async for delivery in s:
+                bodies.append(delivery.body)
+                keys.append(delivery.key)
+                assert delivery.properties == {"n": "x"}
+                await delivery.accept()
+                if len(bodies) == count:
+                    return
 
-            nursery.start_soon(consume)
-            handles = [await p.send(b"%d" % n, {"n": "x"}) for n in range(count)]
-            assert [await handle.outcome() for handle in handles] == [Outcome.ACCEPTED] * count
+        nursery.start_soon(consume)
+        handles = [await p.send(b"%d" % n, {"n": "x"}) for n in range(count)]
+        assert [await handle.outcome() for handle in handles] == [Outcome.ACCEPTED] * count
     assert bodies == [b"%d" % n for n in range(count)]
-    identity = LinkIdentity("p", "out", "topic/x")
-    assert keys == [delivery_key(identity, GENERATION, handle.tag) for handle in handles]
-
     published, processed = entries(tmp_path / "p"), entries(tmp_path / "s")
     for log, events in (
         (published, (Event.PUBLISHED, Event.OUTCOME, Event.SETTLED)),
@@ -83,104 +80,94 @@ async def test_what_is_published_is_processed_and_logged(tmp_path: Path, settle:
                 assert sorted(keys_of(log, event)) == sorted(keys)
             else:
                 assert keys_of(log, event) == keys
-    assert {entry.publisher for entry in published} == {link_name(identity).decode()}
+    assert {entry.publisher for entry in published} == {link_name(LinkIdentity("p", "out", "topic/x")).decode()}
 
 
 async def test_an_acceptance_held_back_holds_the_outcome_back() -> None:
-    with trio.fail_after(20):
-        async with running_relay() as relay, subscriber(relay.url) as s, publisher(relay.url) as p:
-            handle = await p.send(b"body")
-            delivery = await anext(s)
-            with trio.move_on_after(0.05) as waited:
-                await handle.outcome()
-            assert waited.cancelled_caught
-            await delivery.accept()
-            assert await handle.outcome() is Outcome.ACCEPTED
+    async with real_routers("single") as mesh, subscriber(mesh.urls[0]) as s, publisher(mesh.urls[0]) as p:
+        handle = await p.send(b"body")
+        delivery = await anext(s)
+        with trio.move_on_after(0.05) as waited:
+            await handle.outcome()
+        assert waited.cancelled_caught
+        await delivery.accept()
+        assert await handle.outcome() is Outcome.ACCEPTED
 
 
 async def test_a_rejection_comes_through_with_its_reason() -> None:
-    with trio.fail_after(20):
-        async with running_relay() as relay, subscriber(relay.url) as s, publisher(relay.url) as p:
-            handle = await p.send(b"body")
-            await (await anext(s)).reject("amqp:not-allowed", "no")
-            assert await handle.outcome() is Outcome.REJECTED
+    async with real_routers("single") as mesh, subscriber(mesh.urls[0]) as s, publisher(mesh.urls[0]) as p:
+        handle = await p.send(b"body")
+        await (await anext(s)).reject("amqp:not-allowed", "no")
+        assert await handle.outcome() is Outcome.REJECTED
 
 
 async def test_no_more_is_under_way_than_asked_for() -> None:
-    with trio.fail_after(20):
-        async with running_relay() as relay, subscriber(relay.url) as s, publisher(relay.url, in_flight=2) as p:
-            await p.send(b"1")
-            await p.send(b"2")
-            with trio.move_on_after(0.05) as waited:
-                await p.send(b"3")
-            assert waited.cancelled_caught
-            for _ in range(2):
-                await (await anext(s)).accept()
+    async with real_routers("single") as mesh, subscriber(mesh.urls[0]) as s, publisher(mesh.urls[0], in_flight=2) as p:
+        await p.send(b"1")
+        await p.send(b"2")
+        with trio.move_on_after(0.05) as waited:
             await p.send(b"3")
+        assert waited.cancelled_caught
+        for _ in range(2):
             await (await anext(s)).accept()
+        await p.send(b"3")
+        await (await anext(s)).accept()
 
 
 async def test_large_messages() -> None:
     body = bytes(range(256)) * 8192
-    with trio.fail_after(20):
-        async with running_relay() as relay, subscriber(relay.url) as s, publisher(relay.url) as p:
-            handles = [await p.send(body) for _ in range(3)]
-            for _ in handles:
-                delivery = await anext(s)
-                assert delivery.body == body
-                await delivery.accept()
+    async with real_routers("single") as mesh, subscriber(mesh.urls[0]) as s, publisher(mesh.urls[0]) as p:
+        handles = [await p.send(body) for _ in range(3)]
+        for _ in handles:
+            delivery = await anext(s)
+            assert delivery.body == body
+            await delivery.accept()
 
 
 async def test_an_address_that_does_not_exist() -> None:
-    with trio.fail_after(20):
-        async with running_relay() as relay:
-            with pytest.raises(ClientError) as caught:
-                async with Publisher([relay.url], "nowhere", container="p", link="out"):
-                    pass
+    async with real_routers("single") as mesh:
+        with pytest.raises(ClientError) as caught:
+            async with Publisher([mesh.urls[0]], "nowhere", container="p", link="out"):
+                pass
     assert caught.value.condition == "amqp:not-found"
 
 
 async def test_the_next_router_of_the_list_when_the_first_is_not_there() -> None:
-    with trio.fail_after(20):
-        async with running_relay() as relay:
-            unused = await trio.open_tcp_listeners(0, host="127.0.0.1")
-            port = unused[0].socket.getsockname()[1]
-            await unused[0].aclose()
-            async with Publisher([f"127.0.0.1:{port}", relay.url], "topic/x", container="p", link="out") as p:
-                assert await (await p.send(b"body")).outcome() is Outcome.ACCEPTED
-            with pytest.raises(OSError, match=str(port)):
-                async with Publisher([f"127.0.0.1:{port}"], "topic/x", container="p", link="out"):
-                    pass
+    async with real_routers("single") as mesh:
+        unused = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        port = unused[0].socket.getsockname()[1]
+        await unused[0].aclose()
+        async with Publisher([f"127.0.0.1:{port}", mesh.urls[0]], "topic/x", container="p", link="out") as p:
+            assert await (await p.send(b"body")).outcome() is Outcome.ACCEPTED
+        with pytest.raises(OSError, match=str(port)):
+            async with Publisher([f"127.0.0.1:{port}"], "topic/x", container="p", link="out"):
+                pass
 
 
 async def test_whoever_waits_learns_that_a_link_not_to_be_resumed_is_lost() -> None:
-    with trio.fail_after(20):
-        async with running_relay() as relay:
-            with pytest.raises(ClientError) as caught:
-                async with subscriber(relay.url, timeout=0) as s, publisher(relay.url, timeout=0) as p:
-                    handle = await p.send(b"body")
+    async with real_routers("single") as mesh:
+        with pytest.raises(ClientError) as caught:
+            async with subscriber(mesh.urls[0], timeout=0) as s, publisher(mesh.urls[0], timeout=0) as p:
+                handle = await p.send(b"body")
+                await anext(s)
+                mesh.force_out()
+                with pytest.raises(ClientError):
                     await anext(s)
-                    for connection in list(relay.connections):
-                        connection.close("amqp:connection:forced", "bye")
-                        connection.wake()
-                    with pytest.raises(ClientError):
-                        await anext(s)
-                    await handle.outcome()
+                await handle.outcome()
     assert caught.value.condition == "amqp:connection:forced"
 
 
 async def test_an_error_in_the_block_comes_out_as_it_is() -> None:
-    with trio.fail_after(20):
-        async with running_relay() as relay:
-            with pytest.raises(KeyError):
-                async with subscriber(relay.url), publisher(relay.url) as p:
-                    await p.send(b"body")
-                    raise KeyError("mine")
+    async with real_routers("single") as mesh:
+        with pytest.raises(KeyError):
+            async with subscriber(mesh.urls[0]), publisher(mesh.urls[0]) as p:
+                await p.send(b"body")
+                raise KeyError("mine")
 
 
 async def test_the_status_of_a_router() -> None:
-    with trio.fail_after(20):
-        async with running_relay() as relay:
-            assert await fetch_status("127.0.0.1", relay.port, 5.0) == {"router": "relay"}
-        with pytest.raises(OSError):
-            await fetch_status("127.0.0.1", relay.port, 5.0)
+    async with real_routers("single") as mesh:
+        address = Address.parse(mesh.urls[0].removeprefix("amqp://"))
+        assert (await fetch_status(address.host, address.port, 5.0))["router"] == "a"
+    with pytest.raises(OSError):
+        await fetch_status(address.host, address.port, 5.0)
