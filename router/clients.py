@@ -124,7 +124,7 @@ class ClientEdge(Handler):
         assert former is None or isinstance(former, SubscriberLink)
         subscriber = link.context = SubscriberLink(link, lifetime, former)
         if former is not None:
-            seen, complete = former.epoch.hlc, not former.subscriber.partial
+            seen, complete = former.epoch.hlc, not former.subscriber.incomplete
             unsettled = subscriber.unsettled()
         else:
             subscriber.named = unsettled or {}
@@ -150,7 +150,7 @@ class ClientEdge(Handler):
         assert former is None or isinstance(former, PublisherLink)
         publisher = link.context = PublisherLink(link, lifetime, self.node, former)
         if former is not None:
-            seen, complete = former.epoch.hlc, not former.stream.partial
+            seen, complete = former.epoch.hlc, not former.stream.incomplete
             generation, unsettled = former.stream.generation, publisher.unsettled()
         publisher.stream = self.topic.attach_publisher(
             identity,

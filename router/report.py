@@ -204,7 +204,7 @@ class Reporter:
             gating = [record for n in gate.remaining if (record := stream.records.get(n)) is not None]
             if accepted := [record for record in gating if record.state is State.ACCEPTED]:
                 held[f"{publisher}, to settle, for {subscriber}"] = accepted
-        for doubt in stream.doubts:
+        for doubt in stream.questions:
             if isinstance(doubt, tuple):
                 held[f"{publisher}, to show that it is alive, for router {doubt[0]}"] = []
         return held

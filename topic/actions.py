@@ -56,7 +56,8 @@ class Deliver:
 
 @attrs.frozen(slots=True)
 class Redeliver:
-    """Settle the released delivery and transfer it anew; how often it has been before (protocol 5, Redelivery)."""
+    """Settle the released delivery and transfer it anew. `attempts`: how often it was transferred before (protocol 5,
+    Redelivery)."""
 
     link: Any
     record: Record
@@ -85,16 +86,16 @@ class SettleSubscriber:
 
 @attrs.frozen(slots=True)
 class Echo:
-    """Ask the client for a sign that it has read what was written so far (flow with echo=true); a publisher, for a
-    sign that it is still here."""
+    """Ask the client for a sign (flow with echo=true): a subscriber, that it has read what was written so far; a
+    publisher, that it is still here."""
 
     link: Any
 
 
 @attrs.frozen(slots=True)
 class AnswerDeliveries:
-    """Send this outcome of these deliveries to their publisher; `settle` if its link settles first. Nobody was
-    subscribed to `alone` of them (protocol 5, Nobody)."""
+    """Send this outcome of these deliveries to their publisher; `settle` if its link settles first. `alone` of them had
+    nobody for an audience (protocol 5, Nobody)."""
 
     link: Any
     records: list[Record]
@@ -139,6 +140,6 @@ LinkAction = (
     | AnswerDeliveries
     | Credit
 )
-"""Done on a client's link."""
+"""What is done on a client's link."""
 
 Action = LinkAction | DropContact | Note

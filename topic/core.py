@@ -13,9 +13,9 @@ The contract between core and shell:
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+from typing import Any
 
 import attrs
 
@@ -27,6 +27,7 @@ from topic.delivery.records import RecordTable
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.edge.subscriber import LocalSubscriber
+from topic.event import event
 from topic.home.boot import Boot
 from topic.home.home import Home
 from topic.identity import GENERATION_LENGTH, LinkIdentity, link_name, new_generation
@@ -42,23 +43,6 @@ from topic.termini.generations import Generations
 FLEETING = Lifetime()
 """What AMQP grants unless asked for more: the terminus ends with its session."""
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def event(handler: "Callable[Concatenate[Topic, P], R]") -> "Callable[Concatenate[Topic, P], R]":
-    """Marks what handles an event: at its end, what waited for keys that it freed goes on (protocol 5, Reused tags). In
-    its middle the directory may be ahead of who is joined."""
-
-    @wraps(handler)
-    def handled(topic: "Topic", /, *arguments: P.args, **options: P.kwargs) -> R:
-        result = handler(topic, *arguments, **options)
-        if topic.records.freed:
-            topic.home.release_freed()
-        return result
-
-    return handled
-
 
 class Topic:
     """One router incarnation's records, directory and rules."""
@@ -67,10 +51,10 @@ class Topic:
         self, router: str, incarnation: int, routers: Collection[str], clock: HybridClock, journal: Block,
         settings: Settings, now: float, remembered: Iterable[LinkEntry] = (),
     ) -> None:  # fmt: skip
-        """`remembered` are the durable links that the state store has (3.3, 8): orphans until they come back."""
+        """`remembered` are the durable links of the state store (3.3, 8): orphans until they come back."""
         self.settings = settings
         self.directory = Directory(router, incarnation, routers, remembered)
-        self.outlet = Outlet(router, clock, journal)
+        self.outlet = Outlet(router, incarnation, clock, journal)
         self.records = RecordTable()
         self.home = Home(self.outlet, self.records, self.directory, settings.redeliveries)
         self.edge = self.home.edge
@@ -92,14 +76,15 @@ class Topic:
     # the shell's side
 
     def advance(self, wall_us: int) -> None:
-        """The wall clock now, in microseconds since the epoch."""
+        """Take the wall clock, in microseconds since the epoch."""
         self.outlet.time_us = wall_us
         self.outlet.clock.advance(wall_us // 1000)
 
     def take_outgoing(self) -> list[tuple[tuple[str, ...], bytes]]:
-        """Only after `out` was drained: messages that are settled are dropped now."""
+        """Take the batches for other routers. Only after `out` was drained: messages that are settled are dropped
+        now."""
         assert not self.out
-        self.records.drop_spent()
+        self.records.drop_messages()
         return self.outlet.batches.take()
 
     @property
@@ -112,7 +97,7 @@ class Topic:
         return self.boot.waiting_for
 
     def check(self) -> None:
-        """What must hold between events, whatever happened: asserted by the simulation and the exhaustive search."""
+        """Assert what must hold between events. The simulation and the exhaustive search call it after every step."""
         for record in self.records.by_key.values():
             record.check()
 
@@ -143,7 +128,7 @@ class Topic:
         self.outlet.clock.merge(seen)
         name = link_name(identity)
         known = self.directory.publisher(name)
-        epoch = self.directory.new_epoch(known, self.outlet.clock.stamp())
+        epoch = self.outlet.new_epoch(known)
         stream = Stream(name, identity, epoch, generation or new_generation(epoch))
         stream.link = link
         stream.settles_first = first
@@ -158,13 +143,13 @@ class Topic:
 
     @event
     def alive(self, stream: Stream, *, answered: bool = True) -> None:
-        """The publisher has answered an `Echo`, or, of one that never has, its machine was there after it."""
+        """The publisher has answered an `Echo`; or its machine has acknowledged it, if the client never answers."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.liveness.alive(stream, answered=answered)
 
     @event
     def suspend_publisher(self, stream: Stream, link: Any, now: float) -> None:
-        """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
+        """The publisher's link is gone without a closing detach. Its terminus lives on here for its timeout."""
         if self.attaches.gone_unknown(stream):
             return
         if self.home.streams.get(stream.publisher) is not stream or stream.link is not link:
@@ -179,7 +164,7 @@ class Topic:
 
     @event
     def detach_publisher(self, stream: Stream) -> None:
-        """Its link has closed or its terminus, living no longer than connection or session, has expired."""
+        """The publisher's link has closed, or its terminus ended with connection or session."""
         if self.attaches.gone_unknown(stream):
             return
         if self.home.streams.get(stream.publisher) is not stream:
@@ -192,19 +177,21 @@ class Topic:
 
     @event
     def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
+        """Take a batch of transfers, in order. Returns their records, in the same order."""
         records = self.home.publish(stream, tags, messages, presettled=presettled)
         return records
 
     @event
     def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool) -> Record | None:
-        """A transfer with resume=true; None if our map did not list its tag: it is ignored then (AMQP 1.0 2.7.5)."""
+        """Take a transfer with resume=true. None if our map did not list its tag: it is ignored then (AMQP 1.0
+        2.7.5)."""
         record = self.home.transferred_again(stream, tag, aborted=aborted)
         return record
 
     @event
     def settle(self, stream: Stream, records: list[Record]) -> None:
         """The publisher settled these, each once."""
-        self.home.settle(stream, records)
+        self.home.settlement.settle(stream, records)
 
     # subscribers
 
@@ -236,9 +223,9 @@ class Topic:
         told = told or unsettled is None  # that claims nothing from before
         if known is not None and known.ending and not told:
             return self.home.lapses.tell(known, link)
-        subscriber.begin(link, self.directory.new_epoch(known, self.outlet.clock.stamp()), unsettled, complete=complete)
+        subscriber.begin(link, self.outlet.new_epoch(known), unsettled, complete=complete)
         subscriber.lifetime = lifetime
-        subscriber.first = first
+        subscriber.settles_first = first
         subscriber.sends_settled = sends_settled
         self.edge.add(subscriber)
         self.edge.receipts.attached_again(subscriber, unsettled)
@@ -247,9 +234,9 @@ class Topic:
             subscriber, unsettled or {}, partial(self.generations.stream_named, subscriber)
         )
         if unsettled is not None:  # what else it says is settled, whatever comes for these keys before it is answered
-            subscriber.said = {record.key: unsettled[record.key] for record in named}
+            subscriber.client_map = {record.key: unsettled[record.key] for record in named}
         resumed = unsettled is not None or (known is not None and known.live)
-        aware = subscriber.epoch.hlc - 1 if told else _aware(known)
+        aware = subscriber.epoch.hlc - 1 if told else known.aware_until if known is not None else 0
         epoch = subscriber.epoch
         entry = LinkEntry(Role.SUBSCRIBER, name, identity, epoch, lifetime=lifetime, resumed=resumed, aware=aware)
         self.changes.write(entry)
@@ -259,7 +246,7 @@ class Topic:
 
     @event
     def detach_subscriber(self, subscriber: LocalSubscriber, link: Any) -> None:
-        """Its link has closed, or its terminus has expired with session or connection."""
+        """The subscriber's link has closed, or its terminus ended with connection or session."""
         if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
             return
         entry = self.directory.subscriber(subscriber.name)
@@ -269,7 +256,7 @@ class Topic:
 
     @event
     def suspend_subscriber(self, subscriber: LocalSubscriber, link: Any, now: float) -> None:
-        """Its link is gone without a closing detach; its terminus lives on here for its timeout."""
+        """The subscriber's link is gone without a closing detach. Its terminus lives on here for its timeout."""
         if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
             return
         if not subscriber.lifetime.timeout:
@@ -287,7 +274,7 @@ class Topic:
 
     @event
     def credit(self, subscriber: LocalSubscriber, credit: int) -> None:
-        """Transfers that the subscriber takes now, all in all."""
+        """The client takes `credit` transfers from now on."""
         if subscriber.answered:
             self.edge.credit(subscriber, credit)
 
@@ -295,20 +282,21 @@ class Topic:
     def outcomes(
         self, subscriber: LocalSubscriber, records: list[Record], outcome: DeliveryOutcome, *, final: bool = False
     ) -> None:
+        """Take a client's outcome of what was sent to it; `final` if it does not want it again (undeliverable-here)."""
         self.edge.delivery.outcomes(subscriber, records, outcome, final=final)
 
     # routers
 
     def contact(self, router: str, incarnation: int, now: float) -> None:
-        """Both ends of a contact open with their sections (3.3)."""
+        """A contact begins: both ends open it with their sections (3.3)."""
         self.outlet.trace(Event.CONTACT, peer=router, detail=json.dumps({"incarnation": incarnation}))
         self.directory.contact(router, incarnation)
         self.edge.reports.contact(router)
         for stream in self.edge.streams.values():
             if stream.epoch[1:] == (router, incarnation):
                 self.edge.unconfirmed.ask(stream, list(stream.unconfirmed))
-        own, hearsay = self.directory.section()
-        self.outlet.batches.section(router, self.directory.version, own, hearsay)
+        own, gossip = self.directory.section()
+        self.outlet.batches.section(router, self.directory.version, own, gossip)
         self._peers.contact(router)
         self.attaches.contact(router, now)
         self.expiry.contacts_changed()
@@ -319,23 +307,21 @@ class Topic:
         self.outlet.trace(Event.LOST, peer=router)
         self.outlet.batches.forget(router)
         expired = self.directory.lost(router)
-        for change in expired:
-            role = "publisher" if change.entry.role is Role.PUBLISHER else "subscriber"
-            self.outlet.trace(Event.EXPIRED, **{role: change.entry.name}, epoch=str(change.entry.epoch))
+        self.changes.trace_lost(expired)
         self._peers.lost(router)
         self.changes.follow(expired)
         self.edge.lost(router)
-        self.home.lost(router)
+        self.home.audiences.lose(router)
         self.attaches.lost()
         self.expiry.lost(router)
 
     @event
     def receive(self, router: str, payload: bytes) -> None:
-        """A batch from a router in contact; raises `PeerError` if it breaks the protocol."""
+        """Take a batch from a router in contact. Raises `BreachError` if it breaks the protocol."""
         self._peers.receive(router, payload)
 
     def _heard(self, router: str) -> None:
-        """Its section has come."""
+        """The router's section has come."""
         self.expiry.begin_anew(router)
         self.boot.heard(router)
         if self.directory.complete:
@@ -360,10 +346,3 @@ class Topic:
     def told(self, subscriber: LocalSubscriber) -> None:
         """The client has answered the detach that told it of its ending."""
         self.home.lapses.told(subscriber)
-
-
-def _aware(known: LinkEntry | None) -> int:
-    """Up to which ending the client of a link that we know so has heard of them, as it comes back with its map."""
-    if known is None:
-        return 0
-    return known.aware if known.live else known.epoch.hlc

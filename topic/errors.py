@@ -1,5 +1,6 @@
-"""The one error of the topic core that is a peer's fault; everything else that it raises is a bug of ours."""
+"""The one error of the topic core that is another router's fault. Everything else that it raises is a bug of ours."""
 
 
 class BreachError(Exception):
-    """A peer router sent what the protocol does not allow; its contact is dropped and nothing of it is applied."""
+    """A router sent what the protocol does not allow. Its contact is dropped, and nothing of the batch is applied after
+    that."""

@@ -34,7 +34,7 @@ from topic.journal import Block, Event
 from topic.settings import Settings
 
 LOOK_S = 1.0
-"""The cores are told the time at least so often."""
+"""The cores are told the time at least every so many seconds."""
 
 
 @attrs.frozen
@@ -72,7 +72,7 @@ class NodeStore(Protocol):
 
     @property
     def found(self) -> bool:
-        """Whether there was an earlier life that it knows of."""
+        """Whether there was an earlier life that the store knows of."""
 
     @property
     def remembered(self) -> Sequence[LinkEntry]:
@@ -102,7 +102,7 @@ class NodeShell(Protocol):
         """Let what was queued leave: what it says is written down."""
 
     def note(self, happening: Happening) -> None:
-        """For the log: this is about to be acted on."""
+        """Note in the log what is about to be acted on."""
 
 
 class Node:
@@ -136,7 +136,7 @@ class Node:
     # time
 
     def now(self) -> float:
-        """The time for an event that is about to be handled; tells the cores the wall clock as well."""
+        """The time for an event that is about to be handled. Tells the cores the wall clock as well."""
         self.topic.advance(self._shell.wall_us())
         return self._shell.now()
 
@@ -208,7 +208,7 @@ class Node:
                 self.topic.lost(action.router)
 
     def receive(self, received: Received, now: float) -> None:
-        """A batch for the topic core, from a router in contact. After one that breaks the protocol none is taken."""
+        """Give the topic core a batch from a router in contact. After one that breaks the protocol none is taken."""
         if received.router not in self.topic.directory.contacts:
             return
         try:
@@ -232,8 +232,8 @@ def boot(
     hello: float,
     dead: float,
 ) -> tuple[Mesh, Topic]:
-    """The cores of a router that starts now. What it names is younger than all that it named before: its clock begins
-    where the store reserved it."""
+    """The cores of a router that starts now. Its clock begins where the store reserved it, so that what it names is
+    younger than all that it named before."""
     clock = HybridClock(store.reserved)
     clock.advance(shell.wall_us() // 1000)
     mesh = Mesh(name, incarnation, routers, links, clock, hello=hello, dead=dead)

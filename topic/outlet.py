@@ -9,7 +9,8 @@ from linkstate.clock import HybridClock
 from topic.actions import Action
 from topic.delivery.record import Record, Stream
 from topic.directory.directory import Directory
-from topic.directory.entry import Change, LinkEntry
+from topic.directory.entry import AddressAudience, Change, LinkEntry
+from topic.identity import Epoch
 from topic.journal import Block, Event
 from topic.wire.outgoing import Outgoing
 
@@ -17,14 +18,21 @@ from topic.wire.outgoing import Outgoing
 class Outlet:
     """One per router incarnation, shared by all its rules."""
 
-    def __init__(self, router: str, clock: HybridClock, journal: Block) -> None:
+    def __init__(self, router: str, incarnation: int, clock: HybridClock, journal: Block) -> None:
         self.router = router
+        self.incarnation = incarnation
         self.clock = clock
         self.actions: list[Action] = []
         self.batches = Outgoing()
         self.time_us = 0
         """Wall clock of the event that is being handled."""
         self._journal = journal
+
+    def new_epoch(self, known: LinkEntry | None) -> Epoch:
+        """An epoch for an attach that begins here: above the link's known one, even if a clock too far ahead to be
+        believed gave that."""
+        stamp = self.clock.stamp()
+        return Epoch(stamp if known is None else max(stamp, known.epoch.hlc + 1), self.router, self.incarnation)
 
     def trace(self, event: Event, **columns: Any) -> None:
         """Log one entry (`topic.journal`)."""
@@ -44,6 +52,14 @@ class Outlet:
             epoch=stream.label,
             **columns,
         )
+
+    def trace_received(self, stream: Stream, records: list[Record], audience: AddressAudience) -> None:
+        """Log that home has received these, whom they are for, and where they are forwarded."""
+        tags = [record.tag for record in records]
+        self.trace_records(Event.RECEIVED, stream, records, n=records[0].n, tags=tags, generation=stream.generation)
+        self.trace_records(Event.AUDIENCE, stream, records, detail=audience.detail)
+        for router in audience.routers:
+            self.trace_records(Event.FORWARDED, stream, records, peer=router)
 
     def tell(self, directory: Directory, entry: LinkEntry) -> Change:
         """Write an entry into our own section and send the delta, so that what follows finds the contacts informed."""

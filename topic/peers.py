@@ -1,4 +1,8 @@
-"""What other routers' topic cores say: each kind of segment, and who handles it (`topic.wire` has their shapes)."""
+"""What other routers' topic cores say: each kind of segment, and who handles it.
+
+Shapes are checked in `topic.wire.segments`; what follows from a change of the directory is `topic.termini.changes`'s
+business.
+"""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -23,7 +27,7 @@ class Peers:
     def __init__(
         self, home: Home, attaches: Attaches, expiry: Expiry, changes: Changes, heard: Callable[[str], None]
     ) -> None:
-        """`heard` is told of routers whose section has come."""
+        """`heard` is called with every router whose section has come."""
         self.outlet = home.outlet
         self.directory = home.directory
         self.home = home
@@ -35,23 +39,23 @@ class Peers:
         self._gossip = Gossip(self.directory)
 
     def contact(self, router: str) -> None:
-        """It is told our section now."""
+        """A contact begins: the router is told our section now."""
         self._gossip.contact(router)
 
     def lost(self, router: str) -> None:
-        """Its contact is over: what others have told of its subscribers it will not tell us itself."""
+        """The contact is over: what others told of its subscribers the router will not tell us itself."""
         changes = self.directory.believe_rumours(router)
         self._pass_on(router, changes, learned=True)
         self._changes.follow(changes, learned=True)
 
     def receive(self, router: str, payload: bytes) -> None:
-        """A batch from a router in contact; raises `PeerError` if it breaks the protocol."""
+        """Take a batch from a router in contact. Raises `BreachError` if it breaks the protocol."""
         for kind, *columns in segments.decode(payload):
             self._HANDLERS[kind](self, router, *columns)
 
-    def _on_section(self, router: str, version: int, own: list[Any], hearsay: list[Any]) -> None:
+    def _on_section(self, router: str, version: int, own: list[Any], gossip: list[Any]) -> None:
         entries = [unpack_entry(fields) for fields in own]
-        told = [unpack_entry(fields) for fields in hearsay]
+        told = [unpack_entry(fields) for fields in gossip]
         joined_before = [entry for entry in entries if self._is_same_subscriber(entry)]
         taken_back = [entry for entry in entries if entry.live and self.directory.take_back(entry)]
         changes = self.directory.apply_section(router, version, entries, told)
@@ -83,9 +87,9 @@ class Peers:
         self._changes.follow(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
         self.outlet.batches.ack(router, version)
 
-    def _on_hearsay(self, router: str, entries: list[Any]) -> None:
+    def _on_gossip(self, router: str, entries: list[Any]) -> None:
         told = [unpack_entry(fields) for fields in entries]
-        changes = self.directory.apply_hearsay(told)
+        changes = self.directory.apply_gossip(told)
         self._pass_on(router, changes, learned=True)
         self._changes.follow(changes, learned=True)
         self._end_ours(told)
@@ -93,45 +97,46 @@ class Peers:
         self._correct(router, told)
 
     def _on_applied(self, router: str, versions: dict[str, list[int]]) -> None:
-        """A publisher resumes there: what it has in doubt is owed to subscribers that its former home has known."""
+        """A publisher resumes at that router: what it has in doubt is owed to subscribers that its former home knew."""
         applied = {name: (incarnation, version) for name, (incarnation, version) in versions.items()}
-        self.outlet.batches.hearsay(router, self._gossip.lacking(router, applied))
+        self.outlet.batches.gossip(router, self._gossip.lacking(router, applied))
 
     def _correct(self, router: str, told: list[LinkEntry]) -> None:
-        """It takes for live what we know has ended."""
+        """Tell the router of links that it takes for live and that have ended."""
         known = [(entry.epoch, self.directory.entry((entry.role, entry.name))) for entry in told if entry.live]
         ended = [ours for epoch, ours in known if ours is not None and not ours.live and ours.epoch >= epoch]
-        self.outlet.batches.hearsay(router, ended)
+        self.outlet.batches.gossip(router, ended)
 
     def _end_ours(self, told: list[LinkEntry]) -> None:
-        """Behind a partition they were let expire."""
+        """Others let links of ours expire, behind a partition: they are over."""
         for entry in told:
             if not entry.live and self.directory.is_mine(entry):
                 self._changes.ended_elsewhere(entry)
 
     def _end_later(self, told: list[LinkEntry]) -> None:
-        """A later attach has gone on from what it tells has ended: who ended that may never hear of it."""
+        """End attaches of ours or others that went on from one which, as is told now, had ended: the router that ended
+        it may never hear of them."""
         for entry in told:
             current = self.directory.subscriber(entry.name)
             if current is not None and current.epoch > entry.epoch and self.home.lapses.is_to_be_told(entry, current):
                 self._changes.end_apart(current, entry.ending)
 
     def _pass_on(self, router: str, changes: list[Change], *, learned: bool) -> None:
-        """Other contacts may be home of what these subscribers are owed, or hold what these publishers have sent, and
-        not be in contact with where they are; or they have forgotten that a link was closed elsewhere, and have
-        believed us that it lives. What expired behind a partition, who holds it has to know."""
+        """Pass news on to the other contacts. They may be home of what these subscribers are owed, or hold what these
+        publishers have sent, without contact to where they are; or have forgotten that a link was closed, and believed
+        our section since. What expired behind a partition is told to its owner."""
         news = [change.new for change in changes if change.new is not None and self._is_news(change, learned)]
         for contact in self.directory.contacts if news else ():
             if contact != router:
-                self.outlet.batches.hearsay(contact, news)
+                self.outlet.batches.gossip(contact, news)
         for change in changes:
             entry, was_live = change.entry, change.old is not None and change.old.live
             if was_live and entry.status is Status.EXPIRED and self.directory.tells_itself(entry):
-                self.outlet.batches.hearsay(entry.router, [entry])
+                self.outlet.batches.gossip(entry.router, [entry])
 
     def _is_news(self, change: Change, learned: bool) -> bool:
-        """An ending only if we have it from the owner, or what it ends was ours: others may have forgotten it, and take
-        what they hear of the link for news again and again."""
+        """Whether the change is passed on. An ending is if its owner tells it, or if it ends a link of ours: if every
+        router passed on every ending, those that forgot it and those that did not would tell each other for ever."""
         entry, old = change.entry, change.old
         lasts = entry.role is Role.SUBSCRIBER and entry.lifetime.timeout > 0
         was_ours = old is not None and old.live and self.directory.is_mine(old)
@@ -163,7 +168,7 @@ class Peers:
         self._attaches.answer_subscriber(subscriber)
 
     def _is_awaited(self, router: str, name: bytes) -> None:
-        """What it says may have crossed our word that the subscriber has lapsed: it would wait for it for ever."""
+        """The router counts on the subscriber, whose lapse may have crossed its word: it would wait for ever."""
         entry = self.directory.subscriber(name)
         if entry is not None and name in self.directory.lapsed:
             self._expiry.awaits(router, entry)
@@ -196,9 +201,9 @@ class Peers:
                 self.edge.backlog(stream, n, seen.get(self.outlet.router, 0), record, name, Epoch(*attach))
 
     def _on_resolve(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
-        """Only the home of that very epoch answers; who is not will be known to the asker soon."""
-        stream = self.home.streams.get(publisher)
-        if stream is not None and stream.epoch == Epoch(*epoch):
+        """Only the home of that very epoch answers. The asker will soon know another."""
+        stream = self.home.current(publisher, Epoch(*epoch))
+        if stream is not None:
             self.home.resolution.resolve(router, stream, segments.split_keys(keys))
 
     def _on_resolved(self, _: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
@@ -207,7 +212,8 @@ class Peers:
             self.edge.resolved(stream, segments.split_keys(keys))
 
     def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> LinkEntry | None:
-        """The publisher's entry if `epoch` is its current one; else the sender is told of the higher one (5, Fence)."""
+        """The publisher's entry if `epoch` is its current one. Else the sender is told so, and None is returned (5,
+        Fence)."""
         entry = self.directory.publisher(publisher)
         if entry is not None and entry.live and entry.epoch == epoch:
             return entry
@@ -216,24 +222,30 @@ class Peers:
         return None
 
     def _on_outcome(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
-        self.home.outcome(router, publisher, Epoch(*epoch), ranges)
+        stream = self.home.current(publisher, Epoch(*epoch))
+        if stream is not None:
+            self.home.outcome(router, stream, ranges)
 
     def _on_outcome_in_full(
         self, router: str, publisher: bytes, epoch: list[Any], n: int, refusals: list[int] | None, moved: list[bytes]
     ) -> None:
-        counts = None if refusals is None else (int(refusals[0]), int(refusals[1]), int(refusals[2]))
-        self.home.outcome_in_full(router, publisher, Epoch(*epoch), n, counts, moved)
+        stream = self.home.current(publisher, Epoch(*epoch))
+        if stream is not None:
+            counts = None if refusals is None else (int(refusals[0]), int(refusals[1]), int(refusals[2]))
+            self.home.outcome_in_full(router, stream, n, counts, moved)
 
     def _on_settle(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
         self.edge.settle(router, publisher, Epoch(*epoch), ranges)
 
     def _on_settled(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
-        self.home.settled(router, publisher, Epoch(*epoch), ranges)
+        stream = self.home.current(publisher, Epoch(*epoch))
+        if stream is not None:
+            self.home.settlement.settled(router, stream, ranges)
 
     def _on_fenced(self, router: str, publisher: bytes, epoch: list[Any]) -> None:
-        """The router knows another epoch of the publisher, which is attached elsewhere: its link here is a zombie's."""
-        stream = self.home.streams.get(publisher)
-        if stream is not None and stream.epoch == Epoch(*epoch) and stream.link is not None:
+        """The publisher is attached elsewhere under another epoch: its link here is a zombie's."""
+        stream = self.home.current(publisher, Epoch(*epoch))
+        if stream is not None and stream.link is not None:
             note = f"router {router} fenced publisher {stream.identity}: it is attached elsewhere"
             self.outlet.actions.append(Note(note))
             self.outlet.actions.append(Detach(stream.link, STOLEN, "attached at another router"))
@@ -244,7 +256,7 @@ class Peers:
         Segment.SECTION: _on_section,
         Segment.DELTA: _on_delta,
         Segment.ACK: _on_ack,
-        Segment.HEARSAY: _on_hearsay,
+        Segment.GOSSIP: _on_gossip,
         Segment.APPLIED: _on_applied,
         Segment.JOINED: _on_joined,
         Segment.ADMIT: _on_admit,

@@ -51,7 +51,7 @@ def leftovers(topic: Topic) -> Iterator[tuple[str, object]]:
         yield "gated", list(subscriber.gated)
         yield "ready", list(subscriber.ready)
         yield "unjoined", set(directory.contacts) - subscriber.joined
-        yield "unknowing", list(subscriber.unknowing)
+        yield "unread", list(subscriber.unread)
     yield "unjoined", [home for home, names in edge.reports.unjoined.items() if names]
     yield "departures", list(directory.departures)
     yield "lapsed", [*directory.lapsed, *filter(None, directory._untold.values())]

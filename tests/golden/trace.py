@@ -134,7 +134,7 @@ _SAID: Mapping[Segment, Callable[..., str]] = {
         f"Delta {t.entries(own)}" + (f"; departed {t.entries(gone)}" if gone else "")
     ),
     Segment.ACK: lambda t, _: "Ack",
-    Segment.HEARSAY: lambda t, others: f"Hearsay {t.entries(others)}",
+    Segment.GOSSIP: lambda t, others: f"Gossip {t.entries(others)}",
     Segment.APPLIED: lambda t, versions: f"Applied {_versions(versions)}",
     Segment.JOINED: lambda t, s, _, gated: (
         f"Joined {t.link(s)}" + "".join(f", gated {t.link(p)} from n {n}" for p, n in gated.items())

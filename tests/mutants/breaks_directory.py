@@ -22,8 +22,8 @@ LATE = SLOW | {"restless": 2.0, "pranks": ("sleep",), "faults": ()}
 SKEWED = {"skew": 60.0, "silent": 0.5}
 
 
-@mutant(Directory, "section", (Outgoing, "hearsay"), by="2", **MOVING | {"store_loss": 1.0, "faults": ("kill",) * 10})
-def no_hearsay(section: Method, _: Method) -> tuple[Method, Method]:
+@mutant(Directory, "section", (Outgoing, "gossip"), by="2", **MOVING | {"store_loss": 1.0, "faults": ("kill",) * 10})
+def no_gossip(section: Method, _: Method) -> tuple[Method, Method]:
     """3.3: routers tell each other what they know of those that they are not in contact with."""
 
     def broken(directory: Directory) -> tuple[list[LinkEntry], list[LinkEntry]]:

@@ -8,7 +8,7 @@ import attrs
 from router.signs import SignsOfLife
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
 from tests.topic import test_resuming
-from topic.delivery.record import OPEN, QUEUED, SENT, Doubt, Record, State, Stream
+from topic.delivery.record import OPEN, QUEUED, SENT, Question, Record, State, Stream
 from topic.directory.entry import LinkEntry
 from topic.edge.delivery import EdgeDelivery
 from topic.edge.edge import Edge
@@ -94,11 +94,11 @@ def read_late_without_evidence(needs: Method) -> Method:
     return broken
 
 
-@mutant(Liveness, "doubt", by="3", **PUZZLED)
+@mutant(Liveness, "question", by="3", **PUZZLED)
 def absence_without_evidence(doubt_: Method) -> Method:
     """6.6 Evidence: nor does it call settled what it has not got."""
 
-    def broken(evidence: Liveness, stream: Stream, doubt: Doubt) -> None:
+    def broken(evidence: Liveness, stream: Stream, doubt: Question) -> None:
         if isinstance(doubt, tuple):
             evidence._settle(stream, doubt, True)
         else:
@@ -112,7 +112,7 @@ def evidence_of_the_past(alive: Method) -> Method:
     """6.6 Evidence: what proves is an echo that was sent after the question came up."""
 
     def broken(evidence: Liveness, stream: Stream, *, answered: bool) -> None:
-        stream.proving = len(stream.doubts)
+        stream.echo_covers = len(stream.questions)
         alive(evidence, stream, answered=answered)
 
     return broken
@@ -267,12 +267,12 @@ def unknown_not_adopted(_: Method) -> Method:
     return broken
 
 
-@mutant(Liveness, "doubt", by="1", scenario=test_resuming.test_evidence_counts_from_the_last_attach_on)
+@mutant(Liveness, "question", by="1", scenario=test_resuming.test_evidence_counts_from_the_last_attach_on)
 def asked_again_counts_as_asked(doubt_: Method) -> Method:
     """6.6 Evidence: who asks once more asks since its last attach."""
 
-    def broken(evidence: Liveness, stream: Stream, doubt: Doubt) -> None:
-        if doubt in stream.doubts:
+    def broken(evidence: Liveness, stream: Stream, doubt: Question) -> None:
+        if doubt in stream.questions:
             evidence.ask(stream)
         else:
             doubt_(evidence, stream, doubt)

@@ -164,8 +164,8 @@ def abandoned_unconfirmed_delivered(_: Method) -> Method:
     return broken
 
 
-@mutant(Outgoing, "hearsay", by="2", **KILLS | RESTARTING)
-def resumed_without_hearsay(_: Method) -> Method:
+@mutant(Outgoing, "gossip", by="2", **KILLS | RESTARTING)
+def resumed_without_gossip(_: Method) -> Method:
     """3.3: a home that resumes hears of orphans before its attach is answered."""
 
     def broken(outgoing: Outgoing, router: str, entries: list[LinkEntry]) -> None:

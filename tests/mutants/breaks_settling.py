@@ -11,6 +11,7 @@ from topic.edge.reports import Reports
 from topic.edge.settlement import Settlement
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.home import Home
+from topic.home.settlement import HomeSettlement
 from topic.journal import Event
 
 
@@ -52,16 +53,16 @@ def forgotten_on_attach(attached_again: Method) -> Method:
     return broken
 
 
-@mutant(Home, "_settle", by="5", **KILLS | REUSING)
+@mutant(HomeSettlement, "_settle", by="5", **KILLS | REUSING)
 def home_forgets_early(settle: Method) -> Method:
     """5 Forget: home remembers what is settled till every router that it was forwarded to has said so."""
 
-    def broken(home: Home, stream: Stream, records: list[Record], event: Event) -> None:
-        settle(home, stream, records, event)
-        forgotten = [record for record in records if record.awaited and not record.unknowing]
+    def broken(settlement: HomeSettlement, stream: Stream, records: list[Record], event: Event) -> None:
+        settle(settlement, stream, records, event)
+        forgotten = [record for record in records if record.awaited and not record.unread]
         for record in forgotten:
             record.awaited.clear()
-        home.edge.receipts.forget(forgotten)
+        settlement._edge.receipts.forget(forgotten)
 
     return broken
 

@@ -151,7 +151,7 @@ def test_a_router_that_says_nothing_to_others_keeps_no_message_that_is_settled(p
         node.topic.settle(stream, [record])
         node.pump()
         assert [type(action) for action in ends.actions[-3:]] == [AnswerDeliveries, SettleSubscriber, Credit]
-        assert record.message is None and not node.topic.records.spent
+        assert record.message is None and not node.topic.records.settled
 
 
 class Eager:

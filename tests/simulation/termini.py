@@ -260,7 +260,7 @@ class Termini:
         long = client.shortest - self._grain(router)
         told = view.generation in self._lives_over or (client.name in self._over and self._over[client.name] >= epoch)
         told = told or (epoch.router, client.name, epoch) in self._agreed
-        told = told or self._has_moved_on(client, epoch) or self._is_hearsay(router, client)
+        told = told or self._has_moved_on(client, epoch) or self._is_gossip(router, client)
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
         if view.generation and same_life:
@@ -277,7 +277,7 @@ class Termini:
         told_now = reader is not None and self._judge.schedule.now - reader.told_at < RECENT
         return client.name in self._over and (told_now or client.name in self._judge.untold)
 
-    def _is_hearsay(self, router: "Router", client: "Client") -> bool:
+    def _is_gossip(self, router: "Router", client: "Client") -> bool:
         """It is a subscriber that another router has ended, which was looked at there; it may have moved on since."""
         entry = router.topic.directory.subscriber(link_name(client.identity))
         is_told_of = client.name in self._judge.readers and entry is not None and entry.ending != ""

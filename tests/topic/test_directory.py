@@ -113,7 +113,7 @@ def test_only_who_has_it_confirms_what_was_announced() -> None:
     moved = attrs.evolve(entry("x", "c", 2), lifetime=Lifetime(60))
     here.apply_delta("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))])
     here.apply_departures("b", [moved])
-    here.apply_hearsay([moved])
+    here.apply_gossip([moved])
     assert here.audience(ADDRESS).orphans == (moved.name,)
     here.mark(moved, Status.BOUND)
     here.apply_delta("c", 1, [moved])

@@ -301,7 +301,7 @@ def test_an_ending_is_passed_on_by_who_has_it_from_the_owner_only() -> None:
     bench.said.clear()
     bench.meet("a", "b")
     bench.flow()
-    assert ("b", "c", Segment.HEARSAY) not in bench.said
+    assert ("b", "c", Segment.GOSSIP) not in bench.said
 
 
 @pytest.mark.parametrize("knows_an_older_attach", [False, True])

@@ -1,12 +1,13 @@
-"""The gates that keep a subscriber from later messages of a publisher (protocol 6.5, 6.6)."""
+"""The gates that keep a subscriber from later messages of a publisher (protocol 6.5, 6.6). Who opens them is not
+here."""
 
 UNPROVEN = -1
-"""In place of the first gated `n`: all of the publisher is held back, and home may still forward what awaits it."""
+"""In place of the first gated `n`: everything is held back, and home may still forward a backlog."""
 
 
 class Gate:
     """Keeps a subscriber from later messages of a publisher while older ones, not its own, are unsettled (6.5), or
-    while it takes evidence to give it anything (6.6)."""
+    while the publisher has yet to show life (6.6)."""
 
     __slots__ = ("remaining", "router", "subscriber", "unproven")
 
@@ -15,11 +16,12 @@ class Gate:
         self.unproven = unproven
         self.subscriber = subscriber
         self.router = router
-        """The custodian, who is told when the gate opens."""
+        """The subscriber's custodian, who is told when the gate opens."""
         self.remaining = remaining
         """`n` of the gating records."""
 
     @property
     def first(self) -> int:
-        """From which `n` on it holds back; `UNPROVEN` while the backlog is still to come."""
+        """From which `n` on the gate holds back; `UNPROVEN` while the backlog is still to come."""
+        assert self.unproven or self.remaining
         return UNPROVEN if self.unproven else min(self.remaining)

@@ -1,4 +1,5 @@
-"""Final outcomes: of a subscriber, counted for the publisher (protocol 5, Outcome to P), and as the log names them."""
+"""Final outcomes: of one subscriber, counted for the publisher (protocol 5, Outcome to P), and as the log has them.
+Whose outcomes are awaited is not here."""
 
 import enum
 
@@ -17,17 +18,18 @@ class DeliveryOutcome(enum.IntEnum):
 GIVEN_BACK = (DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED)
 LOGGED = {outcome: LoggedOutcome[outcome.name] for outcome in DeliveryOutcome}
 Refusals = tuple[int, int, int]
-"""Subscribers whose final outcome is not accepted: rejected, released, modified."""
+"""How many subscribers rejected, released, modified."""
 
 
 def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | None:
+    """The sum of two counts."""
     if one is None or other is None:
         return one or other
     return (one[0] + other[0], one[1] + other[1], one[2] + other[2])
 
 
 def take_refusal(refusals: Refusals | None, outcome: DeliveryOutcome) -> Refusals | None:
-    """One subscriber's final outcome counts no longer."""
+    """The count without one subscriber's outcome."""
     less = refusal(outcome)
     if refusals is None or less is None:
         return refusals

@@ -32,12 +32,12 @@ from typing import Any, Union
 
 from topic.delivery.gates import Gate
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, add_refusals, refusal, take_refusal
-from topic.directory.entry import Lifetime
+from topic.directory.entry import AddressAudience, Lifetime
 from topic.identity import Epoch, KeyMaker, LinkIdentity
 
 
 class State(enum.IntEnum):
-    """Of a record as a whole, and in this order."""
+    """States of a record as a whole, in this order."""
 
     IN_DOUBT = 1
     ACCEPTED = 2
@@ -48,14 +48,12 @@ QUEUED = 0
 SENT = 1
 WITHHELD = 2
 AWAITING_HOME = 3
-"""States of a local subscriber in a record before its outcome; plain ints, for the hot path. Withheld: not even queued,
-while the record or one before it waits for an older delivery of the same key. Awaiting home: that has to forward it for
-this subscriber once more, as it may have gone elsewhere or had it elsewhere (`topic.edge.unconfirmed`)."""
+"""States of a local subscriber in a record before its outcome; plain ints, for the hot path."""
 OPEN = (QUEUED, SENT, WITHHELD, AWAITING_HOME)
 
-Doubt = Union[bytes, tuple[str, list[bytes]], "list[Record]"]
-"""A subscriber whose backlog waits for evidence; a router and the keys that it asked about and home has not got; or
-accepted deliveries that gate until the publisher knows of that."""
+Question = Union[bytes, tuple[str, list[bytes]], "list[Record]"]
+"""What a sign of the publisher's life settles: the backlog of a subscriber; a router and the keys that it asked about
+and home has not got; or accepted deliveries that gate until the publisher knows of that."""
 
 
 class Record:
@@ -63,7 +61,7 @@ class Record:
 
     __slots__ = (
         "awaited", "key", "locals", "message", "moved", "n", "open", "orphans", "presettled", "refusals",
-        "routers", "state", "stream", "tag", "unknowing", "without",
+        "routers", "state", "stream", "tag", "unread", "without",
     )  # fmt: skip
 
     def __init__(self, stream: "Stream", key: bytes, tag: bytes, message: bytes | None) -> None:
@@ -72,7 +70,7 @@ class Record:
         self.tag = tag
         """The publisher's delivery-tag; known at home only."""
         self.message: bytes | None = message
-        """Encoded message; dropped once settled. A placeholder has none yet: an unsettled map named it."""
+        """Encoded message; None once settled, and in a placeholder, which an unsettled map named."""
         self.n = -1
         """Place in the publisher's order at its home; -1 while withheld (protocol 5, Reused tags) or unconfirmed."""
         self.state = State.IN_DOUBT
@@ -81,30 +79,32 @@ class Record:
         """Local subscriber -> QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `DeliveryOutcome`."""
         self.open = 0
         """How many locals have no final outcome yet."""
-        self.unknowing = 0
-        """Settled: how many locals may not know it yet."""
+        self.unread = 0
+        """Settled: how many locals may not have read of that."""
         self.refusals: Refusals | None = None
-        """None while every final outcome is accepted."""
+        """Final outcomes other than accepted, counted; None while there are none."""
         self.moved: tuple[bytes, ...] = ()
-        """Edge: subscribers that home may count on here and that left for another router without this."""
+        """Edge: subscribers that home may count on here, and that left for another router without this."""
         self.routers: tuple[str, ...] = ()
-        """Home: the routers it was forwarded to; they get the settlement."""
+        """Home: the routers that it was forwarded to, and that get the settlement."""
         self.awaited: set[str] = set()
         """Home: routers whose outcome (in doubt) or acknowledgement of the settlement (settled) is awaited. Edge: home,
         if it awaits that we forget the delivery."""
         self.orphans: set[bytes] = set()
-        """Home: subscribers awaited that no router in contact holds."""
+        """Home: subscribers awaited by name, as no router in contact holds them."""
         self.without: tuple[bytes, ...] = ()
-        """Home: subscribers that had been awaited, or would have been, but have lapsed (8, Apart)."""
+        """Home: subscribers that were awaited, or would be, but have lapsed (8, Apart)."""
 
     @property
     def is_placeholder(self) -> bool:
+        """Whether only an unsettled map named it: its message is not here."""
         return self.message is None and self.state is not State.SETTLED
 
     # as a whole
 
     def forward(self, n: int, message: bytes | None, moved: tuple[bytes, ...]) -> None:
-        """An edge has it once more: home vouches for it under this place in its order, and waits for an outcome."""
+        """Home vouches for the record under this place in its order, and waits for an outcome."""
+        assert n >= 0 and self.state is not State.SETTLED
         if n != self.n:
             self.n = n
             self.message = message  # a zombie home's may be that of an older delivery with the same tag
@@ -113,7 +113,8 @@ class Record:
         self.state = State.IN_DOUBT
 
     def hold(self) -> None:
-        """Its home is out of contact, or is another: until that names it, nobody is given it."""
+        """The home is out of contact, or is another: nobody is given the record until a home names it."""
+        assert not self.presettled
         assert self.state is not State.SETTLED
         self.stream.records.pop(self.n, None)
         self.n = -1
@@ -134,33 +135,34 @@ class Record:
     # at its local subscribers
 
     def name(self, subscriber: Any, state: int) -> None:
-        """It is for this one, too, or once more."""
+        """The record is for this subscriber, too, or once more."""
         assert state in (QUEUED, WITHHELD, AWAITING_HOME)
         self.open += self.locals.get(subscriber) not in OPEN
         self.locals[subscriber] = state
 
     def withhold_all(self) -> None:
-        """An older delivery of its key is still here, or waits before it."""
+        """An older delivery of the key is still here, or one waits before this."""
         assert self.open == len(self.locals)
         self.locals = dict.fromkeys(self.locals, WITHHELD)
 
     def withhold(self, subscriber: Any) -> None:
-        """It may know of it: its map was incomplete."""
+        """The client may know of the record: its map was incomplete."""
         assert self.locals[subscriber] == QUEUED
         self.locals[subscriber] = WITHHELD
 
     def queue(self, subscriber: Any) -> None:
-        """It may be sent to it: for the first time, or once more."""
+        """The record may be sent to the subscriber, for the first time or once more."""
         assert self.locals[subscriber] in (WITHHELD, SENT)
         self.locals[subscriber] = QUEUED
 
     def hold_for(self, subscriber: Any) -> None:
-        """It has attached anew: what it has not answered, home must name again."""
+        """The subscriber attached anew: what it has not answered, home must name again."""
         if self.locals.get(subscriber) in OPEN:
             self.locals[subscriber] = AWAITING_HOME
 
     def state_outcome(self, subscriber: Any, outcome: DeliveryOutcome) -> bool:
-        """Its map says so. False if it, or we, had said an outcome before: that stands."""
+        """The subscriber's map states this outcome. False if an outcome was known before: that stands."""
+        assert outcome not in GIVEN_BACK and self.state is not State.SETTLED
         known = self.locals.get(subscriber)
         if known is not None and known not in OPEN:
             return False
@@ -170,7 +172,7 @@ class Record:
         return True
 
     def had_again(self, subscriber: Any) -> None:
-        """What it had given back here it has been given again since, elsewhere: its outcome counts no longer."""
+        """The subscriber was given again elsewhere what it had given back here: its outcome counts no longer."""
         known = self.locals.get(subscriber)
         if known in GIVEN_BACK:
             self.locals[subscriber] = AWAITING_HOME
@@ -178,8 +180,7 @@ class Record:
             self.refusals = take_refusal(self.refusals, DeliveryOutcome(known))
 
     def let_go(self, subscriber: Any, *, has_it: bool) -> None:
-        """It is not awaited any more. What it has released it still `has` on its link, and learns there when it is
-        settled."""
+        """Await the subscriber no more. If it `has_it`, released on its link, it is settled there in the end."""
         assert self.locals[subscriber] in OPEN
         if has_it:
             self.locals[subscriber] = DeliveryOutcome.RELEASED
@@ -188,38 +189,52 @@ class Record:
         self.open -= 1
 
     def drop(self, subscriber: Any) -> bool:
-        """It is not named any more. Whether it was awaited."""
+        """Name the subscriber no more. Returns whether it was awaited."""
         was_open = self.locals.pop(subscriber, None) in OPEN
         self.open -= was_open
         return was_open
 
     def check(self) -> None:
-        """What holds whenever no event is being handled."""
+        """Assert what holds whenever no event is being handled."""
         stream, n = self.stream, self.n
         assert self.open == sum(map(OPEN.__contains__, self.locals.values())), f"{self.key!r}: {self.open} are open"
         assert n < 0 or stream.records.get(n) is self, f"{self.key!r}: not at its place {n}"
         assert n < 0 or stream.unconfirmed.get(self.key) is not self, f"{self.key!r}: at place {n}, and unconfirmed"
-        assert not self.unknowing or self.state is State.SETTLED, f"{self.key!r}: nobody can know of its settlement"
+        assert not self.unread or self.state is State.SETTLED, f"{self.key!r}: nobody can know of its settlement"
 
 
 # what happens to many at once: the hot path
 
 
+def spread(records: Sequence[Record], first: int, audience: AddressAudience) -> None:
+    """Home gives them their places in its order, from `first` on, and awaits this audience."""
+    routers, in_order = audience.routers, records[0].stream.records
+    for n, record in enumerate(records, first):
+        record.n = n
+        record.routers = routers
+        record.awaited = set(routers)
+        in_order[n] = record
+    if (audience.orphans or audience.lapsed) and not records[0].presettled:
+        for record in records:
+            record.orphans = set(audience.orphans)
+            record.without = audience.lapsed
+
+
 def accept(records: Iterable[Record]) -> None:
-    """Home answers their publisher, or an edge their home."""
+    """Home answers the publisher, or an edge reports to home."""
     for record in records:
         assert record.state is State.IN_DOUBT
         record.state = State.ACCEPTED
 
 
 def settle(records: Iterable[Record]) -> None:
-    """Their publisher has settled them, or nobody will."""
+    """The publisher has settled these, or nobody will."""
     for record in records:
         record.state = State.SETTLED
 
 
 def name_all(records: Iterable[Record], subscribers: Sequence[Any]) -> None:
-    """They are new here, and for all of these."""
+    """These records are new here, and for all these subscribers."""
     count = len(subscribers)
     for record in records:
         record.locals = dict.fromkeys(subscribers, QUEUED)
@@ -227,13 +242,14 @@ def name_all(records: Iterable[Record], subscribers: Sequence[Any]) -> None:
 
 
 def send(records: Iterable[Record], subscriber: Any) -> None:
-    """They are transferred to it now."""
+    """These records are transferred to the subscriber now."""
     for record in records:
         record.locals[subscriber] = SENT
 
 
 def answer(records: Iterable[Record], subscriber: Any, outcome: DeliveryOutcome) -> list[Record]:
-    """Its final outcome of what was sent to it; returns those that nobody here is awaited for any more."""
+    """Take the subscriber's final outcome of what was sent to it. Returns the records that await nobody here any
+    more."""
     finished: list[Record] = []
     refused = refusal(outcome)
     for record in records:
@@ -250,34 +266,10 @@ class Stream:
     """What one publisher sends under one epoch: its records by `n`, in order."""
 
     __slots__ = (
-        "_generation",
-        "abandoned",
-        "alone",
-        "answered",
-        "asked",
-        "doubts",
-        "epoch",
-        "expected",
-        "gates",
-        "here",
-        "home",
-        "identity",
-        "keys",
-        "label",
-        "lifetime",
-        "link",
-        "next_n",
-        "partial",
-        "proving",
-        "publisher",
-        "received",
-        "records",
-        "reply",
-        "settles_first",
-        "unconfirmed",
-        "unsettled",
-        "withheld",
-        "withheld_at_edge",
+        "_generation", "abandoned", "alone", "answered", "askers", "echo_covers", "epoch", "expected",
+        "gates", "here", "home", "identity", "incomplete", "keys", "label", "lifetime", "link", "next_n",
+        "publisher", "questions", "received", "records", "reply", "settles_first", "unconfirmed", "unsettled",
+        "withheld", "withheld_at_edge",
     )  # fmt: skip
 
     def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
@@ -289,12 +281,12 @@ class Stream:
         """The epoch as the delivery log has it."""
         self.records: dict[int, Record] = {}
         self.unconfirmed: dict[bytes, Record] = {}
-        """By key: not forwarded by the present home in the present contact (`topic.edge.unconfirmed`)."""
+        """By key: what the present home has not forwarded in the present contact (`topic.edge.unconfirmed`)."""
         self.abandoned = False
         """Nobody will settle these records any more: they are delivered, then settled and forgotten here."""
         self.withheld_at_edge: deque[tuple[Record, list[Any]]] = deque()
-        """At an edge only: what is withheld as an older delivery of the same key is still here, and all that came
-        after, in order; with the subscribers it is for. Entered by key only if an unsettled map has named it."""
+        """Edge: records whose key an older delivery holds, and all that came after them, in order; with the subscribers
+        that each is for. Entered by key only if an unsettled map has named it."""
         self.here = False
         """Home is this router, in this incarnation."""
         # at home only
@@ -305,25 +297,25 @@ class Stream:
         self.reply: dict[bytes, int] | None = None
         """Our unsettled map in the answer to the attach, by tag; None for a null one."""
         self.expected: dict[bytes, bytes] = {}
-        """Key -> tag: in doubt by the publisher's unsettled map, and not transferred on this attach."""
-        self.partial = False
-        """That map was incomplete: what it lacks may be in doubt."""
-        self.asked: dict[bytes, set[str]] = {}
+        """Key -> tag: in doubt by the publisher's map, and not transferred on this attach."""
+        self.incomplete = False
+        """The map was incomplete: what it lacks may be in doubt."""
+        self.askers: dict[bytes, set[str]] = {}
         """Key -> routers that asked about it while it was in doubt, and are told when it is settled."""
-        self.doubts: list[Doubt] = []
-        """What waits for a proof that the publisher is alive and here (6.6, Evidence)."""
-        self.proving: int | None = None
-        """How many of them the echo that is under way covers; None if none is."""
+        self.questions: list[Question] = []
+        """What waits for a sign that the publisher is alive and here (6.6, Evidence)."""
+        self.echo_covers: int | None = None
+        """How many questions the echo under way covers; None if none is."""
         self.settles_first = False
         """Receiver settle mode first on the publisher's link: outcomes are sent settled."""
         self.next_n = 0
         self.alone = 0
-        """Whose `n` is below it may have had nobody for its audience."""
+        """Records whose `n` is below this may have had nobody for an audience."""
         self.received = 0
         self.unsettled = 0
-        """Deliveries transferred on this attach and not settled: what the credit window bounds."""
+        """Deliveries transferred on this attach and not settled: the credit window bounds them."""
         self.withheld: deque[Record] = deque()
-        """Arrived while the network still holds an older delivery of the same key, and all that came after."""
+        """Home: records whose key the network still holds for an older delivery, and all that came after them."""
         self.gates: dict[bytes, Gate] = {}
         """By subscriber name."""
         self.generation = generation
@@ -341,13 +333,13 @@ class Stream:
     def address(self) -> str:
         return self.identity.address
 
-    def is_open(self, key: bytes) -> bool:
-        """Whether somebody asked about the key and evidence is awaited. A transfer is none: it may be late."""
-        return any(isinstance(doubt, tuple) and key in doubt[1] for doubt in self.doubts)
+    def is_questioned(self, key: bytes) -> bool:
+        """Whether somebody asked about the key and a sign of life is awaited. A transfer is none: it may be late."""
+        return any(isinstance(question, tuple) and key in question[1] for question in self.questions)
 
     def put_off(self, key: bytes) -> Record | None:
         """The delivery of that key that has come and waits behind older ones of other keys, at an edge or at home."""
-        if self.is_open(key):
+        if self.is_questioned(key):
             return None
         come = chain(self.withheld, (record for record, _ in self.withheld_at_edge))
         waits = (r for r in come if r.key == key and r.state is not State.SETTLED and not r.presettled)

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from topic.delivery.record import Record, Stream
+from topic.delivery.record import Record, State, Stream
 
 
 class RecordTable:
@@ -18,9 +18,9 @@ class RecordTable:
         """Placeholders too; presettled records not."""
         self.busy_keys: dict[bytes, Stream] = {}
         """Keys that an older delivery holds, and the stream whose next delivery waits for each."""
-        self.freed: list[Stream] = []
+        self.unblocked: list[Stream] = []
         """Streams whose next delivery need not wait any longer."""
-        self.spent: list[Record] = []
+        self.settled: list[Record] = []
         """Settled records that other routers have yet to settle: their messages are dropped once the shell has sent
         them."""
 
@@ -38,14 +38,15 @@ class RecordTable:
         if self.by_key.get(record.key) is record:
             del self.by_key[record.key]
             if self.busy_keys and record.key in self.busy_keys:
-                self.freed.append(self.busy_keys.pop(record.key))
+                self.unblocked.append(self.busy_keys.pop(record.key))
         record.stream.records.pop(record.n, None)
 
-    def drop_spent(self) -> None:
+    def drop_messages(self) -> None:
         """Drop the messages of settled records: the shell has sent them."""
-        for record in self.spent:
+        for record in self.settled:
+            assert record.state is State.SETTLED
             record.message = None
-        self.spent.clear()
+        self.settled.clear()
 
 
 def by_stream(records: Iterable[Record]) -> Iterator[tuple[Stream, list[Record]]]:

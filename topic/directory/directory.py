@@ -1,8 +1,8 @@
 """The directory: which routers hold which publishers and subscribers (protocol 3.3).
 
-Every router is the only writer of its *section*. A contact starts with the whole section and hearsay (entries whose
-owner is not in contact with the sender); versioned deltas follow. The highest epoch wins. This module keeps the merged
-view and says what changed; it sends nothing and knows no delivery.
+Every router is the only writer of its *section*. A contact begins with the whole section and gossip; versioned deltas
+follow. The highest epoch wins. This module keeps the merged view and says what changed. It sends nothing and knows no
+delivery; what follows from a change is `topic.termini.changes`'s business.
 """
 
 import json
@@ -21,7 +21,7 @@ class Directory:
     def __init__(
         self, router: str, incarnation: int, routers: Collection[str], remembered: Iterable[LinkEntry] = ()
     ) -> None:
-        """`remembered` are the durable links of the state store: orphans, as their owners are gone."""
+        """`remembered` are the durable links of the state store. They are orphans, as their owners are gone."""
         assert router in routers
         self.router = router
         self.incarnation = incarnation
@@ -29,24 +29,25 @@ class Directory:
         self.version = 0
         self.contacts: dict[str, int] = {}
         self.applied: dict[str, int] = {}
-        """Version of each contact's section applied here: the `seen` of a Forward."""
+        """Version of each contact's section that was applied here: the `seen` of a Forward."""
         self._heard: dict[str, Epoch] = {}
-        """The latest epoch of each contact that was applied: it has told of its attaches up to there."""
+        """The latest epoch of each contact that was applied: it has told its attaches up to there."""
         self.acked: dict[str, int] = dict.fromkeys(self.others, 0)
         """Version of our section that each router of the topology has acknowledged; -1 until it has in this contact."""
         self.departures: dict[bytes, int] = {}
-        """Departure log: subscribers that moved away from here, or lapsed, with the section version as they did."""
+        """Departure log: subscribers that moved away from here, or lapsed, and the section version of that."""
         self._entries: dict[Index, LinkEntry] = {}
         self._subscribers: dict[str, dict[bytes, LinkEntry]] = {}
         self._untold: dict[str, dict[bytes, LinkEntry]] = {}
         """By address: subscribers that something was accepted without, and that have not been told."""
         self.lapsed: dict[bytes, int] = {}
-        """Subscribers that this router waits for no more, until their owner's word: since when they are out of reach,
+        """Subscribers that this router waits for no more, until their owner's word; since when they are out of reach,
         in microseconds of the wall clock (8, Apart)."""
         self._announced: set[Index] = set()
-        """Moved, by the word of the router that they left; the one they moved to has not said so yet. Orphans."""
+        """Links that moved, by the word of the router that they left, before their new owner has said so. They are
+        orphans."""
         self._rumours: dict[Index, LinkEntry] = {}
-        """Subscribers that others tell of, and their owner, which is in contact, has not yet: it will, or be lost."""
+        """Subscribers that others tell of before their owner, which is in contact, does. It will, or be lost."""
         self._tombstones: dict[Index, int] = {}
         self._audiences: dict[str, AddressAudience] = {}
         self.unsaved: list[LinkEntry] = []
@@ -82,19 +83,21 @@ class Directory:
         return entry.epoch.router == self.router and entry.epoch.incarnation == self.incarnation
 
     def in_contact(self, entry: LinkEntry) -> bool:
-        """Whether the owner, in that very incarnation, is this router, or in contact and its section was applied."""
+        """Whether the link's owner, in that incarnation, is this router, or is in contact and its section was
+        applied."""
         return not self.is_announced(entry) and (self.is_mine(entry) or self.tells_itself(entry))
 
     def is_announced(self, entry: LinkEntry) -> bool:
+        """Whether the link has moved, and its new owner has not said so."""
         return (entry.role, entry.name) in self._announced
 
     def tells_itself(self, entry: LinkEntry) -> bool:
-        """Whether its owner, in that very incarnation, is in contact and has told us its section."""
+        """Whether the link's owner, in that incarnation, is in contact and has told its section."""
         router = entry.router
         return self.contacts.get(router) == entry.epoch.incarnation and router in self.applied
 
     def audience(self, address: str) -> AddressAudience:
-        """The audience of a message published now (protocol 5, Publish); cached until the directory changes."""
+        """The audience of a message published now (protocol 5, Publish). Cached until the directory changes."""
         audience = self._audiences.get(address)
         if audience is None:
             audience = self._audiences[address] = self._compute_audience(address)
@@ -119,7 +122,7 @@ class Directory:
     # own section
 
     def write(self, entry: LinkEntry) -> Change:
-        """Put an entry of our own into the section; the caller sends the delta of the new version."""
+        """Put an entry of our own into the section. The caller sends the delta of the new version."""
         assert self.is_mine(entry), "a router writes its own section only"
         old = self._entries.get((entry.role, entry.name))
         assert old is None or old.epoch <= entry.epoch
@@ -130,23 +133,16 @@ class Directory:
             self._prune()
         return Change(old, entry)
 
-    def new_epoch(self, known: LinkEntry | None, stamp: int) -> Epoch:
-        """An epoch for an attach that begins here: above the known one of that link, even if a clock too far ahead to
-        be believed gave that."""
-        if known is not None:
-            stamp = max(stamp, known.epoch.hlc + 1)
-        return Epoch(stamp, self.router, self.incarnation)
-
     def section(self) -> tuple[list[LinkEntry], list[LinkEntry]]:
-        """Our whole section, and hearsay: what has ended, what we know of routers that we are not in contact with, and
-        links that last, as the other may not be in contact with who holds them."""
+        """Our whole section, and gossip: what has ended; links of routers that we are not in contact with; and links
+        that last, as the contact may not be in contact with their owner."""
         own = [entry for entry in self._entries.values() if self.is_mine(entry)]
         others = [entry for entry in self._entries.values() if not self.is_announced(entry) and not self.is_mine(entry)]
         return own, [e for e in others if not e.live or e.lifetime.timeout or not self.in_contact(e)]
 
     def depart(self, name: bytes) -> None:
-        """A subscriber of ours has moved to another router, or lapsed: logged until every contact knows (protocol 3.3);
-        the caller sends the delta of the new version."""
+        """A subscriber of ours has moved away, or lapsed. Logged until every contact knows (protocol 3.3); the caller
+        sends the delta of the new version."""
         self.version += 1
         self.departures[name] = self.version
 
@@ -162,10 +158,11 @@ class Directory:
 
     @property
     def _all_know(self) -> bool:
-        """Whether everybody is in contact and has been told what has ended: nobody is left who takes it for live."""
+        """Whether all routers are in contact and have been told what has ended: nobody takes it for live."""
         return self.complete and min(self.acked.values(), default=0) >= 0
 
     def _prune(self) -> None:
+        """Forget departures that every contact knows, and endings that every router knows."""
         in_contact = min((self.acked[router] for router in self.contacts), default=self.version)
         for name in [name for name, version in self.departures.items() if version <= in_contact]:
             del self.departures[name]
@@ -187,7 +184,7 @@ class Directory:
         self._audiences.pop(entry.identity.address, None)
 
     def take_back(self, entry: LinkEntry) -> bool:
-        """Its owner tells that it lives: it is waited for again. False if it has been all along."""
+        """The owner says that the subscriber lives: it is waited for again. False if it has been all along."""
         known = self.subscriber(entry.name)
         is_known = known is not None and entry.role is Role.SUBSCRIBER and known.epoch == entry.epoch
         if not is_known or self.lapsed.pop(entry.name, None) is None:
@@ -196,7 +193,7 @@ class Directory:
         return True
 
     def mark(self, entry: LinkEntry, status: Status, ending: str = "") -> Change:
-        """What we know of a link ourselves, whoever owns it (8, Expiry); `ending`: what its client has to be told."""
+        """Note what we decided of a link, whoever owns it (8, Expiry). The text `ending` is for its client."""
         marked = attrs.evolve(entry, status=status, ending=ending)
         announced = self.is_announced(entry)
         lapsed = self.lapsed.get(entry.name) if entry.role is Role.SUBSCRIBER else None
@@ -208,7 +205,7 @@ class Directory:
         return Change(entry, marked)
 
     def forget(self, entry: LinkEntry) -> None:
-        """An expired life that nobody comes back for."""
+        """Forget an expired life that nobody comes back for."""
         if self._entries.get((entry.role, entry.name)) is entry:
             self._remove((entry.role, entry.name))
 
@@ -221,8 +218,8 @@ class Directory:
         self._audiences.clear()
 
     def lost(self, router: str) -> list[Change]:
-        """The router's links are orphans at once; those with timeout 0 expire with it (protocol 1 and 8). Returns what
-        has expired."""
+        """The router's links are orphans at once. Those with timeout 0 expire with it (protocol 1 and 8), and are
+        returned."""
         del self.contacts[router]
         self.applied.pop(router, None)
         self._heard.pop(router, None)
@@ -234,9 +231,9 @@ class Directory:
         self._prune()
         return [Change(entry, None) for entry in expired]
 
-    def apply_section(self, router: str, version: int, own: list[LinkEntry], hearsay: list[LinkEntry]) -> list[Change]:
-        """A contact's whole section. What it no longer lists of its own has moved elsewhere: what it closed it lists
-        until we acknowledge that. So it is an orphan, or has expired with the move."""
+    def apply_section(self, router: str, version: int, own: list[LinkEntry], gossip: list[LinkEntry]) -> list[Change]:
+        """Take a contact's whole section. What it closed it lists until we acknowledge that. So a link that it lists no
+        longer has moved: it is an orphan, or expires if it has no timeout."""
         self._check_owner(router, own)
         incarnation = self.contacts[router]
         listed = {(entry.role, entry.name) for entry in own}
@@ -253,11 +250,12 @@ class Directory:
             else:
                 self._remove(index)
                 changes += [Change(entry, None)] if entry.live else []
-        return changes + self.apply_delta(router, version, own) + self.apply_hearsay(hearsay)
+        return changes + self.apply_delta(router, version, own) + self.apply_gossip(gossip)
 
-    def apply_hearsay(self, entries: list[LinkEntry]) -> list[Change]:
-        """What a contact knows of others: of those in contact with us, only what they do not know themselves. What they
-        know they tell us, unless they are lost before they can: until then it is a rumour."""
+    def apply_gossip(self, entries: list[LinkEntry]) -> list[Change]:
+        """Take what a contact knows of others. Of a router that is in contact with us, only its own word counts, as
+        gossip may be old; but for endings, which it may not know itself. Until it
+        speaks, or is lost, what is told of its subscribers is a rumour."""
         others = [entry for entry in entries if not self.is_mine(entry)]
         for entry in others:
             old = self._entries.get((entry.role, entry.name))
@@ -267,7 +265,7 @@ class Directory:
         return self._merge([entry for entry in others if not entry.live or not self.tells_itself(entry)])
 
     def believe_rumours(self, router: str) -> list[Change]:
-        """Its contact is over, and it has not told us what others say of its subscribers: they are orphans."""
+        """The contact is over before the router told what others say of its subscribers: they are orphans."""
         theirs = [entry for entry in self._rumours.values() if entry.router == router]
         for entry in theirs:
             del self._rumours[entry.role, entry.name]
@@ -278,7 +276,7 @@ class Directory:
         return {router: (self.contacts[router], version) for router, version in self.applied.items()}
 
     def apply_delta(self, router: str, version: int, entries: list[LinkEntry]) -> list[Change]:
-        """Entries that a contact wrote; `version` is its section's version with them."""
+        """Take entries that a contact wrote. `version` is its section's version with them."""
         self._check_owner(router, entries)
         if version < self.applied.get(router, 0):
             raise BreachError(f"section of router {router} goes back to version {version}")
@@ -291,10 +289,10 @@ class Directory:
         return self._merge(entries)
 
     def apply_departures(self, router: str, moved: list[LinkEntry]) -> list[Change]:
-        """Subscribers that moved away from `router`. Those that moved to a contact wait as orphans for its word, so
-        that nobody counts on `router` for them any more; those that moved elsewhere, for their timeout, and so do those
-        that last and that the contact has not told us of: they have moved on before it could. Others are lost, or were
-        closed before we heard this, be it by ourselves."""
+        """Take word of subscribers that moved away from `router`. One that moved to a contact waits as an orphan for
+        the contact's word, so that nobody counts on `router` for it; so does one that moved elsewhere, for its timeout,
+        and one with a timeout that the contact has not told: it moved on before that. Others are lost, or were closed
+        before we heard of this."""
         changes: list[Change] = []
         for entry in moved:
             index = entry.role, entry.name
@@ -324,7 +322,7 @@ class Directory:
             old = self._entries.get((entry.role, entry.name))
             if old is not None and old.epoch == entry.epoch and old.live and entry.live and self.is_announced(entry):
                 entry = attrs.evolve(entry, status=old.status)  # we may have agreed to let it expire
-            elif old is not None and _rank(old) >= _rank(entry):
+            elif old is not None and old.rank >= entry.rank:
                 continue
             if entry.live or entry.expired_life or not self._all_know:
                 self._put(entry)
@@ -341,6 +339,7 @@ class Directory:
         if index in self._rumours and self._rumours[index].epoch <= entry.epoch:
             del self._rumours[index]
         old = self._entries.get(index)
+        assert old is None or old.epoch <= entry.epoch
         self._entries[index] = entry
         if entry.outlives_router or (old is not None and old.outlives_router):
             self.unsaved.append(entry)
@@ -368,8 +367,3 @@ class Directory:
         self._announced.discard(index)
         if entry.role is Role.SUBSCRIBER:
             self._unlist(entry)
-
-
-def _rank(entry: LinkEntry) -> tuple[Epoch, Status, bool]:
-    """What is higher is later: of one ending, that its client was told of it comes last."""
-    return entry.epoch, entry.status, not entry.ending

@@ -1,6 +1,6 @@
-"""What the directory is made of: one entry per link, what can become of it, and what is said of an address.
+"""What the directory is made of: one entry per link, what can become of it, and the audience of an address.
 
-Values only: who believes what is `topic.directory.directory`'s.
+These are values. Who believes what is `topic.directory.directory`'s business.
 """
 
 import enum
@@ -12,12 +12,14 @@ from topic.identity import Epoch, LinkIdentity, link_name
 
 
 class Role(enum.IntEnum):
+    """Which end of a delivery the client is."""
+
     PUBLISHER = 0
     SUBSCRIBER = 1
 
 
 class Status(enum.IntEnum):
-    """Within one epoch a link only moves forward through these; attaching again is a new epoch."""
+    """A link only moves forward through these within one epoch. Attaching again is a new epoch."""
 
     ATTACHED = 0
     BOUND = 1
@@ -80,6 +82,16 @@ class LinkEntry:
         any that is to be told of its end (8, Apart)."""
         is_durable = bool(self.lifetime.durable and self.lifetime.timeout)
         return (is_durable and self.live) or (self.expired_life and (is_durable or self.ending != ""))
+
+    @property
+    def rank(self) -> tuple[Epoch, Status, bool]:
+        """The higher is the later. Of one ending, that its client was told of it comes last."""
+        return self.epoch, self.status, not self.ending
+
+    @property
+    def aware_until(self) -> int:
+        """Clock of the latest ending that the client has heard of when it comes back with its map."""
+        return self.aware if self.live else self.epoch.hlc
 
     @property
     def router(self) -> str:

@@ -1,10 +1,10 @@
 """News of subscribers for a router that may not have them from their owner (protocol 3.3, 7.4).
 
 Contacts are not transitive at every instant: an owner may have told us of a subscriber just before its contact with
-another router ended. If a publisher moves from us to that one, what it has in doubt is owed to the subscriber there,
-too. So a router that takes over a publisher says how far it knows the sections of others, and is told what it lacks
-ahead of our acknowledgement. Everything is told once in a contact; what a section or hearsay told us of is passed on at
-once (`topic.peers`), and is none of this module's business.
+another router ended. If a publisher moves from us to that router, what it has in doubt is owed to the subscriber there,
+too. So a router that takes over a publisher says how far it has applied the sections of others, and is told what it
+lacks ahead of our acknowledgement. Everything is told once in a contact. What a section or gossip told us is passed on
+at once, by `topic.peers`.
 """
 
 from collections.abc import Mapping
@@ -19,31 +19,32 @@ from topic.directory.entry import LinkEntry
 class _News:
     number: int
     version: int
-    """Of the owner's section, in the delta that told of it."""
+    """Version of the owner's section in the delta that told of it."""
 
 
 class Gossip:
-    """What one router has learned by deltas of subscribers that last, in that order."""
+    """Subscribers with a timeout that one router has learned of by deltas, in that order."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._number = 0
         self._news: dict[bytes, _News] = {}
         self._told: dict[str, int] = {}
-        """By contact: the number up to which it has heard all."""
+        """By contact: the number up to which it has heard everything."""
 
     def contact(self, router: str) -> None:
-        """Our section, with all that lasts, is on its way there."""
+        """A contact begins: our section, with everything that lasts, is on its way there."""
         self._told[router] = self._number
 
     def learned(self, name: bytes, version: int) -> None:
+        """The owner's section told of the subscriber, in that version."""
         self._number += 1
         self._news.pop(name, None)
         self._news[name] = _News(self._number, version)
 
     def lacking(self, router: str, applied: Mapping[str, tuple[int, int]]) -> list[LinkEntry]:
-        """What the contact has not been told by us, nor by the owner: it has applied sections up to the version that
-        `applied` has for their router and incarnation."""
+        """The subscribers that neither we nor their owner have told the contact of: it has applied sections up to the
+        version that `applied` has for their router and incarnation."""
         told, self._told[router] = self._told[router], self._number
         found: list[LinkEntry] = []
         for name, news in reversed(list(self._news.items())):

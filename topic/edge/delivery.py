@@ -1,7 +1,8 @@
-"""What local subscribers are given, and what they say to it (protocol section 5, Edge): the hot path of an edge.
+"""What local subscribers are given, and what they answer (protocol 5, Edge): the hot path of an edge.
 
-A record goes to the local subscribers that its home has joined, in `n` order per publisher; when all have a final
-outcome, home is told.
+A record goes to the local subscribers that its home has joined, in `n` order per publisher. When all have a final
+outcome, home is told. When that outcome may leave is `topic.edge.reports`'s business; settlements are
+`topic.edge.settlement`'s.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from topic.outlet import Outlet
 
 
 class EdgeDelivery:
-    """The deliveries to the local subscribers."""
+    """The deliveries to the local subscribers of one router."""
 
     def __init__(
         self,
@@ -29,7 +30,7 @@ class EdgeDelivery:
         redeliveries: int,
         evaluate: Callable[[Stream, list[Record]], None],
     ) -> None:
-        """`at` has the local subscribers by address; `evaluate` are the home rules for streams that are homed here."""
+        """`at` has the local subscribers by address. `evaluate` is told of finished records that are homed here."""
         self.outlet = outlet
         self.settlement = Settlement(outlet, records, at, self.pump)
         self._receipts = self.settlement.receipts
@@ -39,7 +40,7 @@ class EdgeDelivery:
         self._evaluate = evaluate
 
     def take(self, stream: Stream, records: list[Record]) -> None:
-        """New records of one stream, in order: they are for all local subscribers that its home has joined."""
+        """Give new records of one stream, in order, to all local subscribers that its home has joined."""
         joined = self.joined_at(stream)
         if records[0].presettled:
             self.hand_on(stream, records, joined)
@@ -53,12 +54,13 @@ class EdgeDelivery:
         return [s for s in self._at.get(stream.identity.address, ()) if home in s.joined]
 
     def take_again(self, stream: Stream, records: list[Record]) -> None:
-        """As `take`, of records that were unconfirmed."""
+        """Give records that were unconfirmed to all local subscribers that their home has joined."""
         for record in records:
             self.take_for(stream, record, self.joined_at(stream))
 
     def take_for(self, stream: Stream, record: Record, subscribers: list[LocalSubscriber]) -> None:
-        """The record is for these too (6.3). What they have had stays so."""
+        """Give the record to these subscribers, too (6.3). Those that have had it keep their outcome."""
+        assert not record.presettled
         fresh = name_in(record, subscribers, QUEUED)
         for subscriber in fresh:
             self.offer(subscriber, stream, [record])
@@ -69,20 +71,22 @@ class EdgeDelivery:
             self._deliver(subscriber, stream, now)
 
     def hand_on(self, stream: Stream, records: list[Record], joined: list[LocalSubscriber]) -> None:
-        """Presettled: to whom has credit and no gate; dropped for the others (protocol 5, Presettled)."""
+        """Send presettled records to the subscribers with credit and without a gate. The others miss them (protocol 5,
+        Presettled)."""
         for subscriber in joined:
-            if stream.publisher not in subscriber.gated and not subscriber.ready and not subscriber.partial:
+            if stream.publisher not in subscriber.gated and not subscriber.ready and not subscriber.incomplete:
                 now = records[: subscriber.credit]
                 if now:
                     subscriber.credit -= len(now)
                     self._deliver(subscriber, stream, now)
 
     def pump(self, subscriber: LocalSubscriber) -> None:
-        """Send what credit lets go."""
+        """Send what the subscriber's credit lets go."""
         for stream, records in by_stream(subscriber.next_ready()):
             self._deliver(subscriber, stream, records)
 
     def _deliver(self, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
+        assert subscriber.link is not None
         subscriber.delivered += len(records)
         if subscriber.armed:
             subscriber.mark(records)
@@ -99,7 +103,7 @@ class EdgeDelivery:
                 self.outcomes(subscriber, records, DeliveryOutcome.ACCEPTED)
 
     def _deliver_resumed(self, subscriber: LocalSubscriber, records: list[Record]) -> list[Record]:
-        """With resume=true what the client's map named; returns those whose outcome is awaited (comparison of maps)."""
+        """Transfer with resume=true what the client's map named. Returns the records whose outcome is awaited."""
         awaited: list[Record] = []
         for record in records:
             state = subscriber.resuming.pop(record, None)
@@ -123,8 +127,8 @@ class EdgeDelivery:
     def outcomes(
         self, subscriber: LocalSubscriber, records: list[Record], outcome: DeliveryOutcome, *, final: bool = False
     ) -> None:
-        """The subscriber's outcome of what was sent to it. Released and modified ones are redelivered up to
-        `redeliveries` times, unless `final` (undeliverable-here)."""
+        """Take a subscriber's outcome of what was sent to it. Released and modified records are sent again, up to
+        `redeliveries` times, unless the outcome is `final` (undeliverable-here)."""
         if subscriber.marker is not None and subscriber.marker in records:  # before it is another one
             self._receipts.known(subscriber, subscriber.confirmable)
         sent = [record for record in records if record.locals.get(subscriber) == SENT]
@@ -141,7 +145,7 @@ class EdgeDelivery:
         self.finished(finished)
 
     def _again(self, subscriber: LocalSubscriber, record: Record) -> bool:
-        """Queue a released delivery once more, behind what waits already; False when it has been often enough."""
+        """Queue a released record once more, behind what waits already. False if it was offered often enough."""
         attempts = subscriber.attempts.get(record, 0)
         if attempts >= self._redeliveries or record.state is State.SETTLED:
             return False
@@ -152,7 +156,7 @@ class EdgeDelivery:
         return True
 
     def finished(self, records: list[Record]) -> None:
-        """All local subscribers of these have a final outcome: tell home (protocol 5, Edge)."""
+        """Tell home that all local subscribers of these records have a final outcome (protocol 5, Edge)."""
         for stream, run in by_stream(records):
             if stream.abandoned:
                 self.settlement.close(stream, [record for record in run if record.state is not State.SETTLED])
@@ -165,7 +169,8 @@ class EdgeDelivery:
 
 
 def name_in(record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:
-    """Those for whom the record is new, or held until home named them; they are in it with this state now."""
+    """Name these subscribers in the record with that state. Returns those who may have it: it is new for them, or was
+    held until home named them."""
     fresh = [subscriber for subscriber in subscribers if _may_have(record, subscriber)]
     for subscriber in fresh:
         record.name(subscriber, state)
@@ -173,5 +178,6 @@ def name_in(record: Record, subscribers: list[LocalSubscriber], state: int) -> l
 
 
 def _may_have(record: Record, subscriber: LocalSubscriber) -> bool:
+    """Whether the subscriber had nothing of the record, or gave it back on a link that it still has."""
     known = record.locals.get(subscriber, AWAITING_HOME)
     return known == AWAITING_HOME or (known == DeliveryOutcome.RELEASED and record in subscriber.attempts)

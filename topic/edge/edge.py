@@ -1,5 +1,7 @@
-"""The edge rules: the subscribers that a router has, and what other homes forward to it for them (protocol section 5,
-Edge and Settle; 6.3, 6.5). What they are given is `topic.edge.delivery`'s. The edge knows nothing of audiences.
+"""The subscribers that a router has, and what other homes forward to it for them (protocol 5, Edge and Settle; 6.3,
+6.5).
+
+What a subscriber is given, and when, is `topic.edge.delivery`'s business. The edge knows no audience.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +22,7 @@ from topic.outlet import Outlet
 
 
 class Edge:
-    """The local subscribers and the streams that other routers are home of."""
+    """The local subscribers, and the streams that other routers are home of."""
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class Edge:
     # subscribers
 
     def add(self, subscriber: LocalSubscriber) -> None:
-        """It attaches: new here or anew, every home has to join it."""
+        """Take in a subscriber that attaches, for the first time or anew. Every home has to join it."""
         if subscriber.name not in self.subscribers:
             self.subscribers[subscriber.name] = subscriber
             self._at.setdefault(subscriber.identity.address, []).append(subscriber)
@@ -55,14 +57,15 @@ class Edge:
         named = [record for record in self._records() if subscriber in record.locals]
         self.unconfirmed.hold_for(subscriber, named)
         self._leave_out(subscriber, [record for record in named if record.stream.abandoned])
-        if not subscriber.partial:
-            self._unname(subscriber, [record for record in named if record.key not in (subscriber.said or ())])
-        for stream in self.records.freed:  # what waited for their keys, its map may name
+        if not subscriber.incomplete:
+            self._unname(subscriber, [record for record in named if record.key not in (subscriber.client_map or ())])
+        for stream in self.records.unblocked:  # what waited for their keys, its map may name
             if not stream.here:
                 self.release(stream)
 
     def drop(self, subscriber: LocalSubscriber) -> list[Record]:
-        """The subscriber is no longer here; returns the records that it had no final outcome for."""
+        """Take a subscriber out. Returns the records that it had no final outcome of."""
+        assert self.subscribers[subscriber.name] is subscriber
         del self.subscribers[subscriber.name]
         address = subscriber.identity.address
         self._at[address].remove(subscriber)
@@ -72,17 +75,15 @@ class Edge:
         self.reports.left(subscriber.name)
         named = [record for record in self._records() if subscriber in record.locals]
         self._unname(subscriber, named)
-        left: list[Record] = []
-        for record in named:
-            if record.drop(subscriber):
-                left.append(record)
+        left = [record for record in named if record.drop(subscriber)]
         subscriber.stop_resuming()
-        self.receipts.known(subscriber, len(subscriber.unknowing))
+        self.receipts.known(subscriber, len(subscriber.unread))
         subscriber.link = None
         return left
 
     def leave(self, subscriber: LocalSubscriber) -> list[Record]:
-        """It has lapsed: nothing waits for it here until it comes back. Returns what it had no final outcome for."""
+        """Let go of a subscriber that has lapsed: nothing waits for it here until it comes back. Returns the records
+        that it had no final outcome of."""
         for waiting in (subscriber.joined, subscriber.ready, subscriber.gated):
             waiting.clear()
         self.reports.left(subscriber.name)
@@ -94,7 +95,8 @@ class Edge:
         return left
 
     def _unname(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
-        """Of these, it names the placeholders no more. Those that nobody names stand for nothing."""
+        """Take the subscriber out of the placeholders among these. A placeholder that nobody names stands for
+        nothing."""
         placeholders = [record for record in records if record.is_placeholder]
         for record in placeholders:
             record.drop(subscriber)
@@ -104,20 +106,20 @@ class Edge:
         self.receipts.forget(unnamed)
 
     def _is_listed(self, record: Record) -> bool:
-        """Whether our map in the answer to an attach has it, or will have: its subscriber is owed the end of it."""
+        """Whether our answer to the attach lists the record, or will: then the subscriber is owed its end."""
         there = self._at.get(record.stream.address, ())
-        return any(record in subscriber.resuming or record.key in (subscriber.said or ()) for subscriber in there)
+        return any(record in subscriber.resuming or record.key in (subscriber.client_map or ()) for subscriber in there)
 
     def _records(self) -> Iterator[Record]:
-        """All that local subscribers may be named in."""
+        """All records that local subscribers may be named in."""
         entered = self.records.by_key
         yield from entered.values()
         for stream in self.streams.values():
             yield from (record for record, _ in stream.withheld_at_edge if entered.get(record.key) is not record)
 
     def joined(self, home: str, subscriber: LocalSubscriber, gated: dict[bytes, int]) -> None:
-        """`home` has joined the subscriber; of the gated publishers, from that `n` on, it waits for Admit. What home
-        has not forwarded for it by now is not for it, or was answered elsewhere."""
+        """`home` has joined the subscriber. The publishers in `gated` are held back for it, from that `n` on, until
+        Admit. What home has not forwarded for it by now is not for it, or was answered elsewhere."""
         subscriber.joined.add(home)
         for publisher in subscriber.gates_of(home):  # opened while it was believed elsewhere: Admit went there
             if publisher not in gated:
@@ -134,13 +136,14 @@ class Edge:
         self.delivery.pump(subscriber)
 
     def _homed_at(self, router: str) -> list[Record]:
-        """In the incarnation that we are in contact with: of what was homed at an earlier one it knows nothing."""
+        """The records of that router's present incarnation. Of what an earlier one was home of it knows nothing."""
         directory = self.directory
         own = router == directory.router
         home = router, directory.incarnation if own else directory.contacts.get(router)
         return [record for record in self._records() if record.stream.epoch[1:] == home]
 
     def _leave_out(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
+        """Home has not named the subscriber in these: it waits for them no longer."""
         self._await_no_more(subscriber, [r for r in records if r.locals.get(subscriber) == AWAITING_HOME])
 
     def _await_no_more(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
@@ -149,13 +152,14 @@ class Edge:
         self.delivery.finished([record for record in records if not record.open])
 
     def admit(self, subscriber: LocalSubscriber, publisher: bytes, home: str) -> None:
+        """Home lets the subscriber have what waits behind the publisher's gate."""
         if publisher in subscriber.gates_of(home):
             subscriber.ready.extend(subscriber.open_gate(publisher))
             self.delivery.pump(subscriber)
 
     def rehomed(self, publisher: bytes) -> None:
-        """The publisher has a new attach, or has gone: the gates of the older one fall (6.5). What took evidence (6.6)
-        is not given any more: there will be none."""
+        """The publisher has a new attach, or is gone: the gates of its older attach fall (6.5). What waited for a sign
+        of its life (6.6) is not given any more, as none will come."""
         for subscriber in self.subscribers.values():
             gate = subscriber.gated.get(publisher)
             if gate is not None:
@@ -182,7 +186,7 @@ class Edge:
         return stream
 
     def forward(self, stream: Stream, first: int, seen: int, records: list[Record]) -> None:
-        """A Forward of the current epoch, for all local subscribers that home has joined."""
+        """Take a Forward of the current epoch, for all local subscribers that home has joined."""
         moved = self._moved_since(seen)
         joined = self.delivery.joined_at(stream)
         if stream.unconfirmed:
@@ -199,8 +203,8 @@ class Edge:
         self._begin(stream, records)
 
     def backlog(self, stream: Stream, n: int, seen: int, record: Record, name: bytes, attach: Epoch) -> None:
-        """A Forward for one attach of a subscriber: the record may be here already, for others or reported (6.3). If
-        that attach is over, home learns it before our outcome, and will forward it for the next."""
+        """Take a Forward for one attach of a subscriber. The record may be here already, for others, or reported (6.3).
+        If that attach is over, home learns so before our outcome, and forwards the record for the next attach."""
         known = self.subscribers.get(name)
         named = [known] if known is not None and known.epoch == attach else []
         for subscriber in named:
@@ -213,7 +217,8 @@ class Edge:
     def _forward_one(
         self, stream: Stream, n: int, moved: tuple[bytes, ...], record: Record, subscribers: list[LocalSubscriber]
     ) -> None:
-        """The same delivery may be here, forwarded before, or unconfirmed: what is in doubt has its key to itself."""
+        """Take one record that may be here already, forwarded before or unconfirmed. A key belongs to one delivery in
+        doubt."""
         known = stream.records.get(n) or self.unconfirmed.take(stream, record.key)
         known = known or record
         is_new = known.n != n
@@ -223,12 +228,14 @@ class Edge:
         stream.withheld_at_edge.append((known, name_in(known, subscribers, WITHHELD)))
 
     def _lapsed_without(self, record: Record, moved: tuple[bytes, ...]) -> Iterator[bytes]:
-        """Subscribers that lapsed without it, in an earlier Forward of it: unlike one that moves, nobody attaches."""
+        """Subscribers that lapsed before an earlier Forward of the record: they attach nowhere, so home must hear of
+        them again."""
         lapsed = self.directory.lapsed
         return (name for name in record.moved if name in lapsed and name not in moved)
 
     def forward_presettled(self, stream: Stream, first: int, records: list[Record]) -> None:
-        """Handed on or dropped, never kept: home may forget these at once. They do not overtake what is withheld."""
+        """Hand presettled records on, or drop them: home may forget them at once. They do not overtake what is
+        withheld."""
         if not stream.withheld_at_edge:
             self.delivery.hand_on(stream, records, self.delivery.joined_at(stream))
         for n in range(first, first + len(records)):
@@ -239,8 +246,8 @@ class Edge:
         return tuple(name for name, version in departures.items() if version > seen)
 
     def _begin(self, stream: Stream, records: list[Record]) -> None:
-        """Offer new records to their local subscribers, or withhold them while one of their keys is still held for an
-        older delivery: the contact was lost in between and home has forgotten that one, our subscribers have not."""
+        """Offer new records to their local subscribers. While an older delivery holds one of the keys, withhold them:
+        the contact was lost in between, and home has forgotten that delivery before our subscribers have."""
         if stream.withheld_at_edge or not self.records.enter(records):
             for record in records:
                 stream.withheld_at_edge.append((record, list(record.locals)))
@@ -252,7 +259,7 @@ class Edge:
         self.delivery.finished([record for record in records if not record.open])
 
     def release(self, stream: Stream) -> None:
-        """What is withheld goes on, in order, as far as its keys are free."""
+        """Let withheld records go on, in order, as far as their keys are free."""
         while stream.withheld_at_edge:
             record, subscribers = stream.withheld_at_edge[0]
             goes_on = record.state is not State.SETTLED
@@ -272,22 +279,24 @@ class Edge:
         self.delivery.finished([] if record.open else [record])
 
     def settle(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
-        """Home says settled: the subscribers learn it, and home that they know (protocol 5, Settle)."""
+        """Home says that these are settled. The subscribers are told, and home, as soon as they know (protocol 5,
+        Settle)."""
         stream = self.streams.get(publisher)
         known = in_ranges(stream, ranges) if stream is not None and stream.epoch == epoch else []
         unsettled = [record for record in known if record.state is not State.SETTLED]
         if unsettled:
             self.settlement.close(unsettled[0].stream, unsettled)
-        unknowing = [record for record in known if record.unknowing]
-        for record in unknowing:
+        unread = [record for record in known if record.unread]
+        for record in unread:
             record.awaited = {home}
-        if unknowing:
-            ranges = ranges_without(ranges, {record.n for record in unknowing})
+        if unread:
+            ranges = ranges_without(ranges, {record.n for record in unread})
         if ranges:
             self.outlet.batches.settled(home, publisher, epoch, ranges)
 
     def abandon(self, stream: Stream) -> None:
         """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.5, 8)."""
+        assert not stream.here
         stream.abandoned = True
         if self.streams.get(stream.publisher) is stream:
             del self.streams[stream.publisher]
@@ -302,15 +311,15 @@ class Edge:
             self.settlement.close(stream, done)
 
     def abandon_unconfirmed(self, stream: Stream) -> None:
-        """What is held goes to nobody any more: its subscribers may have had it elsewhere."""
+        """Give unconfirmed records to nobody any more: their subscribers may have had them elsewhere."""
         for record in [*stream.unconfirmed.values(), *stream.records.values()]:
             for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME]:
                 _let_go(record, subscriber)
         self.settlement.close(stream, [record for record in stream.unconfirmed.values() if not record.open])
 
     def lost(self, home: str) -> None:
-        """The contact is over: its joins, gates and unreported outcomes with it. What it forwarded is held until home
-        is back, or its publishers have another."""
+        """The contact is over, and with it the joins, gates and unreported outcomes. What the router forwarded is held
+        until it is back, or its publishers have another home."""
         for stream in self.streams.values():
             if stream.home == home:
                 self.unconfirmed.hold(stream)
@@ -320,7 +329,7 @@ class Edge:
             subscriber.unanswered.discard(home)
 
     def resolved(self, stream: Stream, keys: list[bytes]) -> None:
-        """Home says that these are settled (7.4)."""
+        """Home says that these keys are settled (7.4)."""
         records = [self.records.by_key[key] for key in keys if key in self.records.by_key]
         records = [r for r in records if r.stream is stream and r.state is not State.SETTLED]
         if records:
@@ -329,12 +338,12 @@ class Edge:
 
 
 def _let_go(record: Record, subscriber: LocalSubscriber) -> None:
-    """It is not awaited any more. What it released it still has on its link, and learns there when it is settled."""
+    """Await the subscriber no more. A record that it released is still on its link, and settled there in the end."""
     record.let_go(subscriber, has_it=record in subscriber.attempts)
 
 
 def _forget_attempts(subscriber: LocalSubscriber) -> None:
-    """They were those of its last link. What it had released there and was let go, its home may name again."""
+    """Forget the redeliveries of the subscriber's last link. Home may name it again in what it had released there."""
     for record in subscriber.attempts:
         if record.locals.get(subscriber) == DeliveryOutcome.RELEASED:
             record.drop(subscriber)

@@ -1,7 +1,8 @@
 """Outcomes for other homes, and when they have to wait (protocol 5, Edge).
 
-An outcome must not be under way when home adds a subscriber of ours to the delivery: it would be taken for that one's
-too. So it waits while home has not joined all of them, and while home may still forward a backlog for one (6.6).
+An outcome must not be under way when home adds a local subscriber to the delivery: home would take it for that
+subscriber's, too. So it waits while home has not joined all local subscribers, and while home may still forward a
+backlog for one (6.6). What the outcome is, the record knows.
 """
 
 from collections.abc import Mapping
@@ -13,38 +14,40 @@ from topic.outlet import Outlet
 
 
 class Reports:
-    """The outcomes of one edge."""
+    """The outcomes that one edge owes to other homes."""
 
     def __init__(self, outlet: Outlet, subscribers: Mapping[bytes, LocalSubscriber]) -> None:
         self.outlet = outlet
         self.unjoined: dict[str, set[bytes]] = {}
         """By home in contact: local subscribers that it has not joined in this contact."""
         self.unreported: dict[str, list[Record]] = {}
-        """By home: what cannot be reported yet."""
+        """By home: finished records whose outcome has to wait."""
         self._unproven: set[bytes] = set()
-        """Publishers whose home may still forward older deliveries for one of us."""
+        """Publishers whose home may still forward older deliveries for a local subscriber."""
         self._subscribers = subscribers
 
     def contact(self, home: str) -> None:
+        """A contact begins: the home has to join everybody here."""
+        assert home not in self.unjoined
         self.unjoined[home] = set(self._subscribers)
 
     def lost(self, home: str) -> None:
-        """The joins and outcomes of the contact go with it."""
+        """A contact is over, and with it its joins and the outcomes that waited."""
         self.unjoined.pop(home, None)
         self.unreported.pop(home, None)
         self._count_unproven()
 
     def attaches(self, subscriber: bytes) -> None:
-        """Every home has to join it."""
+        """A subscriber attaches: every home has to join it."""
         for unjoined in self.unjoined.values():
             unjoined.add(subscriber)
 
     def unproven(self, publisher: bytes) -> None:
-        """Its home puts off the backlog of one of us."""
+        """The publisher's home puts off the backlog of a local subscriber."""
         self._unproven.add(publisher)
 
     def rehomed(self, publisher: bytes) -> None:
-        """Its former home needs no outcomes any more."""
+        """The publisher's former home needs no outcomes any more."""
         self._unproven.discard(publisher)
         for home, records in list(self.unreported.items()):
             self.unreported[home] = [record for record in records if record.stream.publisher != publisher]
@@ -52,7 +55,8 @@ class Reports:
                 del self.unreported[home]
 
     def joined(self, home: str, subscriber: bytes) -> None:
-        """`home` need not join it any more; it has, or it has none to join: what was withheld may be reported."""
+        """`home` need not join the subscriber any more. When it need join nobody, the outcomes that waited are
+        reported."""
         self.unjoined.get(home, set()).discard(subscriber)
         self._count_unproven()
         if not self.unjoined.get(home):
@@ -61,7 +65,7 @@ class Reports:
                     self.report(record)
 
     def left(self, subscriber: bytes) -> None:
-        """It is not here any more."""
+        """A subscriber is gone: no home need join it."""
         for home in list(self.unjoined):
             self.joined(home, subscriber)
 
@@ -70,11 +74,14 @@ class Reports:
         self._unproven = {publisher for publisher, gate in gates if gate.first == UNPROVEN}
 
     def _is_back(self, name: bytes, home: str) -> bool:
-        """One that has lapsed may come back, but nobody waits for it here."""
+        """Whether home counts on the subscriber here again. One that has lapsed may have come back, but is not waited
+        for."""
         return name in self._subscribers and home in self._subscribers[name].joined
 
     def report(self, record: Record) -> None:
-        """All local subscribers have a final outcome. What is unconfirmed waits until home has forwarded it again."""
+        """Report a record of which all local subscribers have a final outcome. An unconfirmed one waits until home has
+        forwarded it again."""
+        assert not record.open
         if record.n < 0:
             return
         stream = record.stream

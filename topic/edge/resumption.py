@@ -23,7 +23,7 @@ def resume(subscriber: LocalSubscriber, records: Mapping[bytes, Record]) -> dict
                                    and what is no delivery of its address
     it did not name it             an ordinary transfer, also if it was transferred before
     """
-    said, subscriber.said = subscriber.said, None
+    said, subscriber.client_map = subscriber.client_map, None
     subscriber.resuming.clear()
     if said is None:
         return None
@@ -41,6 +41,7 @@ def resume(subscriber: LocalSubscriber, records: Mapping[bytes, Record]) -> dict
 
 
 def _is_for(record: Record, subscriber: LocalSubscriber) -> bool:
-    """What was abandoned nobody forwards again: the subscriber has no part in it, unless it said its outcome."""
+    """Whether the subscriber has a part in the record. Nobody forwards an abandoned one again, so it needs to have an
+    outcome of it."""
     stream = record.stream
     return subscriber in record.locals if stream.abandoned else stream.address == subscriber.identity.address

@@ -1,4 +1,7 @@
-"""Telling local subscribers that their publisher has settled (protocol 5, Settle and Forget)."""
+"""Telling local subscribers that their publisher has settled (protocol 5, Settle).
+
+When the record may be forgotten afterwards is `topic.edge.receipts`'s business.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -21,14 +24,14 @@ class Settlement:
         at: Mapping[str, list[LocalSubscriber]],
         pump: Callable[[LocalSubscriber], None],
     ) -> None:
-        """`at` has the subscribers by address; `pump` sends them what credit lets go."""
+        """`at` has the subscribers by address. `pump` sends a subscriber what its credit lets go."""
         self.outlet = outlet
         self.receipts = Receipts(outlet, records)
         self._at = at
         self._pump = pump
 
     def close(self, stream: Stream, records: list[Record]) -> None:
-        """Settle at the local subscribers, and forget what they all know (protocol 5, Settle and Forget)."""
+        """Settle these records at the local subscribers, and forget those that all have read of."""
         if not records:
             return
         event = Event.ABANDONED if stream.abandoned else Event.SETTLED
@@ -37,11 +40,11 @@ class Settlement:
             for record in records:
                 stream.unconfirmed.pop(record.key, None)
         self.settle_locals(records)
-        self.receipts.forget([record for record in records if not record.unknowing])
+        self.receipts.forget([record for record in records if not record.unread])
 
     def settle_locals(self, records: list[Record]) -> None:
-        """Send the settlement to every subscriber that a record was transferred to. One that may come back with its
-        unsettled map is remembered as unknowing; to a null map, written is known."""
+        """Send the settlement to every subscriber that a record was transferred to. For one that may come back with its
+        map, the record stays unread; to one that cannot, written is read."""
         batches: dict[LocalSubscriber, list[Record]] = {}
         resuming = self._settle_resuming(records)
         settle(records)
@@ -59,14 +62,14 @@ class Settlement:
             self._pump(subscriber)
 
     def _settle_resuming(self, records: list[Record]) -> list[LocalSubscriber]:
-        """Those who have yet to be told of some of the deliveries that their maps named learn of the settlement by
-        that; returns them."""
+        """Note the settlement for subscribers that still wait to be resumed with some of the records: they read of it
+        by that. Returns those subscribers."""
         at_address = self._at.get(records[0].stream.address, ()) if records else ()
         resuming = [subscriber for subscriber in at_address if subscriber.resuming]
         for subscriber in resuming:
             for record in records:
                 if record in subscriber.resuming:
-                    record.unknowing += 1
+                    record.unread += 1
                     subscriber.owe(record)
         return resuming
 

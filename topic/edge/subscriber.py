@@ -1,6 +1,7 @@
-"""One local subscriber: its credit, the records that wait for it, and who has joined it (protocol 6.1 to 6.7).
+"""One local subscriber: its credit, the records that wait for it, and which homes have joined it (protocol 6.1 to 6.7).
 
-It decides *when* a record may go to the subscriber, `topic.edge.delivery` what that means for the record.
+This decides *when* a record may go to the subscriber. What that means for the record is `topic.edge.delivery`'s
+business.
 """
 
 from collections import deque
@@ -10,12 +11,13 @@ from typing import Any
 
 import attrs
 
+from topic.delivery.gates import UNPROVEN
 from topic.delivery.record import AWAITING_HOME, QUEUED, Record, State
 from topic.directory.entry import Lifetime
 from topic.identity import Epoch, LinkIdentity
 
 CLEAR_AWAY = 64
-"""Settled records that may wait with the others before anybody looks."""
+"""How many settled records may wait with the others before they are cleared away."""
 
 
 @attrs.define(slots=True)
@@ -23,19 +25,42 @@ class Gated:
     """What waits behind a publisher's gate."""
 
     home: str
-    """It will admit the subscriber."""
+    """The router that will admit the subscriber."""
     first: int
-    """`n` of the oldest gating record: what is older still may pass."""
+    """`n` of the oldest gating record: older records may pass."""
     records: deque[Record]
 
 
 class LocalSubscriber:
-    """A subscriber whose custodian this router is."""
+    """A subscriber whose custodian is this router."""
 
     __slots__ = (
-        "accepted", "answered", "armed", "asked", "attempts", "confirmable", "credit", "deadline", "delivered", "epoch",
-        "first", "gated", "identity", "joined", "lifetime", "link", "marker", "name", "partial", "ready", "resuming",
-        "said", "sends_settled", "stale", "unanswered", "unknowing",
+        "accepted",
+        "answered",
+        "armed",
+        "attempts",
+        "client_map",
+        "confirmable",
+        "credit",
+        "deadline",
+        "delivered",
+        "echo_covers",
+        "epoch",
+        "gated",
+        "identity",
+        "incomplete",
+        "joined",
+        "lifetime",
+        "link",
+        "marker",
+        "name",
+        "ready",
+        "resuming",
+        "sends_settled",
+        "settles_first",
+        "stale",
+        "unanswered",
+        "unread",
     )  # fmt: skip
 
     def __init__(self, name: bytes, identity: LinkIdentity) -> None:
@@ -43,42 +68,43 @@ class LocalSubscriber:
         self.identity = identity
         self.epoch = Epoch(0, "", 0)
         self.link: Any = None
-        """The shell's link."""
-        self.first = False
+        """The shell's link; None while the subscriber is away."""
+        self.settles_first = False
         """Receiver settle mode first: the client settles as it accepts."""
         self.sends_settled = False
         """Sender settle mode settled: what is sent counts as accepted (at most once)."""
         self.credit = 0
         """Transfers that the client takes now; 0 until its attach is answered."""
         self.ready: deque[Record] = deque()
-        """Waiting for credit only, in order."""
+        """Records that wait for credit only, in order."""
         self.gated: dict[bytes, Gated] = {}
         """By gated publisher."""
         self.stale = 0
-        """How many of those that wait may have been settled meanwhile."""
+        """How many of the waiting records may have been settled meanwhile."""
         self.joined: set[str] = set()
-        """Routers whose Forwards from now on are for this subscriber too."""
+        """Routers whose Forwards are for this subscriber, too, from now on."""
         self.unanswered: set[str] = set()
-        """Routers in contact whose Joined for this very epoch is awaited."""
+        """Routers in contact whose Joined for this epoch is awaited."""
         self.answered = False
         self.deadline = 0.0
-        """When the routers in `unanswered` are no longer in contact."""
+        """When the routers in `unanswered` count as out of contact, in seconds."""
         self.lifetime = Lifetime()
-        """With a timeout it may come back with a map: settlements are remembered until it knows of them (5, Forget)."""
-        self.said: Mapping[bytes, int] | None = None
-        """Its unsettled map, by key, until the attach is answered; None for a null one."""
-        self.partial = False
-        """That map was incomplete: what it does not name may be known to the client, and waits for its next attach."""
+        """With a timeout the client may come back with a map: its settlements are remembered until read (5, Forget)."""
+        self.client_map: Mapping[bytes, int] | None = None
+        """The client's unsettled map, by key, until the attach is answered; None for a null one."""
+        self.incomplete = False
+        """The map was incomplete: the client may know what it lacks, which waits for the next attach."""
         self.resuming: dict[Record, int] = {}
-        """To be transferred with resume=true: the state that goes with it, 0 for the payload."""
-        self.unknowing: deque[Record] = deque()
-        """Settled, in order, and perhaps not yet known to the client (5, Forget)."""
-        self.asked: int | None = None
-        """How many of `unknowing` the echo that is under way covers; None if none is."""
+        """Records to be transferred with resume=true, and the state that goes with each; 0 for the payload."""
+        self.unread: deque[Record] = deque()
+        """Settled records whose settlement the client may not have read, in order (5, Forget)."""
+        self.echo_covers: int | None = None
+        """How many of `unread` the echo under way covers; None if none is."""
         self.armed = False
-        """The next transfer is the marker."""
+        """The next transfer becomes the marker."""
         self.marker: Record | None = None
-        """Transferred after the settlement of the first `confirmable` of `unknowing`, which its outcome confirms."""
+        """A record that was transferred after the first `confirmable` settlements of `unread`: its outcome says that
+        they were read."""
         self.confirmable = 0
         self.attempts: dict[Record, int] = {}
         """How often a record was released or modified."""
@@ -86,8 +112,8 @@ class LocalSubscriber:
         self.accepted = 0
 
     def offer(self, publisher: bytes, records: list[Record]) -> list[Record]:
-        """New records of a publisher: returns those to transfer now, keeps the others."""
-        if self.partial:
+        """Take new records of a publisher. Returns those to transfer now, and keeps the others."""
+        if self.incomplete:
             records = self._named(records)
         if self.gated and publisher in self.gated:
             gate = self.gated[publisher]
@@ -102,13 +128,15 @@ class LocalSubscriber:
         return now
 
     def _named(self, records: list[Record]) -> list[Record]:
+        """After an incomplete map the client is given only what the map names: withhold the rest."""
         for record in records:
-            if record not in self.resuming and record.key not in (self.said or ()):
+            if record not in self.resuming and record.key not in (self.client_map or ()):
                 record.withhold(self)
         return [record for record in records if record.locals[self] == QUEUED]
 
     def gate(self, publisher: bytes, home: str, first: int) -> None:
-        """Nothing of the publisher from `first` on goes to the subscriber until its home admits it; nor its backlog."""
+        """Hold back the publisher's records from `first` on, its backlog too, until its home admits the subscriber."""
+        assert first >= UNPROVEN
         gate = self.gated.setdefault(publisher, Gated(home, first, deque()))
         gate.first = first
         self.ready.extend(record for record in gate.records if record.n < first)
@@ -119,23 +147,24 @@ class LocalSubscriber:
             self.ready = deque(record for record in self.ready if not self._is_behind(record, publisher, first))
 
     def _is_behind(self, record: Record, publisher: bytes, first: int) -> bool:
-        """What was abandoned waits for nothing: its key may be what a delivery that gates it waits for."""
+        """Whether the gate holds the record back. An abandoned one passes: a delivery that gates it may wait for its
+        key."""
         is_new = record.locals.get(self) == QUEUED and record not in self.attempts and not record.stream.abandoned
         return is_new and record.stream.publisher == publisher and record.n >= first
 
     def open_gate(self, publisher: bytes) -> list[Record]:
-        """The gate falls: returns what it held, in order; a backlog that waited for evidence came last."""
+        """Remove the gate. Returns what it held, in order: a backlog that waited for a sign of life came last."""
         return sorted(self.gated.pop(publisher).records, key=attrgetter("n"))
 
     def hold_back(self, publishers: Iterable[bytes]) -> None:
-        """What awaits its home no longer waits for credit, nor behind the gates of these publishers, which fall.
-        Settlements that it is owed do."""
+        """Stop records that await their home from waiting for credit, and drop the gates of these publishers.
+        Settlements that the client is owed still wait."""
         self.ready = deque(r for r in self.ready if r.locals.get(self) != AWAITING_HOME or r.state is State.SETTLED)
         for publisher in publishers:
             self.gated.pop(publisher, None)
 
     def pass_over(self) -> None:
-        """One of the records that wait here was settled: they are cleared away before they pile up."""
+        """A waiting record was settled. Settled ones are cleared away before they pile up."""
         self.stale += 1
         if 2 * self.stale > self.queued() + CLEAR_AWAY:
             self.stale = 0
@@ -147,52 +176,57 @@ class LocalSubscriber:
         return deque(r for r in records if r.state is not State.SETTLED or r in self.resuming)
 
     def mark(self, records: list[Record]) -> None:
-        """These are transferred now: whoever answers the first of them has read what was settled before."""
+        """These records are transferred now: who answers the first of them has read all earlier settlements."""
+        assert self.armed and records
         self.armed = False
         self.marker = records[0]
-        self.confirmable = len(self.unknowing)
+        self.confirmable = len(self.unread)
 
     def unmark(self) -> None:
-        """The marker is gone or has done its work."""
+        """The marker is gone, or has done its work."""
         self.marker = None
         self.confirmable = 0
-        self.armed = bool(self.unknowing)
+        self.armed = bool(self.unread)
 
     def begin(self, link: Any, epoch: Epoch, said: Mapping[bytes, int] | None, *, complete: bool) -> None:
-        """It attaches, with its unsettled map; here or elsewhere it may have been before."""
+        """The client attaches with its unsettled map. It may have been attached before, here or elsewhere."""
+        assert epoch > self.epoch
         self.suspend()
         self.ready.clear()
         self.gated.clear()
         self.joined.clear()
         self.link = link
         self.epoch = epoch
-        self.said = said
-        self.partial = not complete
+        self.client_map = said
+        self.incomplete = not complete
 
     def suspend(self) -> None:
-        """Its connection is gone; it may come back."""
+        """The client's connection is gone, and it may come back."""
         self.link = None
         self.credit = 0
         self.answered = False
-        self.asked = None
+        self.echo_covers = None
         self.stop_resuming()
         self.unmark()
 
     def owe(self, record: Record) -> None:
-        """What its map named was settled before home forwarded it: the settlement is resumed instead of the payload."""
+        """A record that the map named was settled before home forwarded it: its settlement is resumed, not its
+        payload."""
         if not self.resuming[record] and record.locals.get(self) != QUEUED:
             self.ready.append(record)
 
     def stop_resuming(self) -> None:
-        """What was settled before it was resumed, the client does not know of."""
-        self.unknowing.extend(record for record in self.resuming if record.state is State.SETTLED)
+        """Nothing is resumed any more. What was settled before that is unread."""
+        self.unread.extend(record for record in self.resuming if record.state is State.SETTLED)
         self.resuming.clear()
 
     def gates_of(self, home: str) -> list[bytes]:
+        """Publishers that are gated by their home at this router."""
         return [publisher for publisher, gate in self.gated.items() if gate.home == home]
 
     def next_ready(self) -> list[Record]:
-        """What credit lets go now, in order; deliveries settled while they waited are passed over."""
+        """Take what credit lets go now, in order. Records that were settled while they waited are passed over."""
+        assert self.credit >= 0
         now: list[Record] = []
         while self.ready and self.credit:
             record = self.ready.popleft()
@@ -203,4 +237,5 @@ class LocalSubscriber:
         return now
 
     def queued(self) -> int:
+        """How many records wait, for credit or behind a gate."""
         return len(self.ready) + sum(len(gate.records) for gate in self.gated.values())

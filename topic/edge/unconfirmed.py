@@ -1,9 +1,10 @@
-"""Deliveries whose home has not vouched for them: *unconfirmed* ones (protocol 6.1, 7.4 and 8).
+"""Deliveries that no home has vouched for: *unconfirmed* ones (protocol 6.1, 7.4 and 8).
 
 A delivery becomes unconfirmed when the contact with its home is lost, when its publisher has attached anew, or when the
 unsettled map of a subscriber names it and it is not here (a *placeholder*, without message). Nothing unconfirmed is
-delivered, and no outcome of it is reported: its subscribers may have gone elsewhere and come back. What they have said
-stays true. It leaves when home forwards it again, or says that it is settled.
+delivered, and no outcome of it is reported: its subscribers may have gone elsewhere and come back. What they have
+answered stays true. A delivery is confirmed when home forwards it again or says that it is settled; what home answers
+is `topic.home.resolution`'s business.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,14 +19,14 @@ from topic.journal import BY_MAP, Event
 from topic.outlet import Outlet
 
 FINAL = (DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED)
-"""Outcomes in a map that end the matter; what a client has released it is given again."""
+"""Outcomes in a map that end the matter. What a client has released it is given again."""
 NOWHERE = Epoch(0, "", 0)
 UNKNOWN = bytes(GENERATION_LENGTH)
-"""Epoch and generation of a stream whose publisher nobody in contact knows."""
+"""Epoch and generation of a stream whose publisher no router in contact knows."""
 
 
 class Unconfirmed:
-    """The unconfirmed deliveries of one router; each stream has its own in `Stream.unconfirmed`."""
+    """The unconfirmed deliveries of one router. Each stream has its own in `Stream.unconfirmed`."""
 
     def __init__(
         self, outlet: Outlet, records: RecordTable, directory: Directory, subscribers: Mapping[bytes, LocalSubscriber]
@@ -34,13 +35,14 @@ class Unconfirmed:
         self.records = records
         self.directory = directory
         self.ask_here: Callable[[Stream, list[bytes]], None]
-        """The question to home, where that is this router."""
+        """Asks the home rules, where home is this router."""
         self._subscribers = subscribers
 
     # into this state
 
     def hold(self, stream: Stream) -> None:
-        """All of the stream that is not settled."""
+        """Make all records of the stream unconfirmed that are not settled."""
+        assert not stream.abandoned
         self._drop_waiting(stream)
         held = [record for record in stream.records.values() if record.state is not State.SETTLED]
         for record in held:
@@ -53,7 +55,7 @@ class Unconfirmed:
             subscriber.hold_back([stream.publisher])
 
     def _drop_waiting(self, stream: Stream) -> None:
-        """What waited for an older delivery of its key comes again, if it is still in doubt."""
+        """Drop what waits for an older delivery of its key. If it is still in doubt, it comes again."""
         for record, _ in stream.withheld_at_edge:
             if self.records.by_key.get(record.key) is not record:
                 stream.records.pop(record.n, None)
@@ -63,14 +65,15 @@ class Unconfirmed:
             del self.records.busy_keys[key]
 
     def take_back(self, stream: Stream) -> None:
-        """What was unconfirmed, was transferred again, and then had to wait behind a delivery that is withheld."""
+        """Make those records unconfirmed again that were transferred anew and then waited behind a withheld one."""
         for record in stream.withheld:
             if self.records.by_key.get(record.key) is record:
                 stream.unconfirmed[record.key] = record
         stream.withheld.clear()
 
     def move(self, old: Stream, new: Stream, records: list[Record]) -> None:
-        """The publisher has a new epoch: what is held of it waits for the word of its new home (7.4)."""
+        """The publisher has a new epoch: its unconfirmed records wait for the word of the new home (7.4)."""
+        assert old is not new
         for record in records:
             del old.unconfirmed[record.key]
             record.stream = new
@@ -79,16 +82,16 @@ class Unconfirmed:
             self.outlet.trace_records(Event.REHOMED, new, records)
 
     def hold_for(self, subscriber: LocalSubscriber, records: Iterable[Record]) -> None:
-        """It attached again: what it had not answered comes when its home has named it once more."""
+        """The subscriber attached again: what it has not answered, home has to name once more."""
         for record in records:
             record.hold_for(subscriber)
 
     def name(
         self, subscriber: LocalSubscriber, said: Mapping[bytes, int], stream_of: Callable[[bytes], Stream]
     ) -> list[Record]:
-        """The unsettled map of an attach: what it states is recorded, what is not here gets a placeholder, and home is
-        asked. What it names may have come here, too, and wait behind an older delivery. Returns what is named and
-        here. What is left out of our map is settled, or no delivery of ours."""
+        """Take the unsettled map of a subscriber's attach. What the map states is recorded. What is not here gets a
+        placeholder, and its home is asked; it may have come, though, and wait behind an older delivery. Returns the
+        records that the map names."""
         known: list[Record] = []
         unknown: dict[Stream, list[bytes]] = {}
         for key, state in said.items():
@@ -112,6 +115,7 @@ class Unconfirmed:
         return known
 
     def _state(self, subscriber: LocalSubscriber, record: Record, state: int) -> None:
+        """Record what the map says of one delivery."""
         if state in FINAL:
             outcome = DeliveryOutcome(state)
             if record.state_outcome(subscriber, outcome):
@@ -126,7 +130,7 @@ class Unconfirmed:
     # out of it
 
     def ask(self, stream: Stream, keys: list[bytes]) -> None:
-        """Home, if it is in contact; else as soon as it is."""
+        """Ask home about these keys, if it is in contact. Else it is asked as soon as it is."""
         if not keys:
             return
         if stream.here:
@@ -135,17 +139,18 @@ class Unconfirmed:
             self.outlet.batches.resolve(stream.home, stream, keys)
 
     def take(self, stream: Stream, key: bytes) -> Record | None:
-        """Home has forwarded it: no longer unconfirmed."""
+        """Home has forwarded the record: it is confirmed. Returns None if it was not unconfirmed."""
         return stream.unconfirmed.pop(key, None)
 
 
 def nowhere(publisher: bytes, address: str) -> Stream:
-    """For placeholders of a publisher that nobody in contact knows; when it comes back they move to its stream."""
+    """A stream for placeholders of a publisher that no router in contact knows. They move on when it comes back."""
     return Stream(publisher, LinkIdentity("", "", address), NOWHERE, UNKNOWN)
 
 
 def _is_meant(subscriber: LocalSubscriber, record: Record, state: int) -> bool:
-    """Of what is abandoned only an outcome counts: nobody forwards it again."""
+    """Whether the map's word counts for the record. Of an abandoned one only an outcome does: nobody forwards it
+    again."""
     stream = record.stream
     is_ours = stream.address == subscriber.identity.address and record.state is not State.SETTLED
     return is_ours and (state in FINAL or not stream.abandoned)

@@ -1,7 +1,8 @@
 """Which subscribers a delivery waits for at its home, as they come, move and go (protocol 6.2 to 6.6).
 
 Home counts on routers for what their subscribers have not answered, and on subscribers by name while they are orphans
-or their backlog is not under way. Gates keep a subscriber from what it may only get after older deliveries.
+or their backlog is not under way. Gates keep a subscriber from what it may only get after older deliveries. When a
+publisher is answered is `topic.home.home`'s business.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ UNSETTLED = (State.ACCEPTED, State.IN_DOUBT)
 
 
 class Audiences:
-    """The subscribers of the publishers whose home this router is."""
+    """The audiences of the publishers whose home is this router."""
 
     def __init__(
         self,
@@ -35,9 +36,9 @@ class Audiences:
         self._evaluate = evaluate
 
     def join(self, subscriber: LinkEntry, *, known: bool) -> None:
-        """From here on the subscriber is in the audience of what is published here (protocol 6.2, 6.5). One that was
-        known has been in that of everything since, and gets its backlog first. To one that was not, all that is not
-        settled is a gate."""
+        """Take the subscriber into the audience of everything published here from now on (6.2, 6.5). One that was known
+        gets its backlog first. To one that was not, everything unsettled is a gate."""
+        assert subscriber.live and self.directory.in_contact(subscriber)
         self.outlet.trace(
             Event.JOINED,
             subscriber=subscriber.name,
@@ -52,7 +53,7 @@ class Audiences:
         self.tell_joined(subscriber)
 
     def tell_joined(self, subscriber: LinkEntry) -> None:
-        """Its custodian: with the gates that stand, and once more when a backlog came later than that."""
+        """Tell the custodian, with the gates that stand; once more when a backlog came later than that."""
         name = subscriber.name
         gates = {s.publisher: s.gates[name].first for s in self._streams.values() if name in s.gates}
         if self.directory.is_mine(subscriber):
@@ -77,24 +78,25 @@ class Audiences:
 
     def told(self, stream: Stream, records: list[Record]) -> None:
         """The publisher has been told the outcome of these. Once it knows, they gate no longer: if it resumes, its map
-        states the outcome, so they are never transferred again. One without a timeout does not resume."""
+        states the outcome, and they are never transferred again. A publisher without a timeout does not resume."""
         gating = [r for r in records if any(r.n in gate.remaining for gate in stream.gates.values())]
         if gating and stream.lifetime.timeout:
-            self._liveness.doubt(stream, gating)
+            self._liveness.question(stream, gating)
         elif gating:
             self.open_gates(stream, gating)
 
     def _needs_proof(self, stream: Stream, subscriber: LinkEntry) -> bool:
-        """Whether it is given something on evidence only (6.6), which is asked for then: it is awaited for something
-        here, or it has been elsewhere, and may have had there what we have yet to read."""
+        """Whether the subscriber is given something only after a sign of the publisher's life (6.6), which is asked
+        for: it is awaited for something here, or has been elsewhere, and may have had there what is still to be read
+        here."""
         name, has_been_elsewhere = subscriber.name, subscriber.resumed and subscriber.lifetime.timeout > 0
         needed = has_been_elsewhere or any(_is_owed(record, name) for record in stream.records.values())
         if needed:
-            self._liveness.doubt(stream, name)
+            self._liveness.question(stream, name)
         return needed
 
     def _give_backlog(self, stream: Stream, name: bytes) -> None:
-        """What the subscriber is awaited for goes to where it is; its map may have told the outcome already."""
+        """Forward to the subscriber what it is awaited for. Its map may have told the outcome already."""
         owed = [record for record in stream.records.values() if _is_owed(record, name)]
         forwarded = [record for record in owed if self._seek(record, name, not_at=None)]
         subscriber = self.directory.subscriber(name)
@@ -114,6 +116,7 @@ class Audiences:
                 self.admit(stream, gate)
 
     def admit(self, stream: Stream, gate: Gate) -> None:
+        assert stream.gates[gate.subscriber] is gate
         del stream.gates[gate.subscriber]
         self.outlet.trace(Event.ADMITTED, subscriber=gate.subscriber, publisher=stream.publisher)
         if gate.router != self.outlet.router:
@@ -122,7 +125,7 @@ class Audiences:
             self.edge.admit(self.edge.subscribers[gate.subscriber], stream.publisher, gate.router)
 
     def proven(self, stream: Stream, name: bytes) -> None:
-        """There is evidence: the backlog follows, and Joined again, which ends it."""
+        """The publisher has shown life: the backlog follows, and Joined again, which ends it."""
         self._give_backlog(stream, name)
         gate, subscriber = stream.gates.get(name), self.directory.subscriber(name)
         if gate is not None and subscriber is not None:
@@ -132,11 +135,39 @@ class Audiences:
             if self.directory.in_contact(subscriber) and name not in self.directory.lapsed:
                 self.tell_joined(subscriber)
 
+    # subscribers that move or go
+
+    def gone(self, subscriber: bytes) -> None:
+        """The subscriber has closed or expired: it is in no audience and behind no gate."""
+        for stream in list(self._streams.values()):
+            stream.gates.pop(subscriber, None)
+            awaited = [record for record in stream.records.values() if subscriber in record.orphans]
+            for record in awaited:
+                record.orphans.discard(subscriber)
+            self._evaluate(stream, awaited)
+
+    def lose(self, router: str) -> None:
+        """The router is out of contact: its subscribers are awaited as orphans, unless they expired with it (protocol
+        8, Lost router)."""
+        for stream in list(self._streams.values()):
+            for askers in stream.askers.values():
+                askers.discard(router)
+            for record in list(stream.records.values()):
+                if router in record.routers:
+                    record.routers = tuple(other for other in record.routers if other != router)
+                if router in record.awaited:
+                    record.awaited.discard(router)
+                    if record.state is State.IN_DOUBT:
+                        self.lost(record, router)
+                    elif not record.awaited and not record.unread:
+                        self.edge.receipts.forget([record])
+            self._evaluate(stream, list(stream.records.values()))
+
     # who is awaited by name
 
     def expect(self, subscriber: LinkEntry, former: str) -> None:
-        """A known subscriber has attached anew, it was at `former`: it is awaited by name for what that router has not
-        told the outcome of (6.3, Backlog), and for what waited for it before it lapsed."""
+        """A known subscriber has attached anew, and was at `former`. Await it by name for what that router has not told
+        the outcome of (6.3, Backlog), and for what waited for it before it lapsed."""
         local = self.edge.subscribers.get(subscriber.name) if former == self.outlet.router else None
         for stream in self._streams.values():
             if stream.address == subscriber.identity.address:
@@ -148,7 +179,8 @@ class Audiences:
                         self._expect(record, subscriber.name)
 
     def adopt(self, subscriber: LinkEntry) -> None:
-        """Learned of from a contact: it may be awaited for anything that its publishers have resumed here (6.4)."""
+        """The subscriber was learned of from a contact: await it for anything that its publishers have resumed here
+        (6.4)."""
         for stream in self._streams.values():
             if stream.address == subscriber.identity.address:
                 self._gate(stream, subscriber, (State.ACCEPTED,), unproven=False)
@@ -162,21 +194,23 @@ class Audiences:
             self.await_by_name(record, name)
 
     def await_by_name(self, record: Record, name: bytes) -> None:
-        """It is at no router in contact, or its backlog is not under way. For one that has lapsed nobody waits."""
+        """The subscriber is at no router in contact, or its backlog is not under way. One that has lapsed is not
+        awaited."""
         if name not in self.directory.lapsed:
             record.orphans.add(name)
         elif name not in record.without:
             record.without = (*record.without, name)
 
     def seek(self, record: Record, name: bytes, *, not_at: str) -> None:
-        """The subscriber left the router `not_at` without the delivery: it is awaited where the directory has it."""
+        """The subscriber left the router `not_at` without the delivery: await it where the directory has it."""
         subscriber = self.directory.subscriber(name)
         if self._seek(record, name, not_at=not_at) and subscriber is not None:
             self._forward([record], subscriber)
 
     def _seek(self, record: Record, name: bytes, *, not_at: str | None) -> bool:
-        """Await the subscriber at its custodian; as an orphan while that is nowhere, or where it left. Whether the
-        delivery has to be forwarded there."""
+        """Await the subscriber at its custodian, or as an orphan while that is nowhere, or where it left. Returns
+        whether the delivery has to be forwarded there."""
+        assert record.stream.here
         directory = self.directory
         subscriber, gate = directory.subscriber(name), record.stream.gates.get(name)
         record.orphans.discard(name)
@@ -186,7 +220,7 @@ class Audiences:
             return False
         router = subscriber.router
         is_nowhere = router == not_at or not directory.in_contact(subscriber)
-        if is_nowhere or name in record.stream.doubts or name in directory.lapsed:
+        if is_nowhere or name in record.stream.questions or name in directory.lapsed:
             self.await_by_name(record, name)
             return False
         if router == directory.router:
@@ -198,13 +232,13 @@ class Audiences:
         return True
 
     def _forward(self, records: list[Record], subscriber: LinkEntry) -> None:
-        """For this attach of it: if it has attached anew by then, it is another attach's turn."""
+        """Forward records for this attach of the subscriber alone: the next attach may be gated by them."""
         stream, router, attach = records[0].stream, subscriber.router, (subscriber.name, subscriber.epoch)
         self.outlet.trace_records(Event.FORWARDED, stream, records, peer=router)
         self.outlet.batches.forward((router,), stream, records, self.directory.applied, attach)
 
     def left_without(self, subscriber: bytes, records: list[Record]) -> None:
-        """A local subscriber went before it had these: their homes are told, those at home here await it by name."""
+        """A local subscriber went before it had these. Their homes are told; if home is here, it is awaited by name."""
         for record in records:
             record.moved = (*record.moved, subscriber)
             if record.stream.here and not record.stream.abandoned and record.n >= 0:
@@ -212,7 +246,9 @@ class Audiences:
         self.edge.delivery.finished([record for record in records if not record.open])
 
     def lost(self, record: Record, router: str) -> None:
-        """The subscribers that the router may have given it to are awaited by name, but for those that it gates."""
+        """Await by name the subscribers that the lost router may have given the record to, but for those that it
+        gates."""
+        assert record.state is State.IN_DOUBT
         gates = record.stream.gates
         at_address = self.directory.subscribers(record.stream.address)
         names = [entry.name for entry in at_address if entry.router == router and not record.presettled]
@@ -226,7 +262,7 @@ def _is_owed(record: Record, subscriber: bytes) -> bool:
 
 
 def _runs(records: list[Record]) -> list[list[Record]]:
-    """Of consecutive `n`, as a Forward has them."""
+    """Runs of consecutive `n`, as a Forward has them."""
     runs: list[list[Record]] = []
     for record in records:
         if runs and runs[-1][-1].n == record.n - 1:

@@ -2,7 +2,7 @@
 
 A subscriber that is out of reach for longer than its timeout *lapses*: publishers need not wait for it. If its owner
 comes back before anything was accepted without it, nothing has happened. If something was, its link has ended, and its
-client is told by whom, and after how long.
+client is told by whom, and after how long. That it lapses is agreed in `topic.termini.expiry`.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from topic.journal import Event
 
 
 class Lapses:
-    """The lapsed subscribers of one router: `Directory.lapsed` says which, `Record.without` what waited for them."""
+    """The lapsed subscribers of one router. `Directory.lapsed` says which, `Record.without` what waited for them."""
 
     def __init__(
         self,
@@ -33,14 +33,15 @@ class Lapses:
         self.outlet = edge.outlet
         self.directory = edge.directory
         self.end: Callable[[LinkEntry, str], None]
-        """Ends the link of a subscriber; with what its client has to be told."""
+        """Ends the link of a subscriber. The text is for its client."""
         self._edge = edge
         self._audiences = audiences
         self._streams = streams
         self._evaluate = evaluate
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
-        """All in contact agree that nobody waits for it any more."""
+        """All in contact agree that nobody waits for the subscriber any more."""
+        assert entry.live
         name, directory = entry.name, self.directory
         directory.lapse(entry, self.outlet.time_us - int(away_s * 1e6))
         local = self._edge.subscribers.get(name)
@@ -56,7 +57,8 @@ class Lapses:
             self._evaluate(stream, awaited)
 
     def accepted(self, stream: Stream, records: list[Record]) -> None:
-        """These are accepted without some that were waited for: the end of their links."""
+        """These records are accepted without some that were awaited: the end of their links."""
+        assert stream.here
         directory = self.directory
         for name in dict.fromkeys(name for record in records for name in record.without):
             theirs = [record for record in records if name in record.without]
@@ -78,21 +80,21 @@ class Lapses:
         return entry.live and entry.resumed and entry.aware < known.epoch.hlc
 
     def end_late(self, entry: LinkEntry, ending: str) -> LinkEntry:
-        """It went on elsewhere, out of our sight, while something was accepted here without it."""
+        """End an attach that went on elsewhere, out of our sight, while something was accepted here without it."""
         ended = self.directory.mark(entry, Status.EXPIRED, ending).entry
         if self.directory.tells_itself(ended):
-            self.outlet.batches.hearsay(ended.router, [ended])
+            self.outlet.batches.gossip(ended.router, [ended])
         return ended
 
     def tell(self, known: LinkEntry, link: Any) -> LocalSubscriber:
-        """Its client comes back and does not know that its link has ended: it is told, and may begin afresh."""
+        """Tell a client that comes back that its link has ended. It may begin afresh."""
         subscriber = LocalSubscriber(known.name, known.identity)
-        subscriber.begin(link, self.directory.new_epoch(known, self.outlet.clock.stamp()), None, complete=True)
+        subscriber.begin(link, self.outlet.new_epoch(known), None, complete=True)
         self.outlet.actions.append(Detach(link, EXPIRED, known.ending))
         return subscriber
 
     def told(self, subscriber: LocalSubscriber) -> None:
-        """Its client knows: all may know that."""
+        """The client knows that its link has ended: all others may know that."""
         directory = self.directory
         known = directory.subscriber(subscriber.name)
         if known is None or not known.ending or known.epoch > subscriber.epoch:
@@ -103,4 +105,4 @@ class Lapses:
         else:
             directory.mark(known, Status.EXPIRED)
             for router in directory.contacts:
-                self.outlet.batches.hearsay(router, [told])
+                self.outlet.batches.gossip(router, [told])

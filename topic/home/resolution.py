@@ -1,7 +1,8 @@
 """What home says of deliveries that others ask about (protocol 6.1, 7.4): whether their publisher has settled them.
 
 *A delivery is in doubt if and only if its publisher says so*: by its unsettled map, or by having transferred it. All
-else is settled, or was never a delivery; that is answered by absence, and only on evidence.
+else is settled, or was never a delivery. That is answered by absence, and only on a sign of life, which
+`topic.home.liveness` asks for.
 """
 
 from topic.delivery.record import State, Stream
@@ -20,38 +21,40 @@ class Resolution:
         edge.unconfirmed.ask_here = self._resolve_here
 
     def resolve(self, router: str, stream: Stream, keys: list[bytes]) -> None:
-        """Answer which of these are settled: all that is neither held in doubt nor in doubt by the publisher's map; by
-        absence only on evidence (6.6). Of the others the asker is told later."""
+        """Answer which of these keys are settled: those neither held in doubt nor in doubt by the publisher's map. Of
+        the others the asker is told when they are settled."""
+        assert stream.here
         settled: list[bytes] = []
         for key in keys:
             if self._is_doubted(stream, key):
-                stream.asked.setdefault(key, set()).add(router)
+                stream.askers.setdefault(key, set()).add(router)
             else:
                 settled.append(key)
         if settled:
-            self._liveness.doubt(stream, (router, settled))
+            self._liveness.question(stream, (router, settled))
 
     def _is_doubted(self, stream: Stream, key: bytes) -> bool:
-        """By the map, as long as it has not transferred it again; from then on by what we hold, withheld or not. But
-        not by what waits for evidence about its own key: who asks now waits for the same."""
+        """Whether the publisher holds the delivery in doubt. Its map counts until it has transferred it again; then,
+        what is held here. A transfer that waits for a sign of life of the same key proves nothing."""
         record = self.records.by_key.get(key)
         ours = record is not None and record.stream is stream and record.state is not State.SETTLED
-        withheld = any(record.key == key for record in stream.withheld) and not stream.is_open(key)
+        withheld = any(record.key == key for record in stream.withheld) and not stream.is_questioned(key)
         transferred = withheld or (ours and key not in stream.unconfirmed)
-        return transferred or key in stream.expected or stream.partial
+        return transferred or key in stream.expected or stream.incomplete
 
     def _resolve_here(self, stream: Stream, keys: list[bytes]) -> None:
         self.resolve(self.outlet.router, stream, keys)
 
     def answer(self, router: str, stream: Stream, keys: list[bytes]) -> None:
+        """Tell the asker that these are settled."""
         if router == self.outlet.router:
             self.edge.resolved(stream, keys)
         else:
             self.outlet.batches.resolved(router, stream, keys)
 
     def tell_askers(self, stream: Stream, keys: list[bytes]) -> None:
-        """That these are settled now."""
+        """Tell who asked that these are settled now."""
         for key in keys:
-            for router in sorted(stream.asked.pop(key, ())):
+            for router in sorted(stream.askers.pop(key, ())):
                 if router != self.outlet.router:
                     self.outlet.batches.resolved(router, stream, [key])

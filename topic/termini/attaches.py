@@ -1,9 +1,9 @@
 """Attaches that wait for other routers before they are answered (protocol 6.7, 7.1, 7.6).
 
-A publisher's waits until every router in contact has acknowledged the section version that lists it, a subscriber's
-until every router in contact has joined it. Neither waits longer than `join`, nor for a router that is lost. What an
-attach changes in directory and records is `topic.core`'s business. A publisher that brings an unsettled map and that no
-router in contact knows waits for the others before it even begins.
+A publisher's attach waits until every router in contact has acknowledged the section version that lists it, a
+subscriber's until every router in contact has joined it. Neither waits longer than `join`, nor for a router that is
+lost. A publisher with an unsettled map that no router in contact knows waits for the others before it even begins. What
+an attach changes in directory and records is decided in `topic.core` and `topic.termini.generations`.
 """
 
 import json
@@ -28,7 +28,7 @@ from topic.outlet import Outlet
 class _Waiting:
     stream: Stream
     version: int
-    """Of our section; the first that lists the publisher."""
+    """The first version of our section that lists the publisher."""
     deadline: float
 
 
@@ -51,7 +51,7 @@ class Attaches:
         window: int,
         answered: Callable[[Stream], None],
     ) -> None:
-        """`answered` is told of every publisher whose attach was answered."""
+        """`answered` is called with every publisher whose attach was answered."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
@@ -65,13 +65,13 @@ class Attaches:
     # publishers that nobody in contact knows
 
     def unknown(self, stream: Stream, begin: Callable[[], None], deadline: float) -> None:
-        """It has an unsettled map, but not the generation: somebody must know it. `begin` waits until all routers are
-        in contact, but not beyond `deadline` (7.6)."""
+        """A publisher attached with a map, but no router in contact knows its generation. `begin` waits until all
+        routers are in contact, but not beyond `deadline` (7.6)."""
         self.withdraw_unknown(stream.publisher)
         self._unknown[stream.publisher] = _Unknown(stream, begin, deadline)
 
     def begin_unknown(self, now: float) -> None:
-        """Those that need not wait any longer: everybody is in contact, or it has been long enough."""
+        """Begin the attaches that need wait no longer: all routers are in contact, or it has been long enough."""
         complete = self.directory.complete
         for name, waiting in list(self._unknown.items()):
             if complete or now >= waiting.deadline:
@@ -79,7 +79,7 @@ class Attaches:
                 waiting.begin()
 
     def known(self, entry: LinkEntry) -> None:
-        """A publisher has become known: one that waited for that goes on, unless it is a later attach."""
+        """A publisher has become known: its attach that waited for that begins, unless the known one is later."""
         waiting = self._unknown.get(entry.name)
         if waiting is not None and entry.epoch > waiting.stream.epoch:
             self.withdraw_unknown(entry.name)
@@ -88,13 +88,13 @@ class Attaches:
             waiting.begin()
 
     def withdraw_unknown(self, name: bytes) -> None:
-        """Another attach of the same link has begun."""
+        """Another attach of the same link has begun: this one is over."""
         waiting = self._unknown.pop(name, None)
         if waiting is not None:
             self.outlet.actions.append(Detach(waiting.stream.link, STOLEN, "the link was attached again"))
 
     def gone_unknown(self, stream: Stream) -> bool:
-        """The client is gone again: whether it was waiting still."""
+        """The client is gone. Returns whether its attach was still waiting."""
         waiting = self._unknown.get(stream.publisher)
         if waiting is None or waiting.stream is not stream:
             return False
@@ -104,12 +104,14 @@ class Attaches:
     # links that the others are told of
 
     def publisher(self, stream: Stream, now: float) -> None:
-        """Its entry has just been written and sent."""
+        """The publisher's entry has just been written and sent: answer it when the contacts have acknowledged that."""
+        assert stream.here and not stream.answered
         self._publishers[stream.publisher] = _Waiting(stream, self.directory.version, now + self._join)
         self.answer_publishers()
 
     def subscriber(self, subscriber: LocalSubscriber, now: float) -> None:
-        """Its entry is about to be written: nobody has joined this epoch yet."""
+        """The subscriber's entry is about to be written, and nobody has joined this epoch yet."""
+        assert not subscriber.answered and subscriber.link is not None
         subscriber.answered = False
         subscriber.unanswered = set(self.directory.contacts)
         subscriber.deadline = now + self._join
@@ -122,7 +124,7 @@ class Attaches:
         self._subscribers.pop(name, None)
 
     def contact(self, router: str, now: float) -> None:
-        """One more router to wait for, which has `join` from now on."""
+        """There is one more router to wait for, for `join` from now on."""
         for subscriber in self._subscribers.values():
             subscriber.unanswered.add(router)
             subscriber.deadline = now + self._join
@@ -130,13 +132,13 @@ class Attaches:
             waiting.deadline = now + self._join
 
     def lost(self) -> None:
-        """A contact is over and nobody waits for it any more."""
+        """A contact is over: nobody waits for that router any more."""
         self.answer_publishers()
         for subscriber in list(self._subscribers.values()):
             self.answer_subscriber(subscriber)
 
     def answer_publishers(self) -> None:
-        """Answer those that all contacts have acknowledged."""
+        """Answer the publishers that all contacts have acknowledged."""
         for name, waiting in list(self._publishers.items()):
             if self.directory.all_contacts_have(waiting.version):
                 del self._publishers[name]
@@ -149,13 +151,13 @@ class Attaches:
                 self._answered(stream)
 
     def answer_subscriber(self, subscriber: LocalSubscriber) -> None:
-        """Answer it if all contacts have joined it."""
+        """Answer the subscriber if all contacts have joined it."""
         if subscriber.unanswered or self._subscribers.get(subscriber.name) is not subscriber:
             return
         subscriber.answered = True
         del self._subscribers[subscriber.name]
         columns = {"subscriber": subscriber.name, "epoch": str(subscriber.epoch)}
-        self._trace(subscriber.identity, subscriber.first, subscriber.lifetime, **columns)
+        self._trace(subscriber.identity, subscriber.settles_first, subscriber.lifetime, **columns)
         reply = resume(subscriber, self.records.by_key)
         self.outlet.actions.append(AnswerSubscriber(subscriber.link, subscriber.epoch, reply))
 
@@ -171,7 +173,7 @@ class Attaches:
         return [*self._publishers, *self._subscribers, *self._unknown]
 
     def deadline(self) -> list[float]:
-        """When `late` may have somebody to name."""
+        """Times at which `late` may have a router to name."""
         deadlines = [waiting.deadline for waiting in self._publishers.values()]
         deadlines += [waiting.deadline for waiting in self._unknown.values()]
         return deadlines + [subscriber.deadline for subscriber in self._subscribers.values()]

@@ -1,8 +1,9 @@
 """What a change of the directory entails at one router (protocol 3.3, 6, 7 and 8).
 
-A link attaches, moves, closes, expires or lapses, here or elsewhere: who is attached here by an older attach is
-detached, what was owed to it is awaited where it went, and home joins it or has done with it. What becomes of a
-publisher's deliveries is `topic.termini.generations`'s; when a link expires or lapses, `topic.termini.expiry`'s.
+A link attaches, moves, closes, expires or lapses, here or elsewhere. A client that is attached here by an older attach
+is detached; what it was owed is awaited where it went; and home joins the subscriber, or has done with it. What becomes
+of a publisher's deliveries is `topic.termini.generations`'s business; when a link expires or lapses,
+`topic.termini.expiry`'s.
 """
 
 from collections.abc import Mapping
@@ -34,11 +35,11 @@ class Changes:
         home.lapses.end = self.end_apart
 
     def write(self, entry: LinkEntry) -> None:
-        """Change our own section, and do what follows from it."""
+        """Change our own section, and do what follows from that."""
         self.follow([self.outlet.tell(self.directory, entry)])
 
     def follow(self, changes: list[Change], *, learned: bool = False) -> None:
-        """The directory has changed so; `learned` with a section, not as it happened."""
+        """Do what follows from these changes. `learned`: they came with a section, not as they happened."""
         with self._home.deciding_later():
             for change in changes:
                 self._trace_expired(change)
@@ -47,8 +48,14 @@ class Changes:
                 else:
                     self._subscriber_changed(change, learned=learned)
 
+    def trace_lost(self, expired: list[Change]) -> None:
+        """Log links that have expired with the contact to their router."""
+        for change in expired:
+            role = change.entry.role.name.lower()
+            self.outlet.trace(Event.EXPIRED, **{role: change.entry.name}, epoch=str(change.entry.epoch))
+
     def _trace_expired(self, change: Change) -> None:
-        """By our own word, or as we hear of it: from here on nobody awaits it here."""
+        """Log that a link expired, by our own word or another router's: nobody awaits it here from now on."""
         entry, was_live = change.entry, change.old is not None and change.old.live
         if was_live and entry.status is Status.EXPIRED:
             role = entry.role.name.lower()
@@ -64,7 +71,7 @@ class Changes:
         if change.new is None or not entry.live:
             if local is not None:
                 self._subscriber_left(local, entry)
-            self._home.gone(entry.name)
+            self._home.audiences.gone(entry.name)
             return
         if local is not None and not self.directory.is_mine(entry):
             self._subscriber_moved(local, entry)
@@ -78,7 +85,7 @@ class Changes:
             self._home.audiences.join(entry, known=former is not None)
 
     def _subscriber_left(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:
-        """It has closed, or is over; or it has closed under a higher epoch, which a clock ahead of ours gave."""
+        """The subscriber has closed, or expired; or closed under a higher epoch, which a clock ahead of ours gave."""
         if subscriber.link is not None and not self.directory.is_mine(entry):
             self._steal(subscriber, entry.router, f"attached and closed at router {entry.router}")
         self._attaches.withdraw_subscriber(subscriber.name)
@@ -86,7 +93,7 @@ class Changes:
         self._edge.delivery.finished([record for record in left if not record.open])
 
     def _subscriber_moved(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:
-        """It has a new custodian: its link here is a zombie's (6.9)."""
+        """The subscriber has a new custodian: its link here is a zombie's (6.9)."""
         self._steal(subscriber, entry.router, f"attached at router {entry.router}")
         self._attaches.withdraw_subscriber(subscriber.name)
         self.directory.depart(subscriber.name)
@@ -101,12 +108,12 @@ class Changes:
     # links that end without their clients' doing (8, Expiry and Apart)
 
     def is_here(self, entry: LinkEntry) -> bool:
-        """Whether a client is attached here by that very link."""
+        """Whether a client is attached here by that very attach."""
         end = self._end_of(entry)
         return end is not None and end.epoch == entry.epoch and end.link is not None
 
     def end(self, entry: LinkEntry, ending: str = "") -> None:
-        """It is over: as if its link had closed (AMQP 1.0 3.5.3). `ending`: what its client has to be told."""
+        """End the link, as if it had closed (AMQP 1.0 3.5.3). The text `ending` is for its client."""
         if self.is_here(entry):
             self._detach(entry, ending or OUT_OF_CONTACT)
         if self.directory.is_mine(entry):
@@ -129,7 +136,7 @@ class Changes:
         return ends.get(entry.name)
 
     def ended_elsewhere(self, entry: LinkEntry) -> None:
-        """Others went on without a link of ours while it was out of their reach: it has to begin afresh."""
+        """Others went on without a link of ours while it was out of their reach: its client has to begin afresh."""
         current = self.directory.entry((entry.role, entry.name))
         if current is None or current.epoch != entry.epoch or not current.live:
             return
@@ -138,13 +145,15 @@ class Changes:
         self.end(current, entry.ending)
 
     def end_apart(self, entry: LinkEntry, ending: str) -> None:
-        """Something was accepted without it: all have to know, so that its client is told."""
+        """Something was accepted without the subscriber: all routers have to know, so that its client is told."""
+        assert ending and entry.role is Role.SUBSCRIBER
         self.end(entry, ending)
         ended = [attrs.evolve(entry, status=Status.EXPIRED, ending=ending)]
         for router in self.directory.contacts:
-            self.outlet.batches.hearsay(router, ended)
+            self.outlet.batches.gossip(router, ended)
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
-        """Nobody waits for this subscriber any more, which has been out of reach for so many seconds."""
+        """Wait no more for a subscriber that has been out of reach for so many seconds."""
+        assert entry.role is Role.SUBSCRIBER
         with self._home.deciding_later():
             self._home.lapses.lapse(entry, away_s)

@@ -24,7 +24,7 @@ from topic.identity import Epoch
 from topic.outlet import Outlet
 
 ASK_AGAIN_S = 1.0
-"""After a proposal that came to nothing."""
+"""Seconds after a proposal that came to nothing."""
 LOOK_S = 0.5
 
 Attach = tuple[Index, Epoch]
@@ -43,30 +43,30 @@ class _Lonely:
 
     since: float
     ask: float = -math.inf
-    """Not before that is anything proposed."""
+    """Nothing is proposed before that."""
     lapsed_at: set[str] = attrs.Factory(set)
-    """Routers in contact that were told that it has lapsed."""
+    """Routers in contact that were told that the link has lapsed."""
 
 
 class Termini(Protocol):
-    """What becomes of the links that this is about: `topic.termini.changes`."""
+    """What is done with links that expire or lapse: `topic.termini.changes`."""
 
     def is_here(self, entry: LinkEntry) -> bool:
-        """Whether a client is attached by this link at this router."""
+        """Whether a client is attached here by that very attach."""
 
     def end(self, entry: LinkEntry, ending: str = "") -> None:
-        """It is over; `ending`: what its client has to be told."""
+        """End the link. The text `ending` is for its client."""
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
-        """Wait for this subscriber no more, who has been out of reach for so many seconds."""
+        """Wait no more for a subscriber that has been out of reach for so many seconds."""
 
 
 class Expiry:
     """The links of one router's directory whose time runs out."""
 
     def __init__(self, outlet: Outlet, directory: Directory, links: Termini, *, remember: float, forget: float) -> None:
-        """`remember`: seconds for which what has expired is remembered; `forget`: seconds out of sight after which a
-        link is given up for good."""
+        """An expired life is remembered for `remember` seconds. A link that was out of sight for `forget` seconds is
+        given up for good."""
         self.outlet = outlet
         self.directory = directory
         self._remember = remember
@@ -74,7 +74,7 @@ class Expiry:
         self._links = links
         self._lonely: dict[Attach, _Lonely] = {}
         self.all_since = math.inf
-        """Since when all routers of the topology have been in contact."""
+        """Since when all routers of the topology have been in contact; infinity while one is not."""
         self._polls: dict[Index, _Poll] = {}
         self._ended: dict[Epoch, float] = {}
         self._looked = -math.inf
@@ -83,7 +83,7 @@ class Expiry:
     # time
 
     def handle_timer(self, now: float) -> None:
-        """A link's time runs from when it is first seen here without a client; so we look every now and then."""
+        """Look which links have no client: the time of each runs from when it is first seen so."""
         if now < min(self._next, self._looked + LOOK_S):
             return
         self._looked = now
@@ -103,7 +103,7 @@ class Expiry:
         self._next = min((self._next_of(attach, lonely) for attach, lonely in self._lonely.items()), default=math.inf)
 
     def _due(self, entry: LinkEntry, lonely: _Lonely) -> Decision | None:
-        """What its time, as of the last look, allows to decide."""
+        """What may be decided of the link, by its time as of the last look."""
         since, timeout, now = lonely.since, entry.lifetime.timeout, self._looked
         if now >= max(since, self.all_since) + timeout or now >= since + self._forget_s:
             return Decision.EXPIRED
@@ -114,7 +114,7 @@ class Expiry:
         return None
 
     def deadline(self) -> float:
-        """When something is due, as of the last look: it is asked for with every event."""
+        """When something is due, as of the last look. The shell asks after every event."""
         return self._next
 
     def _next_of(self, attach: Attach, lonely: _Lonely) -> float:
@@ -128,13 +128,13 @@ class Expiry:
         return max(lonely.ask, min(begin + entry.lifetime.timeout, lonely.since + self._forget_s))
 
     def begin_anew(self, router: str) -> None:
-        """It is in contact again, or lost just now: the time of its links begins when it is next seen to be lost; also
-        of those of its former incarnations, whose clients may have come back there as the contact ended."""
+        """The router is in contact again, or was lost just now. The timers of its links begin when it is next seen to
+        be lost; so do those of its former incarnations, whose clients may have come back there as the contact ended."""
         self._lonely = {attach: lonely for attach, lonely in self._lonely.items() if attach[1].router != router}
 
     def _forget(self, now: float) -> None:
-        """What has expired, after the time in which its client might come back and not know; it runs while nobody is
-        out of contact who might hold it still."""
+        """Forget expired lives after the time in which their clients might come back and not know. It runs while nobody
+        is out of contact who might hold them."""
         ended = [entry for entry in self.directory.entries() if entry.expired_life]
         self._ended = {entry.epoch: self._ended.get(entry.epoch, now) for entry in ended}
         for entry in ended:
@@ -143,8 +143,8 @@ class Expiry:
                 self.directory.forget(entry)
 
     def _without_client(self) -> Iterator[LinkEntry]:
-        """Suspended links of ours, and orphans. Also what we are bound for while who asked may be gone: its owner,
-        being asked again, will say whether it lives."""
+        """Suspended links of ours, and orphans. Also those that we agreed to let expire, while the router that asked
+        may be gone: their owner, being asked again, says whether they live."""
         directory = self.directory
         for entry in directory.entries():
             lonely = directory.is_mine(entry) or not directory.in_contact(entry) or entry.status is Status.BOUND
@@ -152,6 +152,7 @@ class Expiry:
                 yield entry
 
     def _speaks_for(self, entry: LinkEntry) -> bool:
+        """Whether it is up to this router to propose the end of the link."""
         directory = self.directory
         if directory.is_mine(entry) or entry.status is Status.BOUND or directory.is_announced(entry):
             return True
@@ -160,17 +161,19 @@ class Expiry:
     # asking
 
     def _point_out(self, entry: LinkEntry) -> None:
-        """To who has to propose it, and may not know of it."""
-        self.outlet.batches.hearsay(min(self.directory.contacts), [entry])
+        """Tell the router that has to propose it, which may not know the link: who has never heard of it proposes
+        nothing."""
+        self.outlet.batches.gossip(min(self.directory.contacts), [entry])
 
     def _propose(self, entry: LinkEntry, decision: Decision) -> None:
+        assert entry.live
         contacts = self.directory.contacts
         poll = self._polls[entry.role, entry.name] = _Poll(entry.epoch, decision, set(contacts))
         self.outlet.batches.expire(contacts, entry, decision)
         self._decide(entry, poll)
 
     def vote(self, router: str, index: Index, epoch: Epoch, decision: Decision, yes: bool) -> None:
-        """What another router says to our proposal."""
+        """Another router answers our proposal."""
         poll, entry = self._polls.get(index), self.directory.entry(index)
         if poll is None or (poll.epoch, poll.decision) != (epoch, decision) or entry is None:
             return
@@ -193,15 +196,17 @@ class Expiry:
                     self._lapse(entry)
 
     def _end(self, entry: LinkEntry) -> None:
-        """Of a subscriber that may be attached where nobody in contact can see it, somebody has to tell it."""
+        """End the link. A subscriber that may be attached where nobody in contact can see it has to be told."""
         is_seen = entry.role is Role.PUBLISHER or self.directory.complete
         self._links.end(entry, "" if is_seen else f"no router in contact had it for {self._forget_s:g} s")
 
     def _abort(self, entry: LinkEntry) -> None:
+        """Nothing is decided: who agreed is free again."""
         polled = attrs.evolve(entry, epoch=self._polls.pop((entry.role, entry.name)).epoch)
         self.outlet.batches.expired(self.directory.contacts, polled, Decision.NOTHING)
 
     def _lapse(self, entry: LinkEntry) -> None:
+        assert entry.role is Role.SUBSCRIBER
         lonely = self._lonely.get(((entry.role, entry.name), entry.epoch))
         if lonely is not None:
             lonely.lapsed_at.update(self.directory.contacts)
@@ -209,7 +214,7 @@ class Expiry:
         self._links.lapse(entry, away)
 
     def contacts_changed(self) -> None:
-        """Whoever came may know better, whoever went has not answered."""
+        """Withdraw all proposals: a router that came may know better, one that went has not answered."""
         self.all_since = math.inf
         for index in list(self._polls):
             entry = self.directory.entry(index)
@@ -218,13 +223,13 @@ class Expiry:
         self._polls.clear()
 
     def awaits(self, router: str, entry: LinkEntry) -> None:
-        """It counts on a subscriber: if that has lapsed, it has to be told, be it once more."""
+        """The router still counts on a subscriber. If that has lapsed, the router has to be told once more."""
         lonely = self._lonely.get(((entry.role, entry.name), entry.epoch))
         if lonely is not None:
             lonely.lapsed_at.discard(router)
 
     def lost(self, router: str) -> None:
-        """Its contact is over: when it is back, it has heard of no lapse."""
+        """The contact is over: when the router is back, it has heard of no lapse."""
         for lonely in self._lonely.values():
             lonely.lapsed_at.discard(router)
         self.begin_anew(router)
@@ -242,7 +247,7 @@ class Expiry:
         self.outlet.batches.vote(router, index, epoch, decision, yes=yes)
 
     def _agrees(self, router: str, entry: LinkEntry, decision: Decision) -> bool:
-        """Its owner must know; anybody else may have lost sight of it earlier than we."""
+        """Whether we agree. The owner of a link knows; any other router may have lost sight of it earlier than we."""
         if entry.router == router:
             return True
         lonely = self._lonely.get(((entry.role, entry.name), entry.epoch))
@@ -253,7 +258,7 @@ class Expiry:
         return self._due(entry, lonely) is Decision.EXPIRED
 
     def decided(self, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
-        """What became of another router's proposal."""
+        """Another router says what became of its proposal."""
         directory = self.directory
         entry = directory.entry(index)
         if entry is None or not entry.live or entry.epoch != epoch:
@@ -262,12 +267,13 @@ class Expiry:
             self._end(entry)
             if directory.tells_itself(entry):  # who has proposed it may not have reached its owner
                 ended = attrs.evolve(entry, status=Status.EXPIRED)
-                self.outlet.batches.hearsay(entry.router, [ended])
+                self.outlet.batches.gossip(entry.router, [ended])
         elif decision is Decision.NOTHING:
             self._free(entry)
         elif not self._links.is_here(entry) and (router == entry.router or not directory.in_contact(entry)):
             self._lapse(entry)
 
     def _free(self, entry: LinkEntry) -> None:
+        """We are no longer bound to let the link expire."""
         if entry.status is Status.BOUND:
             self.directory.mark(entry, Status.ATTACHED)

@@ -1,7 +1,8 @@
 """The lives of publishers: which attach of each is current, and what the earlier ones left (protocol 7).
 
-A life is a generation. An attach that resumes it takes over what older attaches have in doubt, wherever they were; one
-that begins another life, a closing detach or expiry abandons it.
+A life is named by its generation. An attach that resumes it takes over what older attaches have in doubt, wherever they
+were. An attach that begins another life, a closing detach and expiry abandon it. When the attach is answered is
+`topic.termini.attaches`'s business.
 """
 
 import math
@@ -24,16 +25,19 @@ FORGOTTEN = "no router remembers it: subscribers that were forgotten with it are
 
 @attrs.define(slots=True)
 class _Nowhere:
+    """A publisher that only placeholders name."""
+
     stream: Stream
     since: float = math.inf
-    """When it was first looked at; infinity before."""
+    """When it was first looked at, in seconds; infinity before."""
 
 
 class Generations:
     """The publishers that one router knows of, be it by a placeholder."""
 
     def __init__(self, home: Home, attaches: Attaches, longest: float, forget: float) -> None:
-        """`longest`: seconds after which nobody comes back who was at no router; `forget`: at none that is known of."""
+        """A publisher comes back within `longest` seconds if it was at no router while all were in contact, and within
+        `forget` else."""
         self.outlet = home.outlet
         self.directory = home.directory
         self._home = home
@@ -42,7 +46,7 @@ class Generations:
         self._longest = longest
         self._forget = forget
         self._nowhere: dict[tuple[bytes, str], _Nowhere] = {}
-        """Publishers that only placeholders name, by the address of who named them: that may be wrong."""
+        """Publishers that only placeholders name, by name and the address of the subscriber: that may be wrong."""
 
     def begin(
         self,
@@ -54,7 +58,9 @@ class Generations:
         complete: bool,
         seen: int,
     ) -> None:
-        """The publisher attaches here (7.1): with an unsettled map and a generation, its own or known, it resumes."""
+        """A publisher attaches here (7.1). With an unsettled map and a generation, its own or a known one, it
+        resumes."""
+        assert not stream.here and not stream.records
         name, epoch = stream.publisher, stream.epoch
         known = self.directory.publisher(name)
         if known is not None and known.epoch > epoch:  # while it waited
@@ -83,8 +89,8 @@ class Generations:
 
     @staticmethod
     def _life_of(known: LinkEntry | None, generation: bytes | None, seen: int) -> bytes | None:
-        """The generation that a publisher with a map resumes: the one it names, or else the one we know of; None if
-        it has to begin afresh: that one has ended, or will by our word, or another followed that it has not seen."""
+        """The generation that a publisher with a map resumes: the one it names, else the one that is known. None if it
+        has to begin afresh: its life has ended, or will by our word, or another followed that it has not seen."""
         if known is None:
             return generation
         if generation in (None, known.generation):
@@ -92,7 +98,7 @@ class Generations:
         return None if seen < known.epoch.hlc else generation
 
     def changed(self, change: Change) -> None:
-        """A new attach of a publisher elsewhere, or its end."""
+        """A publisher has a new attach elsewhere, or has ended."""
         name, entry = change.entry.name, change.entry
         if change.new is None or not change.new.live or self._has_ended(change):
             self._retire(name, None)
@@ -107,7 +113,7 @@ class Generations:
         self._attaches.known(entry)
 
     def _has_ended(self, change: Change) -> bool:
-        """Whether we know that the life expired which was resumed elsewhere, out of our sight: its home is told."""
+        """Whether a life was resumed out of our sight that we know has expired. Its home is told."""
         old, entry = change.old, change.entry
         if old is None or not old.expired_life or old.generation != entry.generation:
             return False
@@ -116,8 +122,8 @@ class Generations:
         return True
 
     def _retire(self, name: bytes, new: Stream | None) -> None:
-        """Earlier attaches of the publisher: what they have in doubt is resumed under the `new` one if that is of the
-        same life (7.4), else abandoned (7.5)."""
+        """End the publisher's earlier attaches. What they have in doubt is resumed under the `new` one if that is of
+        the same life (7.4), and abandoned otherwise (7.5)."""
         mine, other = self._home.streams.get(name), self._edge.streams.pop(name, None)
         if mine is not None:
             self._end_link(mine, None if new is None else new.home)
@@ -133,7 +139,8 @@ class Generations:
         self._edge.rehomed(name)
 
     def _keep_placeholders(self, stream: Stream, new: Stream | None) -> None:
-        """A key does not tell its generation: they may be of a life that goes on, maybe out of our sight."""
+        """Keep placeholders of an abandoned life: a key does not tell its generation, so they may be of a life that
+        goes on, out of our sight."""
         placeholders = [record for record in stream.unconfirmed.values() if record.is_placeholder]
         if placeholders and new is None:
             new = self._nowhere_stream(stream.publisher, stream.address)
@@ -141,6 +148,7 @@ class Generations:
             self._edge.unconfirmed.move(stream, new, placeholders)
 
     def _nowhere_stream(self, publisher: bytes, address: str) -> Stream:
+        """The stream for placeholders of a publisher that is at no router in contact."""
         found = self._nowhere.get((publisher, address))
         if found is None:
             found = self._nowhere[publisher, address] = _Nowhere(nowhere(publisher, address))
@@ -158,8 +166,8 @@ class Generations:
             stream.link = None
 
     def stream_named(self, subscriber: LocalSubscriber, publisher: bytes) -> Stream:
-        """Where a placeholder of that publisher goes. It may be of a later life than the one that we know has ended:
-        that all routers are in contact proves nothing, one may be gone and not be missed yet."""
+        """The stream that a placeholder of the publisher belongs to. It may be of a later life than the one known to
+        have ended: full contact proves nothing, as a router may be gone but not yet missed."""
         stream = self._home.streams.get(publisher) or self._edge.streams.get(publisher)
         if stream is not None:
             return stream
@@ -169,8 +177,8 @@ class Generations:
         return self._nowhere_stream(publisher, subscriber.identity.address)
 
     def give_up_nowhere(self, now: float, all_since: float) -> None:
-        """No terminus lives this long: the publishers will not come back for what placeholders stand for. `all_since`:
-        since when all routers have been in contact; while one is not, they may be attached there."""
+        """Settle placeholders whose publishers will not come back: no terminus lives this long. A publisher may be
+        attached at a router that is not in contact, so `all_since` counts: since when all routers are."""
         for index, found in list(self._nowhere.items()):
             found.since = min(found.since, now)
             is_over = now >= max(found.since, all_since) + self._longest or now >= found.since + self._forget

@@ -1,7 +1,7 @@
 """What a router says to other routers' topic cores, collected until the shell takes it.
 
 Within a batch, and from batch to batch to the same router, order is kept: deltas, Forwards and Joined rely on it.
-Outcomes and settlements are ranges of `n` per (publisher, epoch). What is read is `topic.wire.segments`'s.
+Outcomes and settlements are ranges of `n` per (publisher, epoch). How it is read is `topic.wire.segments`'s business.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from topic.identity import Epoch
 from topic.wire.segments import Segment
 
 FLUSH_BYTES = 256 * 1024
-"""A batch is closed when its messages pass this, so that relays and receivers work while we go on."""
+"""A batch is closed when its messages pass this, so that relays and receivers work meanwhile."""
 
 
 class _Batch:
@@ -29,7 +29,7 @@ class _Batch:
 
 
 class Outgoing:
-    """Collects what is said until the shell flushes; one batch per run of the same targets."""
+    """What is said until the shell flushes; one batch per run of the same targets."""
 
     def __init__(self) -> None:
         self._batches: list[_Batch] = []
@@ -38,12 +38,12 @@ class Outgoing:
         return bool(self._batches)
 
     def take(self) -> list[tuple[tuple[str, ...], bytes]]:
-        """The encoded batches with their targets, in order; forgets them."""
+        """Take the encoded batches with their targets, in order."""
         batches, self._batches = self._batches, []
         return [(batch.targets, msgpack.packb(batch.segments)) for batch in batches]
 
     def forget(self, router: str) -> None:
-        """The contact is lost: what was for it alone, or for it too, no longer is."""
+        """The contact is lost: nothing is for that router any more."""
         for batch in self._batches:
             batch.targets = tuple(target for target in batch.targets if target != router)
         self._batches = [batch for batch in self._batches if batch.targets]
@@ -64,44 +64,43 @@ class Outgoing:
 
     # directory
 
-    def section(self, router: str, version: int, own: list[LinkEntry], hearsay: list[LinkEntry]) -> None:
-        self._say((router,), Segment.SECTION, version, [e.pack() for e in own], [e.pack() for e in hearsay])
+    def section(self, router: str, version: int, own: list[LinkEntry], gossip: list[LinkEntry]) -> None:
+        self._say((router,), Segment.SECTION, version, [e.pack() for e in own], [e.pack() for e in gossip])
 
     def delta(self, routers: Iterable[str], version: int, entries: list[LinkEntry], departed: list[LinkEntry]) -> None:
         """`departed` are no longer ours: the entries of the routers that they moved to."""
         self._say(routers, Segment.DELTA, version, [e.pack() for e in entries], [e.pack() for e in departed])
 
-    def hearsay(self, router: str, entries: list[LinkEntry]) -> None:
-        """What we have learned of others."""
+    def gossip(self, router: str, entries: list[LinkEntry]) -> None:
+        """Tell what was learned of others."""
         if entries:
-            self._say((router,), Segment.HEARSAY, [entry.pack() for entry in entries])
+            self._say((router,), Segment.GOSSIP, [entry.pack() for entry in entries])
 
     def applied(self, routers: Iterable[str], versions: Mapping[str, tuple[int, int]]) -> None:
-        """How far we have applied others' sections, by router: incarnation and version. We lack what was told since."""
+        """Tell how far we have applied others' sections, by router: incarnation and version. What was told since, we
+        lack."""
         self._say(routers, Segment.APPLIED, versions)
 
     def ack(self, router: str, version: int) -> None:
         self._say((router,), Segment.ACK, version)
 
     def expire(self, routers: Iterable[str], entry: LinkEntry, decision: Decision) -> None:
-        """May this attach of a link expire, or lapse? (8, Expiry)"""
+        """Ask whether this attach of a link may expire, or lapse (8, Expiry)."""
         self._say(routers, Segment.EXPIRE, entry.role, entry.name, entry.epoch, decision)
 
-    def vote(
-        self, router: str, index: tuple[Role, bytes], epoch: Epoch, decision: Decision, *, yes: bool
-    ) -> None:
+    def vote(self, router: str, index: tuple[Role, bytes], epoch: Epoch, decision: Decision, *, yes: bool) -> None:
         self._say((router,), Segment.VOTE, *index, epoch, decision, yes)
 
     def expired(self, routers: Iterable[str], entry: LinkEntry, decision: Decision) -> None:
-        """It has; or nothing was decided, and who said yes is free again."""
+        """The link has expired or lapsed; or nothing was decided, and who agreed is free again."""
         self._say(routers, Segment.EXPIRED, entry.role, entry.name, entry.epoch, decision)
 
     # joining
 
     def joined(self, router: str, subscriber: bytes, epoch: Epoch, gated: dict[bytes, int]) -> None:
-        """From here on the subscriber is in the audience of all that is published at this router (6.2); of what was
-        published before, only what was forwarded for it by name just now is for it. `gated` publishers are so from
-        that `n` on."""
+        """The subscriber is in the audience of everything published here from now on (6.2). Of what was published
+        before, only what was forwarded for it by name is for it. The publishers in `gated` are held back from that `n`
+        on."""
         self._say((router,), Segment.JOINED, subscriber, epoch, gated)
 
     def admit(self, router: str, subscriber: bytes, publisher: bytes) -> None:
@@ -117,9 +116,10 @@ class Outgoing:
         seen: dict[str, int],
         only: tuple[bytes, Epoch] | None,
     ) -> None:
-        """`Forward` of records with consecutive `n`, all presettled or none; `only` for that attach of that subscriber,
-        None stands for all joined ones (protocol 5, Publish and 6.3)."""
+        """Forward records with consecutive `n`, all presettled or none, to all joined subscribers; or `only` to that
+        attach of one subscriber (protocol 5, Publish and 6.3)."""
         first = records[0]
+        assert first.n >= 0
         messages = [record.message for record in records]
         batch = self._batch(routers)
         batch.size += sum(map(len, filter(None, messages)))
@@ -131,10 +131,11 @@ class Outgoing:
         batch.segments.append(segment)
 
     def outcome(self, home: str, stream: Stream, n: int) -> None:
-        """All local subscribers accepted, none has moved."""
+        """All local subscribers accepted, and none has moved."""
         self._range((home,), Segment.OUTCOME, stream, n)
 
     def outcome_in_full(self, home: str, stream: Stream, n: int, refusals: Refusals | None, moved: list[bytes]) -> None:
+        assert n >= 0
         self._say((home,), Segment.OUTCOME_IN_FULL, stream.publisher, stream.epoch, n, refusals, moved)
 
     def settle(self, routers: tuple[str, ...], stream: Stream, n: int) -> None:
@@ -145,7 +146,7 @@ class Outgoing:
         self._say((home,), Segment.SETTLED, publisher, epoch, ranges)
 
     def forgotten(self, home: str, stream: Stream, n: int) -> None:
-        """The same, of one that some subscriber did not know of until now."""
+        """The same of one record, whose settlement some subscriber had not read until now."""
         self._range((home,), Segment.SETTLED, stream, n)
 
     def fenced(self, router: str, publisher: bytes, epoch: Epoch) -> None:
@@ -153,11 +154,12 @@ class Outgoing:
         self._say((router,), Segment.FENCED, publisher, epoch)
 
     def resolve(self, home: str, stream: Stream, keys: list[bytes]) -> None:
-        """Which of these does the publisher still hold in doubt? (6.1, 7.4)"""
+        """Ask which of these the publisher still holds in doubt (6.1, 7.4)."""
         self._say((home,), Segment.RESOLVE, stream.publisher, stream.epoch, b"".join(keys))
 
     def resolved(self, router: str, stream: Stream, keys: list[bytes]) -> None:
-        """The publisher has settled these. What was asked and is not among them is in doubt, and told when it ends."""
+        """The publisher has settled these. A key that was asked and is not among them is in doubt, and told when
+        settled."""
         self._say((router,), Segment.RESOLVED, stream.publisher, stream.epoch, b"".join(keys))
 
     def _range(self, targets: tuple[str, ...], kind: Segment, stream: Stream, n: int) -> None:

@@ -1,8 +1,7 @@
-"""What topic cores say to each other, as columnar batches (architecture: between routers).
+"""The shapes of what topic cores say to each other, and how it is read (architecture: between routers).
 
-A batch is a list of segments, a segment a list `[kind, columns…]`. Within a batch, and from batch to batch to the same
-router, order is kept: deltas, Forwards and Joined rely on it. Outcomes and settlements are ranges of `n` per
-(publisher, epoch). Nothing here decides anything.
+A batch is a list of segments, a segment a list `[kind, columns…]`. Nothing here decides anything; `topic.wire.outgoing`
+writes.
 """
 
 import enum
@@ -17,6 +16,8 @@ from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH
 
 
 class Segment(enum.IntEnum):
+    """The kinds of segments; the numbers are part of the format."""
+
     SECTION = 0
     DELTA = 1
     ACK = 2
@@ -33,7 +34,7 @@ class Segment(enum.IntEnum):
     EXPIRE = 13
     VOTE = 14
     EXPIRED = 15
-    HEARSAY = 16
+    GOSSIP = 16
     APPLIED = 17
 
 
@@ -95,7 +96,7 @@ _ENTRY = [int, list, list, bytes, int, int, str, int, bool, str, int]
 
 
 def is_entry(value: Any) -> bool:
-    """Whether it is a packed entry of a directory."""
+    """Whether the value is a packed entry of a directory."""
     if not isinstance(value, list) or list(map(type, value)) != _ENTRY:
         return False
     role, identity, epoch, generation, status = value[:5]
@@ -117,7 +118,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Segment.SECTION: (_is(int), _is_entries, _is_entries),
     Segment.DELTA: (_is(int), _is_entries, _is_entries),
     Segment.ACK: (_is(int),),
-    Segment.HEARSAY: (_is_entries,),
+    Segment.GOSSIP: (_is_entries,),
     Segment.APPLIED: (_is_applied,),
     Segment.JOINED: (_is_name, _is_epoch, _is_gated),
     Segment.ADMIT: (_is_name, _is_name),
@@ -135,7 +136,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Segment.VOTE: (_is_role, _is_name, _is_epoch, _is_decision, _is(bool)),
     Segment.EXPIRED: (_is_role, _is_name, _is_epoch, _is_decision),
 }  # fmt: skip
-"""What the columns of each kind are, in order."""
+"""The columns of each kind, in order."""
 
 
 def _check(segment: Any) -> None:
@@ -159,7 +160,7 @@ def _fits(is_right: Callable[[Any], bool], value: Any) -> bool:
 
 
 def decode(payload: bytes) -> list[list[Any]]:
-    """The segments of a batch, each of the shape of its kind; raises `BreachError` if it is anything else."""
+    """The segments of a batch, each of the shape of its kind. Raises `BreachError` otherwise."""
     try:
         segments = msgpack.unpackb(payload, strict_map_key=False)
     except (TypeError, ValueError, msgpack.UnpackException) as error:

@@ -1,0 +1,36 @@
+"""How the handling of an event ends, whichever it was.
+
+What an event entails is not here: `topic.core` has a handler for each.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from topic.delivery.records import RecordTable
+from topic.home.home import Home
+
+
+class HasRecords(Protocol):
+    """The core of one router, as far as this is concerned."""
+
+    home: Home
+    records: RecordTable
+
+
+T = TypeVar("T", bound=HasRecords)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def event(handler: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """Marks the handler of an event: at its end, what waited for keys that are free now goes on."""
+
+    @wraps(handler)
+    def handled(core: T, /, *arguments: P.args, **options: P.kwargs) -> R:
+        result = handler(core, *arguments, **options)
+        if core.records.unblocked:
+            core.home.release_freed()
+        return result
+
+    return handled

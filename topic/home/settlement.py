@@ -1,0 +1,69 @@
+"""What home does when a publisher has settled (protocol 5, Settle and Credit): the hot path's end.
+
+The local subscribers are told by `topic.edge.settlement`, other routers by what is said here.
+"""
+
+from topic.actions import Credit
+from topic.delivery.record import Record, State, Stream
+from topic.delivery.records import in_ranges
+from topic.edge.edge import Edge
+from topic.home.audiences import Audiences
+from topic.home.resolution import Resolution
+from topic.journal import Event
+
+
+class HomeSettlement:
+    """The settlements of the publishers of one router."""
+
+    def __init__(self, edge: Edge, audiences: Audiences, resolution: Resolution) -> None:
+        self.outlet = edge.outlet
+        self._edge = edge
+        self._audiences = audiences
+        self._resolution = resolution
+
+    def settle(self, stream: Stream, records: list[Record]) -> None:
+        """The publisher has settled these. Those without an outcome it abandons."""
+        abandoned = [record for record in records if record.state is State.IN_DOUBT]
+        settled = records if not abandoned else [r for r in records if r.state is State.ACCEPTED]
+        for event, run in ((Event.SETTLED, settled), (Event.ABANDONED, abandoned)):
+            if run:
+                self._settle(stream, run, event)
+        self.grant(stream, len(settled) + len(abandoned))
+
+    def _settle(self, stream: Stream, records: list[Record], event: Event) -> None:
+        assert stream.here
+        self.outlet.trace_records(event, stream, records)
+        self._edge.settlement.settle_locals(records)
+        known: list[Record] = []
+        settle = self.outlet.batches.settle
+        for record in records:
+            routers = record.routers
+            if routers:
+                record.awaited = set(routers)
+                settle(routers, stream, record.n)
+            else:
+                known.append(record)
+        self._edge.records.settled += records
+        known = [record for record in known if not record.unread]
+        if stream.askers:
+            self._resolution.tell_askers(stream, [record.key for record in records])
+        if stream.gates:
+            self._audiences.open_gates(stream, records)
+        if known:
+            self._edge.receipts.forget(known)
+
+    def settled(self, router: str, stream: Stream, ranges: list[int]) -> None:
+        """`router` has settled its subscribers. The last router to say so lets the records go."""
+        records = [record for record in in_ranges(stream, ranges) if record.state is State.SETTLED]
+        for record in records:
+            record.awaited.discard(router)
+        known = [record for record in records if not record.awaited and not record.unread]
+        if known:
+            self._edge.receipts.forget(known)
+
+    def grant(self, stream: Stream, count: int) -> None:
+        """Grant the publisher credit for `count` deliveries that are over."""
+        if count and stream.link is not None:
+            stream.unsettled -= count
+            assert stream.unsettled >= 0
+            self.outlet.actions.append(Credit(stream.link, count))
