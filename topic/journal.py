@@ -20,7 +20,7 @@ Block
     strings [str]: the table the columns point into;
     keys bin: the delivery keys of all entries, 32 bytes each, in the order of the entries;
     and columns, lists with one element per entry:
-    event, outcome (`Event`, `Outcome`), time (µs of wall clock), hlc (a router's; 0 in a client);
+    event, outcome (`Event`, `LoggedOutcome`), time (µs of wall clock), hlc (a router's; 0 in a client);
     address, publisher, subscriber, peer, generation (hex), epoch ("hlc.router.incarnation"), detail (JSON):
     indexes into strings, -1 = none;
     count: how many keys; n: of the first key, the others follow on, -1 = unknown; ns: nil or the n of every
@@ -94,15 +94,13 @@ Entries
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-import attrs
 import msgpack
 
 from topic.identity import KEY_LENGTH
-from topic.tail import Left, read_region
 
 MAGIC = b"OML1"
 HEADER_LENGTH = len(MAGIC) + 8
@@ -145,7 +143,7 @@ class Event(IntEnum):
     APART = 28
 
 
-class Outcome(IntEnum):
+class LoggedOutcome(IntEnum):
     """The outcome column: AMQP's delivery outcomes."""
 
     NONE = 0
@@ -195,7 +193,7 @@ class Block:
         peer: Name = None,
         generation: bytes | None = None,
         epoch: Name = None,
-        outcome: int = Outcome.NONE,
+        outcome: int = LoggedOutcome.NONE,
         n: int = -1,
         ns: Sequence[int] | None = None,
         tags: Sequence[bytes] | None = None,
@@ -229,7 +227,7 @@ class Block:
         """The block as bytes for the end of the segment; the block is empty afterwards and counts on."""
         assert self._rows, "an empty block is not written"
         self._join_keys()
-        payload = _encode(self.head, self._number, self._rows, b"".join(self._saved_keys))
+        payload = encode_rows(self.head, self._number, self._rows, b"".join(self._saved_keys))
         self._number += 1
         self._rows, self._saved_rows, self._saved_keys = [], 0, []
         return MAGIC + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
@@ -240,7 +238,7 @@ def _packed(value: object) -> bytes:
     return packed
 
 
-def _encode(head: tuple[str, str, int, str], number: int, rows: Sequence[Sequence[Any]], keys: bytes) -> bytes:
+def encode_rows(head: tuple[str, str, int, str], number: int, rows: Sequence[Sequence[Any]], keys: bytes) -> bytes:
     """The payload of a block."""
     columns: dict[str, list[Any]] = dict(zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
     columns["generation"] = [value and value.hex() for value in columns["generation"]]
@@ -264,136 +262,6 @@ def _text(value: Name) -> str:
     """Names are ASCII bytes in the cores."""
     assert value is not None
     return value if isinstance(value, str) else value.decode("ascii")
-
-
-@attrs.frozen(slots=True)
-class Entry:
-    """One entry read back, its texts looked up."""
-
-    event: Event
-    outcome: Outcome
-    time: int
-    hlc: int
-    address: str | None
-    publisher: str | None
-    subscriber: str | None
-    peer: str | None
-    generation: str | None
-    epoch: str | None
-    detail: str | None
-    keys: tuple[bytes, ...]
-    ns: tuple[int, ...]
-    tags: tuple[bytes, ...] | None
-
-
-@attrs.frozen(slots=True)
-class BlockView:
-    """One block read back; `columns` are as on disk, for readers in bulk."""
-
-    source: str
-    role: str
-    incarnation: int
-    host: str
-    number: int
-    strings: list[str]
-    keys: bytes
-    columns: dict[str, list[Any]]
-
-    def entries(self) -> Iterator[Entry]:
-        """The entries one by one, for people and tests."""
-        start = 0
-        for row in zip(*(self.columns[name] for name in COLUMNS), strict=True):
-            *numbers, count, n, ns, tags = row
-            texts = [self.strings[index] if index >= 0 else None for index in numbers[4:]]
-            cuts = range(start * KEY_LENGTH, (start + count) * KEY_LENGTH, KEY_LENGTH)
-            keys = tuple(self.keys[at : at + KEY_LENGTH] for at in cuts)
-            order = tuple(ns) if ns is not None else tuple(n + i if n >= 0 else -1 for i in range(count))
-            head = (Event(numbers[0]), Outcome(numbers[1]), *numbers[2:4])
-            fields: Any = (*head, *texts, keys, order, None if tags is None else tuple(tags))
-            yield Entry(*fields)
-            start += count
-
-
-@attrs.frozen(slots=True)
-class Damage:
-    """Bytes of a segment that could not be read."""
-
-    offset: int
-    """Where the first of them is."""
-    skipped: int
-    """How many they are in all."""
-    torn: bool
-    """True if they are just the end of the file, as a killed writer leaves it; all before was read."""
-
-
-def read_blocks(data: bytes) -> tuple[list[BlockView], Damage | None]:
-    """All whole blocks of a segment, and what its tail holds besides, as one more; a bad stretch is skipped, reading
-    goes on at the next whole block."""
-    region = read_region(data)
-    blocks, damage = _read_blocks(data, region.end)
-    if region.left is not None and not (blocks and region.left.number <= blocks[-1].number):
-        blocks += _decode_tail(region.left)
-    if damage is None and region.damaged_at is not None:
-        damage = Damage(region.damaged_at, region.end - region.damaged_at, torn=True)
-    return blocks, damage
-
-
-def _decode_tail(left: Left) -> list[BlockView]:
-    """The block that it was to become; none if no writer of ours has made it, though its checksums are right."""
-    try:
-        view = _decode(_encode(left.head, left.number, left.rows, left.keys))
-    except (ValueError, TypeError, AttributeError, AssertionError):
-        return []
-    return [] if view is None else [view]
-
-
-def _read_blocks(data: bytes, position: int) -> tuple[list[BlockView], Damage | None]:
-    """Those from there on."""
-    blocks: list[BlockView] = []
-    first_bad, skipped = -1, 0
-    while position < len(data):
-        found = _next_block(data, position)
-        start, end = (found[0], found[1]) if found else (len(data), len(data))
-        if start > position:
-            first_bad = position if first_bad < 0 else first_bad
-            skipped += start - position
-        if found:
-            blocks.append(found[2])
-        position = end
-    if first_bad < 0:
-        return blocks, None
-    return blocks, Damage(first_bad, skipped, torn=first_bad + skipped == len(data))
-
-
-def _next_block(data: bytes, position: int) -> tuple[int, int, BlockView] | None:
-    """(start, end, block) of the first whole block at or after `position`."""
-    while (start := data.find(MAGIC, position)) >= 0:
-        length = int.from_bytes(data[start + 4 : start + 8], "big")
-        end = start + HEADER_LENGTH + length
-        if end <= len(data) and start + HEADER_LENGTH <= len(data):
-            payload = data[start + HEADER_LENGTH : end]
-            block = None
-            if zlib.crc32(payload) == int.from_bytes(data[start + 8 : start + 12], "big"):
-                block = _decode(payload)
-            if block is not None:
-                return start, end, block
-        position = start + 1
-    return None
-
-
-def _decode(payload: bytes) -> BlockView | None:
-    """The block in a payload whose checksum is right; None if it is none of ours all the same."""
-    try:
-        fields = msgpack.unpackb(payload)
-        head: Any = tuple(fields[name] for name in HEAD)
-        columns = {name: fields[name] for name in COLUMNS}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    rows = {len(column) for column in columns.values()}
-    if len(rows) != 1 or len(head[-1]) != KEY_LENGTH * sum(columns["count"]):
-        return None
-    view: Any = (*head, columns)
-    return BlockView(*view)
 
 
 def segment_name(incarnation: int, number: int) -> str:

@@ -19,7 +19,7 @@ from failover.audit.packing import NONE, Flags, Ints
 from failover.audit.parties import Party, Span
 from failover.audit.publishing import Order, order
 from failover.audit.records import Records
-from topic.journal import Event, Outcome
+from topic.journal import Event, LoggedOutcome
 
 FORGET_GRACE_US = 2_000_000
 """A record may rightly have waited to be forgotten if its router could hear for no longer that it was settled."""
@@ -91,7 +91,7 @@ def _before_resuming(facts: Facts, found: Deliveries, case: Case) -> tuple[Flags
     that they had published by then and left traces of."""
     rows, last = facts.rows, {resumed.log for resumed in case.resumed.values()}
     in_last = facts.by_publisher & np.array([log.name in last for log in rows.logs], np.bool_)[rows.log]
-    kept = found.groups.any(in_last & facts.tells(Event.KEPT) & (rows.outcome == Outcome.NONE))
+    kept = found.groups.any(in_last & facts.tells(Event.KEPT) & (rows.outcome == LoggedOutcome.NONE))
     settled = found.groups.any(in_last & facts.tells(Event.SETTLED))
     first = found.published
     new = taken(in_last, first, False) & (taken(rows.event, first) == Event.PUBLISHED)
@@ -103,7 +103,7 @@ def _before_resuming(facts: Facts, found: Deliveries, case: Case) -> tuple[Flags
 def _was_open(facts: Facts, published: Ints) -> Flags:
     """Whether these entries of a publisher's log are about deliveries without an outcome."""
     event, outcome = taken(facts.rows.event, published), taken(facts.rows.outcome, published)
-    found: Flags = (event == Event.PUBLISHED) | ((event == Event.KEPT) & (outcome == Outcome.NONE))
+    found: Flags = (event == Event.PUBLISHED) | ((event == Event.KEPT) & (outcome == LoggedOutcome.NONE))
     return found
 
 

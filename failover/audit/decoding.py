@@ -15,7 +15,8 @@ import msgpack
 
 from failover.audit.facts import epoch_of
 from failover.audit.packing import ROWS_PER_BLOCK, Packer
-from topic.journal import BlockView, Damage, Event, parse_segment_name, read_blocks
+from topic.blocks import BlockView, Damage, read_blocks
+from topic.journal import Event, parse_segment_name
 
 FILE = -1
 MESH = -2

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from failover.audit.packing import NONE, Flags, Ints, Rows
-from topic.journal import Event, Outcome
+from topic.journal import Event, LoggedOutcome
 
 ROLES = ("router", "publisher", "subscriber")
 
@@ -16,7 +16,7 @@ class Facts:
         role = _by_log([ROLES.index(log.role) if log.role in ROLES else NONE for log in rows.logs])[rows.log]
         self.by_router, self.by_publisher, self.by_subscriber = (role == number for number in range(len(ROLES)))
         self.at_home: Flags = self.by_router & (rows.peer == NONE)
-        self.accepted: Flags = rows.outcome == Outcome.ACCEPTED
+        self.accepted: Flags = rows.outcome == LoggedOutcome.ACCEPTED
         self.incarnation = _by_log([log.incarnation for log in rows.logs])[rows.log]
         sources, hosts = _ranks(log.source for log in rows.logs), _ranks(log.host for log in rows.logs)
         self.source = _by_log([sources[log.source] for log in rows.logs])[rows.log]

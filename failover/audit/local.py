@@ -15,7 +15,7 @@ from failover.audit.metering import Frame
 from failover.audit.ordering import judge_order
 from failover.audit.picking import find_keys, pick_entries
 from failover.audit.story import Entry
-from topic.journal import BlockView
+from topic.blocks import BlockView
 
 BUCKET_BYTES = 16 << 20
 """Of logs: what is judged at a time. It takes about ten times as much memory."""

@@ -11,8 +11,8 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from topic.blocks import BlockView
 from topic.identity import KEY_LENGTH
-from topic.journal import BlockView
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]

@@ -15,7 +15,7 @@ from failover.audit.facts import Facts
 from failover.audit.grouping import Groups
 from failover.audit.lives import Lives
 from failover.audit.packing import NONE, Flags, Ints
-from topic.journal import Event, Outcome
+from topic.journal import Event, LoggedOutcome
 
 
 @attrs.frozen
@@ -70,7 +70,7 @@ class _Tellings:
         self.epoch = facts.rows.epoch[at]
         self.processed = (processed & accepted)[at]
         self.kept = (kept & accepted)[at]
-        self.own_refused = ((processed | kept) & (facts.rows.outcome > Outcome.ACCEPTED))[at]
+        self.own_refused = ((processed | kept) & (facts.rows.outcome > LoggedOutcome.ACCEPTED))[at]
         self.handed = (facts.by_subscriber & tells(Event.DELIVERED, Event.PROCESSED))[at]
         self.accepted = (answered & accepted)[at]
         self.accepted_on_link = (answered & accepted & (facts.rows.detail == NONE))[at]

@@ -20,7 +20,7 @@ from failover.audit.inventory import ControlRow, Log, Row
 from failover.audit.lives import ROW_FIELDS, KeyRow, lives_of
 from failover.audit.parties import Parties
 from topic.identity import NAME_LENGTH
-from topic.journal import BY_MAP, Event, Outcome
+from topic.journal import BY_MAP, Event, LoggedOutcome
 
 NAMES_SHOWN = 8
 ASIDES_SHOWN = 200
@@ -245,7 +245,7 @@ def _step(group: Sequence[Placed], setting: Setting, use: Use) -> Step:
     entry = group[0][1]
     texts = {"publisher": PUBLISHER, "subscriber": SUBSCRIBER}.get(entry.role, EDGE if entry.peer else HOME)
     event = Event(entry.event)
-    outcome = Outcome(entry.outcome)
+    outcome = LoggedOutcome(entry.outcome)
     subscribers = [setting.name(each.subscriber) for _, each in group if each.subscriber]
     audience = [setting.name(name) for name in _names(entry)]
     template = BY_MAP_TEXT if entry.detail == BY_MAP else texts.get(event, event.name.lower())
@@ -256,7 +256,7 @@ def _step(group: Sequence[Placed], setting: Setting, use: Use) -> Step:
         peer=entry.peer,
         n=entry.n,
         outcome=outcome.name.lower(),
-        kept="without an outcome" if outcome is Outcome.NONE else outcome.name.lower(),
+        kept="without an outcome" if outcome is LoggedOutcome.NONE else outcome.name.lower(),
     )
     where = (entry.time, entry.host, entry.role, plain(entry.source))
     return Step(*where, event.name.lower(), text, use(entry), links=(*subscribers, *audience))

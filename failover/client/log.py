@@ -16,7 +16,7 @@ import trio
 
 from router.journal import FLUSH_S, JournalFile
 from topic.identity import LinkIdentity, link_name
-from topic.journal import Block, Event, Outcome
+from topic.journal import Block, Event, LoggedOutcome
 
 RUN_US = 1000
 """Publications within this make one entry, which has the time of the first: latencies are measured from there."""
@@ -64,10 +64,10 @@ class ClientLog:
         keys.append(key)
         tags.append(tag)
 
-    def deliveries(self, event: Event, keys: Sequence[bytes], outcome: Outcome = Outcome.NONE) -> None:
+    def deliveries(self, event: Event, keys: Sequence[bytes], outcome: LoggedOutcome = LoggedOutcome.NONE) -> None:
         self._append(event, keys, outcome=outcome)
 
-    def kept(self, of: Iterable[tuple[Outcome, Sequence[bytes]]], published: int | None = None) -> None:
+    def kept(self, of: Iterable[tuple[LoggedOutcome, Sequence[bytes]]], published: int | None = None) -> None:
         """What the client's store had when it began: unsettled deliveries, with what is known of each, a publisher's in
         its order; and how many it has ever published. Makes up for what an earlier life could not write any more."""
         self._append(Event.KEPT, detail=None if published is None else json.dumps({"published": published}))
@@ -82,7 +82,7 @@ class ClientLog:
         event: Event,
         keys: Sequence[bytes] = (),
         *,
-        outcome: Outcome = Outcome.NONE,
+        outcome: LoggedOutcome = LoggedOutcome.NONE,
         detail: str | None = None,
     ) -> None:
         self._end_run()
@@ -100,7 +100,7 @@ class ClientLog:
         time_us: int,
         keys: Sequence[bytes],
         *,
-        outcome: Outcome = Outcome.NONE,
+        outcome: LoggedOutcome = LoggedOutcome.NONE,
         tags: Sequence[bytes] | None = None,
         detail: str | None = None,
     ) -> None:

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from router.amqp.values import ACCEPTED, MODIFIED, REJECTED, RELEASED
-from topic import journal
+from topic.journal import LoggedOutcome
 
 
 class Outcome(StrEnum):
@@ -25,10 +25,10 @@ OF_STATE = {
 }
 STATE_OF = {outcome: state for state, outcome in OF_STATE.items()}
 LOGGED = {
-    Outcome.ACCEPTED: journal.Outcome.ACCEPTED,
-    Outcome.REJECTED: journal.Outcome.REJECTED,
-    Outcome.RELEASED: journal.Outcome.RELEASED,
-    Outcome.MODIFIED: journal.Outcome.MODIFIED,
-    Outcome.UNKNOWN: journal.Outcome.NONE,
-    Outcome.IN_DOUBT: journal.Outcome.NONE,
+    Outcome.ACCEPTED: LoggedOutcome.ACCEPTED,
+    Outcome.REJECTED: LoggedOutcome.REJECTED,
+    Outcome.RELEASED: LoggedOutcome.RELEASED,
+    Outcome.MODIFIED: LoggedOutcome.MODIFIED,
+    Outcome.UNKNOWN: LoggedOutcome.NONE,
+    Outcome.IN_DOUBT: LoggedOutcome.NONE,
 }

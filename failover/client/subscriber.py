@@ -29,8 +29,7 @@ from router.amqp.connection import Connection
 from router.amqp.link import Link
 from router.amqp.values import RCV_FIRST, RCV_SECOND, REJECTED, RELEASED
 from router.amqp.values import Handle as EngineHandle
-from topic.journal import Event
-from topic.journal import Outcome as LoggedOutcome
+from topic.journal import Event, LoggedOutcome
 
 SETTLE_S = 2.0  # how long an orderly end waits for the router to settle what we answered
 

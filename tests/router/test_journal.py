@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from router.journal import JournalFile
 from topic import tail
+from topic.blocks import read_blocks
 from topic.identity import KEY_LENGTH
-from topic.journal import SEGMENT_LIMIT, Block, Event, read_blocks
+from topic.journal import SEGMENT_LIMIT, Block, Event
 
 KEY = b"k" * KEY_LENGTH
 

@@ -28,13 +28,14 @@ from topic.actions import (
     Resume,
     SettleSubscriber,
 )
+from topic.blocks import read_blocks
 from topic.core import Topic
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.directory.entry import Lifetime
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import KeyMaker, LinkIdentity
-from topic.journal import Block, Event, read_blocks
+from topic.journal import Block, Event
 from topic.node import Breach, Happening, Node
 from topic.settings import Settings
 from topic.wire.segments import Segment, decode

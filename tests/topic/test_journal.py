@@ -7,7 +7,8 @@ import msgpack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topic.journal import Block, Damage, Entry, Event, Outcome, parse_segment_name, read_blocks, segment_name
+from topic.blocks import Damage, LogEntry, read_blocks
+from topic.journal import Block, Event, LoggedOutcome, parse_segment_name, segment_name
 
 KEY = b"k" * 32
 names = st.none() | st.text("abcdefghij/.", min_size=1, max_size=12)
@@ -23,7 +24,7 @@ def rows() -> st.SearchStrategy[dict[str, Any]]:
                 "time_us": st.integers(0, 1 << 52),
                 "hlc": st.integers(0, (1 << 63) - 1),
                 "keys": st.just(keys),
-                "outcome": st.sampled_from(Outcome),
+                "outcome": st.sampled_from(LoggedOutcome),
                 "n": st.integers(-1, 1 << 40),
                 "ns": st.none() | each,
                 "tags": st.none() | tags,
@@ -64,7 +65,7 @@ def test_what_was_appended_is_read_back(batches: list[list[dict[str, Any]]]) -> 
     assert read == [entry_of(row) for batch in batches for row in batch]
 
 
-def entry_of(row: dict[str, Any]) -> Entry:
+def entry_of(row: dict[str, Any]) -> LogEntry:
     """What an entry is expected to be read as."""
     keys, first = row["keys"], row["n"]
     consecutive = tuple(first + i if first >= 0 else -1 for i in range(len(keys)))
@@ -74,7 +75,7 @@ def entry_of(row: dict[str, Any]) -> Entry:
     tags = None if row["tags"] is None else tuple(row["tags"])
     fixed = (row["event"], row["outcome"], row["time_us"], row["hlc"])
     fields: Any = (*fixed, *texts, generation, row["epoch"], row["detail"], tuple(keys), ns, tags)
-    return Entry(*fields)
+    return LogEntry(*fields)
 
 
 def test_names_may_be_the_ascii_bytes_of_the_cores() -> None:

@@ -3,7 +3,7 @@ Whose outcomes are awaited is not here."""
 
 import enum
 
-from topic.journal import Outcome as LoggedOutcome
+from topic.journal import LoggedOutcome
 
 
 class DeliveryOutcome(enum.IntEnum):

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from topic.identity import Epoch, LinkIdentity, delivery_key, link_name, new_generation
-from topic.journal import Block, Event, Outcome, segment_name
+from topic.journal import Block, Event, LoggedOutcome, segment_name
 
 ADDRESS = "topic/news"
 START_MS = 1_750_000_000_000
@@ -128,10 +128,10 @@ class Run:
                 self.add(router, Event.RECEIVED, peer=home, n=tag, **told)
         for subscriber in SUBSCRIBERS:
             self.hand_over(subscriber, about, told)
-        self.add(home, Event.ACCEPTED, outcome=Outcome.ACCEPTED, **told)
+        self.add(home, Event.ACCEPTED, outcome=LoggedOutcome.ACCEPTED, **told)
         if publisher.logs:
             log = f"clients/{publisher.container}"
-            self.add(log, Event.OUTCOME, outcome=Outcome.ACCEPTED, **about)
+            self.add(log, Event.OUTCOME, outcome=LoggedOutcome.ACCEPTED, **about)
             self.add(log, Event.SETTLED, **about)
         self.add(home, Event.SETTLED, **told)
         for router in ROUTERS:
@@ -146,8 +146,8 @@ class Run:
         if subscriber.logs:
             log = f"clients/{subscriber.container}"
             self.add(log, Event.DELIVERED, **about, **name)
-            self.add(log, Event.PROCESSED, outcome=Outcome.ACCEPTED, **about, **name)
-        self.add(subscriber.router, Event.OUTCOME, outcome=Outcome.ACCEPTED, **told, **name)
+            self.add(log, Event.PROCESSED, outcome=LoggedOutcome.ACCEPTED, **about, **name)
+        self.add(subscriber.router, Event.OUTCOME, outcome=LoggedOutcome.ACCEPTED, **told, **name)
 
     # how a test looks at it and spoils it
 

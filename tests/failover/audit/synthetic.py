@@ -20,7 +20,7 @@ import attrs
 
 from router.journal import JournalFile
 from topic.identity import Epoch, KeyMaker, LinkIdentity, link_name, new_generation
-from topic.journal import Block, Event, Outcome
+from topic.journal import Block, Event, LoggedOutcome
 
 ADDRESS = "topic/news"
 START_MS = 1_750_000_000_000
@@ -224,14 +224,14 @@ class SyntheticMesh:
             own = about | {"subscriber": client.name}
             self.routers[client.router].add(Event.DELIVERED, **told)
             client.log.add(Event.DELIVERED, **own)
-            client.log.add(Event.PROCESSED, **own, outcome=Outcome.ACCEPTED)
-            self.routers[client.router].add(Event.OUTCOME, **told, outcome=Outcome.ACCEPTED)
+            client.log.add(Event.PROCESSED, **own, outcome=LoggedOutcome.ACCEPTED)
+            self.routers[client.router].add(Event.OUTCOME, **told, outcome=LoggedOutcome.ACCEPTED)
 
     def _accept(self, publisher: Publisher, batch: Batch) -> None:
         about = self._about(publisher, batch)
         home = self.routers[publisher.router]
-        home.add(Event.ACCEPTED, **about, epoch=publisher.epoch, outcome=Outcome.ACCEPTED)
-        publisher.log.add(Event.OUTCOME, **about, outcome=Outcome.ACCEPTED)
+        home.add(Event.ACCEPTED, **about, epoch=publisher.epoch, outcome=LoggedOutcome.ACCEPTED)
+        publisher.log.add(Event.OUTCOME, **about, outcome=LoggedOutcome.ACCEPTED)
         publisher.log.add(Event.SETTLED, **about)
 
     def _settle(self, publisher: Publisher, batch: Batch) -> None:

@@ -13,7 +13,7 @@ from tests.failover.audit.runs import ADDRESS, MID, NEAR, ONE, ROUTERS, START_MS
 from tests.failover.audit.test_audiences import Log as Rows
 from tests.failover.audit.test_open_homes import logged_ends
 from topic.identity import Epoch
-from topic.journal import Event, Outcome
+from topic.journal import Event, LoggedOutcome
 
 Judged = Callable[[Run], Report]
 
@@ -80,7 +80,7 @@ def killed_and_resumed(found: bool) -> Run:
     run.again["a"] += [
         {"event": Event.RECEIVED, "n": 0} | at(2) | about | epoch,
         {"event": Event.AUDIENCE, "detail": "[]"} | at(2) | about | epoch,
-        {"event": Event.ACCEPTED, "outcome": Outcome.ACCEPTED} | at(3) | about | epoch,
+        {"event": Event.ACCEPTED, "outcome": LoggedOutcome.ACCEPTED} | at(3) | about | epoch,
     ]
     for router in ROUTERS:
         run.again[router].append({"event": Event.STOPPED} | at(500))

@@ -7,7 +7,7 @@ from failover.audit.happenings import RouterRow
 from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, TWO, Row, Run
 from tests.failover.audit.test_lost_homes import reborn
 from tests.failover.audit.test_open_homes import logged_ends
-from topic.journal import Event, Outcome
+from topic.journal import Event, LoggedOutcome
 
 Judged = Callable[[Run], Report]
 
@@ -36,7 +36,7 @@ def test_retries_are_counted_at_the_router_that_made_them(judged: Judged) -> Non
     run = Run()
     sent = run.find("c", Event.DELIVERED, run.key(ONE, 1))
     rows = run.logs["c"]
-    refusal = sent | {"event": Event.OUTCOME, "outcome": Outcome.RELEASED}
+    refusal = sent | {"event": Event.OUTCOME, "outcome": LoggedOutcome.RELEASED}
     rows[rows.index(sent) + 1 : rows.index(sent) + 1] = [refusal, dict(sent)]
     row = router(judged(run), "c")
     assert (row.sent, row.sent_again, row.refused) == (9, 1, 1)

@@ -8,7 +8,7 @@ import pytest
 from failover.audit import Report, Verdict
 from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, START_MS, TWO, Client, Row, Run
 from topic.identity import Epoch
-from topic.journal import BY_MAP, Event, Outcome
+from topic.journal import BY_MAP, Event, LoggedOutcome
 
 Judged = Callable[[Run], Report]
 LAST = 3
@@ -34,7 +34,7 @@ def router_is_killed(run: Run, subscriber: Client = NEAR) -> None:
 def b_is_told_again(run: Run, subscriber: Client = NEAR) -> None:
     """By the subscriber's unsettled map, when it comes."""
     moves_to_b(run, subscriber)
-    outcome = {"event": Event.OUTCOME, "outcome": Outcome.ACCEPTED, "subscriber": subscriber.name}
+    outcome = {"event": Event.OUTCOME, "outcome": LoggedOutcome.ACCEPTED, "subscriber": subscriber.name}
     about = {"keys": [run.key(TWO, LAST)], "address": ADDRESS, "publisher": TWO.name, "epoch": run.epoch(TWO)}
     run.after("b", outcome, **about)
 
@@ -81,7 +81,7 @@ def near_comes_back(run: Run, *kept: bytes) -> None:
     clock = {"time_us": stop["time_us"] - 1000, "hlc": stop["hlc"] - 1}
     about = {"subscriber": NEAR.name, "address": ADDRESS}
     rows: list[Row] = [{"event": Event.BOOT}, {"event": Event.KEPT}]
-    rows += [{"event": Event.KEPT, "keys": [key], "outcome": Outcome.ACCEPTED} | about for key in kept]
+    rows += [{"event": Event.KEPT, "keys": [key], "outcome": LoggedOutcome.ACCEPTED} | about for key in kept]
     rows += [{"event": Event.ATTACHED, "detail": NEAR.detail} | about, {"event": Event.STOPPED}]
     run.again["clients/near"] = [row | clock for row in rows]
 
@@ -122,7 +122,7 @@ def test_what_it_had_kept_and_processed_again_is_doubled(judged: Judged) -> None
     last = processed(run)[-1]
     run.kill("clients/near", lost=4)
     near_comes_back(run, *processed(run), last)
-    again = {"event": Event.PROCESSED, "keys": [last], "outcome": Outcome.ACCEPTED}
+    again = {"event": Event.PROCESSED, "keys": [last], "outcome": LoggedOutcome.ACCEPTED}
     rows = run.again["clients/near"]
     rows.insert(-1, rows[-1] | again | {"subscriber": NEAR.name, "address": ADDRESS})
     assert judged(run).violations["duplicated"] == 1
@@ -147,7 +147,11 @@ def one_is_killed(run: Run, *, lost: int = 3) -> None:
 
 
 def one_comes_back(
-    run: Run, *kept: bytes, published: object = LAST + 1, generation: object = None, outcome: Outcome = Outcome.NONE
+    run: Run,
+    *kept: bytes,
+    published: object = LAST + 1,
+    generation: object = None,
+    outcome: LoggedOutcome = LoggedOutcome.NONE,
 ) -> None:
     """With what its store has, at b, and publishes nothing more."""
     stop = run.logs["clients/mid"][-1]
@@ -229,7 +233,7 @@ def refuses(run: Run, key: bytes) -> None:
     for log in ("clients/mid", "b"):
         for row in run.logs[log]:
             if row.get("keys") == [key] and row.get("subscriber") == MID.name and "outcome" in row:
-                row["outcome"] = Outcome.REJECTED
+                row["outcome"] = LoggedOutcome.REJECTED
 
 
 @pytest.mark.parametrize("spoil", ["missed", "refused", "late", "audience", "late, audience", "home refused"])
@@ -241,7 +245,7 @@ def test_an_answer_that_no_log_tells_is_a_doubt_if_somebody_may_not_have_had_it(
     (sent,) = [row for row in run.all("clients/one", Event.PUBLISHED) if row["keys"] == [key]]
     sent["time_us"] = run.find("a", Event.FORGOTTEN, key)["time_us"]
     if spoil == "home refused":
-        run.find("a", Event.ACCEPTED, key)["outcome"] = Outcome.REJECTED
+        run.find("a", Event.ACCEPTED, key)["outcome"] = LoggedOutcome.REJECTED
     else:
         answer_is_lost(run)
     if "late" in spoil:
@@ -255,13 +259,13 @@ def test_an_answer_that_no_log_tells_is_a_doubt_if_somebody_may_not_have_had_it(
     assert doubts_about(judged(run), "mid") or doubts_about(judged(run), "whom they were for")
 
 
-@pytest.mark.parametrize("outcome", [Outcome.NONE, Outcome.ACCEPTED])
-def test_what_is_in_doubt_in_its_store_is_owed_to_nobody(judged: Judged, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [LoggedOutcome.NONE, LoggedOutcome.ACCEPTED])
+def test_what_is_in_doubt_in_its_store_is_owed_to_nobody(judged: Judged, outcome: LoggedOutcome) -> None:
     run = Run()
     one_is_killed(run)
     one_comes_back(run, answer_is_lost(run), outcome=outcome)
     run.leave_out(FAR, ONE, LAST)
-    assert bool(doubts_about(judged(run), "from one", "to far")) is (outcome is Outcome.ACCEPTED)
+    assert bool(doubts_about(judged(run), "from one", "to far")) is (outcome is LoggedOutcome.ACCEPTED)
 
 
 def order_is_doubted(report: Report) -> bool:
@@ -302,7 +306,7 @@ def test_what_a_whole_home_refused_is_owed_to_nobody(judged: Judged) -> None:
     run.logs["a"].append(run.logs["b"][-1])
     one_comes_back(run)
     key = run.key(ONE, LAST)
-    run.find("a", Event.ACCEPTED, key)["outcome"] = Outcome.REJECTED
+    run.find("a", Event.ACCEPTED, key)["outcome"] = LoggedOutcome.REJECTED
     refuses(run, key)
     report = judged(run)
     assert not doubts_about(report, "one") and report.violations == {}, report.doubts

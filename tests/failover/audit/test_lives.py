@@ -7,7 +7,7 @@ import pytest
 from failover.audit import Report, Verdict
 from failover.audit.lives import KeyRow, lives_of
 from tests.failover.audit.runs import FAR, NEAR, ONE, TWO, Client, Run
-from topic.journal import Event, Outcome
+from topic.journal import Event, LoggedOutcome
 
 Judged = Callable[[Run], Report]
 LIVES = 6
@@ -132,7 +132,7 @@ def test_what_a_former_home_reads_late_and_gives_up_late_begins_no_life() -> Non
 def test_outcomes_of_one_life_are_not_compared_with_those_of_another(judged: Judged) -> None:
     run = reusing()
     told = run.all("clients/one", Event.OUTCOME)[1]
-    run.all("a", Event.ACCEPTED, keys=[run.key(ONE, 0)])[1]["outcome"] = Outcome.REJECTED
-    assert told["outcome"] is Outcome.ACCEPTED
+    run.all("a", Event.ACCEPTED, keys=[run.key(ONE, 0)])[1]["outcome"] = LoggedOutcome.REJECTED
+    assert told["outcome"] is LoggedOutcome.ACCEPTED
     report = judged(run)
     assert [(finding.kind, finding.life) for finding in report.findings] == [("misreported", 2)]

@@ -9,7 +9,7 @@ from failover.audit import Report, Verdict
 from tests.failover.audit.runs import ADDRESS, NEAR, ONE, ROUTERS, START_MS, TWO, Client, Row, Run
 from tests.failover.audit.test_open_homes import logged_ends
 from topic.identity import Epoch
-from topic.journal import Event, Outcome
+from topic.journal import Event, LoggedOutcome
 
 Judged = Callable[[Run], Report]
 LAST = 5
@@ -30,7 +30,7 @@ def reborn(run: Run, *, found: bool) -> str:
     attached: Row = {"event": Event.ATTACHED, "publisher": ONE.name, "address": ADDRESS, "detail": ONE.detail}
     run.again["a"].append(attached | {"epoch": epoch, "generation": run.generation(ONE)})
     about: Row = {"keys": [key], "address": ADDRESS, "publisher": ONE.name, "epoch": epoch, "peer": "a"}
-    outcome: Row = {"event": Event.OUTCOME, "outcome": Outcome.ACCEPTED, "subscriber": NEAR.name}
+    outcome: Row = {"event": Event.OUTCOME, "outcome": LoggedOutcome.ACCEPTED, "subscriber": NEAR.name}
     run.again["b"] += [{"event": Event.PLACEHOLDER, "subscriber": NEAR.name} | about, outcome | about]
     run.again["b"] += [{"event": event} | about for event in (Event.RESOLVED, Event.SETTLED, Event.FORGOTTEN)]
     for router in ROUTERS:
@@ -64,7 +64,7 @@ def test_it_is_not_if_the_next_home_had_it_sent_again_and_left_without_an_answer
 def test_what_a_home_told_whose_log_is_whole_is_misreported_whoever_else_was_killed(judged: Judged) -> None:
     run = Run()
     run.kill("c", lost=6)
-    run.find("a", Event.ACCEPTED, run.key(ONE, 1))["outcome"] = Outcome.REJECTED
+    run.find("a", Event.ACCEPTED, run.key(ONE, 1))["outcome"] = LoggedOutcome.REJECTED
     assert judged(run).violations["misreported"] == 1
 
 
@@ -74,7 +74,7 @@ def test_an_attach_that_no_log_tells_of_may_have_been_at_any_that_breaks_off(jud
     run.kill("c", lost=6)
     told = run.find("clients/one", Event.OUTCOME, run.key(ONE, 3))
     late = run.logs["c"][-1]["time_us"] + 1_000
-    run.find("a", Event.ACCEPTED, run.key(ONE, 3))["outcome"] = Outcome.REJECTED
+    run.find("a", Event.ACCEPTED, run.key(ONE, 3))["outcome"] = LoggedOutcome.REJECTED
     if not seen:
         run.before("clients/one", told, Event.ATTACHED, detail=ONE.detail, address=ADDRESS)
     told["time_us"] = late

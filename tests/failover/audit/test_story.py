@@ -12,7 +12,7 @@ from failover.audit.picking import KEYS_LISTED
 from failover.audit.story import Story
 from router.cli import main
 from tests.failover.audit.runs import MID, NEAR, ONE, ROUTERS, TWO, Run
-from topic.journal import Event, Outcome
+from topic.journal import Event, LoggedOutcome
 
 WHOLE = """
 publisher one   published
@@ -159,7 +159,7 @@ def test_what_was_said_of_many_subscribers_at_once_is_one_step(tmp_path: Path) -
 
 def test_a_refusal_and_what_a_client_kept_are_in_words(tmp_path: Path) -> None:
     run = Run(messages=1)
-    run.find("clients/near", Event.PROCESSED, run.key(ONE, 0))["outcome"] = Outcome.REJECTED
+    run.find("clients/near", Event.PROCESSED, run.key(ONE, 0))["outcome"] = LoggedOutcome.REJECTED
     row = run.find("clients/near", Event.DELIVERED, run.key(ONE, 0))
     run.after("clients/near", row, event=Event.KEPT, subscriber=NEAR.name)
     texts = [step.text for step in story([str(run.write(tmp_path))], key(run, 0)).steps]

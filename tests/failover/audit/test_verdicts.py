@@ -13,7 +13,7 @@ from failover import audit
 from failover.audit import Report, Verdict, page
 from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, START_MS, SUBSCRIBERS, TWO, Run
 from topic.identity import Epoch
-from topic.journal import Event, Outcome
+from topic.journal import Event, LoggedOutcome
 
 Judged = Callable[[Run], Report]
 
@@ -297,7 +297,7 @@ def another_refused_it(run: Run) -> str:
         for row in run.logs[log]:
             refused = row["event"] is Event.OUTCOME and row.get("subscriber") == FAR.name
             if row.get("keys") == [run.key(ONE, 2)] and (refused or row["event"] in (Event.ACCEPTED, Event.OUTCOME)):
-                row["outcome"] = Outcome.REJECTED
+                row["outcome"] = LoggedOutcome.REJECTED
     return "1 processed that it was not owed: 1 whose publisher was told another outcome than acceptance"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from failover.audit import Report
 from tests.failover.audit.runs import FAR, NEAR, ONE, TWO, Client, Run
-from topic.journal import Event, Outcome
+from topic.journal import Event, LoggedOutcome
 
 Judged = Callable[[Run], Report]
 Spoil = Callable[[Run], tuple[str, Client, str | None]]
@@ -42,12 +42,12 @@ def router_has_an_acceptance_that_the_subscriber_did_not_give(run: Run) -> tuple
     received = run.find("a", Event.RECEIVED, key)
     at = {"time_us": received["time_us"] + 1, "hlc": received["hlc"] + 1, "epoch": run.epoch(TWO)}
     rows = run.logs["a"]
-    rows.insert(rows.index(received) + 1, {"event": Event.OUTCOME, "outcome": Outcome.ACCEPTED} | about | at)
+    rows.insert(rows.index(received) + 1, {"event": Event.OUTCOME, "outcome": LoggedOutcome.ACCEPTED} | about | at)
     return "outcome disputed", TWO, None
 
 
 def router_has_a_refusal_where_the_subscriber_accepted(run: Run) -> tuple[str, Client, str | None]:
-    run.find("a", Event.OUTCOME, run.key(ONE, 0), subscriber=NEAR.name)["outcome"] = Outcome.REJECTED
+    run.find("a", Event.OUTCOME, run.key(ONE, 0), subscriber=NEAR.name)["outcome"] = LoggedOutcome.REJECTED
     return "outcome disputed", ONE, None
 
 
@@ -92,7 +92,7 @@ def test_what_a_killed_router_may_have_sent_is_no_dispute(judged: Judged) -> Non
 
 def test_a_subscriber_without_a_log_of_its_own_disputes_nothing(judged: Judged) -> None:
     run = Run()
-    run.find("c", Event.OUTCOME, run.key(ONE, 0), subscriber=FAR.name)["outcome"] = Outcome.REJECTED
+    run.find("c", Event.OUTCOME, run.key(ONE, 0), subscriber=FAR.name)["outcome"] = LoggedOutcome.REJECTED
     assert judged(run).violations == {"accepted though refused": 1}
 
 

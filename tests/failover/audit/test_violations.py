@@ -6,7 +6,7 @@ import pytest
 
 from failover.audit import Finding, Report, Verdict
 from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, SUBSCRIBERS, TWO, Client, Row, Run
-from topic.journal import Event, Outcome
+from topic.journal import Event, LoggedOutcome
 
 Judged = Callable[[Run], Report]
 Spoil = Callable[[Run], Finding]
@@ -94,7 +94,7 @@ def publisher_knew_before_the_application_was_done(run: Run) -> Finding:
 
 
 def accepted_although_refused(run: Run) -> Finding:
-    run.find("c", Event.OUTCOME, run.key(ONE, 2))["outcome"] = Outcome.REJECTED
+    run.find("c", Event.OUTCOME, run.key(ONE, 2))["outcome"] = LoggedOutcome.REJECTED
     return finding("accepted though refused", run, ONE, 2, FAR)
 
 
@@ -105,7 +105,7 @@ def nobody_published_it(run: Run) -> Finding:
 
 
 def publisher_was_told_something_else(run: Run) -> Finding:
-    run.find("a", Event.ACCEPTED, run.key(ONE, 1))["outcome"] = Outcome.REJECTED
+    run.find("a", Event.ACCEPTED, run.key(ONE, 1))["outcome"] = LoggedOutcome.REJECTED
     return finding("misreported", run, ONE, 1, *sorted(SUBSCRIBERS, key=lambda client: client.name))
 
 

@@ -24,7 +24,7 @@ from failover.chaos.view import PlainView
 from router.cli_base import console
 from router.rundir import RunDirectory, RunError
 from tests.failover.chaos.scripts import script, write
-from topic.journal import read_blocks
+from topic.blocks import read_blocks
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60.0

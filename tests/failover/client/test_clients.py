@@ -11,8 +11,9 @@ from failover.client import ClientError, Outcome, Publisher, Subscriber
 from failover.client.status import fetch_status
 from router.quantities import Address
 from tests.failover.client.real_routers import real_routers
+from topic.blocks import LogEntry, read_blocks
 from topic.identity import LinkIdentity, link_name
-from topic.journal import Entry, Event, read_blocks
+from topic.journal import Event
 
 
 def publisher(url: str, log: Path | None = None, in_flight: int = 1000, timeout: int = 60) -> Publisher:
@@ -31,8 +32,8 @@ def subscriber(
     )
 
 
-def entries(log: Path) -> list[Entry]:
-    found: list[Entry] = []
+def entries(log: Path) -> list[LogEntry]:
+    found: list[LogEntry] = []
     for segment in sorted(log.iterdir()):
         blocks, damage = read_blocks(segment.read_bytes())
         assert damage is None
@@ -40,7 +41,7 @@ def entries(log: Path) -> list[Entry]:
     return found
 
 
-def keys_of(log: Sequence[Entry], event: Event) -> list[bytes]:
+def keys_of(log: Sequence[LogEntry], event: Event) -> list[bytes]:
     return [key for entry in log if entry.event is event for key in entry.keys]
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from failover.client import log
 from failover.client.log import ClientLog
+from topic.blocks import LogEntry, read_blocks
 from topic.identity import LinkIdentity
-from topic.journal import Entry, Event, read_blocks
+from topic.journal import Event
 
 KEYS = [b"k%031d" % number for number in range(4)]
 
@@ -26,7 +27,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def entries(directory: Path) -> list[Entry]:
+def entries(directory: Path) -> list[LogEntry]:
     [segment] = directory.iterdir()
     blocks, damage = read_blocks(segment.read_bytes())
     assert damage is None
