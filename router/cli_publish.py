@@ -79,7 +79,7 @@ def read_properties(context: click.Context, param: click.Parameter, values: tupl
     help="An application property, a text; may be repeated.",
 )
 @click.option("--ttl", callback=read_ttl, metavar="DURATION", help="Time to live, such as 30s.")
-@click.option("--priority", type=click.IntRange(0, 255))
+@click.option("--priority", type=click.IntRange(0, 255), help="How urgent it is: carried, but heeded by no router.")
 @click.option("--rate", type=float, callback=read_rate, help="Messages per second. Default: no limit.")
 @click.option(
     "--wait-for-subscribers",
@@ -120,7 +120,7 @@ def publish(
     Examples:
       oncemesh publish topic/news --body hello --subject greeting
       tail -f app.log | oncemesh publish topic/logs
-      oncemesh publish topic/news --count 1000 --size 1KiB --wait-for-subscribers 1
+      oncemesh publish topic/news --count 1000 --wait-for-subscribers 1
     """
     name = named(name, "publisher", state)
     target = find_target(run_dir, urls, router, name, state)

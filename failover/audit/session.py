@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from pyspark.sql import SparkSession
 
 from failover.audit import bundle
@@ -43,12 +44,25 @@ def spark_session(master: str | None = None) -> SparkSession:
     builder = SparkSession.builder.appName("oncemesh audit")
     for name, value in _settings(master or "local[2]").items():
         builder = builder.config(name, value)
-    with _stderr_put_by():
+    with _stderr_put_by(), _not_left_behind():
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     if far:
         _await_workers(spark, f"{master}")
     return spark
+
+
+@contextmanager
+def _not_left_behind() -> Iterator[None]:
+    """Java that is interrupted while it starts never ends by itself, and Spark forgets it."""
+    before = psutil.Process().children()
+    try:
+        yield
+    except BaseException:
+        for child in psutil.Process().children():
+            if child not in before:
+                child.kill()
+        raise
 
 
 def _check_reachable(master: str) -> None:

@@ -2,12 +2,14 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
 
+import psutil
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -31,6 +33,18 @@ def test_a_failure_of_the_audit_is_not_a_violation(error: Exception) -> None:
 def test_an_interrupted_audit_is_not_a_violation() -> None:
     with patch.object(auditing, "run", side_effect=KeyboardInterrupt):
         assert CliRunner().invoke(main, ["audit", "somewhere"]).exit_code == 130
+
+
+def test_an_audit_that_is_interrupted_while_java_starts_leaves_no_java(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from router.cli import main; main()", "audit", "--spark"]
+    audit = subprocess.Popen([*command, str(Run().write(tmp_path))], stderr=subprocess.PIPE)
+    process = psutil.Process(audit.pid)
+    while not (children := process.children()):
+        assert audit.poll() is None
+    audit.send_signal(signal.SIGINT)
+    _, told = audit.communicate(timeout=60)
+    assert audit.returncode == 130 and told.endswith(b"Error: the audit was interrupted: no verdict\n")
+    assert psutil.wait_procs(children, timeout=60)[1] == []
 
 
 def test_an_audit_that_nobody_reads_to_its_end_is_not_a_violation(tmp_path: Path) -> None:
