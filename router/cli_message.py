@@ -20,7 +20,7 @@ TEXTS: Final = ("body", "base64")
 MEMBERS: Final = ("key", *(name for name in NAMES.values() if name != "data"), *TEXTS)
 
 Show = Callable[[bytes, bytes], bytes]
-"""What is written of a delivery's key and message. Raises PeerError if the message cannot be read."""
+"""What is written of a delivery's key and message. Raises AmqpError if the message cannot be read."""
 
 
 # from JSON

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from failover.printable import printable
-from router.amqp.errors import PeerError
+from router.amqp.errors import AmqpError
 from router.cli_base import console
 from router.cli_clients import Target, address_argument, attached, find_target, kept, named, target_options, teller
 from router.cli_mesh import until_signal
@@ -89,7 +89,7 @@ def write(show: Show, key: bytes, message: bytes) -> None:
     """Who publishes what is no message must not stop us."""
     try:
         shown = show(key, message)
-    except PeerError as error:
+    except AmqpError as error:
         unread = f"{printable(key.decode(errors='backslashreplace'))} cannot be read as an AMQP message: {error}"
         click.echo(unread, err=True)
     else:

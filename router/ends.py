@@ -11,7 +11,7 @@ have is not transferred again: the core's new record is given the old handle.
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from router.amqp.errors import PeerError
+from router.amqp.errors import AmqpError
 from router.amqp.link import Link
 from router.amqp.message import merged, modified
 from router.amqp.values import ACCEPTED, MODIFIED, REJECTED, RELEASED, SND_SETTLED, Handle, OutcomeDetails
@@ -141,7 +141,7 @@ class SubscriberLink:
     def modify(self, record: Record, outcome: OutcomeDetails) -> None:
         """The client's outcome is modified (AMQP 1.0 3.4.5)."""
         failures, annotations = self.modified.get(record, (0, b""))
-        with suppress(PeerError):  # annotations that are none change nothing
+        with suppress(AmqpError):  # annotations that are none change nothing
             annotations = merged(annotations, outcome.annotations)
         if outcome.failed or annotations:
             self.modified[record] = failures + outcome.failed, annotations

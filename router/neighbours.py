@@ -14,7 +14,7 @@ from linkstate.events import Transmit
 from linkstate.mesh import Mesh
 from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
-from router.amqp.errors import PeerError
+from router.amqp.errors import AmqpError
 from router.amqp.handler import Handler
 from router.amqp.link import Link
 from router.amqp.message import body_of, data_message
@@ -156,7 +156,7 @@ class Neighbours(Handler):
             for message in transfers.messages:
                 self._linkstate.receive(transport.name, link.context, body_of(message), now)
         except (BrokenFrame, ValueError) as error:
-            raise PeerError("amqp:decode-error", f"router {transport.name}: {error}") from error
+            raise AmqpError("amqp:decode-error", f"router {transport.name}: {error}") from error
         if link.credit < CREDIT // 2:
             link.flow(CREDIT - link.credit)
 

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Connection(Protocol):
+class ProvingConnection(Protocol):
     def prove(self, told: Callable[[], None]) -> None: ...
 
 
-class Link(Protocol):
+class EchoedLink(Protocol):
     """What is asked of `router.amqp.link.Link`, or of what stands for it."""
 
     @property
-    def connection(self) -> Connection: ...
+    def connection(self) -> ProvingConnection: ...
 
     def echo(self) -> None: ...
 
@@ -30,7 +30,7 @@ class SignsOfLife:
 
     __slots__ = ("_alive", "_covers", "_link", "_under_way", "_wanted", "answers")
 
-    def __init__(self, link: Link, alive: Callable[[bool], None], *, answers: bool) -> None:
+    def __init__(self, link: EchoedLink, alive: Callable[[bool], None], *, answers: bool) -> None:
         """`alive` is told once for each question, with whether it was the client's own word. `answers`: it says that it
         answers echoes."""
         self.answers = answers  # it does, or has: only that counts

@@ -35,7 +35,7 @@ BLOCKED: Final = 30  # the same of the watch alone
 TELL_S: Final = 1.0  # for the log to take our last words: it may be what the loop is blocked by
 
 
-class Verdict(Enum):
+class Health(Enum):
     WELL = "well"
     LATE = "late"  # as told once a turn
     STUCK = "stuck"
@@ -54,16 +54,16 @@ class Turn:
     def lasted(self) -> float:
         return self._looks * self._dead / LOOKS
 
-    def look(self, number: int, processor: float) -> Verdict:
+    def look(self, number: int, processor: float) -> Health:
         """A look at the turn of this number, by which the process has had so much of the processor. 0: it waits."""
         if number != self._number or not number:
             self._number, self._looks, self._processor = number, 0, processor
-            return Verdict.WELL
+            return Health.WELL
         self._looks += 1
         computed = processor - self._processor
         if self.lasted >= BLOCKED * self._dead or min(self.lasted, computed) >= COMPUTES * self._dead:
-            return Verdict.STUCK
-        return Verdict.LATE if self._looks == LOOKS + 1 else Verdict.WELL
+            return Health.STUCK
+        return Health.LATE if self._looks == LOOKS + 1 else Health.WELL
 
 
 class Turns(trio.abc.Instrument):
@@ -100,9 +100,9 @@ def _watch(turns: Turns, thread: int, dead: float, over: threading.Event) -> Non
     turn = Turn(dead)
     while not over.wait(dead / LOOKS):
         match turn.look(turns.current, time.process_time()):
-            case Verdict.LATE:
+            case Health.LATE:
                 _tell(f"a turn of the loop lasts longer than {dead:g} s", thread)
-            case Verdict.STUCK:
+            case Health.STUCK:
                 _tell(f"a turn of the loop has not come back for {turn.lasted:g} s, the router ends", thread)
                 os._exit(STUCK)
 

@@ -13,11 +13,12 @@ from failover.client.outcome import Outcome
 from failover.client.publisher import Publisher
 from failover.client.store import MemoryStore, SqliteStore, Store
 from failover.client.subscriber import Subscriber
-from router.amqp.errors import PeerError
+from router.amqp.errors import AmqpError
 
 __all__ = [
     "MISSED",
     "Abandoned",
+    "AmqpError",
     "ClientError",
     "Connected",
     "Delivery",
@@ -26,7 +27,6 @@ __all__ = [
     "Lost",
     "MemoryStore",
     "Outcome",
-    "PeerError",
     "Publisher",
     "Resumed",
     "SqliteStore",

@@ -44,7 +44,7 @@ class Delivery:
 
     @property
     def body(self) -> bytes:
-        """Raises PeerError if the message has neither data nor text for a body, or is of another format."""
+        """Raises AmqpError if the message has neither data nor text for a body, or is of another format."""
         return body_of(self._message)
 
     @property

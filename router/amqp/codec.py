@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from router.amqp.errors import DECODE_ERROR, PeerError
+from router.amqp.errors import DECODE_ERROR, AmqpError
 
 MAX_DEPTH: Final = 32
 
@@ -41,12 +41,12 @@ class Described(NamedTuple):
     value: Any
 
 
-def _damaged(what: str) -> PeerError:
-    return PeerError(DECODE_ERROR, what)
+def _damaged(what: str) -> AmqpError:
+    return AmqpError(DECODE_ERROR, what)
 
 
 def decode(data: bytes, at: int = 0, depth: int = 0) -> tuple[Any, int]:
-    """The value at an offset, and the offset behind it. Raises PeerError on anything damaged."""
+    """The value at an offset, and the offset behind it. Raises AmqpError on anything damaged."""
     if depth > MAX_DEPTH:
         raise _damaged("values are nested too deep")
     if at >= len(data):
@@ -154,7 +154,7 @@ def _pairs(elements: list[Any]) -> dict[Any, Any]:
 
 
 def skip(data: bytes, at: int, depth: int = 0) -> int:
-    """The offset behind the value at an offset, without looking into it. Raises PeerError if it is cut off."""
+    """The offset behind the value at an offset, without looking into it. Raises AmqpError if it is cut off."""
     code = data[at] if at < len(data) else 0x100
     if code == 0x00:
         if depth > MAX_DEPTH:

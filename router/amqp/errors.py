@@ -1,6 +1,6 @@
 """The one exception of the AMQP edge: the peer is at fault.
 
-A `PeerError` ends the connection it came from, with its condition; it never ends the process. Anything else that
+A `AmqpError` ends the connection it came from, with its condition; it never ends the process. Anything else that
 escapes from the engine is a fault of ours. The names are AMQP's error conditions (AMQP 1.0 2.8.15 to 2.8.18).
 """
 
@@ -24,7 +24,7 @@ UNAUTHORIZED: Final = "amqp:unauthorized-access"
 STOLEN: Final = "amqp:link:stolen"
 
 
-class PeerError(Exception):
+class AmqpError(Exception):
     """The peer broke AMQP: the connection it came on is over, nothing else is."""
 
     def __init__(self, condition: str, description: str = "") -> None:

@@ -10,7 +10,7 @@ Never here: anything about attaching or closing (`connection`).
 from typing import Any, Final, Protocol
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
-from router.amqp.errors import INVALID_FIELD, MESSAGE_SIZE, NOT_ALLOWED, TRANSFER_LIMIT, PeerError
+from router.amqp.errors import INVALID_FIELD, MESSAGE_SIZE, NOT_ALLOWED, TRANSFER_LIMIT, AmqpError
 from router.amqp.library import SCRATCH, SCRATCH_SIZE, ffi, lib
 from router.amqp.link import Link
 from router.amqp.message import ENVELOPE, in_envelope
@@ -154,7 +154,7 @@ class Inbox:
             if not lib.pn_delivery_partial(delivery):
                 lib.pn_link_advance(link.pointer)
             if lib.pn_link_credit(link.pointer) < 0:
-                raise PeerError(TRANSFER_LIMIT, f"transfers without credit on link {link.name}")
+                raise AmqpError(TRANSFER_LIMIT, f"transfers without credit on link {link.name}")
 
     def flow(self, link: Link) -> None:
         """A flow event."""
@@ -184,7 +184,7 @@ class Inbox:
     def _are_fit(link: Link, tags: list[bytes]) -> bool:
         """Whether transfers of these tags may be handed over."""
         if max(map(len, tags)) > MAX_TAG:
-            raise PeerError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
+            raise AmqpError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
         if link.ended:
             return False
         link.credit = lib.pn_link_credit(link.pointer)
@@ -221,4 +221,4 @@ class Inbox:
     def _check_direction(link: Link) -> None:
         """We always send whole deliveries, so a current one on a sending link came from the peer."""
         if lib.pn_link_current(link.pointer):
-            raise PeerError(NOT_ALLOWED, f"a transfer to the sending end of link {link.name}")
+            raise AmqpError(NOT_ALLOWED, f"a transfer to the sending end of link {link.name}")

@@ -11,7 +11,7 @@ from typing import Any, Final
 import cproton_ffi
 
 from router.amqp.codec import Symbol, decode, encode
-from router.amqp.errors import DECODE_ERROR, PeerError
+from router.amqp.errors import DECODE_ERROR, AmqpError
 from router.amqp.values import (
     EXPIRE_CONNECTION,
     EXPIRE_LINK,
@@ -79,7 +79,7 @@ def text(pointer: Any) -> str | None:
     try:
         return str(ffi.string(pointer), "utf-8")
     except UnicodeDecodeError:
-        raise PeerError(DECODE_ERROR, "a string is not UTF-8") from None
+        raise AmqpError(DECODE_ERROR, "a string is not UTF-8") from None
 
 
 def read_data(data: Any) -> Any:

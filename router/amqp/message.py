@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from router.amqp.codec import Described, decode, encode, skip, uint
-from router.amqp.errors import DECODE_ERROR, PeerError
+from router.amqp.errors import DECODE_ERROR, AmqpError
 from router.amqp.performative import join_list, join_map, padded, split_list
 
 HEADER: Final = 0x70
@@ -51,7 +51,7 @@ def data_message(body: bytes, properties: Mapping[str, Any] | None = None) -> by
 
 
 def body_of(message: bytes) -> bytes:
-    """The data sections' bytes, or a string or binary that came as amqp-value. Raises PeerError on other bodies."""
+    """The data sections' bytes, or a string or binary that came as amqp-value. Raises AmqpError on other bodies."""
     body = []
     for code, value in sections_of(message):
         if code == DATA and isinstance(value, bytes):
@@ -59,7 +59,7 @@ def body_of(message: bytes) -> bytes:
         elif code == VALUE and isinstance(value, str | bytes):
             body.append(value.encode() if isinstance(value, str) else value)
     if not body:
-        raise PeerError(DECODE_ERROR, "a message whose body is neither data nor text")
+        raise AmqpError(DECODE_ERROR, "a message whose body is neither data nor text")
     return b"".join(body)
 
 
@@ -72,14 +72,14 @@ def application_properties(message: bytes) -> dict[str, Any]:
 
 
 def sections_of(message: bytes) -> list[tuple[Any, Any]]:
-    """Descriptors and values. Raises PeerError on what is not made of sections."""
+    """Descriptors and values. Raises AmqpError on what is not made of sections."""
     if message >= ENVELOPE:
-        raise PeerError(DECODE_ERROR, f"a message of format {format_of(message):#x}")
+        raise AmqpError(DECODE_ERROR, f"a message of format {format_of(message):#x}")
     at, sections = 0, []
     while at < len(message):
         section, at = decode(message, at)
         if not isinstance(section, Described):
-            raise PeerError(DECODE_ERROR, "a message is made of sections")
+            raise AmqpError(DECODE_ERROR, "a message is made of sections")
         sections.append((section.descriptor, section.value))
     return sections
 
@@ -93,12 +93,12 @@ def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
         if failures:
             message = _with_failures(message, failures)
         return _annotated(message, annotations) if annotations else message
-    except PeerError:
+    except AmqpError:
         return message
 
 
 def merged(annotations: bytes, more: bytes) -> bytes:
-    """Two encoded maps as one; the second one's entries go before. Empty stands for no map. Raises PeerError."""
+    """Two encoded maps as one; the second one's entries go before. Empty stands for no map. Raises AmqpError."""
     if not annotations or not more:
         return annotations or more
     entries = _entries(annotations) | _entries(more)
@@ -113,7 +113,7 @@ def _entries(annotations: bytes) -> dict[str | int, tuple[bytes, bytes]]:
     for key, value in zip(elements[::2], elements[1::2], strict=False):
         name, _ = decode(key)
         if not isinstance(name, str | int):
-            raise PeerError(DECODE_ERROR, "a key of annotations is a symbol or a number")
+            raise AmqpError(DECODE_ERROR, "a key of annotations is a symbol or a number")
         entries[name] = (key, value)
     return entries
 
@@ -124,7 +124,7 @@ def _with_failures(message: bytes, failures: int) -> bytes:
     fields = padded(fields, _DELIVERY_COUNT + 1)
     count = decode(fields[_DELIVERY_COUNT])[0] or 0
     if not isinstance(count, int):
-        raise PeerError(DECODE_ERROR, "a delivery-count is a number")
+        raise AmqpError(DECODE_ERROR, "a delivery-count is a number")
     fields[_DELIVERY_COUNT] = encode(uint(min(count + failures, 2**32 - 1)))
     return b"\x00\x53\x70" + join_list(fields) + message[end:]
 
@@ -147,7 +147,7 @@ def _annotated(message: bytes, annotations: bytes) -> bytes:
 
 
 def _section_at(message: bytes, start: int) -> tuple[Any, int]:
-    """The descriptor of the section there, and the offset of its value. Raises PeerError if it is none."""
+    """The descriptor of the section there, and the offset of its value. Raises AmqpError if it is none."""
     if message[start : start + 1] != b"\x00":
-        raise PeerError(DECODE_ERROR, "a message is made of sections")
+        raise AmqpError(DECODE_ERROR, "a message is made of sections")
     return decode(message, start + 1)

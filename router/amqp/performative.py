@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from router.amqp.codec import decode, skip
-from router.amqp.errors import DECODE_ERROR, PeerError
+from router.amqp.errors import DECODE_ERROR, AmqpError
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH = range(0x10, 0x17)
@@ -40,7 +40,7 @@ def code_of(frame: bytes) -> int:
 
 
 def parse(frame: bytes, most: int = MAX_FIELDS) -> Performative:
-    """Take a frame's performative apart, up to so many fields. Raises PeerError if it is damaged."""
+    """Take a frame's performative apart, up to so many fields. Raises AmqpError if it is damaged."""
     _, at = decode(frame, 4 * frame[4] + 1)
     items, end = split_list(frame, at, most)
     return Performative(items, end)
@@ -57,12 +57,12 @@ def split_list(data: bytes, at: int, most: int = MAX_FIELDS) -> tuple[list[bytes
         case 0xD0 | 0xD1:
             count, at = data[at + 5 : at + 9], at + 9
         case _:
-            raise PeerError(DECODE_ERROR, "not a list")
+            raise AmqpError(DECODE_ERROR, "not a list")
     elements = []
     for _ in range(min(int.from_bytes(count, "big"), most)):
         after = skip(data, at)
         if after > end:
-            raise PeerError(DECODE_ERROR, "an element is longer than its list")
+            raise AmqpError(DECODE_ERROR, "an element is longer than its list")
         elements.append(data[at:after])
         at = after
     return elements, end

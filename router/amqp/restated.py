@@ -7,7 +7,7 @@ a delivery's outcome and its settlement; whoever goes on telling what is known w
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from router.amqp.errors import RESOURCE_LIMIT, PeerError
+from router.amqp.errors import RESOURCE_LIMIT, AmqpError
 from router.amqp.library import lib
 
 OFTEN: Final = 8  # news of a delivery
@@ -50,4 +50,4 @@ class Restated:
         if self.told > OFTEN * self._deliveries + AT_FIRST:
             self._look()
             if self.told > OFTEN * self._deliveries + AT_FIRST:
-                raise PeerError(RESOURCE_LIMIT, "the same told of deliveries again and again")
+                raise AmqpError(RESOURCE_LIMIT, "the same told of deliveries again and again")

@@ -7,7 +7,7 @@ lets clients that skip SASL do so. Sans-I/O: `receive` takes bytes until `done` 
 from typing import Any, Final
 
 from router.amqp.codec import Described, Raw, Symbol, decode, encode, ubyte
-from router.amqp.errors import FRAMING_ERROR, UNAUTHORIZED, PeerError
+from router.amqp.errors import FRAMING_ERROR, UNAUTHORIZED, AmqpError
 
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
@@ -32,7 +32,7 @@ class SaslLayer:
         self._greeted = False
 
     def receive(self, data: bytes) -> bytes:
-        """Raises PeerError if this is not SASL, or SASL fails; `out` may still hold the reason for the peer."""
+        """Raises AmqpError if this is not SASL, or SASL fails; `out` may still hold the reason for the peer."""
         self._buffer += data
         if not self._greeted and len(self._buffer) >= 8:
             self._greet()
@@ -46,7 +46,7 @@ class SaslLayer:
     def _greet(self) -> None:
         if self._buffer[:8] != SASL_HEADER:
             self.out += SASL_HEADER
-            raise PeerError(FRAMING_ERROR, f"not AMQP: {self._buffer[:8]!r}")
+            raise AmqpError(FRAMING_ERROR, f"not AMQP: {self._buffer[:8]!r}")
         self._buffer = self._buffer[8:]
         self._greeted = True
 
@@ -55,13 +55,13 @@ class SaslLayer:
             return None
         size = int.from_bytes(self._buffer[:4], "big")
         if not 8 <= size <= MAX_FRAME:
-            raise PeerError(FRAMING_ERROR, f"a SASL frame of {size} bytes")
+            raise AmqpError(FRAMING_ERROR, f"a SASL frame of {size} bytes")
         if len(self._buffer) < size:
             return None
         frame, self._buffer = self._buffer[:size], self._buffer[size:]
         value, _ = decode(frame, 4 * frame[4])
         if frame[5] != 1 or not isinstance(value, Described) or not isinstance(value.value, list):
-            raise PeerError(FRAMING_ERROR, "not a SASL frame")
+            raise AmqpError(FRAMING_ERROR, "not a SASL frame")
         return value
 
     def _handle(self, frame: Described) -> None:
@@ -78,10 +78,10 @@ class SaslServer(SaslLayer):
 
     def _handle(self, frame: Described) -> None:
         if frame.descriptor != INIT or not frame.value:
-            raise PeerError(FRAMING_ERROR, "not a sasl-init")
+            raise AmqpError(FRAMING_ERROR, "not a sasl-init")
         if frame.value[0] != ANONYMOUS:
             self.out += _frame(OUTCOME, ubyte(1))
-            raise PeerError(UNAUTHORIZED, "a SASL mechanism that was not offered")
+            raise AmqpError(UNAUTHORIZED, "a SASL mechanism that was not offered")
         self.out += _frame(OUTCOME, ubyte(0))
         self.done = True
 
@@ -98,12 +98,12 @@ class SaslClient(SaslLayer):
             self._choose(frame.value[0])
         elif frame.descriptor == OUTCOME and frame.value:
             if frame.value[0] != 0:
-                raise PeerError(UNAUTHORIZED, "the server refused ANONYMOUS")
+                raise AmqpError(UNAUTHORIZED, "the server refused ANONYMOUS")
             self.done = True
         else:
-            raise PeerError(FRAMING_ERROR, "an unexpected SASL frame")
+            raise AmqpError(FRAMING_ERROR, "an unexpected SASL frame")
 
     def _choose(self, offered: Any) -> None:
         if offered != ANONYMOUS and not (isinstance(offered, list) and ANONYMOUS in offered):
-            raise PeerError(UNAUTHORIZED, f"the server offers no ANONYMOUS: {offered!r}")
+            raise AmqpError(UNAUTHORIZED, f"the server offers no ANONYMOUS: {offered!r}")
         self.out += _frame(INIT, ANONYMOUS, b"anonymous")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from router.amqp.codec import Described, Symbol, Timestamp, encode, ubyte, uint, ulong
-from router.amqp.errors import DECODE_ERROR, PeerError
+from router.amqp.errors import DECODE_ERROR, AmqpError
 from router.amqp.message import sections_of
 
 HEADER: Final = 0x70
@@ -30,7 +30,7 @@ NAMES: Final = {
 BODIES: Final = ("data", "sequence", "value")
 
 
-class Kind(NamedTuple):
+class FieldKind(NamedTuple):
     """What a field takes: in words, whether a value is it, and as what it is encoded."""
 
     expected: str
@@ -50,24 +50,24 @@ def _is_symbol(value: Any) -> bool:
     return isinstance(value, str) and value.isascii()
 
 
-_BOOLEAN: Final = Kind("true or false", lambda value: isinstance(value, bool), bool)
-_UBYTE: Final = Kind("a number from 0 to 255", _whole(2**8 - 1), ubyte)
-_UINT: Final = Kind("a number from 0 to 4294967295", _whole(2**32 - 1), uint)
-_TIME: Final = Kind("milliseconds since 1970", _whole(2**63 - 1), Timestamp)
-_TEXT: Final = Kind("a text", _is_text, str)
-_SYMBOL: Final = Kind("a text of ASCII characters", _is_symbol, Symbol)
-_BINARY: Final = Kind(
+_BOOLEAN: Final = FieldKind("true or false", lambda value: isinstance(value, bool), bool)
+_UBYTE: Final = FieldKind("a number from 0 to 255", _whole(2**8 - 1), ubyte)
+_UINT: Final = FieldKind("a number from 0 to 4294967295", _whole(2**32 - 1), uint)
+_TIME: Final = FieldKind("milliseconds since 1970", _whole(2**63 - 1), Timestamp)
+_TEXT: Final = FieldKind("a text", _is_text, str)
+_SYMBOL: Final = FieldKind("a text of ASCII characters", _is_symbol, Symbol)
+_BINARY: Final = FieldKind(
     "a text or binary",
     lambda value: isinstance(value, str | bytes),
     lambda value: value.encode() if isinstance(value, str) else value,
 )
-_ID: Final = Kind(
+_ID: Final = FieldKind(
     "a text, a number or binary",
     lambda value: isinstance(value, str | bytes) or _whole(2**64 - 1)(value),
     lambda value: value if isinstance(value, str | bytes) else ulong(value),
 )
 
-FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
+FIELDS: Final[Mapping[str, Mapping[str, FieldKind]]] = {
     "header": {
         "durable": _BOOLEAN,
         "priority": _UBYTE,
@@ -97,12 +97,12 @@ SYMBOLIC: Final = ("delivery-annotations", "message-annotations", "footer")
 
 
 def read_message(message: bytes) -> dict[str, Any]:
-    """Raises PeerError on what is no message."""
+    """Raises AmqpError on what is no message."""
     found: dict[str, Any] = {}
     for code, value in sections_of(message):
         name = NAMES.get(code) if isinstance(code, int) else None
         if name is None:
-            raise PeerError(DECODE_ERROR, f"a message has no section {code!r}")
+            raise AmqpError(DECODE_ERROR, f"a message has no section {code!r}")
         if name in FIELDS:
             fields = zip(FIELDS[name], value if isinstance(value, list) else (), strict=False)
             found[name] = {field: item for field, item in fields if item is not None}

@@ -9,15 +9,13 @@ Never here: what is said to the peer, or to the owner.
 
 from typing import Any, Final
 
-from router.amqp.errors import RESOURCE_LIMIT, PeerError
+from router.amqp.errors import RESOURCE_LIMIT, AmqpError
 from router.amqp.library import lib
-from router.amqp.link import Link
+from router.amqp.link import Link, Place
 from router.amqp.tap import Tap
 
 MAX_LINKS: Final = 4096  # those that wait to be forgotten included
 MAX_SESSIONS: Final = 512  # the same; 256 can be open at once
-
-Place = tuple[Any, bool, str]
 
 
 class Session:
@@ -75,7 +73,7 @@ class Sessions:
     def begin(self, pointer: Any, channel: bytes | None) -> None:
         """The peer has begun it."""
         if len(self._sessions) >= MAX_SESSIONS:
-            raise PeerError(RESOURCE_LIMIT, f"more than {MAX_SESSIONS} sessions")
+            raise AmqpError(RESOURCE_LIMIT, f"more than {MAX_SESSIONS} sessions")
         session = self.of(pointer)
         if channel is not None:
             session.channel = channel
@@ -92,7 +90,7 @@ class Sessions:
 
     def add(self, link: Link) -> None:
         if len(self.links) >= MAX_LINKS:
-            raise PeerError(RESOURCE_LIMIT, f"more than {MAX_LINKS} links")
+            raise AmqpError(RESOURCE_LIMIT, f"more than {MAX_LINKS} links")
         self.links[link.pointer] = link
         self.of(link.session).links[link] = None
 

@@ -5,15 +5,13 @@ libraries keep a delivery until they have read that the receiver has settled it:
 what a publisher settles is settled to it in turn: many deliveries at once, and all when none is unsettled.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from router.amqp import performative
 from router.amqp.codec import decode, uint
 from router.amqp.library import lib
+from router.amqp.link import Link
 from router.amqp.performative import DISPOSITION, NULL, TRUE, TRUES
-
-if TYPE_CHECKING:
-    from router.amqp.link import Link
 
 ENOUGH: Final = 128  # deliveries, to be answered while others are unsettled
 
@@ -51,7 +49,7 @@ class Settlements:
     def __init__(self) -> None:
         self._sessions: dict[bytes, _Session] = {}  # those with such publishers, by the peer's channel
 
-    def begin(self, channel: bytes, link: "Link") -> None:
+    def begin(self, channel: bytes, link: Link) -> None:
         """A publisher in mode second has attached there, and been answered."""
         self._sessions.setdefault(channel, _Session()).links.append(link)
 

@@ -15,11 +15,13 @@ Never here: what maps and resumed deliveries mean, and flow (`echo`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from router.amqp import performative
 from router.amqp.codec import decode, uint
-from router.amqp.errors import INVALID_FIELD, RESOURCE_LIMIT, PeerError
+from router.amqp.deliveries import LinkDeliveries
+from router.amqp.errors import INVALID_FIELD, RESOURCE_LIMIT, AmqpError
+from router.amqp.link import LINK_NUMBER, Link
 from router.amqp.message import ENVELOPE_SIZE, format_of
 from router.amqp.notes import AttachFrame, BeginFrame, FlowFrame, Note, Piece, StrayFrame, TransferFrame, Wire
 from router.amqp.performative import (
@@ -40,15 +42,9 @@ from router.amqp.unsettled import decode_map, encode_entries
 from router.amqp.values import RCV_SECOND
 from router.amqp.walk import HEAD, LARGE, Walk
 
-if TYPE_CHECKING:
-    from router.amqp.link import Link
-
 MIN_MAX_FRAME: Final = 512  # AMQP 1.0 2.4.1; also what holds before the peer's open
 UNLIMITED: Final = 2**32 - 1
 RESERVE: Final = 8  # what `resume` and `aborted` may add to a transfer
-
-# A link property that exists between proton and the tap only: it tells whose an outgoing attach is.
-LINK_NUMBER: Final = "link-number"
 
 # default-outcome released, and the outcomes that are understood here: all (AMQP 1.0 3.5.3).
 _DEFAULT_OUTCOME: Final = b"\x00\x53\x26\x45"
@@ -78,15 +74,15 @@ class Tap:
         self._broken = False  # no frames any more: proton ends it
         self._announced: dict[int, Link] = {}  # by number: opened, attach not written yet
         self._number = 0
-        self._resumed: dict[Link, dict[bytes, bool]] = {}  # tags of deliveries to be resumed; whether to abort
-        self._envelopes: dict[Link, dict[bytes, list[bytes]]] = {}  # by tag: of deliveries to be written
+        self._resumed: dict[LinkDeliveries, dict[bytes, bool]] = {}  # by tag, of deliveries: whether to abort
+        self._envelopes: dict[LinkDeliveries, dict[bytes, list[bytes]]] = {}  # by tag: of deliveries to be written
         self._wires: dict[Wire, Link] = {}  # of our ends
         self._ended: set[bytes] = set()  # the peer's channels of sessions that we have ended
 
     # -- incoming
 
     def split(self, data: bytes) -> Iterator[Piece]:
-        """The pieces of an input, in order. Raises PeerError at names that proton would cut off, and damaged maps."""
+        """The pieces of an input, in order. Raises AmqpError at names that proton would cut off, and damaged maps."""
         data, self._held = self._held + data if self._held else data, b""
         self._walk.begin()
         start, end = 0, len(data)
@@ -119,7 +115,7 @@ class Tap:
             return False
         try:
             fields = performative.parse(begin).fields
-        except PeerError:
+        except AmqpError:
             return False
         return self._look_at_transfer(begin[6:8], fields) is None
 
@@ -132,7 +128,7 @@ class Tap:
             return None, frame
         try:
             fields = performative.parse(frame).fields
-        except PeerError:
+        except AmqpError:
             return None, frame
         if code <= ATTACH:
             _check_arrays(fields)
@@ -202,7 +198,7 @@ class Tap:
     def _look_at_disposition(self, channel: bytes, fields: list[bytes]) -> None:
         self.settlements.take(channel, fields)
         if len(fields) > _STATE and len(fields[_STATE]) > LARGE and fields[_STATE][:3] == _MODIFIED:
-            raise PeerError(RESOURCE_LIMIT, f"annotations of more than {LARGE} bytes for all deliveries of a range")
+            raise AmqpError(RESOURCE_LIMIT, f"annotations of more than {LARGE} bytes for all deliveries of a range")
 
     _look_at: ClassVar[Mapping[int, Callable[["Tap", bytes, list[bytes]], Note | None]]] = {
         BEGIN: _look_at_begin,
@@ -219,7 +215,7 @@ class Tap:
 
     # -- outgoing
 
-    def announce(self, link: "Link") -> int:
+    def announce(self, link: Link) -> int:
         """The attach that has this number among its properties will be this link's."""
         self._number += 1
         self._announced[self._number] = link
@@ -227,17 +223,17 @@ class Tap:
             self._expect_resumed()
         return self._number
 
-    def resume(self, link: "Link", tag: bytes, aborted: bool) -> None:
+    def resume(self, link: LinkDeliveries, tag: bytes, aborted: bool) -> None:
         """The next delivery of this tag on the link is a resumed one."""
         tags = self._resumed.setdefault(link, {})
         assert tag not in tags, "resumed already, and not written yet"
         tags[tag] = aborted
 
-    def envelope(self, link: "Link", tag: bytes, message: bytes) -> None:
+    def envelope(self, link: LinkDeliveries, tag: bytes, message: bytes) -> None:
         """The next delivery of this tag on the link that begins so has its message in an envelope (`message`)."""
         self._envelopes.setdefault(link, {}).setdefault(tag, []).append(message[:ENVELOPE_SIZE])
 
-    def forget(self, link: "Link") -> None:
+    def forget(self, link: Link) -> None:
         """The link is over; proton writes nothing of it any more."""
         self._announced.pop(link.number, None)
         self._resumed.pop(link, None)
@@ -290,7 +286,7 @@ class Tap:
         fields[8:10] = _DEFAULT_OUTCOME, _OUTCOMES
         return source[:3] + performative.join_list(fields)
 
-    def _fit_map(self, link: "Link", channel: bytes, fields: list[bytes]) -> None:
+    def _fit_map(self, link: Link, channel: bytes, fields: list[bytes]) -> None:
         """As much of our map as fits the peer's frames; in the order in which it was given."""
         assert link.unsettled is not None
         fields[7], fields[8] = performative.join_map(()), TRUE
@@ -322,7 +318,7 @@ class Tap:
             del self._resumed[link]
         return self._resuming(frame[6:8], fields, payload, aborted)
 
-    def _taken_out(self, link: "Link", tag: bytes, fields: list[bytes], payload: bytes) -> bytes:
+    def _taken_out(self, link: Link, tag: bytes, fields: list[bytes], payload: bytes) -> bytes:
         """The payload without its envelope, whose message-format goes where AMQP has it."""
         envelopes = self._envelopes.get(link, {}).get(tag)
         if not envelopes or not payload.startswith(envelopes[0]):
@@ -369,9 +365,4 @@ def _check_name(encoded: bytes, what: str) -> None:
     """Proton would cut it off at a NUL, and take it for another one."""
     name = decode(encoded)[0]
     if isinstance(name, str) and "\0" in name:
-        raise PeerError(INVALID_FIELD, f"{what} with a NUL")
-
-
-def link_properties(number: int, properties: Mapping[str, object] | None) -> dict[str, object]:
-    """What an announced link tells proton to write for its properties."""
-    return {LINK_NUMBER: number, **(properties or {})}
+        raise AmqpError(INVALID_FIELD, f"{what} with a NUL")

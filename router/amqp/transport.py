@@ -13,7 +13,7 @@ import trio
 
 from router.amqp import tcp
 from router.amqp.connection import Connection
-from router.amqp.errors import PeerError
+from router.amqp.errors import AmqpError
 
 log = logging.getLogger("oncemesh.amqp")
 
@@ -112,7 +112,7 @@ class _Driver:
         """One call of the engine and all that has to follow it."""
         try:
             yield
-        except PeerError as error:
+        except AmqpError as error:
             log.warning("connection of %s ended: %s", self._named(), error)
         self._after_input()
         self.wake()
@@ -204,7 +204,7 @@ class _Driver:
             await trio.sleep(max(0.0, deadline - self._clock()))
             try:
                 deadline = connection.tick(self._clock())
-            except PeerError:
+            except AmqpError:
                 with self._step():
                     raise
             if connection.has_output:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from router.amqp.codec import Described, decode
-from router.amqp.errors import DECODE_ERROR, INVALID_FIELD, PeerError
+from router.amqp.errors import DECODE_ERROR, INVALID_FIELD, AmqpError
 from router.amqp.performative import NULL
 from router.amqp.values import (
     ACCEPTED,
@@ -46,7 +46,7 @@ def encode_entries(unsettled: Mapping[bytes, int]) -> Iterator[tuple[bytes, byte
 
 
 def decode_map(data: bytes) -> dict[bytes, DeliveryState] | None:
-    """The value of an attach's unsettled field; None if it is null. Raises PeerError."""
+    """The value of an attach's unsettled field; None if it is null. Raises AmqpError."""
     match data[0]:
         case 0x40:
             return None
@@ -55,15 +55,15 @@ def decode_map(data: bytes) -> dict[bytes, DeliveryState] | None:
         case 0xD1:
             at, count = 9, int.from_bytes(data[5:9], "big")
         case _:
-            raise PeerError(DECODE_ERROR, "the unsettled map is no map")
+            raise AmqpError(DECODE_ERROR, "the unsettled map is no map")
     if count % 2 or count > len(data):
-        raise PeerError(DECODE_ERROR, "the unsettled map is not of pairs")
+        raise AmqpError(DECODE_ERROR, "the unsettled map is not of pairs")
     unsettled: dict[bytes, DeliveryState] = {}
     for _ in range(count // 2):
         tag, at = _tag(data, at)
         unsettled[tag], at = _state(data, at)
     if at != len(data) or len(unsettled) != count // 2:
-        raise PeerError(DECODE_ERROR, "the unsettled map names a tag twice, or has more bytes than it needs")
+        raise AmqpError(DECODE_ERROR, "the unsettled map names a tag twice, or has more bytes than it needs")
     return unsettled
 
 
@@ -76,9 +76,9 @@ def _tag(data: bytes, at: int) -> tuple[bytes, int]:
         tag, at = decode(data, at)
         tag = tag.encode() if isinstance(tag, str) else tag
     if not isinstance(tag, bytes) or at > len(data):
-        raise PeerError(DECODE_ERROR, "a key of the unsettled map is no delivery-tag")
+        raise AmqpError(DECODE_ERROR, "a key of the unsettled map is no delivery-tag")
     if len(tag) > MAX_TAG:
-        raise PeerError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
+        raise AmqpError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
     return tag, at
 
 
@@ -89,17 +89,17 @@ def _state(data: bytes, at: int) -> tuple[DeliveryState, int]:
         return state, at + 4
     value, at = decode(data, at)
     if not isinstance(value, Described) or not isinstance(value.value, list):
-        raise PeerError(DECODE_ERROR, "a value of the unsettled map is no delivery state")
+        raise AmqpError(DECODE_ERROR, "a value of the unsettled map is no delivery state")
     code = _NAMES.get(value.descriptor, NO_STATE) if isinstance(value.descriptor, str) else value.descriptor
     if code == RECEIVED:
         return _received(value.value), at
     if not isinstance(code, int) or code not in _STATES or code == NO_STATE:
-        raise PeerError(DECODE_ERROR, "a value of the unsettled map is no delivery state known here")
+        raise AmqpError(DECODE_ERROR, "a value of the unsettled map is no delivery state known here")
     return _STATES[code], at
 
 
 def _received(fields: list[Any]) -> DeliveryState:
     number, offset = (field or 0 for field in (*fields, 0, 0)[:2])
     if not isinstance(number, int) or not isinstance(offset, int) or number < 0 or offset < 0:
-        raise PeerError(DECODE_ERROR, "a received state without its section and offset")
+        raise AmqpError(DECODE_ERROR, "a received state without its section and offset")
     return DeliveryState(RECEIVED, number, offset)

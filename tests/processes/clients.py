@@ -253,8 +253,9 @@ class Client(Handler):
 
 
 def client_of(end: Publisher | Subscriber) -> Client:
-    client = end.link.connection.handler
-    assert isinstance(client, Client)
+    connection = end.link.connection
+    assert isinstance(connection, Connection) and isinstance(connection.handler, Client)
+    client = connection.handler
     return client
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from router.watchdog import BLOCKED, COMPUTES, LOOKS, STUCK, Turn, Verdict
+from router.watchdog import BLOCKED, COMPUTES, LOOKS, STUCK, Health, Turn
 
 DEAD_S = 1.0
 
@@ -19,30 +19,30 @@ def looks(seconds: float) -> range:
 
 def test_a_turn_that_computes_is_told_once_and_ends_the_process() -> None:
     turn = Turn(DEAD_S)
-    verdicts = [turn.look(1, at * DEAD_S / LOOKS) for at in looks(COMPUTES + 1)]
-    assert verdicts.count(Verdict.LATE) == 1
-    assert verdicts.index(Verdict.LATE) == LOOKS + 1
-    assert verdicts.index(Verdict.STUCK) == COMPUTES * LOOKS
+    found = [turn.look(1, at * DEAD_S / LOOKS) for at in looks(COMPUTES + 1)]
+    assert found.count(Health.LATE) == 1
+    assert found.index(Health.LATE) == LOOKS + 1
+    assert found.index(Health.STUCK) == COMPUTES * LOOKS
 
 
 def test_a_turn_that_is_blocked_has_longer() -> None:
     turn = Turn(DEAD_S)
-    verdicts = [turn.look(1, 7.0) for _ in looks(BLOCKED + 1)]
-    assert verdicts.count(Verdict.LATE) == 1
-    assert verdicts.index(Verdict.STUCK) == BLOCKED * LOOKS
+    found = [turn.look(1, 7.0) for _ in looks(BLOCKED + 1)]
+    assert found.count(Health.LATE) == 1
+    assert found.index(Health.STUCK) == BLOCKED * LOOKS
 
 
 def test_turns_that_come_and_go_are_well_however_many_and_so_is_a_wait() -> None:
     turn = Turn(DEAD_S)
-    verdicts = [turn.look(at // LOOKS, float(at)) for at in looks(100)]
-    verdicts += [turn.look(0, 100.0) for _ in looks(100)]
-    assert set(verdicts) == {Verdict.WELL}
+    found = [turn.look(at // LOOKS, float(at)) for at in looks(100)]
+    found += [turn.look(0, 100.0) for _ in looks(100)]
+    assert set(found) == {Health.WELL}
 
 
 def test_a_turn_on_a_machine_that_has_too_much_to_do_has_the_time_of_a_blocked_one() -> None:
     turn = Turn(DEAD_S)
-    verdicts = [turn.look(1, at * DEAD_S / LOOKS / 10) for at in looks(BLOCKED - 1)]
-    assert Verdict.STUCK not in verdicts
+    found = [turn.look(1, at * DEAD_S / LOOKS / 10) for at in looks(BLOCKED - 1)]
+    assert Health.STUCK not in found
 
 
 PROGRAM = """

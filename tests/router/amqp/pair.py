@@ -4,7 +4,7 @@ from typing import Any
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
-from router.amqp.errors import PeerError
+from router.amqp.errors import AmqpError
 from router.amqp.handler import Handler
 from router.amqp.link import Link
 from router.amqp.values import ErrorCondition, Handle
@@ -73,7 +73,7 @@ class Pair:
         self.here, self.there = Recorder(), Recorder()
         self.client = Connection(self.here, container="client", server=False, **settings)
         self.server = Connection(self.there, container="server", server=True, **settings)
-        self.errors: list[PeerError] = []
+        self.errors: list[AmqpError] = []
         self.client.open()
         self.pump()
 
@@ -88,7 +88,7 @@ class Pair:
         if data:
             try:
                 target.receive(data, now)
-            except PeerError as error:
+            except AmqpError as error:
                 self.errors.append(error)
         return bool(data)
 

@@ -9,7 +9,7 @@ from router.amqp import walk
 from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection
 from router.amqp.engine import Engine
-from router.amqp.errors import DECODE_ERROR, FRAMING_ERROR, RESOURCE_LIMIT, PeerError
+from router.amqp.errors import DECODE_ERROR, FRAMING_ERROR, RESOURCE_LIMIT, AmqpError
 from router.amqp.link import Link
 from router.amqp.message import merged
 from router.amqp.restated import AT_FIRST
@@ -91,7 +91,7 @@ def test_proton_never_makes_more_events_at_once_than_there_is_room_for(monkeypat
     connection = sending(5000)
     monkeypatch.setattr(Engine, "push", counted)
     one = frame(DISPOSITION, True, 0, 4999, False)
-    with pytest.raises(PeerError):
+    with pytest.raises(AmqpError):
         connection.receive(one * 200, 0.0)
     assert max(pushed) <= 20 * len(one)
 
@@ -220,6 +220,6 @@ def test_a_server_offers_its_mechanisms_once() -> None:
     client = SaslClient()
     offer = sasl_frame(MECHANISMS, ANONYMOUS)
     client.receive(SASL_HEADER + offer)
-    with pytest.raises(PeerError) as caught:
+    with pytest.raises(AmqpError) as caught:
         client.receive(offer)
     assert caught.value.condition == FRAMING_ERROR

@@ -16,7 +16,7 @@ from router.amqp.errors import (
     NOT_ALLOWED,
     RESOURCE_LIMIT,
     TRANSFER_LIMIT,
-    PeerError,
+    AmqpError,
 )
 from router.amqp.link import Link
 from router.amqp.performative import code_of
@@ -73,7 +73,7 @@ def condition_of(connection: Connection, *inputs: bytes) -> str:
     for data in inputs[:-1]:
         connection.receive(data, 0.0)
         connection.data_to_send()
-    with pytest.raises(PeerError) as caught:
+    with pytest.raises(AmqpError) as caught:
         connection.receive(inputs[-1], 0.0)
     assert connection.closed
     connection.data_to_send()
@@ -123,7 +123,7 @@ def test_properties_nested_without_end() -> None:
     connection = server()
     try:
         connection.receive(data, 0.0)
-    except PeerError as error:
+    except AmqpError as error:
         assert error.condition == DECODE_ERROR
 
 
@@ -249,7 +249,7 @@ def test_silence_beyond_the_idle_timeout() -> None:
     connection = server(handler, idle_timeout=2.0)
     connection.receive(opening(), 0.0)
     now: float | None = 100.0
-    with pytest.raises(PeerError) as caught:
+    with pytest.raises(AmqpError) as caught:
         while now is not None and now < 110.0:
             now = connection.tick(now)
     assert caught.value.condition == RESOURCE_LIMIT
@@ -310,7 +310,7 @@ def test_a_damaged_conversation_ends_at_worst_its_connection(data: st.DataObject
         for at in range(0, len(damaged), size):
             connection.receive(bytes(damaged[at : at + size]), 0.0)
             connection.data_to_send()
-    except PeerError:
+    except AmqpError:
         assert connection.closed
         connection.data_to_send()
     connection.receive_eof()
@@ -330,6 +330,6 @@ def test_frames_of_random_content(bodies: list[bytes]) -> None:
             payload = b"\x00\x53" + code + b"\xc0" + bytes([min(len(body), 255)]) + body
             connection.receive((8 + len(payload)).to_bytes(4, "big") + b"\x02\x00\x00\x00" + payload, 0.0)
             connection.data_to_send()
-    except PeerError:
+    except AmqpError:
         assert connection.closed
     connection.release()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from proton import Data, Message, symbol
 
 from router.amqp.codec import decode
-from router.amqp.errors import PeerError
+from router.amqp.errors import AmqpError
 from router.amqp.message import application_properties, body_of, data_message, merged, modified
 
 
@@ -33,7 +33,7 @@ def test_the_body_of_others_messages(body: Any, expected: bytes) -> None:
 
 @pytest.mark.parametrize("message", [b"", b"\x00", b"\x00Su", b"\xff" * 20, data_message(b"")[:-1], b"\x40"])
 def test_what_is_not_a_message_has_no_body(message: bytes) -> None:
-    with pytest.raises(PeerError):
+    with pytest.raises(AmqpError):
         body_of(message)
 
 

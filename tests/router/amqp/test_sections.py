@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from proton import UNDESCRIBED, Array, Data, Message, symbol, timestamp, ulong
 
 from router.amqp.codec import Described, Symbol, Timestamp
-from router.amqp.errors import PeerError
+from router.amqp.errors import AmqpError
 from router.amqp.sections import read_message, write_message
 
 PROPERTIES = {
@@ -109,18 +109,18 @@ def test_a_body_may_be_sections_of_data_or_sequences_or_nothing() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_message_is_refused(message: bytes) -> None:
-    with pytest.raises(PeerError):
+    with pytest.raises(AmqpError):
         read_message(message)
 
 
 def test_arrays_within_arrays_end_somewhere() -> None:
     deep = b"\x00\x53\x77" + b"\xf0\x00\x00\xff\xff\x00\x00\x00\x01" * 5000
-    with pytest.raises(PeerError):
+    with pytest.raises(AmqpError):
         read_message(deep)
     nested = b"\x40"
     for _ in range(200):
         nested = b"\xf0" + (len(nested) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x01" + nested
-    with pytest.raises(PeerError, match="nested too deep"):
+    with pytest.raises(AmqpError, match="nested too deep"):
         read_message(b"\x00\x53\x77" + nested)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from router.amqp.codec import Described as DecodedType
 from router.amqp.codec import decode
 from router.amqp.connection import Connection
-from router.amqp.errors import FRAMING_ERROR, PeerError
+from router.amqp.errors import FRAMING_ERROR, AmqpError
 from router.amqp.link import Link
 from router.amqp.values import ACCEPTED, NO_STATE, DeliveryState
 from tests.router.amqp.frames import ATTACH, SOURCE, TARGET, Described, Symbol, attach, frame, opening, transfer
@@ -107,7 +107,7 @@ def test_a_damaged_conversation_ends_at_worst_its_connection(data: st.DataObject
         for at in range(0, len(damaged), size):
             connection.receive(bytes(damaged[at : at + size]), 0.0)
             connection.data_to_send()
-    except PeerError:
+    except AmqpError:
         assert connection.closed
         connection.data_to_send()
     connection.receive_eof()

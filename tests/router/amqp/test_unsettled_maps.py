@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.amqp.connection import Connection
-from router.amqp.errors import DECODE_ERROR, INVALID_FIELD, PeerError
+from router.amqp.errors import DECODE_ERROR, INVALID_FIELD, AmqpError
 from router.amqp.unsettled import decode_map, encode_entries
 from router.amqp.values import ACCEPTED, MODIFIED, NO_STATE, RECEIVED, REJECTED, RELEASED, DeliveryState
 from tests.router.amqp.frames import ATTACH, SOURCE, TARGET, Described, Raw, Symbol, encode, frame, opening
@@ -152,7 +152,7 @@ HOSTILE = {
 def test_a_damaged_map_ends_its_connection(name: str) -> None:
     value, condition = HOSTILE[name]
     if name in ("nested", "cut off"):  # damaged to the point where there is no attach
-        with pytest.raises(PeerError) as caught:
+        with pytest.raises(AmqpError) as caught:
             read(value)
         assert caught.value.condition == condition
     else:
@@ -165,6 +165,6 @@ def test_random_bytes_for_a_map(content: bytes, constructor: bytes) -> None:
     connection = server()
     try:
         connection.receive(opening() + attach_with(Raw(constructor + size + content)), 0.0)
-    except PeerError:
+    except AmqpError:
         assert connection.closed
     connection.release()

@@ -1,0 +1,242 @@
+"""What passes on one link: its deliveries, their states, its credit.
+
+The owner's calls go straight to proton's engine; nothing leaves before the connection is flushed, and an owner that
+calls outside of a callback wakes the connection (`Connection.wake`). A link that has ended ignores every call: an
+outcome may well arrive from elsewhere after its link is gone.
+
+Never here: how a link comes and goes (`link`).
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from router.amqp.library import (
+    SCRATCH_SIZE,
+    ffi,
+    lib,
+    read_condition,
+    read_encoded,
+    write_condition,
+    write_map,
+)
+from router.amqp.message import ENVELOPE
+from router.amqp.values import MAX_TAG, MODIFIED, NO_STATE, REJECTED, Handle, OutcomeDetails
+
+# One struct for all tags that we send: filling it anew is cheaper than allocating one a message.
+_tag_memory = ffi.new("char[]", MAX_TAG)
+_tag_view = memoryview(ffi.buffer(_tag_memory, MAX_TAG))
+_tag_struct = ffi.new("pn_bytes_t *")
+_tag_struct.start = _tag_memory
+_tag = _tag_struct[0]
+
+
+class DeliveryHost(Protocol):
+    """The connection, as far as deliveries see it."""
+
+    settling: set[Handle]
+
+    def resumes(self, link: "LinkDeliveries", tag: bytes, aborted: bool) -> None:
+        """The next delivery of this tag is a resumed one."""
+
+    def has_envelope(self, link: "LinkDeliveries", tag: bytes, message: bytes) -> None:
+        """The message of the next delivery of this tag is in an envelope."""
+
+
+class LinkDeliveries:
+    """See the attributes' comments. What is called the engine's is not for owners."""
+
+    __slots__ = (
+        "_max_message",
+        "connection",
+        "credit",
+        "draining",
+        "ended",
+        "format",
+        "is_sender",
+        "partial",
+        "pointer",
+        "quick",
+        "resumed",
+    )
+
+    def __init__(self, connection: DeliveryHost, pointer: Any, max_message: int) -> None:
+        self.connection = connection
+        self.pointer = pointer
+        self.is_sender: bool = lib.pn_link_is_sender(pointer)  # we send
+        self.ended = False  # detached, or its connection is over or closing: nothing is done for it any more
+        self.credit = 0  # sending: what we may still send. Receiving: what the peer may still send
+        self.draining = False  # sending: the peer wants its credit used or given back: send, then drained()
+        self.max_message = max_message
+        # The engine's.
+        self.partial = bytearray()  # payload so far of a delivery that takes several frames
+        self.resumed = False  # receiving: the delivery under way is a resumed one
+        self.format = 0  # receiving: its message-format
+
+    @property
+    def max_message(self) -> int:
+        """Receiving: the largest message taken, in bytes; a larger one is rejected, and the link detached. 0: any."""
+        return self._max_message
+
+    @max_message.setter
+    def max_message(self, size: int) -> None:
+        self._max_message = size
+        self.quick = min(size + 1, SCRATCH_SIZE) if size else SCRATCH_SIZE  # below it one look is enough
+
+    def take_partial(self) -> bytes:
+        """The engine's: the payload gathered so far, forgetting it."""
+        message = bytes(self.partial)
+        self.partial.clear()
+        return message
+
+    def expect(self, *, resumed: bool, message_format: int) -> None:
+        """The engine's: the delivery that comes, or goes on, does not take the quick way."""
+        self.resumed = self.resumed or resumed
+        self.format = self.format or message_format
+        self.quick = 0
+
+    def expect_any(self) -> None:
+        """The engine's: it is complete, or aborted."""
+        self.resumed = False
+        self.format = 0
+        self.max_message = self._max_message
+
+    # -- deliveries
+
+    def send(
+        self,
+        tag: bytes,
+        message: bytes,
+        settled: bool = False,
+        *,
+        resume: bool = False,
+        state: int = NO_STATE,
+        aborted: bool = False,
+    ) -> Handle:
+        """Send a whole message; needs credit. A settled one has no handle (None). One that resumes a delivery may
+        carry its state, may be empty, and may abort it, which settles it."""
+        if self.ended:
+            return None
+        assert self.is_sender and self.credit > 0
+        size = len(tag)
+        _tag_view[:size] = tag
+        _tag_struct.size = size
+        pointer = self.pointer
+        delivery = lib.pn_delivery(pointer, _tag)
+        if message >= ENVELOPE:
+            self.connection.has_envelope(self, tag, message)
+        if resume:
+            settled = settled or aborted
+            self.connection.resumes(self, tag, aborted)
+            if state:
+                lib.pn_delivery_update(delivery, state)
+        lib.pn_link_send(pointer, message, len(message))
+        self.credit -= 1
+        if settled:
+            lib.pn_delivery_settle(delivery)  # advances the link too
+            return None
+        lib.pn_link_advance(pointer)
+        return delivery
+
+    def settle(self, handle: Handle) -> None:
+        """Settle, in the state last given. Also frees a delivery that the peer has settled; sends nothing then."""
+        if not self.ended:
+            lib.pn_delivery_settle(handle)
+            self.connection.settling.add(handle)
+
+    def settle_many(self, handles: Collection[Handle]) -> None:
+        if not self.ended:
+            settle = lib.pn_delivery_settle
+            for handle in handles:
+                settle(handle)
+            self.connection.settling.update(handles)
+
+    def update(self, handle: Handle, state: int, settle: bool = False) -> None:
+        """State a delivery state without details, unsettled unless told otherwise."""
+        if not self.ended:
+            lib.pn_delivery_update(handle, state)
+            if settle:
+                self.settle(handle)
+
+    def update_many(self, handles: Collection[Handle], state: int, settle: bool = False) -> None:
+        if not self.ended:
+            update = lib.pn_delivery_update
+            for handle in handles:
+                update(handle, state)
+            if settle:
+                self.settle_many(handles)
+
+    def reject(
+        self,
+        handle: Handle,
+        condition: str,
+        description: str = "",
+        settle: bool = False,
+        *,
+        info: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not self.ended:
+            error = lib.pn_disposition_condition(lib.pn_delivery_local(handle))
+            write_condition(error, condition, description, info)
+            self.update(handle, REJECTED, settle)
+
+    def modify(
+        self,
+        handle: Handle,
+        failed: bool,
+        undeliverable: bool,
+        settle: bool = False,
+        *,
+        annotations: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not self.ended:
+            disposition = lib.pn_delivery_local(handle)
+            write_map(annotations, lib.pn_disposition_annotations(disposition))
+            lib.pn_disposition_set_failed(disposition, failed)
+            lib.pn_disposition_set_undeliverable(disposition, undeliverable)
+            self.update(handle, MODIFIED, settle)
+
+    def remote_outcome(self, handle: Handle) -> OutcomeDetails:
+        """The details of an outcome (rejected, modified); for use inside `on_dispositions`."""
+        disposition = lib.pn_delivery_remote(handle)
+        state = lib.pn_delivery_remote_state(handle)
+        error = read_condition(lib.pn_disposition_condition(disposition)) if state == REJECTED else None
+        return OutcomeDetails(
+            state=state,
+            condition=error.name if error else None,
+            description=error.description if error else "",
+            info=error.info if error else {},
+            failed=lib.pn_disposition_is_failed(disposition),
+            undeliverable=lib.pn_disposition_is_undeliverable(disposition),
+            annotations=read_encoded(lib.pn_disposition_annotations(disposition)) if state == MODIFIED else b"",
+        )
+
+    @staticmethod
+    def remote_state(handle: Handle) -> tuple[int, bool]:
+        """The peer's latest word on a delivery, and whether it has settled it."""
+        return lib.pn_delivery_remote_state(handle), lib.pn_delivery_settled(handle)
+
+    @property
+    def unsent(self) -> int:
+        """How many of the last deliveries sent were not written: the peer's session has no room for them."""
+        return int(lib.pn_link_queued(self.pointer))
+
+    # -- flow
+
+    def flow(self, credit: int) -> None:
+        """Receiving: let the peer send so many more."""
+        if not self.ended:
+            lib.pn_link_flow(self.pointer, credit)
+            self.credit += credit
+
+    def drain(self, credit: int) -> None:
+        """Receiving: let the peer send so many more, and give back at once what it cannot use."""
+        if not self.ended:
+            lib.pn_link_drain(self.pointer, credit)
+            self.credit += credit
+
+    def drained(self) -> None:
+        """Sending: give back the credit that is left, as a draining peer asked."""
+        if not self.ended and self.draining:
+            lib.pn_link_drained(self.pointer)
+            self.credit = 0
+            self.draining = False

@@ -1,0 +1,177 @@
+"""How the sessions and links of a connection begin and end: what proton tells of them, what its owner is told, and what
+is said to the peer.
+
+Never here: what passes on a link (`inbox`), and when memory is freed (`sessions`).
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from router.amqp.errors import NOT_ALLOWED, AmqpError
+from router.amqp.library import lib, read_condition, text, write_condition, write_lifetime
+from router.amqp.link import Host, Link, Place
+from router.amqp.notes import AttachFrame
+from router.amqp.sessions import Session, Sessions
+from router.amqp.tap import Tap
+from router.amqp.values import RELEASED, Attach, ErrorCondition
+
+
+class LinkOwner(Protocol):
+    """Who is told of links (`router.amqp.handler` has the meaning)."""
+
+    def on_attach(self, link: Link) -> None: ...
+    def on_attached(self, link: Link) -> None: ...
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None: ...
+
+
+class Endpoints:
+    """One a connection, which is the `host` of its links."""
+
+    def __init__(self, host: Host, owner: LinkOwner, sessions: Sessions, tap: Tap, max_message: int) -> None:
+        self._host = host
+        self._owner = owner
+        self._sessions = sessions
+        self._tap = tap
+        self._max_message = max_message
+        self._session: Any = None  # of the links that we attach
+        self._leaving: set[Place] = set()  # those that are free once our detach is written
+        self._postponed: list[Link] = []  # attaches that wait for that
+
+    # -- sessions
+
+    def begin(self, pointer: Any, channel: bytes | None) -> None:
+        """The peer has, on this channel."""
+        if not self._host.opened:
+            raise AmqpError(NOT_ALLOWED, "begin before open")
+        self._sessions.begin(pointer, channel)
+        lib.pn_session_open(pointer)
+
+    def end(self, pointer: Any) -> None:
+        """The peer has."""
+        session = self._sessions.of(pointer)
+        condition = read_condition(lib.pn_session_remote_condition(pointer))
+        if not self._host.closing:
+            self._lose_all(session, condition)
+        lib.pn_session_open(pointer)
+        lib.pn_session_close(pointer)
+        self._sessions.end(session)
+        if self._session == pointer:
+            self._session = None
+
+    def end_session(self, channel: bytes, condition: ErrorCondition) -> None:
+        """The peer broke AMQP in the session: its links are over, the connection goes on."""
+        session = self._sessions.on_channel(channel)
+        if session is None:
+            return
+        self._tap.end_session(channel)
+        self._lose_all(session, condition)
+        write_condition(lib.pn_session_condition(session.pointer), condition.name, condition.description)
+        lib.pn_session_close(session.pointer)
+        if self._session == session.pointer:
+            self._session = None
+
+    def _lose_all(self, session: Session, condition: ErrorCondition | None) -> None:
+        for link in [link for link in session.links if not link.detached]:
+            self._lose(link, False, condition)
+
+    # -- links
+
+    def attach(
+        self, connection: Any, create: Callable[[Any, bytes], Any], name: str, address: str, attach: Attach,
+        max_message: int,
+    ) -> Link:  # fmt: skip
+        """A link of ours, from or to the peer's node. `connection` is proton's."""
+        assert not self._host.closed and not self._host.closing
+        if self._session is None:
+            self._session = lib.pn_session(connection)
+            lib.pn_session_open(self._session)
+        pointer = create(self._session, name.encode())
+        link = Link(self._host, pointer, name, max_message)
+        self._sessions.add(link)
+        for terminus in (lib.pn_link_source(pointer), lib.pn_link_target(pointer)):
+            lib.pn_terminus_set_address(terminus, address.encode())
+            write_lifetime(terminus, attach.durable, attach.expiry_policy, attach.timeout)
+        link.describe(attach.properties, attach.unsettled, attach.incomplete_unsettled)
+        link.open(attach.snd_settle_mode, attach.rcv_settle_mode)
+        return link
+
+    def attached(self, pointer: Any, said: AttachFrame | None) -> None:
+        """The peer has attached, or answered our attach."""
+        link = self._sessions.links.get(pointer)
+        if link is not None:
+            self._answered(link, said)
+            return
+        link = Link(self._host, pointer, text(lib.pn_link_name(pointer)) or "", self._max_message)
+        self._sessions.add(link)
+        if self._host.closing or not self._sessions.of(link.session).is_open:
+            link.end()
+            return
+        link.read_attach(said)
+        former = self._sessions.take_left(link.place)
+        if link.remote_unsettled is None and not link.remote_incomplete_unsettled:
+            link.former = former
+        self._owner.on_attach(link)
+
+    def _answered(self, link: Link, said: AttachFrame | None) -> None:
+        if not link.ended:
+            link.read_attach(said)
+            link.answered = True
+            self._owner.on_attached(link)
+
+    def continue_former(self, link: Link, former: Link) -> None:
+        """The engine's: what was the deliveries' link is `link` now."""
+        self._sessions.continue_former(link, former)
+        for pointer in link.continued:
+            partial = None if link.is_sender else lib.pn_link_current(pointer)
+            if partial:  # its rest will not come
+                lib.pn_delivery_update(partial, RELEASED)
+                lib.pn_delivery_settle(partial)
+
+    def detached(self, pointer: Any, *, closed: bool) -> None:
+        """The peer has detached, or closed."""
+        link = self._sessions.links.get(pointer)
+        if link is None:
+            return
+        link.closed_by_peer = closed
+        if not link.detached and not self._host.closing:
+            self._lose(link, closed, link.remote_condition())
+            link.leave(None, "", closed)
+            if link.context is not None:
+                self._sessions.leave(link)
+        elif link.detach_answered is not None:
+            link.detach_answered()
+        self._sessions.part(link)
+
+    def _lose(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
+        """Not by the owner's doing."""
+        link.end()
+        link.detached = True
+        self._owner.on_detach(link, closed, condition)
+
+    def expel(self, link: Link, condition: str, description: str) -> None:
+        """The engine's: detach a link whose peer broke a limit, and tell the owner. It may be resumed: to break a limit
+        is not to close."""
+        link.leave(condition, description, closed=False)
+        self._owner.on_detach(link, False, ErrorCondition(condition, description))
+
+    # -- places
+
+    def leaves(self, link: Link) -> None:
+        """Our detach is about to be written."""
+        self._leaving.add(link.place)
+
+    def postpones(self, link: Link) -> bool:
+        """Proton writes attaches before detaches, but peers take two links of one name for an error. So an attach to a
+        place that is not free yet waits for the next output."""
+        if link.place in self._leaving:
+            self._postponed.append(link)
+            return True
+        return False
+
+    def attach_postponed(self) -> bool:
+        """What leaves is written. Whether there is more to be written now."""
+        self._leaving.clear()
+        postponed, self._postponed = self._postponed, []
+        for link in postponed:
+            link.attach_postponed()
+        return bool(postponed)

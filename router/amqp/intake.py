@@ -1,0 +1,160 @@
+"""From the bytes of a peer to what they mean: pieces go to proton, and its events to whom they concern.
+
+Proton dispatches all frames of an input before we see the first event. A frame that the tap has noted therefore goes in
+by itself, so that its events can be told from those of other frames.
+
+Never here: what an event leads to.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from router.amqp.echo import Echoes
+from router.amqp.endpoints import Endpoints
+from router.amqp.engine import Engine
+from router.amqp.errors import UNATTACHED_HANDLE
+from router.amqp.inbox import Inbox
+from router.amqp.library import lib
+from router.amqp.link import Link
+from router.amqp.notes import AttachFrame, BeginFrame, FlowFrame, Note, StrayFrame, TransferFrame
+from router.amqp.performative import NULL
+from router.amqp.restated import Restated
+from router.amqp.sessions import Sessions
+from router.amqp.tap import Tap
+from router.amqp.values import ErrorCondition
+
+_DELIVERY: Final = lib.PN_DELIVERY
+_FLOW: Final = lib.PN_LINK_FLOW
+
+
+class EchoOwner(Protocol):
+    def on_echo(self, link: Link) -> None: ...
+
+
+class Intake:
+    """One a connection."""
+
+    def __init__(
+        self, owner: EchoOwner, engine: Engine, tap: Tap, sessions: Sessions, endpoints: Endpoints, echoes: Echoes,
+        inbox: Inbox, restated: Restated, on_connection: Callable[[int, Any], None],
+    ) -> None:  # fmt: skip
+        """`on_connection` is given the events of the connection itself: kind, and proton's event."""
+        self._owner = owner
+        self._engine = engine
+        self._tap = tap
+        self._sessions = sessions
+        self._endpoints = endpoints
+        self._echoes = echoes
+        self._inbox = inbox
+        self._restated = restated
+        self._on_connection = on_connection
+        self._noted: BeginFrame | AttachFrame | None = None  # of the event that is being handled
+        self.over = False  # the connection is: nothing more is looked at
+
+    def take(self, data: bytes) -> None:
+        at_once = self._restated.at_once(len(data))
+        for piece, start, end, note in self._tap.split(data):
+            if note is None:
+                self._push(piece, start, end, at_once)
+            else:
+                self.handle_events()
+                self._take_noted(piece, note)
+            if self.over:
+                break
+
+    def _push(self, piece: bytes, start: int, end: int, at_once: int) -> None:
+        while end - start > at_once:
+            self._engine.push(piece, start, start + at_once)
+            self.handle_events()
+            self._restated.check()
+            start += at_once
+        self._engine.push(piece, start, end)
+
+    def _take_noted(self, frame: bytes, note: Note) -> None:
+        if isinstance(note, FlowFrame | StrayFrame):
+            self._inbox.hand_over()
+            self.handle_events()  # what the handler did makes events too, but the flow's must be the next
+        if isinstance(note, StrayFrame) and self._sessions.is_begun(note.channel):
+            condition = ErrorCondition(UNATTACHED_HANDLE, f"a transfer on handle {note.handle}")
+            self._endpoints.end_session(note.channel, condition)
+            return
+        self._engine.push(frame, 0, len(frame))
+        match note:
+            case FlowFrame():
+                self._take_flow(note)
+            case BeginFrame() | AttachFrame():
+                self._noted = note
+            case TransferFrame():
+                link = self._link_of_next(_DELIVERY)
+                if link is not None and not link.is_sender and not link.ended:
+                    link.expect(resumed=note.resumed, message_format=note.format)
+        self.handle_events()
+        self._noted = None
+
+    def _take_flow(self, note: FlowFrame) -> None:
+        session = self._sessions.on_channel(note.wire[0])
+        if note.wire[1] == NULL and session is not None:
+            self._echoes.answer_session(session.pointer)
+        link = self._link_of_next(_FLOW)
+        answered = False
+        if link is not None and not link.ended:
+            changed = max(0, lib.pn_link_credit(link.pointer)) != link.credit
+            answered = self._echoes.take(link, note, changed)
+        self.handle_events()
+        self._inbox.hand_over()
+        if answered and link is not None and not link.ended:
+            self._owner.on_echo(link)
+
+    def _link_of_next(self, kind: int) -> Link | None:
+        """Whose the next event is, if it is of this kind."""
+        event = lib.pn_collector_peek(self._engine.collector)
+        is_of_kind = event and lib.pn_event_type(event) == kind
+        return self._sessions.links.get(lib.pn_event_link(event)) if is_of_kind else None
+
+    def handle_events(self) -> None:
+        """Transfers, dispositions and flows are gathered (there is no hotter loop), the rest is handled as it comes,
+        after what was gathered before it."""
+        collector, links, frame = self._engine.collector, self._sessions.links, self._inbox.frame
+        peek, pop, type_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
+        link_of, delivery_of = lib.pn_event_link, lib.pn_event_delivery
+        while event := peek(collector):
+            kind = type_of(event)
+            if kind == _DELIVERY:
+                link = links.get(link_of(event))
+                if link is not None:
+                    frame(link, delivery_of(event))
+            elif kind == _FLOW:
+                link = links.get(link_of(event))
+                if link is not None:
+                    self._inbox.flow(link)
+            elif kind in _RARE and not self.over:
+                self._inbox.hand_over()
+                self._handle_rare(kind, event)
+            pop(collector)
+
+    def _handle_rare(self, kind: int, event: Any) -> None:
+        endpoints = self._endpoints
+        if kind == lib.PN_LINK_REMOTE_OPEN:
+            endpoints.attached(lib.pn_event_link(event), self._noted if isinstance(self._noted, AttachFrame) else None)
+        elif kind in (lib.PN_LINK_REMOTE_DETACH, lib.PN_LINK_REMOTE_CLOSE):
+            endpoints.detached(lib.pn_event_link(event), closed=kind == lib.PN_LINK_REMOTE_CLOSE)
+        elif kind == lib.PN_SESSION_REMOTE_OPEN:
+            channel = self._noted.channel if isinstance(self._noted, BeginFrame) else None
+            endpoints.begin(lib.pn_event_session(event), channel)
+        elif kind == lib.PN_SESSION_REMOTE_CLOSE:
+            endpoints.end(lib.pn_event_session(event))
+        else:
+            self._on_connection(kind, event)
+
+
+_RARE: Final = frozenset({
+    lib.PN_CONNECTION_REMOTE_OPEN,
+    lib.PN_CONNECTION_REMOTE_CLOSE,
+    lib.PN_SESSION_REMOTE_OPEN,
+    lib.PN_SESSION_REMOTE_CLOSE,
+    lib.PN_LINK_REMOTE_OPEN,
+    lib.PN_LINK_REMOTE_DETACH,
+    lib.PN_LINK_REMOTE_CLOSE,
+    lib.PN_TRANSPORT_ERROR,
+    lib.PN_TRANSPORT_TAIL_CLOSED,
+})  # fmt: skip
