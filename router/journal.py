@@ -4,6 +4,7 @@ The log is evidence, never state: a router never reads what is in it.
 """
 
 import mmap
+from functools import cache
 from pathlib import Path
 
 from topic.journal import SEGMENT_LIMIT, Block, parse_segment_name, segment_name
@@ -16,6 +17,15 @@ FLUSH_S = 1.0
 def has_segments(directory: Path) -> bool:
     """Whether an earlier incarnation has written here."""
     return directory.is_dir() and any(parse_segment_name(path.name) for path in directory.iterdir())
+
+
+@cache
+def boot_id() -> str:
+    """Which run of this machine's kernel it is: what was saved in one outlives the process, not the kernel."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 class JournalFile:
@@ -40,7 +50,7 @@ class JournalFile:
         if not len(self.block):
             return
         segment = self._current()
-        segment.append(self.block.encode())
+        segment.append(self.block)
         if segment.size >= SEGMENT_LIMIT:
             self._close_segment()
 
@@ -68,12 +78,12 @@ class _Segment:
         self._file = path.open("x+b", buffering=0)
         self._write(bytes(REGION))  # where the disk has no room that is an error, a touch of the mapping were the end
         self._mapping = mmap.mmap(self._file.fileno(), REGION)
-        self.tail = Tail(self._mapping, block.head)
+        self.tail = Tail(self._mapping, block.head, boot_id(), block.number)
 
-    def append(self, data: bytes) -> None:
-        """A block: what it holds is no longer in the tail."""
-        self._write(data)
-        self.tail.clear()
+    def append(self, block: Block) -> None:
+        """What it holds is no longer in the tail."""
+        self._write(block.encode())
+        self.tail.clear(block.number)
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)

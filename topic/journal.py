@@ -180,6 +180,11 @@ class Block:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def number(self) -> int:
+        """How many blocks were encoded before it."""
+        return self._number
+
     def append(
         self,
         event: Event,

@@ -6,8 +6,9 @@ again. So `kill -9` loses no entry. The loss of power may lose any that the kern
 
     region     b"OMT1", u32be length of all that follows of it, then frames, up to one of length 0
     frame      u32be length, u32be crc32 of the payload, payload: msgpack
-    the first  [source, role, incarnation, host], as in a block
-    the others [number, rows, keys]: of the block that these entries will be in; rows as `topic.journal.ROW` names them
+    the first  [source, role, incarnation, host, boot]: as in a block, and which run of the host's kernel it is
+    the others [number, rows, keys]: of the block that these entries will be in; rows as `topic.journal.ROW` names them.
+               The first of these has no rows: it says which blocks there are by now
 
 A killed writer may leave a tail whose block it has written: who reads both takes the block. Bytes in, bytes out; this
 module opens no file and maps nothing.
@@ -25,21 +26,23 @@ REGION = 128 << 10
 _START = len(MAGIC) + 4
 _FRAME = 8
 _END = bytes(4)
-_FIRST = [str, str, int, str]
+_FIRST = [str, str, int, str, str]
 _OTHERS = [int, list, bytes]
 
 
 class Tail:
     """The writer's: frames in a region, which is `REGION` bytes of zeros at first."""
 
-    def __init__(self, region: Any, head: tuple[str, str, int, str]) -> None:
-        """`region`: a writable buffer that takes slices of bytes, as an `mmap` does. `head`: see above."""
+    def __init__(self, region: Any, head: tuple[str, str, int, str], boot: str, number: int) -> None:
+        """`region`: a writable buffer that takes slices of bytes, as an `mmap` does. `head` and `boot`: see above;
+        `number`: of the next block."""
         self._region = region
         region[:_START] = MAGIC + (REGION - _START).to_bytes(4, "big")
         self._end = _START
-        has_room = self.append(msgpack.packb(head))
+        has_room = self.append(msgpack.packb((*head, boot)))
         assert has_room, "names are far shorter than a region"
         self._begin = self._end
+        self.clear(number)
 
     def append(self, payload: bytes) -> bool:
         """Whether there was room. A frame counts once its length is there, which is written last."""
@@ -51,10 +54,10 @@ class Tail:
         self._end = end
         return True
 
-    def clear(self) -> None:
-        """The block is written."""
-        self._region[self._begin : self._begin + len(_END)] = _END
+    def clear(self, number: int) -> None:
+        """The block is written; the next one has this number."""
         self._end = self._begin
+        self.append(msgpack.packb((number, [], b"")))
 
 
 @attrs.frozen(slots=True)
@@ -62,8 +65,10 @@ class Left:
     """What a writer has left in a tail."""
 
     head: tuple[str, str, int, str]
+    boot: str
+    """Of its host; "" where that cannot be told."""
     number: int
-    """Of the block that it was to become."""
+    """Of the block that it was to become: all before it had been written."""
     rows: list[list[Any]]
     keys: bytes
 
@@ -73,7 +78,7 @@ class Region:
     """One that was read."""
 
     left: Left | None
-    """None if it is empty."""
+    """None if that cannot be read."""
     end: int
     """Where the first block begins; 0 if the data does not open with a region."""
     damaged_at: int | None = None
@@ -98,10 +103,11 @@ def read_region(data: bytes) -> Region:
     if len(found) > 1:
         head, (number, *_) = found[0], found[1]
         rows = [row for _, some, _ in found[1:] for row in some]
-        left = Left((head[0], head[1], head[2], head[3]), number, rows, b"".join(keys for _, _, keys in found[1:]))
-    if not found:
+        keys = b"".join(keys for _, _, keys in found[1:])
+        left = Left((head[0], head[1], head[2], head[3]), head[4], number, rows, keys)
+    if left is None:
         at = 0
-    return Region(left, end, None if found and not length else at)
+    return Region(left, end, None if left is not None and not length else at)
 
 
 def _unpack(frame: bytes, length: int) -> list[Any] | None:

@@ -48,7 +48,7 @@ def forgettings(rows: Sequence[ControlRow], logs: Iterable[Log]) -> list[Forgett
 
 
 def _forgetting(at: int, since: Sequence[Log]) -> Forgetting:
-    return Forgetting(at, tuple(log.name for log in since), all(log.stopped for log in since))
+    return Forgetting(at, tuple(log.name for log in since), all(log.whole for log in since))
 
 
 def _stamps(rows: Iterable[ControlRow]) -> dict[str, int]:

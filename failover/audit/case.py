@@ -53,13 +53,13 @@ class Case:
 
     @cached_property
     def open_homes(self) -> list[str]:
-        """Routers' logs without a clean end."""
-        return [name for name, log in self.logs.items() if log.role == "router" and not log.stopped]
+        """Routers' logs that may lack their end."""
+        return [name for name, log in self.logs.items() if log.role == "router" and not log.whole]
 
     @cached_property
     def unfinished(self) -> list[str]:
-        """Logs without a clean end."""
-        return [name for name, log in self.logs.items() if not log.stopped]
+        """Logs that may lack their end."""
+        return [name for name, log in self.logs.items() if not log.whole]
 
     @cached_property
     def open_windows(self) -> list[Span]:

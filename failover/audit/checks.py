@@ -68,7 +68,7 @@ def judge_deliveries(facts: Facts, found: Deliveries, case: Case) -> Judged:
     told_time = taken(rows.time, found.told_accepted, BIG)
     invented = ~published & (logged | ~doubted)
     unsettled, earlier = _before_resuming(facts, found, case)
-    ends = {log.name: NONE if log.stopped else log.last_time for log in case.logs.values()}
+    ends = {log.name: NONE if log.whole else log.last_time for log in case.logs.values()}
     end = np.array([ends.get(log.name, NONE) for log in rows.logs], np.int64)[rows.log]
     return Judged(
         doubted,

@@ -17,6 +17,7 @@ from failover.audit.facts import epoch_of
 from failover.audit.packing import ROWS_PER_BLOCK, Packer
 from topic.blocks import BlockView, Damage, read_blocks
 from topic.journal import Event, parse_segment_name
+from topic.tail import read_region
 
 FILE = -1
 MESH = -2
@@ -62,7 +63,8 @@ def read_file(path: str, content: bytes) -> File:
         detail = json.dumps({"path": path, "text": content.decode(errors="replace")})
         return File(source, [], [_about("", "", 0, "", MESH, detail)])
     blocks, damage = read_blocks(content)
-    detail = json.dumps({"path": path, "segment": segment[1], "size": len(content)} | _reading(blocks, damage))
+    about_it = {"path": path, "segment": segment[1], "size": len(content)}
+    detail = json.dumps(about_it | _reading(blocks, damage) | _saving(content))
     if blocks:
         role = blocks[0].role
     host = blocks[-1].host if blocks else ""
@@ -94,6 +96,14 @@ def _reading(blocks: list[BlockView], damage: Damage | None) -> dict[str, Any]:
         "stopped": last == Event.STOPPED and damage is None,
         "damage": damage and {"offset": damage.offset, "skipped": damage.skipped, "torn": damage.torn},
     }
+
+
+def _saving(content: bytes) -> dict[str, Any]:
+    """What the tail says: how many blocks had been written, by a writer that saves what it appends; and which run of
+    its kernel that was."""
+    region = read_region(content)
+    known = region.left if region.damaged_at is None else None
+    return {"written": known and known.number, "boot": known.boot if known is not None else ""}
 
 
 def _control(block: BlockView, source: str) -> Iterator[ControlColumns]:

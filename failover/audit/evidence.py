@@ -114,8 +114,8 @@ def _unaddressed(tally: Tally, case: Case) -> Iterator[str]:
     """Which logs end too early to tell for whom accepted deliveries were, if that matters for any."""
     homes = {home for home, _ in tally.in_vain}
     for log in case.logs.values():
-        if log.role == "router" and not log.stopped and (log.name in homes or None in homes):
-            yield f"the log of {log.source} has no clean end: who was owed what after {_clock(log)} is not known"
+        if log.role == "router" and not log.whole and (log.name in homes or None in homes):
+            yield f"the log of {log.source} may lack its end: who was owed what after {_clock(log)} is not known"
     if in_vain := sum(count for (_, known), count in tally.in_vain.items() if known):
         yield f"{in_vain} accepted deliveries lack in a log whom they were for, and a subscriber did not get them"
 
@@ -126,7 +126,7 @@ def _clock(log: Log) -> str:
 
 def _open_ended(role: str, party: Party) -> str:
     logs = ", ".join(sorted(set(party.open_logs)))
-    cut = [log for log in party.logs if not log.stopped]
+    cut = [log for log in party.logs if not log.whole]
     own = "it has no log of its own"
     if cut:
         last = max(cut, key=lambda log: log.last_time)
@@ -134,5 +134,5 @@ def _open_ended(role: str, party: Party) -> str:
     elif party.logs:
         own = "its own logs are whole"
     if role == "subscriber" and party.logs:
-        return f"{role} {party.identity}: {own if cut else f'its log {logs} has no clean end'}"
-    return f"{role} {party.identity}: {own}, and its router's log {logs} has no clean end"
+        return f"{role} {party.identity}: {own if cut else f'its log {logs} may lack its end'}"
+    return f"{role} {party.identity}: {own}, and its router's log {logs} may lack its end"

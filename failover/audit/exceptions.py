@@ -37,7 +37,7 @@ def _left_out(case: Case, subscriber: str, home: str, missed: Missed) -> str:
 def _why(case: Case, subscriber: str, home: str, missed: Missed) -> str:
     router = home.rpartition(".")[0]
     if not router:
-        return "was there; which router did so is not known, as its log has no clean end"
+        return "was there; which router did so is not known, as its log may lack its end"
     if any(home in forgetting.homes and forgetting.at <= missed.first for forgetting in case.forgettings):
         return f"{router} did not know: no router had found its state store"
     apart = _apart(case.partings.get((home, subscriber), ()), missed)

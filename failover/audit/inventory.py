@@ -1,8 +1,10 @@
 """Which logs there are, which are missing or damaged, and where each ends. Pure Python over the control rows.
 
-A log is one incarnation of one writer. It is *open* when it does not end in STOPPED: its writer was killed or still
-runs, and up to 50 ms of entries may be missing behind its last one. That is normal, but nothing may be concluded from
-their absence. Missing or damaged is what can not be explained so: then no verdict is possible.
+A log is one incarnation of one writer. It is *whole* if it ends in STOPPED; or if its writer was killed and had saved
+what it appended (`topic.tail`), and the kernel that was to write that down went on, as a later log of it shows. Behind
+the end of another, whose writer still runs or has gone down with its machine, entries may be missing. That is normal,
+but nothing may be concluded from their absence. Missing or damaged is what can not be explained so: then no verdict is
+possible.
 """
 
 import json
@@ -73,6 +75,15 @@ class Log:
     """By how much its clock was set back while it was written."""
     ordered: bool = True
     """Whether its wall clock is one to order by."""
+    boot: str = ""
+    """The run of its host's kernel; "" unless all that it has saved in that is here."""
+    saved: bool = False
+    """Whether that run is known to have gone on after it."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is missing that it told anybody of."""
+        return self.stopped or self.saved
 
     @property
     def name(self) -> str:
@@ -103,7 +114,13 @@ def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
     by_log: dict[tuple[str, int], list[ControlRow]] = {}
     for row in sorted((row for row in rows if row.event == FILE), key=lambda row: row.details["segment"]):
         by_log.setdefault((row.source, row.incarnation), []).append(row)
-    logs = tuple(_log(by_log[name]) for name in sorted(by_log))
+    found = [_log(by_log[name]) for name in sorted(by_log)]
+    went_on: dict[str, int] = {}
+    for log in found:
+        if log.stopped:
+            went_on[log.boot] = max(log.last_time, went_on.get(log.boot, 0))
+    saved = [log.boot != "" and log.last_time <= went_on.get(log.boot, -1) for log in found]
+    logs = tuple(attrs.evolve(log, saved=is_saved) for log, is_saved in zip(found, saved, strict=True))
     problems = [problem for segments in by_log.values() for problem in _gaps(segments)]
     problems += _missing_routers([row for row in rows if row.event == MESH], logs)
     problems += _missing_incarnations(rows, logs)
@@ -124,7 +141,11 @@ def _log(segments: Sequence[ControlRow]) -> Log:
     back = max(row.details["set_back"] for row in segments)
     back = max([back, *(_back(one.details, other.details) for one, other in pairwise(segments))])
     stopped = bool(last.details["stopped"])
-    return Log(last.source, role, last.incarnation, last.host, first_time, last_time, stopped, back)
+    numbers = [number for row in segments for number in row.details["numbers"]]
+    written = last.details.get("written")
+    is_all_here = written is not None and max(numbers, default=-1) >= written - 1
+    boot = last.details.get("boot", "") if is_all_here else ""
+    return Log(last.source, role, last.incarnation, last.host, first_time, last_time, stopped, back, boot=boot)
 
 
 def _back(one: dict[str, Any], other: dict[str, Any]) -> int:

@@ -68,7 +68,7 @@ def render(report: Report) -> str:
         state_names=STATES,
         quantile_text=plots.quantile_text,
         span=span(report),
-        open_logs=[log for log in report.logs if not log.stopped],
+        open_logs=[log for log in report.logs if not log.whole],
     )
 
 

@@ -56,7 +56,7 @@ class Party:
     @property
     def logged(self) -> bool:
         """Whether it has logs of its own and all of them are whole."""
-        return bool(self.logs) and all(log.stopped for log in self.logs)
+        return bool(self.logs) and all(log.whole for log in self.logs)
 
     @property
     def logs_in_order(self) -> list[Log]:
@@ -175,15 +175,15 @@ def _custodian(row: ControlRow) -> str:
 
 
 def _judge_broken_off(party: Party, keeping: Collection[str]) -> None:
-    """A party's own logs without a clean end. What such a log lost is made up for where a later one begins with what
+    """A party's own logs that may lack their end. What such a log lost is made up for where a later one begins with what
     the client kept: but for deliveries that its router had settled meanwhile, which that router knows."""
     logs = party.logs_in_order
     for place, log in enumerate(logs):
         later = logs[place + 1 :]
         made_up = next((_began(after) for after in later if after.name in keeping), None)
-        if not log.stopped and made_up is not None:
+        if not log.whole and made_up is not None:
             party.bridged.append(_span(log, made_up))
-        elif not log.stopped:
+        elif not log.whole:
             _doubt(party, [(log, _began(later[0]) if later else FOREVER)])
 
 
@@ -200,7 +200,7 @@ def _resumed(party: Party, rows: Iterable[ControlRow]) -> Resumed | None:
     lives = {str(details.get("generation", "")) for _, event, details in own if event == Event.ATTACHED}
     said = [(log, details.get("published")) for log, event, details in own if event == Event.KEPT]
     kept = {log: published for log, published in said if type(published) is int and published >= 0}
-    if len(lives) != 1 or "" in lives or logs[0].name in kept or not logs[-1].stopped:
+    if len(lives) != 1 or "" in lives or logs[0].name in kept or not logs[-1].whole:
         return None
     return Resumed(logs[-1].name, kept[logs[-1].name]) if logs[-1].name in kept else None
 
@@ -213,7 +213,7 @@ def _broken_custody(
     ends = [*(party.opened[life] for life, _, _ in lives[1:]), FOREVER]
     for (life, _, custodian), end in zip(lives, ends, strict=False):  # no lives: the logs only tell of its departure
         log = logs.get(custodian)
-        if log and not log.stopped and left.get((party.name, custodian), -1) < life:
+        if log and not log.whole and left.get((party.name, custodian), -1) < life:
             yield log, end
 
 
@@ -244,5 +244,5 @@ def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
 
 
 def open_windows(logs: Iterable[Log]) -> list[Span]:
-    """Doubts about everybody: all routers' logs without a clean end."""
-    return [_span(log, FOREVER) for log in logs if log.role == "router" and not log.stopped]
+    """Doubts about everybody: all routers' logs that may lack their end."""
+    return [_span(log, FOREVER) for log in logs if log.role == "router" and not log.whole]

@@ -50,7 +50,7 @@ def _behind(facts: Facts, ranked: Ints, party: Party) -> tuple[Ints, Ints]:
     lives = np.array([log.incarnation for log in logs], np.int64)
     at = np.searchsorted([log.first_time for log in logs], facts.rows.time[ranked], side="right") - 1
     hosts = np.array([log.host for log in facts.rows.logs])[facts.rows.log[ranked]]
-    broken: Flags = ~np.array([log.stopped for log in logs])[at] & (at >= 0)
+    broken: Flags = ~np.array([log.whole for log in logs])[at] & (at >= 0)
     age = (facts.epoch_hlc[ranked] >> COUNTER_BITS) - lives[at] + AGE_MS
     n = facts.rows.n[ranked]
     placed = broken & (hosts == np.array([log.host for log in logs])[at]) & (hosts != "")

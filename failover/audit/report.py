@@ -215,7 +215,7 @@ class Report:
             "exit_code": self.exit_code,
             "sentence": self.sentence,
             **attrs.asdict(self),
-            "open_logs": [log.name for log in self.logs if not log.stopped],
+            "open_logs": [log.name for log in self.logs if not log.whole],
         }
 
     def _unheard(self) -> list[PublisherRow]:

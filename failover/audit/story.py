@@ -319,8 +319,8 @@ def _of_links(setting: Setting, concerned: _Concerned) -> Iterator[Timed]:
 
 def _of_ends(setting: Setting, concerned: _Concerned) -> Iterator[Timed]:
     for log in setting.logs:
-        if not log.stopped and log.source in concerned.sources:
-            text = "its log breaks off here: what it did in the next 50 ms is not known"
+        if not log.whole and log.source in concerned.sources:
+            text = "its log breaks off here: what it did next is not known"
             step = Step(log.last_time, setting.clock(log), log.role, plain(log.source), "end", text, aside=True)
             yield log.last_time - setting.clocks.ahead_us.get(log.name, 0), step
 

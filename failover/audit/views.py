@@ -90,7 +90,7 @@ class _Edges:
         rows, number = facts.rows, len(facts.rows.strings) + 1
         received = facts.by_router & facts.tells(Event.RECEIVED)
         logs = [case.logs.get(name) for name in facts.homes]
-        whole = np.array([*(log is not None and log.stopped for log in logs), False], np.bool_)
+        whole = np.array([*(log is not None and log.whole for log in logs), False], np.bool_)
         self._at = np.flatnonzero(received & ~facts.at_home & whole[facts.home])
         self._home_at = np.flatnonzero(received & facts.at_home)
         self._sent_at = np.flatnonzero(facts.by_router & facts.tells(Event.FORWARDED))

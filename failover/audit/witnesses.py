@@ -1,4 +1,4 @@
-"""Who else knew what a router without a clean end knew: told from the control rows alone.
+"""Who else knew what a router knew whose log may lack its end: told from the control rows alone.
 
 A subscriber's attach is answered when every router in contact has joined it, and each of them logs that. So while a
 router was in contact with one whose log is whole, nobody can have attached there unseen, however much of its own log
@@ -23,11 +23,11 @@ def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, 
         log.name: [
             span
             for witness in routers
-            if witness.stopped and witness.ordered and log.ordered
+            if witness.whole and witness.ordered and log.ordered
             for span in _both(met.get((witness.name, log.name), ()), met.get((log.name, witness.name), ()))
         ]
         for log in routers
-        if not log.stopped
+        if not log.whole
     }
 
 
@@ -38,7 +38,7 @@ def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
     routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
     pairs = zip_longest(routers, routers[1:])
     return all(
-        log.stopped or (following is not None and following.source == log.source and following.name in found)
+        log.whole or (following is not None and following.source == log.source and following.name in found)
         for log, following in pairs
     )
 
@@ -55,7 +55,7 @@ def contacts(rows: Iterable[ControlRow], logs: Mapping[str, Log], *, by_hlc: boo
         if row.event == Event.CONTACT:
             since[by_peer] = (f"{row.peer}.{row.details.get('incarnation')}", at)
     for (name, _), (peer, at) in since.items():
-        end = logs[name].last_time if logs[name].stopped and not by_hlc else FOREVER
+        end = logs[name].last_time if logs[name].whole and not by_hlc else FOREVER
         found.setdefault((name, peer), []).append((at, end))
     return found
 

@@ -16,7 +16,7 @@ def frame(number: int, row: int) -> bytes:
 
 def written(rows: int) -> bytearray:
     region = bytearray(REGION)
-    tail = Tail(region, HEAD)
+    tail = Tail(region, HEAD, "boot", 3)
     for row in range(rows):
         assert tail.append(frame(3, row))
     return region
@@ -24,23 +24,25 @@ def written(rows: int) -> bytearray:
 
 def test_what_was_appended_is_read_in_its_order() -> None:
     found = read_region(bytes(written(3)) + b"blocks")
-    assert found.left is not None and (found.left.head, found.left.number) == (HEAD, 3)
+    assert found.left is not None and (found.left.head, found.left.boot, found.left.number) == (HEAD, "boot", 3)
     assert found.left.rows == [[0], [1], [2]] and found.left.keys == b"".join(b"%032d" % row for row in range(3))
     assert (found.end, found.damaged_at) == (REGION, None)
 
 
 def test_an_empty_region_and_none_at_all() -> None:
-    assert read_region(bytes(written(0))).left is None
+    found = read_region(bytes(written(0)))
+    assert found.left is not None and (found.left.number, found.left.rows, found.damaged_at) == (3, [], None)
     assert read_region(b"OML1...").end == 0
 
 
 def test_old_frames_behind_the_end_do_not_count() -> None:
     region = bytearray(REGION)
-    tail = Tail(region, HEAD)
+    tail = Tail(region, HEAD, "boot", 3)
     for row in range(5):
         tail.append(frame(3, row))
-    tail.clear()
-    assert read_region(bytes(region)).left is None
+    tail.clear(4)
+    found = read_region(bytes(region))
+    assert found.left is not None and (found.left.number, found.left.rows) == (4, [])
     tail.append(frame(4, 9))
     found = read_region(bytes(region))
     assert found.left is not None and (found.left.number, found.left.rows) == (4, [[9]])
@@ -48,9 +50,9 @@ def test_old_frames_behind_the_end_do_not_count() -> None:
 
 def test_there_is_room_for_a_region_of_frames_and_no_more() -> None:
     region = bytearray(REGION)
-    tail = Tail(region, HEAD)
+    tail = Tail(region, HEAD, "boot", 3)
     count = 0
-    while tail.append(frame(1, count)):
+    while tail.append(frame(3, count)):
         count += 1
     assert len(region) == REGION
     found = read_region(bytes(region))

@@ -102,3 +102,36 @@ def test_names_that_clients_choose_do_nothing_to_the_terminal() -> None:
     detail = json.dumps({"container": "x\x1b[2J", "link": "y\n", "address": "\u202ez"})
     parties = find_parties([row(Event.ATTACHED, publisher="12 bytes", detail=detail)], [])
     assert parties.publishers["12 bytes"].identity == r"x\x1b[2J/y\n on \u202ez"
+
+
+def wholes(*rows: ControlRow) -> dict[str, bool]:
+    return {log.source: log.whole for log in take_inventory(rows).logs}
+
+
+def test_a_killed_writers_log_is_whole_if_its_kernel_is_known_to_have_gone_on() -> None:
+    killed = segment(0, [0, 1, 2], last_time=5, written=2, boot="x")
+    assert wholes(killed) == {"a": False}
+    assert wholes(killed, segment(0, [0], "b", stopped=True, boot="x", written=1)) == {"a": True, "b": True}
+
+
+def test_a_killed_writers_log_may_lack_its_end_if_nobody_of_its_boot_has_ended_cleanly_after_it() -> None:
+    killed = segment(0, [0, 1], last_time=5, written=2, boot="x")
+    others = {
+        "still runs": segment(0, [0], "b", boot="x", written=1),
+        "another boot": segment(0, [0], "b", stopped=True, boot="y", written=1),
+        "ended before": segment(0, [0], "b", stopped=True, boot="x", written=1, last_time=4),
+    }
+    for other in others.values():
+        assert not wholes(killed, other)["a"]
+
+
+def test_a_killed_writers_log_may_lack_its_end_if_that_was_not_saved_or_is_not_here() -> None:
+    witness = segment(0, [0], "b", stopped=True, boot="x", written=1)
+    unsaved = {
+        "no tail": segment(0, [0, 1]),
+        "a tail that cannot be read": segment(0, [0, 1], boot="x", written=None),
+        "blocks that it had written are not there": segment(0, [0, 1], boot="x", written=3),
+        "no boot that can be told": segment(0, [0, 1], boot="", written=2),
+    }
+    for log in unsaved.values():
+        assert not wholes(log, witness)["a"]

@@ -11,7 +11,7 @@ from tests.failover.audit.test_audiences import Log as Rows
 from topic.journal import Event
 
 Judged = Callable[[Run], Report]
-CUT = "the log of a has no clean end: who was owed what after "
+CUT = "the log of a may lack its end: who was owed what after "
 
 
 def logged_ends(messages: int = 6) -> Run:

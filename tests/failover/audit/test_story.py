@@ -107,7 +107,7 @@ def test_a_log_that_breaks_off_is_told_where_it_does(tmp_path: Path) -> None:
     outcome = run.find("b", Event.OUTCOME, run.key(ONE, 1), subscriber=MID.name)
     del run.logs["b"][run.logs["b"].index(outcome) + 1 :]
     found = story([str(run.write(tmp_path))], key(run))
-    assert ("router b", "its log breaks off here: what it did in the next 50 ms is not known") in {
+    assert ("router b", "its log breaks off here: what it did next is not known") in {
         (step.where, step.text) for step in found.steps
     }
 

@@ -91,7 +91,7 @@ def test_a_plain_subscriber_of_a_killed_router_is_unknown(judged: Judged) -> Non
     report = judged(run)
     assert report.verdict is Verdict.UNDECIDED and report.exit_code == 3
     assert report.violations == {}
-    assert [doubt for doubt in report.doubts if str(FAR.identity) in doubt and "no clean end" in doubt]
+    assert [doubt for doubt in report.doubts if str(FAR.identity) in doubt and "may lack its end" in doubt]
 
 
 def test_a_publisher_whose_log_is_cut_is_named_with_where_that_ends(judged: Judged) -> None:
