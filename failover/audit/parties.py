@@ -175,8 +175,8 @@ def _custodian(row: ControlRow) -> str:
 
 
 def _judge_broken_off(party: Party, keeping: Collection[str]) -> None:
-    """A party's own logs that may lack their end. What such a log lost is made up for where a later one begins with what
-    the client kept: but for deliveries that its router had settled meanwhile, which that router knows."""
+    """A party's own logs that may lack their end. What such a log lost is made up for where a later one begins with
+    what the client kept: but for deliveries that its router had settled meanwhile, which that router knows."""
     logs = party.logs_in_order
     for place, log in enumerate(logs):
         later = logs[place + 1 :]
