@@ -41,7 +41,7 @@ demo: setup
 	@$(VENV)/bin/oncemesh demo
 
 test: setup
-	@$(VENV)/bin/python -m pytest
+	@$(VENV)/bin/python -m pytest --numprocesses 3 --dist loadgroup
 
 lint: setup
 	@$(VENV)/bin/ruff check .

@@ -54,6 +54,11 @@ SCOPES = {
         # 1 publisher, 2 routers, 1 subscriber, 2 messages, 1 fault; nobody is attached yet
         Scope("apart", "a", "b", messages=2),
         Scope("together", "a", "a", messages=2),
+        # the first two with 1 message, and with 2 of clients that are attached and prompt
+        Scope("apart-one", "a", "b"),
+        Scope("together-one", "a", "a"),
+        Scope("apart-prompt", "a", "b", messages=2, early="sp", prompt=True),
+        Scope("together-prompt", "a", "a", messages=2, early="sp", prompt=True),
         Scope("forgetful", "a", "b", messages=2, echoes=False),
         # 1 publisher, 2 routers, 1 or 2 subscribers, 1 message, 2 faults
         Scope("apart-twice", "a", "b", faults=2, early="sp"),
@@ -81,5 +86,8 @@ SCOPES = {
 }
 """What `make exhaustive` explores."""
 
-QUICK = ("apart", "together", "away", "away-moved", "out-of-reach", "refused", "partial")
-"""What every run of the tests does."""
+QUICK = (
+    "apart-one", "together-one", "apart-prompt", "together-prompt",
+    "away", "away-moved", "out-of-reach", "refused", "partial",
+)  # fmt: skip
+"""What every run of the tests does: no scope takes a minute."""

@@ -14,9 +14,9 @@ from failover.client.subscriber import Subscriber
 from router.quantities import Address
 from tests.processes.mesh import RunningMesh
 
-COUNT = 5000
+COUNT = 3000
 APART_S = 2.0  # between two cuts of a connection: a link that hardly lived makes a client try another router
-CUTS = 3
+CUTS = 2
 MAX_MESSAGE = 16 << 20  # with its header, a body of that size is too large
 
 

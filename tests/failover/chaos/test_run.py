@@ -224,7 +224,7 @@ async def test_a_clock_that_is_wrong_shows_in_the_routers_log(tmp_path: Path) ->
 
 
 async def test_a_rolling_restart_takes_one_router_after_the_other(tmp_path: Path) -> None:
-    ending, record, _ = await played(tmp_path, "rolling-restart: , at: 500ms", duration="10s")
+    ending, record, _ = await played(tmp_path, "rolling-restart: , at: 500ms", duration="6s")
     assert ending.clean and ending.sent == ending.accepted
     assert record["clients"]["news"]["pause_ms"] < 1000
     for name in "ab":
