@@ -3,6 +3,7 @@
 Router processes load this module too, so it imports only what they need anyway.
 """
 
+import errno
 import functools
 import logging
 import os
@@ -78,6 +79,9 @@ class Commands(click.Group):
         except (RunError, FileError) as error:
             raise click.ClickException(str(error)) from None
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and error.filename is None:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to be written would fail at the exit again
+                raise click.ClickException(f"standard output: {error.strerror}") from None
             # One that names a file is about what the user gave us; any other deserves its traceback.
             if error.filename is None or isinstance(error, BrokenPipeError):
                 raise

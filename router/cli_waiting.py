@@ -49,7 +49,7 @@ def awaited(publisher: str, statuses: Iterable[Mapping[str, Any]]) -> list[str]:
     for status in statuses:
         for wait in status["waits"]:
             role, _, name = wait["for"].partition(" ")
-            if publisher not in wait["publishers"]:
+            if publisher not in wait["publishers"] or wait["for"] == f"publisher {publisher}":  # it is just coming back
                 continue
             if role == "router":
                 silent[name] = None

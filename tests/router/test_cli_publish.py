@@ -194,6 +194,13 @@ async def test_what_a_home_told_before_it_died_is_counted_on(tmp_path_factory: p
         mesh.end()
 
 
+def test_an_output_that_is_full_is_told(mesh: RunningMesh) -> None:
+    command = [*COMMAND, "status", "--run-dir", str(mesh.directory.path)]
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE_S)
+    assert (result.returncode, result.stderr) == (1, b"Error: standard output: No space left on device\n")
+
+
 def test_story_explains_itself_to_those_who_are_short_of_breath() -> None:
     told = [subprocess.run([*COMMAND, "story", option], capture_output=True) for option in ("-h", "--help")]
     assert [one.returncode for one in told] == [0, 0]

@@ -30,6 +30,11 @@ def test_who_waits_for_another_publisher_is_not_named() -> None:
     assert awaited("another", [status("a", f"subscriber {S}")]) == []
 
 
+def test_nobody_is_told_to_wait_for_himself() -> None:
+    """A subscriber's router may have heard of a delivery before its publisher is back."""
+    assert awaited(P, [status("c", f"publisher {P}")]) == []
+
+
 def test_a_publisher_that_has_something_to_do_is_named() -> None:
     wait = f"publisher {P}, to settle, for subscriber {S}"
     assert awaited(P, [status("a", wait)]) == [wait]
