@@ -171,6 +171,8 @@ async def test_nothing_is_lost_doubled_or_overtaken(faults: tuple[str, ...], tmp
     assert (ending.missing, ending.doubled, ending.overtaken) == (0, 0, 0)
     found = audit([str(tmp_path / "run")])
     assert found.verdict is Verdict.HOLDS, found.as_json()
+    assert [log.name for log in found.logs if not log.whole] == []  # whoever was killed has saved what it told
+    assert [pair for pair in found.pairs if pair.unknown] == []
 
 
 async def test_what_is_accepted_while_no_router_knows_a_subscriber_is_told_and_nothing_is_doubled(
