@@ -2,6 +2,8 @@
 
 import re
 
+from attrs import frozen
+
 from router.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED
 from router.amqp.link import Link
 from router.amqp.values import (
@@ -17,7 +19,6 @@ from router.amqp.values import (
 from topic.directory.entry import Lifetime
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 
-STATUS_ADDRESS = "$status"
 GENERATION = "oncemesh:generation"
 EPOCH = "oncemesh:epoch"
 ANSWERS = "oncemesh:answers"
@@ -37,10 +38,44 @@ class Refusal(Exception):
         self.condition = condition
 
 
+@frozen
+class AttachRequest:
+    """What a client's attach to a topic asks for, and of that what is granted."""
+
+    identity: LinkIdentity
+    lifetime: Lifetime
+    """Granted."""
+    settles_first: bool
+    """It knows of no settlement by us: receiver settle mode first."""
+    seen: int
+    """The clock of the epoch that the link had before; 0 if it says none."""
+    unsettled: dict[bytes, int] | None
+    """Its map, None for a null one."""
+    complete: bool
+    generation: bytes | None
+    """Of a publisher, the one that it had before."""
+    told: bool
+    """A subscriber says that it knows that it has missed something (protocol 8, Apart)."""
+
+
+def read_request(link: Link, prefixes: tuple[str, ...], longest: int) -> AttachRequest:
+    """Raises `Refusal`. `longest` is the longest timeout, in seconds, that is granted."""
+    return AttachRequest(
+        identity=identity_of(link, prefixes),
+        lifetime=lifetime_of(link, longest),
+        settles_first=link.remote_rcv_settle_mode == RCV_FIRST,
+        seen=seen_of(link),
+        unsettled=unsettled_of(link),
+        complete=not link.remote_incomplete_unsettled,
+        generation=None if link.is_sender else generation_of(link),
+        told=link.remote_properties.get(TOLD) is True,
+    )
+
+
 def identity_of(link: Link, prefixes: tuple[str, ...]) -> LinkIdentity:
     """Who attaches where; raises `Refusal` for what this router does not do (AMQP 1.0 2.8.14 to 2.8.18)."""
     _check_modes(link)
-    address = _checked_address(link.remote_source if link.is_sender else link.remote_target)
+    address = _checked_address(link)
     container = link.connection.remote_container
     if not container:
         raise Refusal(NOT_ALLOWED, "a link's identity needs a container-id, the open had none")
@@ -58,30 +93,35 @@ def _check_modes(link: Link) -> None:
         raise Refusal(INVALID_FIELD, f"rcv-settle-mode: expected 0 or 1, got {link.remote_rcv_settle_mode}")
 
 
-def address_in(terminus: Terminus | None) -> str:
+def _terminus_of(link: Link) -> Terminus | None:
+    """At our end."""
+    return link.remote_source if link.is_sender else link.remote_target
+
+
+def address_of(link: Link) -> str:
     """Of the node that a client attaches to. Some write its URL: amqp://host/topic/x means topic/x."""
+    terminus = _terminus_of(link)
     return _AUTHORITY.sub("", terminus.address or "") if terminus is not None else ""
 
 
-def _checked_address(terminus: Terminus | None) -> str:
+def _checked_address(link: Link) -> str:
+    terminus = _terminus_of(link)
     if terminus is None:
         raise Refusal(NOT_IMPLEMENTED, "a link without a terminus is resumed nowhere")
     if terminus.coordinator:
         raise Refusal(NOT_IMPLEMENTED, "transactions are not supported")
     if terminus.dynamic:
         raise Refusal(NOT_IMPLEMENTED, "dynamic nodes are not supported")
-    address = address_in(terminus)
+    address = address_of(link)
     if not address:
         raise Refusal(NOT_IMPLEMENTED, "the anonymous terminus is not supported: attach to an address")
-    if address == STATUS_ADDRESS:
-        raise Refusal(NOT_ALLOWED, f"{STATUS_ADDRESS} can only be received from")
     return address
 
 
 def lifetime_of(link: Link, longest: int) -> Lifetime:
     """What of the asked lifetime of the terminus at our end is granted: `never` as connection-close, and no timeout
     beyond the mesh's, `longest` seconds (protocol 1)."""
-    asked = link.remote_source if link.is_sender else link.remote_target
+    asked = _terminus_of(link)
     assert asked is not None
     if asked.durable not in DURABILITIES:
         raise Refusal(INVALID_FIELD, f"durable: expected 0, 1 or 2, got {asked.durable}")
@@ -114,11 +154,6 @@ def generation_of(link: Link) -> bytes | None:
 def answers_echoes(link: Link) -> bool:
     """Whether the client says that it does: then nothing else is a sign of its life (protocol 6.6)."""
     return link.remote_properties.get(ANSWERS) is True
-
-
-def is_told(link: Link) -> bool:
-    """Whether a subscriber says that it knows that it has missed something (protocol 8, Apart)."""
-    return link.remote_properties.get(TOLD) is True
 
 
 def seen_of(link: Link) -> int:

@@ -25,9 +25,10 @@ from router.neighbours import Neighbours
 from router.quantities import Address, format_duration
 from router.report import Reporter
 from router.shell import Shell
-from router.status_node import StatusNode
+from router.status_node import STATUS_ADDRESS, StatusNode
 from router.stopping import DRAIN, DRAIN_S, STOP
 from router.store import StateStore
+from router.topics import Topics
 from router.watchdog import watched
 from topic.journal import Block
 from topic.node import Node, boot
@@ -62,8 +63,10 @@ class Process:
             hello=timing.hello, dead=timing.dead,
         )  # fmt: skip
         self.node = Node(mesh, topic, store, shell)
-        self.clients = shell.clients = ClientEdge(self.node, topology.addresses, limits.max_message, timing.terminus)
-        self.clients.status = StatusNode(Reporter(self.node, mesh, topology.mesh, self.clients.connections))
+        topics = Topics(self.node, topology.addresses, limits.max_message, timing.terminus)
+        self.clients = shell.clients = ClientEdge(self.node, topics)
+        self._status = StatusNode(Reporter(self.node, mesh, topology.mesh, self.clients.connections))
+        self.clients.nodes = {STATUS_ADDRESS: self._status}
         self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs)
         self._journal = JournalFile(directory / "log", incarnation, block)
         self._timer = trio.CancelScope()
@@ -78,7 +81,7 @@ class Process:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers)
             nursery.start_soon(self._write_journal)
-            nursery.start_soon(self.clients.status.run)
+            nursery.start_soon(self._status.run)
             nursery.start_soon(self._admit_clients, amqp, nursery)
             nursery.start_soon(self._listen, inter, self._serve_neighbour, nursery)
             for neighbour, address in self.topology.dialled_by(self.name).items():

@@ -13,9 +13,13 @@ from typing import Final
 
 import trio
 
+from router.amqp.errors import NOT_ALLOWED
 from router.amqp.link import Link
 from router.amqp.message import data_message
+from router.attach import Refusal
+from router.ends import End
 
+STATUS_ADDRESS: Final = "$status"
 PAUSE_S: Final = 0.1
 SHARE: Final = 9  # a report is followed by a pause of so many times what it took
 
@@ -27,11 +31,12 @@ class StatusNode:
         self._asked = trio.Event()
         self._sent = 0
 
-    def attach(self, link: Link) -> "StatusEnd":
-        end = StatusEnd(link, self)
+    def attach(self, link: Link) -> None:
+        if not link.is_sender:
+            raise Refusal(NOT_ALLOWED, f"{STATUS_ADDRESS} can only be received from")
+        end = link.context = StatusEnd(link, self)
         link.answer()
         end.on_credit()
-        return end
 
     def wait(self, link: Link) -> None:
         self._waiting[link] = None
@@ -61,13 +66,11 @@ class StatusNode:
                 self._waiting[link] = None
 
 
-class StatusEnd:
-    """Our end of a link from `$status`."""
-
-    __slots__ = ("_node", "link")
+class StatusEnd(End):
+    __slots__ = ("_node",)
 
     def __init__(self, link: Link, node: StatusNode) -> None:
-        self.link = link
+        super().__init__(link)
         self._node = node
 
     def on_credit(self) -> None:

@@ -13,6 +13,7 @@ class Looking:
 
     def __init__(self, connection: "Waking", credit: int, *, draining: bool = False) -> None:
         self.connection = connection
+        self.is_sender = True
         self.credit = credit
         self.unsent = 0
         self.draining = draining
