@@ -107,9 +107,7 @@ async def foreign(
     prepare(maker)
     command = [*COMMANDS[maker], role, str(router), topic, str(count), str(size), mode, "hold" if hold else "at-once"]
     environment = {**os.environ, "ERL_LIBS": str(RABBITMQ)}
-    process = await trio.lowlevel.open_process(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-    )
+    process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     try:
         client = ForeignClient(process)
         await client.event("attached")

@@ -31,12 +31,7 @@ async def test_a_killed_router_comes_back_where_it_was_in_a_new_incarnation(
 async def test_a_drained_router_takes_nobody_and_waits_for_who_may_come_back_elsewhere(
     own_triangle: RunningMesh,
 ) -> None:
-    address = own_triangle.address("b")
-    async with Subscriber([f"amqp://{address}"], "topic/x", container="s", link="l", store=MemoryStore()):
-        pass  # it has a store, so its link stays
-
-    own_triangle.signal("b", DRAIN)
-    await eventually(lambda: refuses(address))
+    await draining(own_triangle)
     own_triangle.signal("b", DRAIN)  # once more
 
     async def told_twice() -> bool:
@@ -50,17 +45,22 @@ async def test_a_drained_router_takes_nobody_and_waits_for_who_may_come_back_els
 
 
 async def test_a_draining_router_that_is_told_to_stop_does(own_triangle: RunningMesh) -> None:
-    address = own_triangle.address("b")
-    async with Subscriber([f"amqp://{address}"], "topic/x", container="s", link="l", store=MemoryStore()):
-        pass
-    own_triangle.signal("b", DRAIN)
-    await eventually(lambda: refuses(address))
+    await draining(own_triangle)
     own_triangle.signal("b", SIGTERM)
     assert await own_triangle.ending("b") == "exit status 0"
     assert "not all clients" not in own_triangle.log("b")
     async with Subscriber([f"amqp://{own_triangle.address('a')}"], "topic/x", container="s", link="l"):
         pass  # nobody need be waited for when the mesh is looked at
     await own_triangle.start("b")
+
+
+async def draining(mesh: RunningMesh) -> None:
+    """Router b is, and waits for a subscriber that may come back elsewhere."""
+    address = mesh.address("b")
+    async with Subscriber([f"amqp://{address}"], "topic/x", container="s", link="l", store=MemoryStore()):
+        pass  # it has a store, so its link stays
+    mesh.signal("b", DRAIN)
+    await eventually(lambda: refuses(address))
 
 
 async def refuses(address: Address) -> bool:

@@ -181,9 +181,9 @@ async def test_what_is_accepted_while_no_router_knows_a_subscriber_is_told_and_n
     ending, record, _ = await played(
         tmp_path,
         "lose-state: all, at: 500ms, for: 200ms",
-        "crash-client: reader1, at: 600ms, for: 2s",
+        "crash-client: reader1, at: 600ms",
         topology="triangle",
-        duration="5s",
+        duration="6s",
     )
     assert ending.clean and (ending.doubled, ending.overtaken) == (0, 0), ending
     found = audit([str(tmp_path / "run")])
