@@ -5,12 +5,12 @@ follow. The highest epoch wins. This module keeps the merged view and says what 
 delivery; what follows from a change is `topic.termini.changes`'s business.
 """
 
-import json
 from collections.abc import Collection, Iterable, Iterator
 
 import attrs
 
-from topic.directory.entry import AddressAudience, Change, Index, LinkEntry, Role, Status
+from topic.directory.entry import AddressAudience, Change, Index, LinkEntry, Role, Status, audience_of
+from topic.directory.rumours import Rumours
 from topic.errors import BreachError
 from topic.identity import Epoch
 
@@ -46,8 +46,7 @@ class Directory:
         self._announced: set[Index] = set()
         """Links that moved, by the word of the router that they left, before their new owner has said so. They are
         orphans."""
-        self._rumours: dict[Index, LinkEntry] = {}
-        """Subscribers that others tell of before their owner, which is in contact, does. It will, or be lost."""
+        self._rumours = Rumours()
         self._tombstones: dict[Index, int] = {}
         self._audiences: dict[str, AddressAudience] = {}
         self.unsaved: list[LinkEntry] = []
@@ -104,20 +103,10 @@ class Directory:
         return audience
 
     def _compute_audience(self, address: str) -> AddressAudience:
-        routers: set[str] = set()
-        orphans: list[bytes] = []
-        members: list[str] = []
-        lapsed = list(self._untold.get(address, ()))
-        for entry in self.subscribers(address):
-            if entry.name in self.lapsed:
-                lapsed.append(entry.name)
-                continue
-            members.append(entry.name.decode())
-            if not self.in_contact(entry):
-                orphans.append(entry.name)
-            elif entry.router != self.router:
-                routers.add(entry.router)
-        return AddressAudience(tuple(sorted(routers)), tuple(orphans), tuple(lapsed), len(members), json.dumps(members))
+        listed = self.subscribers(address)
+        members = [(entry, self.in_contact(entry)) for entry in listed if entry.name not in self.lapsed]
+        lapsed = [entry.name for entry in listed if entry.name in self.lapsed]
+        return audience_of(self.router, members, (*self._untold.get(address, ()), *lapsed))
 
     # own section
 
@@ -253,23 +242,16 @@ class Directory:
         return changes + self.apply_delta(router, version, own) + self.apply_gossip(gossip)
 
     def apply_gossip(self, entries: list[LinkEntry]) -> list[Change]:
-        """Take what a contact knows of others. Of a router that is in contact with us, only its own word counts, as
-        gossip may be old; but for endings, which it may not know itself. Until it
-        speaks, or is lost, what is told of its subscribers is a rumour."""
+        """Take what a contact knows of others. Of another contact only its own word counts, as gossip may be old, but
+        for endings, which it may not know. Until it speaks, or is lost, what is told of its subscribers is a rumour."""
         others = [entry for entry in entries if not self.is_mine(entry)]
-        for entry in others:
-            old = self._entries.get((entry.role, entry.name))
-            lasts = entry.role is Role.SUBSCRIBER and entry.live and entry.lifetime.timeout > 0
-            if lasts and self.tells_itself(entry) and (old is None or old.epoch < entry.epoch):
-                self._rumours[entry.role, entry.name] = entry
+        for entry in filter(self.tells_itself, others):
+            self._rumours.hear(entry, self.entry((entry.role, entry.name)))
         return self._merge([entry for entry in others if not entry.live or not self.tells_itself(entry)])
 
     def believe_rumours(self, router: str) -> list[Change]:
         """The contact is over before the router told what others say of its subscribers: they are orphans."""
-        theirs = [entry for entry in self._rumours.values() if entry.router == router]
-        for entry in theirs:
-            del self._rumours[entry.role, entry.name]
-        return self._merge(theirs)
+        return self._merge(self._rumours.take(router))
 
     def known_versions(self) -> dict[str, tuple[int, int]]:
         """By router in contact: its incarnation, and how far its section is applied here."""
@@ -336,8 +318,7 @@ class Directory:
         index = (entry.role, entry.name)
         self._tombstones.pop(index, None)
         self._announced.discard(index)
-        if index in self._rumours and self._rumours[index].epoch <= entry.epoch:
-            del self._rumours[index]
+        self._rumours.settle(entry)
         old = self._entries.get(index)
         assert old is None or old.epoch <= entry.epoch
         self._entries[index] = entry

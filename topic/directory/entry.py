@@ -4,6 +4,7 @@ These are values. Who believes what is `topic.directory.directory`'s business.
 """
 
 import enum
+import json
 from typing import Any
 
 import attrs
@@ -142,3 +143,11 @@ class AddressAudience:
 
 
 Index = tuple[Role, bytes]
+
+
+def audience_of(router: str, members: list[tuple[LinkEntry, bool]], lapsed: tuple[bytes, ...]) -> AddressAudience:
+    """The audience at `router`: its `members`, and whether the owner of each is in contact."""
+    orphans = tuple(entry.name for entry, in_contact in members if not in_contact)
+    routers = {entry.router for entry, in_contact in members if in_contact} - {router}
+    names = json.dumps([entry.name.decode() for entry, _ in members])
+    return AddressAudience(tuple(sorted(routers)), orphans, lapsed, len(members), names)
