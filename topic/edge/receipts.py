@@ -57,13 +57,13 @@ class Receipts:
             self._knows(subscriber.unread.popleft())
         subscriber.unmark()
 
-    def attached_again(self, subscriber: LocalSubscriber, said: Mapping[bytes, int] | None) -> None:
+    def attached_again(self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int] | None) -> None:
         """The subscriber has attached with this map. What the map lacks it has read of; what the map names our answer
         leaves out, so it reads of that with its next answer."""
         unread = list(subscriber.unread)
         subscriber.unread.clear()
         for record in unread:
-            if said is not None and record.key in said:
+            if client_map is not None and record.key in client_map:
                 subscriber.unread.append(record)
             else:
                 self._knows(record)

@@ -1,8 +1,8 @@
 """What a subscriber's new link begins with (protocol 6.8).
 
-Its unsettled map says what it has of the deliveries that were transferred on its older links, wherever those were; by
-the time its attach is answered, the records here say what became of them. Both together give our map, and what is
-transferred with resume=true.
+The client's unsettled map says what it has of deliveries that were transferred on its older links, wherever those were.
+By the time its attach is answered, the records here say what became of them. Both together give our map, and what is
+transferred with resume=true. The transfers themselves are `topic.edge.delivery`'s business.
 """
 
 from collections import deque
@@ -14,21 +14,21 @@ from topic.edge.unconfirmed import FINAL
 
 
 def resume(subscriber: LocalSubscriber, records: Mapping[bytes, Record]) -> dict[bytes, int] | None:
-    """Our map, by key, in answer to the subscriber's (None to a null one): what of its deliveries is not settled.
+    """Our map, by key, in answer to the client's (None to a null one): which of its deliveries are not settled.
 
-    an outcome is final            resumed at once with that state and no payload; settled when the publisher settles.
-                                   What it said goes before what we knew
-    it named it without outcome    resumed with its payload when home has forwarded it for this subscriber
-    it named what is settled       left out: the subscriber settles it. So is what was abandoned, without an outcome,
-                                   and what is no delivery of its address
-    it did not name it             an ordinary transfer, also if it was transferred before
+    an outcome is final                   resumed at once with that state and no payload; settled when the publisher
+                                          settles. The client's word goes before ours
+    the map names it without outcome      resumed with its payload when home has forwarded it for this subscriber
+    the map names it, and it is settled   left out: the client settles it. So is an abandoned delivery without an
+                                          outcome, and what is no delivery of the link's address
+    the map lacks it                      an ordinary transfer, also if it was transferred before
     """
-    said, subscriber.client_map = subscriber.client_map, None
+    client_map, subscriber.client_map = subscriber.client_map, None
     subscriber.resuming.clear()
-    if said is None:
+    if client_map is None:
         return None
     stated: deque[Record] = deque()
-    for key, state in said.items():
+    for key, state in client_map.items():
         record = records.get(key)
         if record is not None and record.state is not State.SETTLED and _is_for(record, subscriber):
             known = record.locals.get(subscriber, AWAITING_HOME)

@@ -35,31 +35,9 @@ class LocalSubscriber:
     """A subscriber whose custodian is this router."""
 
     __slots__ = (
-        "accepted",
-        "answered",
-        "armed",
-        "attempts",
-        "client_map",
-        "confirmable",
-        "credit",
-        "deadline",
-        "delivered",
-        "echo_covers",
-        "epoch",
-        "gated",
-        "identity",
-        "incomplete",
-        "joined",
-        "lifetime",
-        "link",
-        "marker",
-        "name",
-        "ready",
-        "resuming",
-        "sends_settled",
-        "settles_first",
-        "stale",
-        "unanswered",
+        "accepted", "answered", "armed", "attempts", "client_map", "confirmable", "credit", "deadline",
+        "delivered", "echo_covers", "epoch", "gated", "identity", "incomplete", "joined", "lifetime", "link",
+        "marker", "name", "ready", "resuming", "sends_settled", "settles_first", "stale", "unanswered",
         "unread",
     )  # fmt: skip
 
@@ -188,7 +166,7 @@ class LocalSubscriber:
         self.confirmable = 0
         self.armed = bool(self.unread)
 
-    def begin(self, link: Any, epoch: Epoch, said: Mapping[bytes, int] | None, *, complete: bool) -> None:
+    def begin(self, link: Any, epoch: Epoch, client_map: Mapping[bytes, int] | None, *, complete: bool) -> None:
         """The client attaches with its unsettled map. It may have been attached before, here or elsewhere."""
         assert epoch > self.epoch
         self.suspend()
@@ -197,7 +175,7 @@ class LocalSubscriber:
         self.joined.clear()
         self.link = link
         self.epoch = epoch
-        self.client_map = said
+        self.client_map = client_map
         self.incomplete = not complete
 
     def suspend(self) -> None:

@@ -87,14 +87,14 @@ class Unconfirmed:
             record.hold_for(subscriber)
 
     def name(
-        self, subscriber: LocalSubscriber, said: Mapping[bytes, int], stream_of: Callable[[bytes], Stream]
+        self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int], stream_of: Callable[[bytes], Stream]
     ) -> list[Record]:
         """Take the unsettled map of a subscriber's attach. What the map states is recorded. What is not here gets a
         placeholder, and its home is asked; it may have come, though, and wait behind an older delivery. Returns the
         records that the map names."""
         known: list[Record] = []
         unknown: dict[Stream, list[bytes]] = {}
-        for key, state in said.items():
+        for key, state in client_map.items():
             record = self.records.by_key.get(key)
             if record is None and len(key) == KEY_LENGTH:
                 stream = stream_of(key[:NAME_LENGTH])

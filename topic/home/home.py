@@ -258,16 +258,16 @@ class Home:
         elif stream.unconfirmed:
             self.liveness.question(stream, (self.outlet.router, sorted(stream.unconfirmed)))
 
-    def resume(self, stream: Stream, said: Mapping[bytes, int], *, complete: bool) -> None:
+    def resume(self, stream: Stream, client_map: Mapping[bytes, int], *, complete: bool) -> None:
         """A publisher attached with its unsettled map, by tag (7.2). Deliveries listed with a final outcome are
         settled. So are those that a complete map omits, once the publisher has shown life: its attach may be late. The
         rest is in doubt, and transferred again; our map lists what we hold of it. An incomplete map says nothing of
         what it omits."""
         assert not stream.records and not stream.expected
         stream.incomplete = not complete
-        doubted = [tag for tag, state in said.items() if state not in TERMINAL]
+        doubted = [tag for tag, state in client_map.items() if state not in TERMINAL]
         stream.expected = {stream.keys.key(tag): tag for tag in doubted}
-        stated = {stream.keys.key(tag) for tag in said} - stream.expected.keys()
+        stated = {stream.keys.key(tag) for tag in client_map} - stream.expected.keys()
         self.edge.settlement.close(stream, [record for key, record in stream.unconfirmed.items() if key in stated])
         lacking = stream.unconfirmed.keys() - stream.expected.keys() - stated
         if complete and lacking:

@@ -52,7 +52,7 @@ class Generations:
         self,
         stream: Stream,
         generation: bytes | None,
-        said: Mapping[bytes, int] | None,
+        client_map: Mapping[bytes, int] | None,
         now: float,
         *,
         complete: bool,
@@ -66,8 +66,8 @@ class Generations:
         if known is not None and known.epoch > epoch:  # while it waited
             self._end_link(stream, known.router)
             return
-        life = None if said is None else self._life_of(known, generation, seen)
-        if life is not None and said and known is None:
+        life = None if client_map is None else self._life_of(known, generation, seen)
+        if life is not None and client_map and known is None:
             self.outlet.actions.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
         stream.generation = life or new_generation(epoch)
         if life is not None:
@@ -81,10 +81,10 @@ class Generations:
         self._retire(name, stream)
         self._home.streams[name] = stream
         stream.here = True
-        if life is None or said is None:
-            self._home.begin_afresh(stream, says_so=said is None)
+        if life is None or client_map is None:
+            self._home.begin_afresh(stream, says_so=client_map is None)
         else:
-            self._home.resume(stream, said, complete=complete)
+            self._home.resume(stream, client_map, complete=complete)
         self._attaches.publisher(stream, now)
 
     @staticmethod
