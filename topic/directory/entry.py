@@ -73,8 +73,8 @@ class LinkEntry:
 
     @property
     def expired_life(self) -> bool:
-        """It did not end by its client's own word, who may not know, and come back with its map: the life of a
-        publisher, or a subscriber that something was accepted without."""
+        """Whether a publisher's life, or a subscriber that something was accepted without, ended without its client's
+        word: the client may not know, and come back with its map."""
         return self.status is Status.EXPIRED and (self.role is Role.PUBLISHER or self.ending != "")
 
     @property

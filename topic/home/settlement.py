@@ -1,6 +1,7 @@
-"""What home does when a publisher has settled (protocol 5, Settle and Credit): the hot path's end.
+"""What home does when a publisher has settled (protocol 5, Settle and Credit): the end of the hot path.
 
-The local subscribers are told by `topic.edge.settlement`, other routers by what is said here.
+The local subscribers are told by `topic.edge.settlement`, other routers from here. Whether the publisher was answered
+before is not asked here.
 """
 
 from topic.actions import Credit
