@@ -49,7 +49,7 @@ lint: setup
 
 spark-python: setup
 	@mkdir -p build
-	@$(VENV)/bin/python -m failover.audit.bundle build/oncemesh-python.tar.gz
+	@$(VENV)/bin/python -m failover.audit.read.bundle build/oncemesh-python.tar.gz
 	@echo build/oncemesh-python.tar.gz
 
 bench: setup

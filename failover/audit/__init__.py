@@ -3,26 +3,23 @@
     report = failover.audit.run(["run/triangle"])
     report.render(console); report.write("audit.json"); sys.exit(report.exit_code)
 
-It accounts for the files (`inventory`) and finds out who took part (`parties`, `audiences`, all in a `case`). What
-files say of deliveries is packed into buckets (`decoding`, `packing`), and each is judged (`judging`): all that is said
-of each delivery, each (delivery, subscriber), each router's record is gathered (`deliveries`, `pairs`, `records`), and
-the rules are applied (`checks`, `pair_checks`, `views`, `astray`; at last `ordering`). Counts come of it. Short runs
-are read and judged here (`local`), others by Spark (`on_spark`).
+`job` has the steps. `read` turns files into rows; `mesh` finds out who took part; what rows say of deliveries comes in
+buckets, and each is judged (`bucket`): `judge` has the rules, `measure` the figures. Counts come of it, and `report`
+makes them readable. Each room knows only those named before it.
 
 It judges by evidence alone: what cannot be known is never counted as well. It never touches a running mesh.
 """
 
 from pathlib import Path
 
-from failover.audit.job import run
-from failover.audit.lookup import story as tell_story
-from failover.audit.reading import AuditError
-from failover.audit.report import Finding, Report, Verdict
+from failover.audit.job import run, tell_story
+from failover.audit.read.files import AuditError
+from failover.audit.report.report import Finding, Report, Verdict
 
 
 def write_page(report: Report, path: Path | str) -> None:
     """audit.html"""
-    from failover.audit.page import write  # what draws it takes long to import
+    from failover.audit.report.page import write  # what draws it takes long to import
 
     write(report, path)
 

@@ -1,46 +1,57 @@
-"""One audit from run directories to report: which steps there are, and in which order."""
+"""One audit from run directories to report, and one delivery's story: which steps there are, and in which order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
-from failover.audit.case import Case, make_case
-from failover.audit.counting import Tally
-from failover.audit.evidence import doubts, findings, pair_rows, publisher_rows, violations
-from failover.audit.exceptions import exceptions
-from failover.audit.faults import find_chaos
-from failover.audit.happenings import crossings, router_rows
-from failover.audit.inventory import Inventory, take_inventory
-from failover.audit.measuring import make_frame
-from failover.audit.narrative import narrate
-from failover.audit.reading import Logs, Progress, distinct, ignore, open_logs
-from failover.audit.report import Report
+from failover.audit.bucket import Bucket, judge_bucket, judge_joined
+from failover.audit.measure.crossings import crossings, router_rows
+from failover.audit.measure.frame import make_frame
+from failover.audit.measure.summary import measures
+from failover.audit.mesh.case import make_case
+from failover.audit.mesh.clients import find_clients
+from failover.audit.read.entries import KEYS_LISTED, LogEntry
+from failover.audit.read.faults import ChaosFile, find_chaos
+from failover.audit.read.files import AuditError, Progress, distinct, ignore
+from failover.audit.read.inventory import take_inventory
+from failover.audit.read.logs import Logs, open_logs
+from failover.audit.report.exceptions import exceptions
+from failover.audit.report.report import Finding, Report
+from failover.audit.report.rows import doubts, findings, pair_rows, publisher_rows, violations
+from failover.audit.report.story import DeliveryStory, Setting, tell
+from topic.identity import KEY_LENGTH
+
+STORIES_KEPT = 5
+"""Findings of one kind whose deliveries' stories are told."""
 
 
 def run(
     run_dirs: Sequence[str], master: str | None = None, *, spark: bool = False, progress: Progress = ignore
 ) -> Report:
-    """Audit the logs below these directories, which together belong to one mesh; see `reading.open_logs`."""
+    """Audit the logs below these directories, which together belong to one mesh; see `open_logs`."""
     run_dirs = distinct(run_dirs)
     with open_logs(run_dirs, master, spark=spark, progress=progress) as logs:
-        return judge_logs(logs, run_dirs)
+        return judge_logs(logs, run_dirs, find_chaos(run_dirs, logs.text))
 
 
-def judge_logs(logs: Logs, run_dirs: Sequence[str]) -> Report:
+def judge_logs(logs: Logs, run_dirs: Sequence[str], chaos: ChaosFile) -> Report:
     control = logs.control()
     inventory = take_inventory(control)
-    chaos = find_chaos(run_dirs, logs.text)
-    case = make_case(control, inventory, chaos.chaos, logs.some())
-    tally = logs.judge(case, make_frame(list(case.logs.values()), case.parties, chaos))
-    report = make_report(tally, case, inventory, run_dirs)
-    return narrate(report, logs, control, case, chaos, tally.metered)
-
-
-def make_report(tally: Tally, case: Case, inventory: Inventory, run_dirs: Sequence[str]) -> Report:
+    case = make_case(control, inventory, logs.some())
+    known = list(case.logs.values())
+    frame = make_frame(known, case.clients, chaos)
+    left = Bucket()
+    for found in logs.work(partial(judge_bucket, case, frame), judge_joined):
+        left.add(found)
+    tally = left.tally
+    listed = findings(tally, case)
+    faults = chaos.chaos.faults if chaos.chaos else ()
+    setting = Setting([row for row in control if row.event >= 0], inventory.logs, case.clients, faults)
     return Report(
         run_dirs=tuple(run_dirs),
         publishers=publisher_rows(tally, case),
         pairs=pair_rows(tally, case),
         violations=violations(tally),
-        findings=findings(tally, case),
+        findings=listed,
         doubts=tuple(doubts(tally, case)),
         exceptions=exceptions(tally, case),
         problems=inventory.problems,
@@ -48,6 +59,53 @@ def make_report(tally: Tally, case: Case, inventory: Inventory, run_dirs: Sequen
         clocks=tuple(dict.fromkeys(case.clocks.unordered.values())),
         logs=inventory.logs,
         unknown_records=tally.unknown_records,
-        routers=router_rows(tally.happened, inventory.logs, case.turns),
-        crossings=crossings(tally.happened, case.instants),
+        routers=router_rows(left.happened, control, inventory.logs),
+        crossings=crossings(left.happened, frame.instants),
+        measures=measures(left.metered, known, case.clients, chaos),
+        stories=tuple(_stories(listed, logs, setting)),
     )
+
+
+def _stories(findings: Sequence[Finding], logs: Logs, setting: Setting) -> Iterator[DeliveryStory]:
+    """Of the first few findings of each kind. One pass over the rows for all of them, and none where there is nothing
+    to tell of."""
+    kept: dict[str, list[str]] = {}
+    for finding in findings:
+        keys = kept.setdefault(finding.kind, [])
+        if finding.key not in keys and len(keys) < STORIES_KEPT:
+            keys.append(finding.key)
+    keys = [key for key in dict.fromkeys(finding.key for finding in findings) if any(key in of for of in kept.values())]
+    if not keys:
+        return
+    told: dict[str, list[LogEntry]] = {key: [] for key in keys}
+    for entry in logs.entries(keys):
+        told[entry.key].append(entry)
+    yield from (tell(key, entries, setting) for key, entries in told.items())
+
+
+class StoryError(AuditError):
+    """There is no one delivery to tell of."""
+
+
+def tell_story(run_dirs: Sequence[str], key: str, master: str | None = None) -> DeliveryStory:
+    """The life of the delivery with this key, or with the only one that begins so."""
+    run_dirs = distinct(run_dirs)
+    if len(key) > KEY_LENGTH:
+        raise StoryError(f"{key} is no delivery key: these have {KEY_LENGTH} characters")
+    with open_logs(run_dirs, master, key=key) as logs:
+        control = logs.control()
+        whole = _only(logs.keys(key), key)
+        events, chaos = [row for row in control if row.event >= 0], find_chaos(run_dirs, logs.text).chaos
+        found = take_inventory(control).logs
+        setting = Setting(events, found, find_clients(events, found), chaos.faults if chaos else ())
+        return tell(whole, list(logs.entries([whole])), setting)
+
+
+def _only(found: set[str], key: str) -> str:
+    if not found:
+        raise StoryError(f"no delivery with a key that begins with {key} in these logs")
+    if len(found) > 1:
+        listed = sorted(found)[:KEYS_LISTED]
+        more = "" if len(found) <= KEYS_LISTED else ["and more"]
+        raise StoryError("\n  ".join([f"{key} is the start of several deliveries' keys:", *listed, *more]))
+    return found.pop()

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from failover import audit
-from failover.audit.session import spark_session
+from failover.audit.read.session import spark_session
 from tests.failover.audit.in_process import judge_run
 from tests.failover.audit.runs import Run
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from failover.audit.audiences import Membership, Term, memberships, terms
-from failover.audit.inventory import ControlRow
-from failover.audit.parties import FOREVER, find_parties
+from failover.audit.mesh.audiences import Membership, Term, memberships, terms
+from failover.audit.mesh.clients import FOREVER, find_clients
+from failover.audit.read.inventory import ControlRow
 from topic.journal import Event
 
 S = "subscriber-1"
@@ -24,11 +24,11 @@ class Log:
 
     def stays(self, router: str) -> list[tuple[int, int, int]]:
         """(since, till, closed) at that router."""
-        found: list[Membership] = memberships(self.rows, find_parties(self.rows, []).subscribers)
+        found: list[Membership] = memberships(self.rows, find_clients(self.rows, []).subscribers)
         return [(stay.since, stay.till, stay.closed) for stay in found if stay.source == router]
 
     def terms(self, home: str) -> list[Term]:
-        return [term for term in terms(self.rows, find_parties(self.rows, []).subscribers)[S] if term.home == home]
+        return [term for term in terms(self.rows, find_clients(self.rows, []).subscribers)[S] if term.home == home]
 
 
 def test_a_stay_ends_where_the_departure_can_be_known() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from failover.audit import bundle
-from failover.audit.reading import SUBMITTED
-from failover.audit.session import _settings
+from failover.audit.read import bundle
+from failover.audit.read.files import SUBMITTED
+from failover.audit.read.session import _settings
 
 DOCS = Path(__file__).parents[3] / "docs/audit.md"
 WORK = """
@@ -23,7 +23,7 @@ print(sys.prefix)
 
 def test_the_archive_is_a_python_of_its_own(tmp_path: Path) -> None:
     archive = tmp_path / "python.tar.gz"
-    written = subprocess.run([sys.executable, "-m", "failover.audit.bundle", str(archive)], capture_output=True)
+    written = subprocess.run([sys.executable, "-m", "failover.audit.read.bundle", str(archive)], capture_output=True)
     assert (written.returncode, written.stdout, written.stderr) == (0, b"", b"")
     [said] = re.findall(r"some (\d+) MiB \(`failover/audit/bundle.py`\)", " ".join(DOCS.read_text().split()))
     assert archive.stat().st_size / 2**20 == pytest.approx(int(said), rel=0.15)

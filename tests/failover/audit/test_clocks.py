@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from failover.audit import Report, Verdict
-from failover.audit.clocks import HybridClock, find_clocks, wall_hlc
-from failover.audit.inventory import Log
+from failover.audit.mesh.clocks import HybridTimeline, find_clocks, wall_hlc
+from failover.audit.read.inventory import Log
 from tests.failover.audit.runs import ONE, ROUTERS, TWO, Run
 from tests.failover.audit.test_audiences import Log as Rows
 from tests.failover.audit.test_lost_homes import reborn
@@ -99,7 +99,7 @@ def test_the_hybrid_clock_is_as_far_ahead_as_the_entries_around_say() -> None:
     rows = Rows()
     for ms, ahead_ms in ((1_000, 0), (2_000, 5_000), (9_000, 0)):
         rows.say("a", Event.BOOT, at=0, epoch=0, time=ms * 1000, hlc=wall_hlc((ms + ahead_ms) * 1000))
-    clock = HybridClock(rows.rows)
+    clock = HybridTimeline(rows.rows)
     assert clock.at(500_000) == wall_hlc(500_000)
     assert clock.at(3_000_000) == wall_hlc(8_000_000)
     assert clock.at(9_500_000) == wall_hlc(9_500_000)

@@ -119,7 +119,7 @@ def test_where_there_is_no_run_it_says_so_at_once_and_writes_nothing(
     Path("run").mkdir()
     for name in below:
         Run(messages=1).write(Path("run") / name)
-    with patch("failover.audit.session.spark_session", side_effect=AssertionError):
+    with patch("failover.audit.read.session.spark_session", side_effect=AssertionError):
         result = CliRunner().invoke(main, ["audit", *options, "run"])
         missing = CliRunner().invoke(main, ["audit", *options, "ran"])
     assert (result.exit_code, result.stderr) == (2, f"Error: run: {said}\n")

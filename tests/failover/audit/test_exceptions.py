@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from failover.audit import Report, Verdict
-from failover.audit.presence import Apart, joined, partings
+from failover.audit.mesh.presence import Parting, joined, partings
 from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, ROUTERS, START_MS, TWO, Client, Row, Run
 from tests.failover.audit.test_audiences import Log, S
 from topic.journal import Event
@@ -138,7 +138,7 @@ def test_a_router_begins_before_its_clocks_are_set() -> None:
     log.say("a", Event.BOOT, at=0, epoch=0, incarnation=7, subscriber=None)
     log.say("a", Event.KEPT, at=8_000, epoch=5, incarnation=7)
     log.say("a", Event.JOINED, at=9_000, epoch=5, incarnation=7)
-    assert partings(log.rows, [S]) == {("a.7", S): [Apart(0, 9_000, known=True, lasted_us=2_000, ending=None)]}
+    assert partings(log.rows, [S]) == {("a.7", S): [Parting(0, 9_000, known=True, lasted_us=2_000, ending=None)]}
 
 
 def test_who_is_unknown_to_a_router_that_began_without_its_store_is_named(judged: Judged) -> None:

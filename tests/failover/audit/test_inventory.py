@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from failover.audit.decoding import FILE, MESH
-from failover.audit.inventory import ControlRow, Inventory, take_inventory
-from failover.audit.parties import find_parties
+from failover.audit.mesh.clients import find_clients
+from failover.audit.read.inventory import ControlRow, Inventory, take_inventory
+from failover.audit.read.segments import FILE, MESH
 from topic.journal import Event
 
 WHOLE = {"size": 100, "first_time": 1, "last_time": 9, "set_back": 0, "damage": None, "stopped": False}
@@ -100,8 +100,8 @@ def test_without_a_readable_mesh_file_nobody_knows_which_routers_there_were() ->
 
 def test_names_that_clients_choose_do_nothing_to_the_terminal() -> None:
     detail = json.dumps({"container": "x\x1b[2J", "link": "y\n", "address": "\u202ez"})
-    parties = find_parties([row(Event.ATTACHED, publisher="12 bytes", detail=detail)], [])
-    assert parties.publishers["12 bytes"].identity == r"x\x1b[2J/y\n on \u202ez"
+    clients = find_clients([row(Event.ATTACHED, publisher="12 bytes", detail=detail)], [])
+    assert clients.publishers["12 bytes"].identity == r"x\x1b[2J/y\n on \u202ez"
 
 
 def wholes(*rows: ControlRow) -> dict[str, bool]:

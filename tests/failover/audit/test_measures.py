@@ -8,22 +8,23 @@ import pytest
 from pyspark.sql import SparkSession
 
 from failover import audit
-from failover.audit.faults import Chaos, Fault, find_chaos
-from failover.audit.measures import (
+from failover.audit.measure.figures import (
+    LatencyCount,
     Measures,
     Pause,
     PhaseLatency,
     Quantiles,
-    Tally,
     Track,
     distribution,
     fault_measures,
     pause_of,
     series,
 )
-from failover.audit.on_spark import spark_logs
-from failover.audit.phases import AFTER, BEFORE, DURING, WHOLE, Phases
-from failover.audit.reading import ignore, open_logs
+from failover.audit.measure.phases import AFTER, BEFORE, DURING, WHOLE, Phases
+from failover.audit.read.faults import Chaos, Fault, find_chaos
+from failover.audit.read.files import ignore
+from failover.audit.read.logs import open_logs
+from failover.audit.read.spark import spark_logs
 from tests.failover.audit.in_process import judge_run
 from tests.failover.audit.runs import NEAR, ONE, START_MS, Run
 from topic.journal import Event
@@ -54,8 +55,8 @@ def test_a_fault_without_an_end_lasts_and_one_without_a_length_only_has_an_after
     assert Phases([]).names == [WHOLE]
 
 
-def tally(us: int, count: int = 1, slice: int = 0) -> Tally:
-    return Tally("accepted", slice, (us.bit_length() - 1) * 8, count, us)
+def tally(us: int, count: int = 1, slice: int = 0) -> LatencyCount:
+    return LatencyCount("accepted", slice, (us.bit_length() - 1) * 8, count, us)
 
 
 def test_quantiles_are_right_within_a_bucket() -> None:

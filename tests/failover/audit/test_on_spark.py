@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from failover import audit
-from failover.audit import local, on_spark, reading
+from failover.audit.read import local, logs
+from failover.audit.read import spark as on_spark
 from tests.failover.audit.runs import NEAR, TWO, Run
 from tests.failover.audit.test_exceptions import is_apart
 from tests.failover.audit.test_lost_homes import reborn
@@ -69,7 +70,7 @@ def test_spark_says_what_this_process_says(spark: SparkSession, tmp_path: Path, 
 def test_spark_is_used_where_a_run_is_long(tmp_path: Path, limit: int) -> None:
     directory = str(Run(messages=1).write(tmp_path))
     with (
-        patch.object(reading, "LOCAL_BYTES", limit),
+        patch.object(logs, "LOCAL_BYTES", limit),
         patch.object(on_spark, "spark_session", side_effect=RuntimeError("starts")),
     ):
         try:

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 
 from failover.audit import Report, Verdict
-from failover.audit.inventory import Log
-from failover.audit.witnesses import watched_spans
+from failover.audit.mesh.contacts import watched_spans
+from failover.audit.read.inventory import Log
 from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, ROUTERS, TWO, Client, Run
 from tests.failover.audit.test_audiences import Log as Rows
 from topic.journal import Event

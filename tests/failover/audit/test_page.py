@@ -9,12 +9,8 @@ import attrs
 import pytest
 from click.testing import CliRunner
 
-from failover.audit import page, plots
-from failover.audit.faults import Chaos, Fault
-from failover.audit.happenings import Crossing, RouterRow
-from failover.audit.inventory import Problem
-from failover.audit.matrix import COLUMNS, ROWS, Cell, matrix
-from failover.audit.measures import (
+from failover.audit.measure.crossings import Crossing, RouterRow
+from failover.audit.measure.figures import (
     STATES,
     Distribution,
     FaultMeasure,
@@ -26,10 +22,14 @@ from failover.audit.measures import (
     Series,
     StateTime,
 )
-from failover.audit.measuring import MOST_FAULTS
-from failover.audit.phases import AFTER, BEFORE, DURING
-from failover.audit.report import Finding, PairRow, PublisherRow, Report
-from failover.audit.story import Step, Story
+from failover.audit.measure.frame import MOST_FAULTS
+from failover.audit.measure.phases import AFTER, BEFORE, DURING
+from failover.audit.read.faults import Chaos, Fault
+from failover.audit.read.inventory import Problem
+from failover.audit.report import page, plots
+from failover.audit.report.matrix import COLUMNS, ROWS, Cell, matrix
+from failover.audit.report.report import Finding, PairRow, PublisherRow, Report
+from failover.audit.report.story import DeliveryStory, Step
 from router.cli import main
 from tests.failover.audit.runs import NEAR, ONE, START_MS, Run
 
@@ -95,7 +95,7 @@ def violated(
     return report(
         violations={"lost": 25},
         findings=(finding,),
-        stories=(Story(KEY, "p0/link on topic/news", "topic/news", (step, later), ("a note",)),),
+        stories=(DeliveryStory(KEY, "p0/link on topic/news", "topic/news", (step, later), ("a note",)),),
         measures=measured,
     )
 

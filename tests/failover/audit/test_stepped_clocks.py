@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from failover.audit import Report, Verdict
-from failover.audit.exchanges import LEAST
+from failover.audit.mesh.exchanges import LEAST
 from tests.failover.audit.runs import MID, NEAR, ONE, TWO, Run
 from topic.journal import Event
 

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from failover.audit.lookup import StoryError, story
-from failover.audit.picking import KEYS_LISTED
-from failover.audit.story import Story
+from failover.audit.job import StoryError, tell_story
+from failover.audit.read.entries import KEYS_LISTED
+from failover.audit.report.story import DeliveryStory
 from router.cli import main
 from tests.failover.audit.runs import MID, NEAR, ONE, ROUTERS, TWO, Run
 from topic.journal import Event, LoggedOutcome
@@ -44,7 +44,7 @@ router a        forgotten
 """
 
 
-def told(found: Story) -> str:
+def told(found: DeliveryStory) -> str:
     return "".join(f"\n{step.where:15} {step.text}" for step in found.steps) + "\n"
 
 
@@ -54,7 +54,7 @@ def key(run: Run, tag: int = 1) -> str:
 
 def test_a_story_is_told_across_routers_and_clients(tmp_path: Path) -> None:
     run = Run()
-    found = story([str(run.write(tmp_path))], key(run))
+    found = tell_story([str(run.write(tmp_path))], key(run))
     assert told(found) == WHOLE
     assert (found.publisher, found.address, found.notes) == (str(ONE.identity), "topic/news", ())
     assert [step.time for step in found.steps] == sorted(step.time for step in found.steps)
@@ -63,24 +63,24 @@ def test_a_story_is_told_across_routers_and_clients(tmp_path: Path) -> None:
 def test_a_unique_start_of_the_key_is_enough(tmp_path: Path) -> None:
     run = Run()
     directory = str(run.write(tmp_path))
-    assert story([directory], key(run)[:20]) == story([directory], key(run))
+    assert tell_story([directory], key(run)[:20]) == tell_story([directory], key(run))
 
 
 def test_several_run_directories_belong_to_one_mesh(tmp_path: Path) -> None:
     run = Run()
     directory = run.write(tmp_path / "run")
     parts = [str(directory / part) for part in ("clients", *ROUTERS)]
-    assert told(story(parts, key(run))) == WHOLE
+    assert told(tell_story(parts, key(run))) == WHOLE
 
 
 def test_spark_finds_the_same_as_the_files(tmp_path: Path, spark: SparkSession) -> None:
     run = Run()
     directory = run.write(tmp_path)
-    assert story([f"file://{directory}"], key(run)[:20]) == story([str(directory)], key(run))
+    assert tell_story([f"file://{directory}"], key(run)[:20]) == tell_story([str(directory)], key(run))
     with pytest.raises(StoryError, match="several"):
-        story([f"file://{directory}"], ONE.name)
+        tell_story([f"file://{directory}"], ONE.name)
     with pytest.raises(StoryError, match="no delivery"):
-        story([f"file://{directory}"], "x")
+        tell_story([f"file://{directory}"], "x")
 
 
 def test_what_happened_to_links_routers_and_the_mesh_meanwhile_is_part_of_it(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_what_happened_to_links_routers_and_the_mesh_meanwhile_is_part_of_it(tmp
     fault = {"fault": "kill", "targets": ["c"], "at_us": at_us, "until_us": None, "text": "kill c"}
     chaos = {"script": "s", "seed": 1, "mesh": "line", "began_us": 0, "ended_us": None, "faults": [fault]}
     (directory / "chaos.json").write_text(json.dumps(chaos))
-    asides = [f"{step.where}: {step.text}" for step in story([str(directory)], key(run)).steps if step.aside]
+    asides = [f"{step.where}: {step.text}" for step in tell_story([str(directory)], key(run)).steps if step.aside]
     assert sorted(asides) == [
         "fault: kill c",
         "router a: lost contact with router c",
@@ -106,7 +106,7 @@ def test_a_log_that_breaks_off_is_told_where_it_does(tmp_path: Path) -> None:
     run = Run()
     outcome = run.find("b", Event.OUTCOME, run.key(ONE, 1), subscriber=MID.name)
     del run.logs["b"][run.logs["b"].index(outcome) + 1 :]
-    found = story([str(run.write(tmp_path))], key(run))
+    found = tell_story([str(run.write(tmp_path))], key(run))
     assert ("router b", "its log breaks off here: what it did next is not known") in {
         (step.where, step.text) for step in found.steps
     }
@@ -119,7 +119,7 @@ def test_clocks_of_other_hosts_do_not_disorder_it(tmp_path: Path) -> None:
     for log in run.hosts:
         for row in run.logs[log]:
             row["time_us"] -= 3600_000_000
-    found = story([str(run.write(tmp_path))], key(run))
+    found = tell_story([str(run.write(tmp_path))], key(run))
     assert told(found) == WHOLE
     assert "different hosts (host, other)" in found.notes[0]
     assert "the order is a guess" in found.notes[1]
@@ -130,7 +130,7 @@ def test_a_clock_that_is_wrong_on_its_own_host_does_not_disorder_routers(tmp_pat
     run = Run()
     for row in run.logs["b"]:
         row["time_us"] -= 5_000_000
-    found = story([str(run.write(tmp_path))], key(run))
+    found = tell_story([str(run.write(tmp_path))], key(run))
     steps, whole = told(found).splitlines(), WHOLE.splitlines()
     assert [line for line in steps if line.startswith("router")] == [
         line for line in whole if line.startswith("router")
@@ -141,7 +141,7 @@ def test_a_clock_that_is_wrong_on_its_own_host_does_not_disorder_routers(tmp_pat
 
 def test_the_uses_of_a_tag_are_told_apart(tmp_path: Path) -> None:
     run = Run(messages=4, tags=2)
-    found = story([str(run.write(tmp_path))], key(run))
+    found = tell_story([str(run.write(tmp_path))], key(run))
     assert [step.use for step in found.steps] == [1] * 26 + [2] * 26
 
 
@@ -152,7 +152,7 @@ def test_what_was_said_of_many_subscribers_at_once_is_one_step(tmp_path: Path) -
     run.find("a", Event.AUDIENCE)["detail"] = json.dumps(names)
     place = run.logs["a"].index(sent)
     run.logs["a"][place : place + 1] = [sent | {"subscriber": name} for name in names]
-    texts = [step.text for step in story([str(run.write(tmp_path))], key(run, 0)).steps]
+    texts = [step.text for step in tell_story([str(run.write(tmp_path))], key(run, 0)).steps]
     assert f"sent to {', '.join(names[:8])} and 4 more" in texts
     assert f"owed to {', '.join(names[:8])} and 4 more" in texts
 
@@ -162,7 +162,7 @@ def test_a_refusal_and_what_a_client_kept_are_in_words(tmp_path: Path) -> None:
     run.find("clients/near", Event.PROCESSED, run.key(ONE, 0))["outcome"] = LoggedOutcome.REJECTED
     row = run.find("clients/near", Event.DELIVERED, run.key(ONE, 0))
     run.after("clients/near", row, event=Event.KEPT, subscriber=NEAR.name)
-    texts = [step.text for step in story([str(run.write(tmp_path))], key(run, 0)).steps]
+    texts = [step.text for step in tell_story([str(run.write(tmp_path))], key(run, 0)).steps]
     assert "processed it and answered: rejected" in texts
     assert "had it in its store when it began again, without an outcome" in texts
 

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from failover import audit
-from failover.audit import Report, Verdict, page
+from failover.audit import Report, Verdict
+from failover.audit.report import page
 from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, START_MS, SUBSCRIBERS, TWO, Run
 from topic.identity import Epoch
 from topic.journal import Event, LoggedOutcome
@@ -328,7 +329,7 @@ def it_is_lost(run: Run) -> str:
 
 def its_log_breaks_off(run: Run) -> str:
     run.kill("clients/near", lost=4)
-    return "1 owed to it that it did not process: 1 not known, as the end of a log is lost that may have told it"
+    return "1 owed to it that it did not process: 1 not known, as a part of a log is lost that may have told it"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,111 @@
+"""What every log says of each delivery of a bucket, side by side.
+
+Only facts are gathered here, no rule is applied. A fact is the row that tells it, or `NONE`; a time
+that nobody tells is `BIG`.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from failover.audit.judge.uses import Uses
+from failover.audit.mesh.clients import Span
+from failover.audit.read.columns import NONE, Flags, Ints
+from failover.audit.read.facts import Facts
+from failover.audit.read.groups import BIG, Groups, taken
+from topic.journal import Event
+
+Spans = list[tuple[Flags | Ints, Sequence[Span]]]
+"""Which elements they are about, and from when to when."""
+
+
+@attrs.frozen
+class Deliveries:
+    """One element per delivery."""
+
+    groups: Groups
+    """The rows by delivery."""
+    uses: Uses
+    """Which deliveries these are."""
+    address: Ints
+    """Code."""
+    published: Ints
+    """By the publisher's log, or what it kept."""
+    handed: Flags
+    """To some subscriber, by anybody's log."""
+    ranked: Ints
+    """Where a home gave it its place in the publisher's order."""
+    begun_time: Ints
+    undated: Flags
+    """Nobody can tell by wall clocks when."""
+    received_hlc: Ints
+    """The first router to receive it."""
+    has_audience: Flags
+    answered: Ints
+    """The first answer to the publisher by a home."""
+    accepted: Ints
+    """The first acceptance by a home, by hybrid clock."""
+    accepted_first: Ints
+    """The same by wall clock."""
+    refused: Flags
+    told_accepted: Ints
+    """By the publisher's log."""
+    told_time: Ints
+    told_refused: Flags
+    abandoned: Flags
+    home_settled_time: Ints
+    first_home: Ints
+    last_home: Ints
+    """`homes` that its entries name, the first and the last of them. If no router received it, they are only those that
+    were asked about it: none."""
+
+
+def gather(facts: Facts, uses: Uses) -> Deliveries:
+    rows, groups = facts.rows, Groups(uses.of, len(uses.key))
+    received = facts.by_router & facts.tells(Event.RECEIVED)
+    published = facts.by_publisher & facts.tells(Event.PUBLISHED)
+    kept = facts.by_publisher & facts.tells(Event.KEPT)
+    home_says = facts.at_home & facts.tells(Event.ACCEPTED)
+    told = facts.by_publisher & facts.tells(Event.OUTCOME)
+    stamp, instant = (rows.hlc, facts.source, rows.place), (rows.time, facts.host)
+    received_hlc = groups.lowest(received, rows.hlc)
+    heard, named = received_hlc != BIG, facts.home != NONE
+    first_home, last_home = groups.lowest(named, facts.home), groups.highest(named, facts.home)
+    return Deliveries(
+        groups,
+        uses,
+        address=taken(rows.address, groups.first(rows.address != NONE)),
+        published=groups.first(published | kept, facts.incarnation, rows.place),
+        handed=groups.any(facts.tells(Event.DELIVERED, Event.PROCESSED)),
+        ranked=groups.first(received & (rows.n >= 0), facts.epoch_hlc, rows.n, ~facts.at_home, *stamp),
+        begun_time=groups.lowest(facts.by_router | published, rows.time),
+        undated=groups.any(rows.undated),
+        received_hlc=received_hlc,
+        has_audience=groups.any(facts.tells(Event.AUDIENCE)),
+        answered=groups.first(home_says, *stamp),
+        accepted=groups.first(home_says & facts.accepted, *stamp),
+        accepted_first=groups.first(home_says & facts.accepted, *instant),
+        refused=groups.any(home_says & ~facts.accepted),
+        told_accepted=groups.first(told & facts.accepted, *instant),
+        told_time=groups.lowest(told, rows.time),
+        told_refused=groups.any(told & ~facts.accepted),
+        abandoned=groups.any(facts.by_router & facts.tells(Event.ABANDONED)),
+        home_settled_time=groups.lowest(facts.at_home & facts.tells(Event.SETTLED), rows.time),
+        first_home=np.where(heard & (first_home != BIG), first_home, NONE),
+        last_home=np.where(heard, last_home, NONE),
+    )
+
+
+def dated(undated: Flags, begun: Ints, ended: Ints) -> tuple[Ints, Ints]:
+    """What nobody can date may have lasted all the time."""
+    return np.where(undated, 0, begun), np.where(undated & (ended != BIG), BIG - 1, ended)
+
+
+def within(spans: Spans, begun: Ints, ended: Ints) -> Flags:
+    """Which elements, that lasted so long, overlap any of the spans that are about them."""
+    found = np.zeros(len(begun), np.bool_)
+    for about, listed in spans:
+        for since, till in listed:
+            found[about] |= (since <= ended[about]) & (begun[about] <= till)
+    return found

@@ -1,0 +1,43 @@
+"""The kinds of violation, and the reasons why a subscriber got more or less than it was owed, in words.
+
+Which rule finds which kind is `tally`'s to say, and what the rules are, that of `publishers`, `subscribers`, `routers`
+and `order`.
+"""
+
+FINDINGS_KEPT = 20
+"""Violations of one kind that are listed; all are counted."""
+
+KINDS = {
+    "lost": "accepted, but not processed by a subscriber it was owed to",
+    "duplicated": "processed more than once",
+    "out of order": "handed to the subscriber after a later one of its publisher",
+    "accepted too early": "accepted before the subscriber had accepted",
+    "accepted though refused": "accepted, although the subscriber refused it",
+    "never published": "handed to a subscriber, but published by nobody",
+    "misreported": "the publisher was told an outcome that its home did not record",
+    "settled before accepted": "settled at a router before the publisher was answered",
+    "never forgotten": "settled, but still held when its router stopped",
+    "forwarded by nobody": "received by a router from a home whose log does not say that it sent it there",
+    "place disputed": "at another place in its publisher's order at a router than at its home",
+    "sent by nobody": "handed to a subscriber, but by the logs of all routers not sent there",
+    "outcome disputed": "a router's log and the subscriber's tell different outcomes",
+    "settled by nobody": "settled at its home after an outcome that its publisher's log does not know",
+}
+
+UNOWED = {
+    "unpublished": "published by nobody",
+    "declined": "whose publisher was told another outcome than acceptance",
+    "unanswered": "whose publisher was told no outcome that a log knows",
+    "unaddressed": "of which a part of a log is lost that told whom they were for",
+    "unlisted": "accepted by a router that did not know this subscriber",
+    "apart": "accepted without it, as it was apart for longer than its timeout",
+    "ended": "accepted after its link had ended for the publisher's router",
+    "forgotten": "accepted by a mesh that had begun without any state store",
+}
+"""Why a subscriber processed deliveries that it was not owed."""
+UNPROCESSED = {
+    "lost": "lost",
+    "refused": "refused by it, yet accepted",
+    "unknown": "not known, as a part of a log is lost that may have told it",
+}
+"""What became of deliveries that it was owed and did not process."""

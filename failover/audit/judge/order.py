@@ -1,0 +1,80 @@
+"""Whether a subscriber was handed the deliveries of a publisher in order: over all of them, so after the buckets.
+
+What a bucket knows of it is packed by (publisher, subscriber) and brought together once more: two places per delivery.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from failover.audit.judge.deliveries import Deliveries
+from failover.audit.judge.kinds import FINDINGS_KEPT
+from failover.audit.judge.pairs import Pairs
+from failover.audit.judge.publishers import Fates
+from failover.audit.judge.subscribers import SubscriberVerdicts
+from failover.audit.judge.tally import Tally, Violation
+from failover.audit.read.columns import KEY_TYPE, NONE, Flags, Ints
+
+KIND, FLAG = "out of order", "disordered"
+TYPES = {"handed": "i8", "handed_minor": "i8", "position": "i8", "position_minor": "i8", "vague": "?"}
+KEYS = {"key": KEY_TYPE, "life": "i8"}
+
+
+def pack_order(found: Deliveries, fates: Fates, pairs: Pairs, of: SubscriberVerdicts) -> Iterator[tuple[str, bytes]]:
+    """By publisher and subscriber, what was handed over and has a place in the publisher's order."""
+    at = np.flatnonzero((of.handed[1] != NONE) & (fates.position[1][pairs.delivery] != NONE))
+    delivery = pairs.delivery[at]
+    columns: dict[str, Any] = {
+        "handed": of.handed[0][at],
+        "handed_minor": of.handed[1][at],
+        "position": fates.position[0][delivery],
+        "position_minor": fates.position[1][delivery],
+        "vague": of.vague[at],
+        "key": found.uses.key[delivery],
+        "life": found.uses.number[delivery],
+    }
+    publishers, publisher = np.unique(found.uses.publisher()[delivery], return_inverse=True)
+    both = publisher * len(pairs.names) + pairs.subscriber[at]
+    for one in np.unique(both).tolist():
+        names = publishers[one // len(pairs.names)].decode(), pairs.names[one % len(pairs.names)]
+        chosen = both == one
+        packed = {name: columns[name][chosen].astype(kind).tobytes() for name, kind in (TYPES | KEYS).items()}
+        yield " ".join(names), msgpack.packb(packed)
+
+
+def judge_order(names: str, parts: Iterable[bytes]) -> Tally:
+    """Handed to the subscriber for the first time after a later delivery of the same publisher was."""
+    columns = _unpacked(parts)
+    handed = np.lexsort((columns["handed_minor"], columns["handed"]))
+    place = _ranks(columns["position"], columns["position_minor"])[handed]
+    overtaken = np.flatnonzero((place < np.maximum.accumulate(place)) & ~columns["vague"][handed])
+    publisher, subscriber = names.split(" ")
+    tally = Tally()
+    tally.pairs[publisher, subscriber, FLAG] = len(overtaken)
+    if len(overtaken):
+        tally.violations[KIND] = len(overtaken)
+        keys, lives = columns["key"][handed[overtaken]], columns["life"][handed[overtaken]]
+        lowest = np.lexsort((lives, keys))[:FINDINGS_KEPT]
+        found = zip(keys[lowest].tolist(), lives[lowest].tolist(), strict=True)
+        tally.keep(KIND, [Violation(key.decode(), life, "", publisher, (subscriber,)) for key, life in found])
+    return tally
+
+
+def _unpacked(parts: Iterable[bytes]) -> dict[str, Any]:
+    read = [msgpack.unpackb(part) for part in parts]
+    return {
+        name: np.concatenate([np.frombuffer(fields[name], kind) for fields in read])
+        for name, kind in (TYPES | KEYS).items()
+    }
+
+
+def _ranks(major: Ints, minor: Ints) -> Ints:
+    """The place of each among all; the same for equal ones."""
+    order = np.lexsort((minor, major))
+    new: Flags = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(major[order]) != 0) | (np.diff(minor[order]) != 0)
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.cumsum(new)
+    return ranks

@@ -1,0 +1,90 @@
+"""Which deliveries each subscriber is owed, and the reasons why it got more than these, or less.
+
+A subscriber is owed what was accepted while its home had it among the audience; but not what its home says that it
+accepted without it, nor what was accepted after its link had ended for that home, or after the whole mesh had begun
+without its state stores.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from failover.audit.judge.testimony import Testimony
+from failover.audit.mesh.audiences import Term
+from failover.audit.read.columns import Flags, Ints
+from failover.audit.read.groups import BIG, taken
+
+
+class Owed:
+    """One flag per pair."""
+
+    def __init__(self, each: Testimony) -> None:
+        self._each, self._ended = each, _ended(each)
+        accepted = each.fates.is_accepted[each.at]
+        self.flags: Flags = each.pairs.in_audience & accepted & ~each.pairs.apart & ~self._ended & ~_forgotten(each)
+        self.missing: Flags = self.flags & ~each.taken
+        self.got: Flags = self.flags & each.taken
+
+    def unowed(self) -> dict[str, Flags]:
+        """By the reasons of `kinds.UNOWED`."""
+        each, at = self._each, self._each.at
+        accepted, found = each.fates.is_accepted[at], each.deliveries
+        return by_reason(
+            each.taken & ~self.flags,
+            ("unpublished", each.fates.invented[at]),
+            ("declined", ~accepted & (found.refused | found.told_refused)[at]),
+            ("unanswered", ~accepted),
+            ("unaddressed", ~each.pairs.in_audience & ~found.has_audience[at]),
+            ("unlisted", ~each.pairs.in_audience),
+            ("apart", each.pairs.apart),
+            ("ended", self._ended),
+            ("forgotten", np.ones(len(at), np.bool_)),
+        )
+
+
+def by_reason(among: Flags, *reasons: tuple[str, Flags]) -> dict[str, Flags]:
+    """Each of `among` by the first reason that holds for it."""
+    found = {}
+    for name, holds in reasons:
+        found[name] = among & holds
+        among = among & ~holds
+    return found
+
+
+def _ended(each: Testimony) -> Flags:
+    """Whether the subscriber was gone for good, as far as this delivery's home is concerned, before the delivery was
+    accepted. The home's JOINED rows tell in which of its lives the subscriber was owed the delivery; without any there,
+    its attaches do."""
+    found = np.zeros(len(each.at), np.bool_)
+    for code, _ in each.clients:
+        pairs = each.pairs_of(code)
+        listed = each.case.terms.get(each.pairs.names[code], ()) if len(pairs) else ()
+        here, relieved = _in_terms(each, pairs, (term for term in listed if term.home))
+        anywhere = _in_terms(each, pairs, (term for term in listed if not term.home))[1]
+        found[pairs] = np.where(here, relieved, anywhere)
+    return found
+
+
+def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flags, Flags]:
+    """Whether any of these applies to the delivery, and whether any that does had ended when it was accepted."""
+    applies, relieved = np.zeros(len(pairs), np.bool_), np.zeros(len(pairs), np.bool_)
+    received, accepted = each.received_hlc[pairs], each.accepted_hlc[pairs]
+    at, found = each.at[pairs], each.deliveries
+    homes = found.first_home[at], found.last_home[at], taken(each.facts.home, found.accepted[at])
+    for term in terms:
+        within_it = (term.since < received) & (received <= term.till) & (received != BIG)
+        if term.home:
+            home = each.facts.home_code(term.home)
+            within_it &= np.logical_or.reduce([each_home == home for each_home in homes])
+        applies |= within_it
+        relieved |= within_it & (term.ended <= accepted) & (accepted != BIG)
+    return applies, relieved
+
+
+def _forgotten(each: Testimony) -> Flags:
+    """Whether the mesh forgot the subscriber after it had last been meant to get this, and before it was accepted."""
+    found = np.zeros(len(each.at), np.bool_)
+    meant, accepted = each.pairs.meant_hlc, each.accepted_hlc
+    for lost in each.case.state_losses:
+        found |= (meant >= 0) & (meant < lost.at) & (accepted >= lost.at) & (accepted != BIG)
+    return found

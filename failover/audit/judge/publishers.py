@@ -1,0 +1,156 @@
+"""What became of each delivery, whoever subscribes, and the verdicts on what its publisher was told and told itself.
+
+Hybrid clocks decide between routers. Wall clocks decide where a client's log is compared with another: exactly on one
+host, within `SKEW_US` between two. A rule that fires is a violation only if the entry it misses can not have been lost
+with the end of a log; else the delivery is *unknown*, which keeps the verdict from holding.
+"""
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import numpy as np
+
+from failover.audit.judge.deliveries import Deliveries, Spans, dated, within
+from failover.audit.judge.records import Records
+from failover.audit.judge.sequence import Order, order
+from failover.audit.mesh.case import Case
+from failover.audit.mesh.clients import Client, Span
+from failover.audit.read.columns import NONE, Flags, Ints
+from failover.audit.read.facts import Facts
+from failover.audit.read.groups import BIG, codes_of, taken
+from topic.journal import Event, LoggedOutcome
+
+
+@attrs.frozen
+class Fates:
+    """One element per delivery."""
+
+    home_doubted: Flags
+    """Whether a home of it may have lost entries."""
+    is_accepted: Flags
+    is_published: Flags
+    invented: Flags
+    """Certainly published by nobody."""
+    accepted_time: Ints
+    """When it was accepted, by wall clock and by hybrid clock; `BIG` if it was not."""
+    accepted_hlc: Ints
+    position: Order
+    """Its place in its publisher's order."""
+    uses_doubted: Flags
+    unheard: Flags
+    """Its publisher had an answer and settled it, but no log is left that tells which answer, or when."""
+    unheard_since: Ints
+    """When it had no answer yet, by its publisher's wall clock; `NONE` if that is not known."""
+    earlier: Flags
+    """There are traces of it, and it was published before its publisher came back for the last time, with what it had
+    kept."""
+
+
+@attrs.frozen
+class PublisherVerdicts:
+    misreported: Flags
+    settled_unasked: Flags
+
+
+def find_fates(facts: Facts, found: Deliveries, case: Case) -> Fates:
+    rows = facts.rows
+    logged = np.isin(found.uses.publisher(), [name.encode() for name in case.whole])
+    doubted = _home_doubted(facts, found, case)
+    told, answered = found.told_accepted >= 0, found.accepted >= 0
+    published = (found.published >= 0) | (~logged & (found.received_hlc != BIG))
+    told_time = taken(rows.time, found.told_accepted, BIG)
+    invented = ~published & (logged | ~doubted)
+    unsettled, earlier = _before_resuming(facts, found, case)
+    ends = {log.name: NONE if log.whole else log.last_time for log in case.logs.values()}
+    end = np.array([ends.get(log.name, NONE) for log in rows.logs], np.int64)[rows.log]
+    return Fates(
+        doubted,
+        is_accepted=told | answered,
+        is_published=published,
+        invented=invented,
+        accepted_time=np.where(answered, taken(rows.time, found.accepted_first), told_time),
+        accepted_hlc=np.where(answered, taken(rows.hlc, found.accepted), _told_hlc(told_time, case)),
+        position=order(facts, found, case),
+        uses_doubted=found.uses.reused & ~logged & doubted,
+        unheard=earlier & ~unsettled & ~invented & ~(told | answered | found.told_refused | (found.refused & ~doubted)),
+        unheard_since=np.where(_was_open(facts, found.published), taken(end, found.published), NONE),
+        earlier=earlier & ~invented & (found.uses.number <= 1),
+    )
+
+
+def judge_publishers(facts: Facts, found: Deliveries, records: Records, fates: Fates, case: Case) -> PublisherVerdicts:
+    sure = found.uses.sure
+    return PublisherVerdicts(
+        misreported(found) & ~fates.home_doubted & sure, settled_by_nobody(facts, found, records, case) & sure
+    )
+
+
+def misreported(found: Deliveries) -> Flags:
+    """The publisher was told an outcome, acceptance or another, that no home of the delivery says that it told."""
+    accepted = (found.told_accepted >= 0) & (found.accepted < 0)
+    wrong: Flags = accepted | (found.told_refused & ~found.refused)
+    return wrong
+
+
+def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: Case) -> Flags:
+    """Its home says that the publisher settled it after an outcome; the publisher's logs are whole and tell of none. A
+    home also settles what only a subscriber's map has named to it: of a life that has ended, whose publisher is told
+    no outcome any more."""
+    logged = np.isin(found.uses.publisher(), [name.encode() for name in case.whole])
+    settled = (facts.at_home & facts.tells(Event.SETTLED))[records.rows]
+    received = records.groups.any(facts.tells(Event.RECEIVED)[records.rows])
+    told = np.zeros(len(found.uses.key), np.bool_)
+    told[records.delivery[records.groups.any(settled) & received]] = True
+    found_here: Flags = logged & told & (found.told_time == BIG) & (found.published >= 0)
+    return found_here
+
+
+def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:
+    """Whether a home of the delivery may have lost entries: one that is named, any if none is, or the one at which its
+    publisher was attached meanwhile, which may be named by no entry that is left."""
+    if not case.open_homes:
+        return np.zeros(len(found.uses.key), np.bool_)
+    doubted = codes_of(case.open_homes, facts.homes)
+    named = np.isin(found.first_home, doubted) | np.isin(found.last_home, doubted) | (found.first_home == NONE)
+    ended = np.where(found.told_time != BIG, found.told_time, taken(facts.rows.time, found.accepted_first, BIG))
+    ended = np.where(ended != BIG, ended, found.home_settled_time)
+    ended = np.where(ended != BIG, ended, found.begun_time)
+    gaps = _by_publisher(found, case, lambda client: client.custody)
+    begun = np.where(found.begun_time == BIG, NONE, found.begun_time)  # nobody knows since when: it may have been then
+    result: Flags = named | within(gaps, *dated(found.undated, begun, ended))
+    return result
+
+
+def _by_publisher(found: Deliveries, case: Case, spans: Callable[[Client], Sequence[Span]]) -> Spans:
+    """Of publishers that nobody knows anything about, whenever something may be missing."""
+    publishers = found.uses.publisher()
+    known = case.clients.publishers
+    listed: Spans = [(publishers == name.encode(), spans(client)) for name, client in known.items() if spans(client)]
+    return [*listed, (~np.isin(publishers, [name.encode() for name in known]), case.open_windows)]
+
+
+def _before_resuming(facts: Facts, found: Deliveries, case: Case) -> tuple[Flags, Flags]:
+    """Of publishers that came back with what they had kept: what of that had no answer and never was settled, and all
+    that they had published by then and left traces of."""
+    rows, last = facts.rows, {resumed.log for resumed in case.resumed.values()}
+    in_last = facts.by_publisher & np.array([log.name in last for log in rows.logs], np.bool_)[rows.log]
+    kept = found.groups.any(in_last & facts.tells(Event.KEPT) & (rows.outcome == LoggedOutcome.NONE))
+    settled = found.groups.any(in_last & facts.tells(Event.SETTLED))
+    first = found.published
+    new = taken(in_last, first, False) & (taken(rows.event, first) == Event.PUBLISHED)
+    resumed = np.isin(found.uses.publisher(), [name.encode() for name in case.resumed])
+    traced = (first >= 0) | (found.received_hlc != BIG) | found.handed
+    return kept & ~settled, resumed & ~new & traced
+
+
+def _was_open(facts: Facts, published: Ints) -> Flags:
+    """Whether these entries of a publisher's log are about deliveries without an outcome."""
+    event, outcome = taken(facts.rows.event, published), taken(facts.rows.outcome, published)
+    found: Flags = (event == Event.PUBLISHED) | ((event == Event.KEPT) & (outcome == LoggedOutcome.NONE))
+    return found
+
+
+def _told_hlc(time_us: Ints, case: Case) -> Ints:
+    """By hybrid clock, not before the publisher was told."""
+    known = time_us != BIG
+    return np.where(known, case.hybrid.latest(np.where(known, time_us, 0)), BIG)

@@ -1,0 +1,148 @@
+"""The verdicts on what each router did with its record of a delivery, against what its home says of it.
+
+A violation only where entries cannot be missing: of a router's own log, of the home's, of the publisher's.
+"""
+
+import attrs
+import numpy as np
+
+from failover.audit.judge.deliveries import Deliveries
+from failover.audit.judge.publishers import Fates
+from failover.audit.judge.records import Records
+from failover.audit.judge.uses import Uses
+from failover.audit.mesh.case import Case
+from failover.audit.read.columns import NONE, Flags, Ints
+from failover.audit.read.facts import Facts
+from failover.audit.read.groups import BIG, codes_of
+from topic.journal import Event
+
+FORGET_GRACE_US = 2_000_000
+"""A record may rightly have waited to be forgotten if its router could hear for no longer that it was settled."""
+
+
+@attrs.frozen
+class RouterVerdicts:
+    """One flag per record."""
+
+    settled_early: Flags
+    kept: Flags
+    kept_unknown: Flags
+    unforwarded: Flags
+    misplaced: Flags
+
+
+def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, case: Case) -> RouterVerdicts:
+    sure, edges = of.uses.sure[found.delivery], _Edges(facts, of.uses, case)
+    over = _over(found, of)
+    kept = never_forgotten(facts, found, of, case)
+    return RouterVerdicts(
+        settled_early(facts, found, of, fates) & sure,
+        kept & sure,
+        over & ~kept,
+        found.groups.any(edges.forwarded_by_nobody()[found.rows]) & sure,
+        found.groups.any(edges.misplaced()[found.rows]) & sure,
+    )
+
+
+def settled_early(facts: Facts, found: Records, of: Deliveries, fates: Fates) -> Flags:
+    """The router says that it is settled, before a home had answered its publisher, or without that any had; but not
+    what its publisher has abandoned."""
+    delivery, settled = found.delivery, found.settled
+    answered = of.answered[delivery]
+    told = (of.told_accepted >= 0) | of.told_refused
+    unanswered = (answered == NONE) & ~told[delivery] & ~fates.home_doubted[delivery]
+    before = (settled >= 0) & (answered >= 0) & _was_before(facts, settled, answered)
+    found_here: Flags = (settled >= 0) & ~of.abandoned[delivery] & (before | unanswered)
+    return found_here
+
+
+def never_forgotten(facts: Facts, found: Records, of: Deliveries, case: Case) -> Flags:
+    """Settled, and still held where the router's whole log ends, though the router could hear of it for long enough. A
+    record that a suspended subscriber may come back for is rightly held."""
+    logs = [case.logs.get(log.name) for log in facts.rows.logs]
+    stopped = np.array([log is not None and log.stopped and log.ordered for log in logs], np.bool_)[found.log]
+    since = np.maximum(_ended(found, of), found.held_time)
+    kept = _over(found, of) & stopped & ~found.awaited
+    kept[kept] = _heard(facts, found, of, case, np.flatnonzero(kept), since)
+    return kept
+
+
+def _ended(found: Records, of: Deliveries) -> Ints:
+    """When it was over, by this router or its home."""
+    return np.minimum(found.settled_time, of.home_settled_time[found.delivery])
+
+
+def _over(found: Records, of: Deliveries) -> Flags:
+    over: Flags = (found.held_place > found.forgotten_place) & (_ended(found, of) != BIG)
+    return over
+
+
+def _heard(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints, since: Ints) -> Flags:
+    """Which of these records a router held for long enough after this, while it could hear that they were over."""
+    names, publisher = np.unique(of.uses.publisher()[found.delivery[records]], return_inverse=True)
+    logs, heard = found.log[records], np.zeros(len(records), np.bool_)
+    for log, of_publisher in np.unique(np.stack([logs, publisher], axis=1), axis=0).tolist():
+        at = (logs == log) & (publisher == of_publisher)
+        whose = facts.rows.logs[log].name, names[of_publisher].decode()
+        for begun, till in case.hearing.get(whose, ()):
+            heard[at] |= np.maximum(since[records[at]], begun) + FORGET_GRACE_US < till
+    return heard
+
+
+def _was_before(facts: Facts, settled: Ints, answered: Ints) -> Flags:
+    """Routers order what is told under one epoch among themselves. From one epoch to another it is the publisher that
+    carries what it knows, by its map, and no hybrid clock: there only the wall clock of one host tells."""
+    rows, host = facts.rows, facts.host
+    one_home = facts.home[settled] == facts.home[answered]
+    by_routers = one_home & (facts.epoch_hlc[settled] == facts.epoch_hlc[answered])
+    by_wall = (host[settled] == host[answered]) & (host[settled] != NONE) & (rows.time[settled] < rows.time[answered])
+    return np.where(by_routers, _precedes(facts, settled, answered), by_wall)
+
+
+def _precedes(facts: Facts, one: Ints, other: Ints) -> Flags:
+    """Whether a router's row was certainly written before another's; both exist. Equal clocks of two routers tell
+    nothing."""
+    hlc, place = facts.rows.hlc, facts.rows.place
+    same = (facts.source[one] == facts.source[other]) & (place[one] < place[other])
+    found: Flags = (hlc[one] < hlc[other]) | ((hlc[one] == hlc[other]) & same)
+    return found
+
+
+class _Edges:
+    """What edges received, against what the homes say that they sent them. An entry is written before what it tells of
+    leaves, so it stands in the home's log, if that is whole."""
+
+    def __init__(self, facts: Facts, uses: Uses, case: Case) -> None:
+        self._facts = facts
+        rows, number = facts.rows, len(facts.rows.strings) + 1
+        received = facts.by_router & facts.tells(Event.RECEIVED)
+        logs = [case.logs.get(name) for name in facts.homes]
+        whole = np.array([*(log is not None and log.whole for log in logs), False], np.bool_)
+        self._at = np.flatnonzero(received & ~facts.at_home & whole[facts.home])
+        self._home_at = np.flatnonzero(received & facts.at_home)
+        self._sent_at = np.flatnonzero(facts.by_router & facts.tells(Event.FORWARDED))
+        self._stream = uses.of * number + rows.epoch
+        self._number = number
+        self._here = codes_of([log.source for log in rows.logs], rows.strings)[rows.log]
+
+    def forwarded_by_nobody(self) -> Flags:
+        """The home does not say that it sent it to this router, in this epoch."""
+        sent = self._stream[self._sent_at] * self._number + self._facts.rows.peer[self._sent_at]
+        got = self._stream[self._at] * self._number + self._here[self._at]
+        return self._flagged(~np.isin(got, sent))
+
+    def misplaced(self) -> Flags:
+        """At another place in the publisher's order than at home, in the same epoch."""
+        n, home = self._facts.rows.n, self._home_at[self._facts.rows.n[self._home_at] >= 0]
+        streams, place = np.unique(self._stream[home], return_inverse=True)
+        if not len(streams):
+            return self._flagged(np.zeros(len(self._at), np.bool_))
+        index = np.minimum(np.searchsorted(streams, self._stream[self._at]), len(streams) - 1)
+        known = (streams[index] == self._stream[self._at]) & (n[self._at] >= 0)
+        length = int(n.max()) + 1
+        return self._flagged(known & ~np.isin(index * length + n[self._at], place * length + n[home]))
+
+    def _flagged(self, wrong: Flags) -> Flags:
+        found = np.zeros(len(self._facts.rows), np.bool_)
+        found[self._at[wrong]] = True
+        return found

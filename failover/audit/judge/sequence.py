@@ -1,0 +1,58 @@
+"""In which order a publisher published: the place of each delivery, comparable within one publisher.
+
+By the publisher's log; if that is not whole, by its homes. A publisher that came back with what it had kept has a log
+of all but what it published in the last moment of an earlier life: of that its homes tell, and it comes behind what
+that life could write down. What no home had received by then it names as kept, in order.
+"""
+
+import numpy as np
+
+from failover.audit.judge.deliveries import Deliveries
+from failover.audit.mesh.case import Case
+from failover.audit.mesh.clients import Client
+from failover.audit.mesh.clocks import COUNTER_BITS
+from failover.audit.read.columns import NONE, Flags, Ints
+from failover.audit.read.facts import Facts
+from failover.audit.read.groups import taken
+from topic.journal import Event
+
+Order = tuple[Ints, Ints]
+"""Major and minor; the minor is `NONE` where there is no place."""
+BEHIND = 1 << 62
+"""More than any place in a log. What comes behind has this and, in 31 bits each, its epoch and n: below 2 ** 63."""
+N_BITS = 31
+AGE_MS = 1 << 30
+"""An epoch counts in ms since its publisher's life began, and this: the clock of a router may be behind."""
+
+
+def order(facts: Facts, found: Deliveries, case: Case) -> Order:
+    names = found.uses.publisher()
+    whole, resumed = (np.isin(names, [name.encode() for name in known]) for known in (case.whole, case.resumed))
+    by_log, by_home = (whole | resumed) & (found.published >= 0), ~(whole | resumed) & (found.ranked >= 0)
+    major = np.where(by_log, taken(facts.incarnation, found.published), taken(facts.epoch_hlc, found.ranked))
+    minor = np.where(by_log, taken(facts.rows.place, found.published), taken(facts.rows.n, found.ranked))
+    known = by_log | by_home
+    unsent = (taken(facts.rows.event, found.published) != Event.PUBLISHED) & (found.ranked >= 0)
+    for name in case.resumed:
+        at = np.flatnonzero((names == name.encode()) & unsent)
+        life, behind = _behind(facts, found.ranked[at], case.clients.publishers[name])
+        kept = taken(facts.incarnation, found.published[at])
+        placed = (behind != NONE) & ((kept == NONE) | (life < kept))
+        major[at[placed]], minor[at[placed]], known[at[placed]] = life[placed], behind[placed], True
+    known &= found.uses.sure
+    return np.where(known, major, NONE), np.where(known, minor, NONE)
+
+
+def _behind(facts: Facts, ranked: Ints, client: Client) -> tuple[Ints, Ints]:
+    """The life of the publisher that a router received these in, by the clock of one host, and the place behind what
+    the log of that life says; `NONE` if it is whole."""
+    logs = client.logs_in_order
+    lives = np.array([log.incarnation for log in logs], np.int64)
+    at = np.searchsorted([log.first_time for log in logs], facts.rows.time[ranked], side="right") - 1
+    hosts = np.array([log.host for log in facts.rows.logs])[facts.rows.log[ranked]]
+    broken: Flags = ~np.array([log.whole for log in logs])[at] & (at >= 0)
+    age = (facts.epoch_hlc[ranked] >> COUNTER_BITS) - lives[at] + AGE_MS
+    n = facts.rows.n[ranked]
+    placed = broken & (hosts == np.array([log.host for log in logs])[at]) & (hosts != "")
+    placed &= (age >= 0) & (age < 2 * AGE_MS) & (n < 1 << N_BITS)
+    return lives[at], np.where(placed, BEHIND + (np.where(placed, age, 0) << N_BITS) + n, NONE)

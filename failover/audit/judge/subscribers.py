@@ -1,0 +1,161 @@
+"""The verdicts on each (delivery, subscriber): a function for each kind of violation, and what is not known.
+
+Out of order is judged last, over all deliveries of a publisher to a subscriber: see `order`.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+
+from failover.audit.judge.owed import Owed, by_reason
+from failover.audit.judge.sequence import Order
+from failover.audit.judge.testimony import Testimony
+from failover.audit.read.columns import NONE, Flags
+from failover.audit.read.groups import BIG, taken
+
+SECOND = "second"
+
+
+@attrs.frozen
+class SubscriberVerdicts:
+    """One flag per pair for every kind of violation, and for what can not be known."""
+
+    owed: Flags
+    taken: Flags
+    lost: Flags
+    duplicated: Flags
+    early: Flags
+    overruled: Flags
+    unasked: Flags
+    unsent: Flags
+    outcome_disputed: Flags
+    unknown: Flags
+    unplaced: Flags
+    """It cannot be said whether these came in order."""
+    handed: Order
+    vague: Flags
+    """Nothing is concluded."""
+    timely: Flags
+    """Certainly done with it before the publisher was answered."""
+    unowed: Mapping[str, Flags]
+    """Processed, though not owed: by the reasons of `kinds.UNOWED`."""
+    unprocessed: Mapping[str, Flags]
+    """Owed, and not processed: by those of `kinds.UNPROCESSED`."""
+
+
+def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
+    owed, twice, fates, sure = Owed(each), duplicated(each), each.fates, each.deliveries.uses.sure[each.at]
+    vague = ~sure | (fates.uses_doubted[each.at] & twice)
+    vague |= each.undated & fates.is_accepted[each.at] & (each.deliveries.accepted[each.at] == NONE)
+    too_early, in_time = early(each)
+    unanswered = _before_any_answer(each)
+    unheard = fates.unheard[each.at] & each.pairs.in_audience & (each.refused | ~unanswered)
+    unknown = (owed.missing & ~each.refused & each.doubted) | (owed.got & ~too_early & ~in_time)
+    is_lost, unasked = lost(each, owed) & ~vague, never_published(each) & ~vague
+    overruled = accepted_though_refused(each, owed) & ~vague
+    return SubscriberVerdicts(
+        owed=owed.flags,
+        taken=each.taken,
+        lost=is_lost,
+        duplicated=twice & ~vague,
+        early=owed.got & too_early & ~vague,
+        overruled=overruled,
+        unasked=unasked,
+        unsent=sent_by_nobody(each) & ~unasked & sure,  # what nobody published is not disputed besides
+        outcome_disputed=outcome_disputed(each, is_lost) & sure,
+        unknown=unknown | (vague & (owed.flags | each.was_handed)) | unheard,
+        unplaced=each.was_handed & (fates.position[1][each.at] == NONE) & ~fates.invented[each.at],
+        handed=each.handed,
+        vague=vague,
+        timely=(in_time & ~too_early) | unanswered,
+        unowed=owed.unowed(),
+        unprocessed=by_reason(owed.missing, ("lost", is_lost), ("refused", overruled), ("unknown", owed.missing)),
+    )
+
+
+def lost(each: Testimony, owed: Owed) -> Flags:
+    """Owed, and neither processed nor refused, by logs that miss nothing."""
+    return owed.missing & ~each.refused & ~each.doubted
+
+
+def duplicated(each: Testimony) -> Flags:
+    """Processed more than once, by its own logs. By its routers': sent again after it was accepted, or accepted more
+    often than there are routers that tell it."""
+    pairs, accepted = each.pairs, each.pairs.edge_stamp >= 0
+    later = accepted & (pairs.last_sent_hlc > taken(each.facts.rows.hlc, pairs.edge_stamp))
+    return np.where(each.own, pairs.own_count > 1, later | (pairs.edge_count > pairs.edges))
+
+
+def early(each: Testimony) -> tuple[Flags, Flags]:
+    """Whether the publisher was answered before the subscriber was done, and whether it is certain that it was not."""
+    later, known = _edge_later(each)
+    after, before = _clocks(each)
+    told_later = known & later & ~each.edge_doubted  # else it may be a later router that says so
+    return told_later | (after & (each.own | ~each.edge_doubted)), (known & ~later) | before
+
+
+def accepted_though_refused(each: Testimony, owed: Owed) -> Flags:
+    """Owed, and the subscriber refused it and never processed it."""
+    return owed.missing & each.refused
+
+
+def never_published(each: Testimony) -> Flags:
+    """Handed to a subscriber, and certainly published by nobody."""
+    return each.was_handed & each.fates.invented[each.at]
+
+
+def sent_by_nobody(each: Testimony) -> Flags:
+    """The subscriber was handed it, and no router says that it sent it there."""
+    unsent: Flags = (each.pairs.own_order >= 0) & (each.pairs.last_sent_hlc == NONE)
+    return unsent & ~(each.edge_doubted | _unended(each))
+
+
+def outcome_disputed(each: Testimony, is_lost: Flags) -> Flags:
+    """A router tells an acceptance that the subscriber does not, or only refusals where the subscriber accepted; of
+    subscribers that log, and whose routers take nothing for accepted before they say so."""
+    pairs, told = each.pairs, each.pairs.edge_stamp >= 0
+    own_doubted = each.doubted | each.bridged | _unended(each)
+    invented = told & (pairs.own_count == 0) & ~own_doubted & ~is_lost
+    ignored = ~told & pairs.edge_refused & (pairs.own_count > 0) & ~pairs.own_refused
+    ignored &= ~(each.edge_doubted | _unended(each))
+    answers = [client is not None and bool(client.logs) and client.mode == SECOND for _, client in each.clients]
+    found: Flags = np.array(answers, np.bool_)[pairs.subscriber] & (invented | ignored)
+    return found
+
+
+def _unended(each: Testimony) -> Flags:
+    """Whether it may have lasted until the end of any log, and any lacks its end."""
+    found: Flags = (each.accepted_time == BIG) & bool(each.case.unfinished)
+    return found
+
+
+def _before_any_answer(each: Testimony) -> Flags:
+    """Whether it was processed before its publisher, whose log breaks off after that, can have been answered."""
+    since, processed = each.fates.unheard_since[each.at], each.processed
+    by = taken(each.facts.rows.time, processed) + each.slack(processed, each.deliveries.published[each.at])
+    found: Flags = (processed >= 0) & (since != NONE) & (by <= since)
+    return found
+
+
+def _edge_later(each: Testimony) -> tuple[Flags, Flags]:
+    """Whether the subscriber's acceptance came to its router after the home had accepted, and whether that is known."""
+    rows, source = each.facts.rows, each.facts.source
+    edge, home = each.pairs.edge_stamp, each.deliveries.accepted[each.at]
+    known = (edge >= 0) & (home >= 0)
+    hlc, at_home = taken(rows.hlc, edge), taken(rows.hlc, home)
+    elsewhere = taken(source, edge) != taken(source, home)
+    behind = taken(rows.place, edge) > taken(rows.place, home)
+    return (hlc > at_home) | ((hlc == at_home) & (elsewhere | behind)), known
+
+
+def _clocks(each: Testimony) -> tuple[Flags, Flags]:
+    """Whether by wall clocks it was processed certainly after, and certainly before, the publisher knew: by its own
+    log, or else when its home told it."""
+    time, processed = each.facts.rows.time, each.processed
+    told, home = each.deliveries.told_accepted[each.at], each.deliveries.accepted_first[each.at]
+    answer = np.where(told >= 0, told, home)
+    known = (processed >= 0) & (answer >= 0)
+    slack = each.slack(processed, answer)
+    later = taken(time, processed) - taken(time, answer)
+    return known & (later > slack), known & (later <= -slack)

@@ -1,0 +1,190 @@
+"""What is left of a bucket once it is judged: counts, and the first few violations of each kind. Little, whatever the
+size of the bucket; what several buckets left is added up."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import attrs
+import numpy as np
+
+from failover.audit.judge.deliveries import Deliveries
+from failover.audit.judge.kinds import FINDINGS_KEPT
+from failover.audit.judge.pairs import Pairs
+from failover.audit.judge.publishers import Fates, PublisherVerdicts
+from failover.audit.judge.records import Records
+from failover.audit.judge.routers import RouterVerdicts
+from failover.audit.judge.subscribers import SubscriberVerdicts
+from failover.audit.judge.unattributed import Away, InVain, Without
+from failover.audit.read.columns import NONE, Flags, Ints
+from failover.audit.read.facts import Facts
+
+# The flags of the verdicts, and the kinds of violation they stand for.
+PAIR_KINDS = {
+    "lost": "lost",
+    "duplicated": "duplicated",
+    "early": "accepted too early",
+    "overruled": "accepted though refused",
+    "unasked": "never published",
+    "unsent": "sent by nobody",
+    "outcome_disputed": "outcome disputed",
+}
+DELIVERY_KINDS = {"misreported": "misreported", "settled_unasked": "settled by nobody"}
+PAIR_COUNTS = ("owed", "taken", *PAIR_KINDS, "unknown", "unplaced")
+DIFFERENCES = ("unowed", "unprocessed")
+"""By reason."""
+RECORD_KINDS = {
+    "settled_early": "settled before accepted",
+    "kept": "never forgotten",
+    "unforwarded": "forwarded by nobody",
+    "misplaced": "place disputed",
+}
+Told = tuple[str, Iterable[int]]
+"""The router and the subscribers that a violation is about."""
+
+
+@attrs.frozen
+class Verdicts:
+    """On one bucket."""
+
+    fates: Fates
+    publishers: PublisherVerdicts
+    subscribers: SubscriberVerdicts
+    routers: RouterVerdicts
+
+
+@attrs.frozen(slots=True, order=True)
+class Violation:
+    """One violation, everybody by name."""
+
+    key: str
+    life: int
+    router: str
+    """Empty where a rule is not about one router's record."""
+    publisher: str
+    subscribers: tuple[str, ...]
+
+
+@attrs.define(slots=True)
+class Tally:
+    publishers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    """By publisher and what is counted; pairs by both and that."""
+    addresses: dict[str, str] = attrs.field(factory=dict)
+    pairs: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
+    violations: Counter[str] = attrs.field(factory=Counter)
+    """By kind."""
+    findings: dict[str, list[Violation]] = attrs.field(factory=dict)
+    in_vain: InVain = attrs.field(factory=Counter)
+    without: Without = attrs.field(factory=dict)
+    away: Away = attrs.field(factory=Counter)
+    unknown_records: int = 0
+
+    def add(self, other: "Tally") -> None:
+        for name in ("publishers", "pairs", "violations", "in_vain", "away"):
+            getattr(self, name).update(getattr(other, name))
+        self.without |= {whose: missed.and_(self.without.get(whose)) for whose, missed in other.without.items()}
+        self.addresses |= other.addresses
+        self.unknown_records += other.unknown_records
+        for kind, found in other.findings.items():
+            self.keep(kind, found)
+
+    def keep(self, kind: str, found: Iterable[Violation]) -> None:
+        self.findings[kind] = sorted([*self.findings.get(kind, ()), *found])[:FINDINGS_KEPT]
+
+
+class Counting:
+    """Of one bucket."""
+
+    def __init__(self, facts: Facts, found: Deliveries, pairs: Pairs, records: Records, verdicts: Verdicts) -> None:
+        self._facts, self._found, self._pairs, self._records = facts, found, pairs, records
+        self._verdicts, self._fates = verdicts, verdicts.fates
+        names, self._publisher = np.unique(found.uses.publisher(), return_inverse=True)
+        self._publishers = [name.decode() for name in names.tolist()]
+        self.tally = Tally()
+
+    def count(self) -> Tally:
+        self._count_deliveries()
+        self._count_pairs()
+        pairs, records = self._pairs, self._records
+        told: tuple[tuple[object, dict[str, str], Ints, Callable[[int], Told]], ...] = (
+            (
+                self._verdicts.publishers,
+                DELIVERY_KINDS,
+                np.arange(len(self._found.uses.key)),
+                lambda at: ("", self._audience(at)),
+            ),
+            (self._verdicts.subscribers, PAIR_KINDS, pairs.delivery, lambda at: ("", [pairs.subscriber[at]])),
+            (self._verdicts.routers, RECORD_KINDS, records.delivery, self._at_record),
+        )
+        for verdicts, kinds, deliveries, tell in told:
+            for name, kind in kinds.items():
+                self._find(kind, getattr(verdicts, name), deliveries, tell)
+        self.tally.unknown_records = int(self._verdicts.routers.kept_unknown.sum())
+        return self.tally
+
+    def _count_deliveries(self) -> None:
+        found, fates = self._found, self._fates
+        answered = fates.is_accepted | found.refused | found.told_refused
+        flags = {
+            "published": fates.is_published,
+            "accepted": fates.is_accepted,
+            "unanswered": fates.is_published & ~answered,
+            "earlier": fates.earlier,
+            "alone": fates.is_accepted & found.has_audience & ~self._heard(),
+        }
+        for what, flag in flags.items():
+            for name, number in zip(self._publishers, self._by_publisher(flag), strict=True):
+                self.tally.publishers[name, what] += number
+        named = found.address != NONE
+        for publisher, address in zip(self._publisher[named].tolist(), found.address[named].tolist(), strict=True):
+            self.tally.addresses[self._publishers[publisher]] = self._facts.rows.strings[address]
+
+    def _heard(self) -> Flags:
+        """Deliveries that somebody was to get."""
+        heard = np.zeros(len(self._found.uses.key), np.bool_)
+        heard[self._pairs.delivery[self._pairs.in_audience]] = True
+        return heard
+
+    def _by_publisher(self, flag: Flags) -> list[int]:
+        counted: list[int] = np.bincount(self._publisher[flag], minlength=len(self._publishers)).tolist()
+        return counted
+
+    def _count_pairs(self) -> None:
+        pairs = self._pairs
+        both = self._publisher[pairs.delivery] * len(pairs.names) + pairs.subscriber
+        distinct, which = np.unique(both, return_inverse=True)
+        verdicts = self._verdicts.subscribers
+        flags: dict[str, Flags] = {what: getattr(verdicts, what) for what in PAIR_COUNTS}
+        for difference in DIFFERENCES:
+            by_reason = getattr(verdicts, difference)
+            flags |= {f"{difference} {reason}": flag for reason, flag in by_reason.items()}
+        for what, flag in flags.items():
+            counted = np.bincount(which[flag], minlength=len(distinct)).tolist()
+            for one, number in zip(distinct.tolist(), counted, strict=True):
+                publisher, subscriber = divmod(one, len(pairs.names))
+                self.tally.pairs[self._publishers[publisher], pairs.names[subscriber], what] += number
+
+    def _find(self, kind: str, flag: Flags, deliveries: Ints, tell: Callable[[int], Told]) -> None:
+        """The deliveries with the lowest keys are kept."""
+        at = np.flatnonzero(flag)
+        if not len(at):
+            return
+        self.tally.violations[kind] += len(at)
+        lives, of = self._found.uses, deliveries[at]
+        lowest = at[np.lexsort((lives.number[of], lives.key[of]))[: 2 * FINDINGS_KEPT]]
+        self.tally.keep(kind, [self._finding(int(deliveries[index]), *tell(index)) for index in lowest.tolist()])
+
+    def _finding(self, delivery: int, router: str, subscribers: Iterable[int]) -> Violation:
+        key, life = self._found.uses.name(delivery)
+        names = sorted({self._pairs.names[code] for code in subscribers})
+        return Violation(key, life, router, self._publishers[self._publisher[delivery]], tuple(names))
+
+    def _audience(self, delivery: int) -> list[int]:
+        pairs = self._pairs
+        found: list[int] = pairs.subscriber[(pairs.delivery == delivery) & pairs.in_audience].tolist()
+        return found
+
+    def _at_record(self, at: int) -> Told:
+        rows, records = self._facts.rows, self._records
+        local = rows.subscriber[records.rows[records.groups.of == at]]
+        subscribers = local[local != NONE].tolist() or self._audience(int(records.delivery[at]))
+        return rows.logs[records.log[at]].source, subscribers

@@ -1,0 +1,93 @@
+"""What the verdicts on subscribers rest on: who tells of each (delivery, subscriber), and what may be missing of that.
+
+A subscriber with logs of its own is judged by them, any other by its routers.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from failover.audit.judge.deliveries import Deliveries, Spans, dated, within
+from failover.audit.judge.pairs import Pairs
+from failover.audit.judge.publishers import Fates
+from failover.audit.judge.sequence import Order
+from failover.audit.mesh.case import Case
+from failover.audit.mesh.clients import Client, Span
+from failover.audit.mesh.clocks import SKEW_US
+from failover.audit.read.columns import NONE, Flags, Ints
+from failover.audit.read.facts import Facts
+from failover.audit.read.groups import BIG, taken
+
+UNORDERED_US = 1 << 60
+"""More than any difference of times."""
+
+
+class Testimony:
+    """One element per pair; `at` is its delivery."""
+
+    def __init__(self, facts: Facts, pairs: Pairs, of: Deliveries, fates: Fates, case: Case) -> None:
+        self.facts, self.pairs, self.case = facts, pairs, case
+        self.fates, self.deliveries, self.at = fates, of, pairs.delivery
+        at = pairs.delivery
+        self.accepted_time, self.accepted_hlc = fates.accepted_time[at], fates.accepted_hlc[at]
+        self.begun_time, self.undated = of.begun_time[at], of.undated[at]
+        self.received_hlc = np.where(of.received_hlc[at] != BIG, of.received_hlc[at], self.accepted_hlc)
+        self.clients = [(code, case.clients.subscribers.get(name)) for code, name in enumerate(pairs.names)]
+        self._order = np.argsort(pairs.subscriber, kind="stable")
+        self._ends = np.cumsum(np.bincount(pairs.subscriber, minlength=len(pairs.names)))
+
+        self.own = self._flag(lambda client: bool(client.logs))
+        """Whether it is judged by logs of its own."""
+        self.edge_doubted = self._overlaps(lambda client: client.custody, case.open_windows)
+        """Whether entries of its routers may be missing."""
+        self.bridged = self._overlaps(lambda client: client.bridged)
+        self.doubted = self._overlaps(lambda client: client.doubts, case.open_windows)
+        self.doubted |= self.bridged & self.edge_doubted  # entries of those by whom it is judged may be missing
+        by_edge = pairs.edge_stamp >= 0
+        count = np.where(self.own, np.maximum(pairs.own_count, self.bridged & by_edge), by_edge)
+        self.taken: Flags = count > 0
+        """Whether it processed the delivery."""
+        self.refused: Flags = np.where(self.own, pairs.own_refused, pairs.edge_refused)
+        self.processed: Ints = np.where(self.own, pairs.own_processed, pairs.edge_accepted)
+        """The row that tells it first."""
+        self.handed = self._handed()
+
+    @property
+    def was_handed(self) -> Flags:
+        found: Flags = self.handed[1] != NONE
+        return found
+
+    def pairs_of(self, code: int) -> Ints:
+        start = self._ends[code - 1] if code else 0
+        found: Ints = self._order[start : self._ends[code]]
+        return found
+
+    def slack(self, one: Ints, other: Ints) -> Ints:
+        """By how much the wall clocks may differ that these rows were written by, in µs."""
+        host, undated = self.facts.host, self.facts.rows.undated
+        unordered = taken(undated, one, False) | taken(undated, other, False)
+        one_clock = (taken(host, one) == taken(host, other)) & (taken(host, one) != NONE)
+        return np.where(unordered, UNORDERED_US, np.where(one_clock, 0, SKEW_US))
+
+    def _handed(self) -> Order:
+        """When the subscriber was handed it first, in the order of its log, or of the clock of its routers."""
+        index = np.where(self.own, self.pairs.own_order, self.pairs.edge_order)
+        major = np.where(self.own, taken(self.facts.incarnation, index), taken(self.facts.rows.hlc, index))
+        return major, taken(self.facts.rows.place, index)
+
+    def _flag(self, of: Callable[[Client], bool]) -> Flags:
+        found = np.zeros(len(self.at), np.bool_)
+        for code, client in self.clients:
+            if client is not None and of(client):
+                found[self.pairs_of(code)] = True
+        return found
+
+    def _overlaps(self, of: Callable[[Client], Sequence[Span]], otherwise: Sequence[Span] = ()) -> Flags:
+        """Whether the delivery was open while entries about the subscriber may have got lost. `otherwise` is for
+        subscribers that nobody knows anything about."""
+        spans: Spans = [
+            (self.pairs_of(code), otherwise if client is None else of(client)) for code, client in self.clients
+        ]
+        known = (self.accepted_time != BIG) & (self.begun_time != BIG)
+        found: Flags = within(spans, *dated(self.undated, self.begun_time, self.accepted_time)) & known
+        return found

@@ -1,0 +1,164 @@
+"""Deliveries, accepted for all that is known, that cannot be laid at anybody's door by their audience: it got lost, or
+did not count.
+
+*Unaddressed*: the audience got lost with the log of its home, so who was owed it has to be told from elsewhere.
+*Without*: accepted while its home did not know, or no longer waited for, a subscriber that was to get it: not owed, but
+to be seen. *Away*: the same, but the subscriber itself was gone for longer than its timeout.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+
+from failover.audit.judge.deliveries import Deliveries, dated
+from failover.audit.judge.pairs import Pairs
+from failover.audit.judge.publishers import Fates
+from failover.audit.judge.subscribers import SubscriberVerdicts
+from failover.audit.mesh.case import Case
+from failover.audit.mesh.clients import Client, Span
+from failover.audit.read.columns import NONE, Flags, Ints
+from failover.audit.read.facts import Facts
+from failover.audit.read.groups import BIG, taken
+
+InVain = Counter[tuple[str | None, bool]]
+"""By the last home that is known, and whether it is a known subscriber that did not get it: how many."""
+Without = dict[tuple[str, str, str], "Missed"]
+"""By publisher, subscriber and home."""
+Away = Counter[tuple[str, str]]
+"""By publisher and subscriber."""
+
+
+@attrs.frozen(slots=True)
+class Missed:
+    """How many deliveries, and when the first and the last of them were accepted, by hybrid clock."""
+
+    count: int
+    first: int
+    last: int
+
+    def and_(self, other: "Missed | None") -> "Missed":
+        if other is None:
+            return self
+        return Missed(self.count + other.count, min(self.first, other.first), max(self.last, other.last))
+
+
+class Unattributed:
+    """The accepted deliveries of a bucket, and which pairs of them are served."""
+
+    def __init__(self, facts: Facts, found: Deliveries, fates: Fates, pairs: Pairs, case: Case) -> None:
+        self._facts, self._found, self._fates, self._pairs, self._case = facts, found, fates, pairs, case
+        self._codes = {name: code for code, name in enumerate(pairs.names)}
+        self._address = [*facts.rows.strings, None]
+        self._received_hlc = np.where(found.received_hlc != BIG, found.received_hlc, fates.accepted_hlc)
+
+    def unaddressed(self, verdicts: SubscriberVerdicts) -> tuple[InVain, Flags]:
+        """Counted, and by delivery. Not if everybody was forgotten before, by routers whose logs are whole."""
+        unheard = self._fates.unheard
+        astray = (self._fates.is_accepted | unheard) & ~self._found.has_audience
+        for lost in self._case.state_losses:
+            if lost.whole:
+                astray &= (self._fates.accepted_hlc < lost.at) | unheard
+        at = np.flatnonzero(astray)
+        counted, found = InVain(), np.zeros(len(astray), np.bool_)
+        if len(at):
+            served = self._served(self._pairs.in_audience | (verdicts.taken & verdicts.timely))
+            for name, client in self._case.clients.subscribers.items():
+                possible = at[self._may_have_been_there(at, name, client)]
+                in_vain = possible[~self._are(served, possible, name)]
+                counted.update((home, True) for home in self._homes(in_vain))
+                found[in_vain] = True
+            unseen = at[self._unwatched(at)]
+            counted.update((home, False) for home in self._homes(unseen))
+            found[unseen] = True
+        return counted, found
+
+    def without(self, verdicts: SubscriberVerdicts) -> tuple[Without, Away]:
+        """What subscribers that should have been known were neither owed nor given."""
+        got = self._served(verdicts.owed | verdicts.taken)
+        missed, away = Without(), Away()
+        for name, presence in self._case.presences.items():
+            at = np.flatnonzero(self._fates.is_accepted & self._addressed(self._case.clients.subscribers[name].address))
+            at = at[self._within(at, presence.known)]
+            at = at[~self._are(got, at, name)]
+            there = self._within(at, presence.there)
+            away.update((publisher, name) for publisher in self._publishers(at[~there]))
+            for publisher, home, found in self._by_home(at[there]):
+                missed[publisher, name, home] = found
+        return missed, away
+
+    def _within(self, at: Ints, spans: Sequence[Span]) -> Flags:
+        """Which of these were received and accepted within one of the spans."""
+        received, accepted = self._received_hlc[at], self._fates.accepted_hlc[at]
+        found = np.zeros(len(at), np.bool_)
+        for since, till in spans:
+            found |= (since < received) & (accepted < till)
+        return found
+
+    def _publishers(self, deliveries: Ints) -> list[str]:
+        return [name.decode() for name in self._found.uses.publisher()[deliveries].tolist()]
+
+    def _by_home(self, deliveries: Ints) -> Iterator[tuple[str, str, Missed]]:
+        """By publisher and the home that accepted them, as far as that is known."""
+        rows, accepted = self._facts.rows, self._found.accepted[deliveries]
+        homes = [*(log.name for log in rows.logs), ""]
+        by = [homes[log] for log in taken(rows.log, accepted).tolist()]
+        hlcs = self._fates.accepted_hlc[deliveries].tolist()
+        groups: dict[tuple[str, str], list[int]] = {}
+        for publisher, home, hlc in zip(self._publishers(deliveries), by, hlcs, strict=True):
+            groups.setdefault((publisher, home), []).append(hlc)
+        for (publisher, home), accepted_at in groups.items():
+            yield publisher, home, Missed(len(accepted_at), min(accepted_at), max(accepted_at))
+
+    def _addressed(self, address: str | None) -> Flags:
+        code = self._address.index(address) if address in self._address[:-1] else len(self._address)
+        found: Flags = self._found.address == code
+        return found
+
+    def _served(self, flags: Flags) -> Ints:
+        """Numbers of the pairs for which it is true, in order."""
+        return np.sort(self._number(self._pairs.delivery[flags], self._pairs.subscriber[flags]))
+
+    def _number(self, deliveries: Ints, subscriber: Ints | int) -> Ints:
+        found: Ints = deliveries * (len(self._codes) + 1) + subscriber
+        return found
+
+    def _are(self, served: Ints, deliveries: Ints, name: str) -> Flags:
+        """Asked for each of many cuts, so it must not cost a sort."""
+        numbers = self._number(deliveries, self._codes.get(name, len(self._codes)))
+        found: Flags = np.searchsorted(served, numbers, side="right") > np.searchsorted(served, numbers, side="left")
+        return found
+
+    def _homes(self, deliveries: Ints) -> Iterator[str | None]:
+        names = [*self._facts.homes, None]
+        return (names[home] for home in self._found.last_home[deliveries].tolist())
+
+    def _may_have_been_there(self, at: Ints, name: str, client: Client) -> Flags:
+        """Whether any attach of the subscriber had begun and not ended when the delivery was accepted, if it is known
+        when that was."""
+        hlc, time = self._fates.accepted_hlc[at], self._fates.accepted_time[at]
+        begun, time = dated(self._found.undated[at], self._found.begun_time[at], time)
+        found = np.zeros(len(at), np.bool_)
+        for term in self._case.terms.get(name, ()):
+            if not term.home:
+                found |= (term.since <= hlc) & (hlc < term.ended)
+        for since, till in client.present:
+            found |= (since <= time) & (begun <= till) & (begun != BIG)
+        return (found | self._fates.unheard[at]) & self._addressed(client.address)[at]
+
+    def _unwatched(self, at: Ints) -> Flags:
+        """Whether the delivery's home, or any that may have been it, had a log without a clean end, and no router with
+        a whole one saw who was joined there. The home's wall clock and its witness's may differ; contact is lost later
+        than the router, so this is of no consequence for a router that died."""
+        blind = np.zeros(len(at), np.bool_)
+        first, last = self._found.first_home[at], self._found.last_home[at]
+        time = self._fates.accepted_time[at]
+        for name, spans in sorted(self._case.watched.items()):
+            code = self._facts.home_code(name)
+            may_be_home = (first == code) | (last == code) | (first == NONE)
+            seen = np.zeros(len(at), np.bool_)
+            for since, till in spans:
+                seen |= (since <= time) & (time <= till)
+            blind |= may_be_home & (~seen | self._found.undated[at])
+        return blind

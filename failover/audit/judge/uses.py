@@ -1,0 +1,252 @@
+"""Deliveries that share a key, told apart: a publisher may use a tag again once the delivery before is settled.
+
+Routers withhold a key until the old delivery is forgotten (protocol 5, Reused tags), so the uses of one key follow
+each other in the mesh. From here on each is a delivery of its own. Where the logs do not say for certain which use an
+entry belongs to, none of the uses of that key is sure, and nothing is concluded from how they were told apart.
+
+Who says how many uses there were: the publisher's own log if it is whole, else the routers, by the places in the
+publisher's order (epoch, n) that they received the key at. A second transfer of what the publisher sent once is no new
+use: that is how duplicates are found.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import groupby
+
+import attrs
+import numpy as np
+
+from failover.audit.read.columns import NONE, Flags, Ints, Texts
+from failover.audit.read.facts import Facts
+from failover.audit.read.groups import Groups, by_key
+from failover.audit.read.inventory import Row
+from topic.identity import NAME_LENGTH
+from topic.journal import Event
+
+ROW_FIELDS = (
+    *("source", "role", "incarnation", "host", "place", "time", "hlc", "event"),
+    *("peer", "subscriber", "epoch_hlc", "n"),
+)
+
+
+@attrs.frozen(slots=True)
+class KeyRow(Row):
+    """What one entry says of one key, as far as it matters here."""
+
+    peer: str | None
+    subscriber: str | None
+    epoch_hlc: int | None
+    n: int
+
+
+Starts = Sequence[KeyRow]
+Locate = Callable[[KeyRow], int]
+
+
+@attrs.frozen
+class Uses:
+    """The deliveries of a bucket, one element each."""
+
+    of: Ints
+    """For each row, the delivery that it tells of."""
+    key: Texts
+    number: Ints
+    """Which use of its key it is, from 1 on; 0 if its key was used once."""
+    sure: Flags
+    """Whether it is certain which rows tell of it."""
+
+    @property
+    def reused(self) -> Flags:
+        return self.number > 0
+
+    def publisher(self) -> Texts:
+        return self.key.astype(f"S{NAME_LENGTH}")
+
+    def name(self, delivery: int) -> tuple[str, int]:
+        """(key, which of its uses) for people; 0 also if nobody can tell."""
+        return self.key[delivery].decode(), int(self.number[delivery]) if self.sure[delivery] else 0
+
+
+def tell_apart(facts: Facts, whole: Collection[str]) -> Uses:
+    """`whole` are the publishers with whole logs."""
+    of, keys = by_key(facts.rows.key)
+    number, sure = np.zeros(len(keys), np.int64), np.ones(len(keys), np.bool_)
+    more: list[tuple[int, int, bool]] = []
+    reused = np.flatnonzero(_reused(facts, Groups(of, len(keys)), keys, whole))
+    ordered = np.argsort(of, kind="stable") if len(reused) else of
+    bounds = np.searchsorted(of, np.stack([reused, reused + 1], axis=1), sorter=ordered)
+    for group, (start, end) in zip(reused.tolist(), bounds, strict=True):
+        at = ordered[start:end]
+        found, certain = uses_of(_key_rows(facts, at), whole=keys[group][:NAME_LENGTH].decode() in whole)
+        if max(found) > 1:
+            number[group], sure[group] = 1, certain
+            later = [(group, use, certain) for use in range(2, max(found) + 1)]
+            first = len(keys) + len(more)
+            of[at] = np.array([group, group, *range(first, first + len(later))])[found]
+            more += later
+    again = np.array(more, np.int64).reshape(-1, 3)
+    return Uses(
+        of,
+        np.concatenate([keys, keys[again[:, 0]]]),
+        np.concatenate([number, again[:, 1]]),
+        np.concatenate([sure, again[:, 2] > 0]),
+    )
+
+
+def _reused(facts: Facts, groups: Groups, keys: Texts, whole: Collection[str]) -> Flags:
+    """Keys that may have been used again: sent more than once, or received at several places of an order; but for what
+    a whole log says was sent once."""
+    sent = groups.count(facts.tells(Event.PUBLISHED))
+    received = facts.tells(Event.RECEIVED) & (facts.rows.n >= 0)
+    moved = groups.distinct(received, facts.epoch_hlc, facts.rows.n) > 1
+    by_itself = np.isin(keys.astype(f"S{NAME_LENGTH}"), [name.encode() for name in whole]) & (sent == 1)
+    again: Flags = (sent > 1) | (moved & ~by_itself)
+    return again
+
+
+def _key_rows(facts: Facts, at: Ints) -> list[KeyRow]:
+    rows, texts = facts.rows, [*facts.rows.strings, None]
+    columns = (rows.place, rows.time, rows.hlc, rows.event, facts.epoch_hlc, rows.n)
+    found = []
+    for index in at.tolist():
+        log = rows.logs[rows.log[index]]
+        place, time, hlc, event, epoch, n = (int(column[index]) for column in columns)
+        named = (texts[rows.peer[index]], texts[rows.subscriber[index]])
+        of_epoch = None if epoch == NONE else epoch
+        writer = (log.source, log.role, log.incarnation, log.host)
+        found.append(KeyRow(*writer, place, time, hlc, event, *named, of_epoch, n))
+    return found
+
+
+def uses_of(rows: Sequence[KeyRow], *, whole: bool) -> tuple[list[int], bool]:
+    """The use, from 1 on, that each row of one key belongs to, and whether that is certain. `whole`: the log of its
+    publisher is."""
+    publishing = _in_order(row for row in rows if row.role == "publisher")
+    uses = {id(row): use for row, use in zip(publishing, _publications(publishing), strict=True)}
+    clocks = _Clocks(publishing, _starts(rows), whole=whole)
+    ordered = whole or len({row.incarnation for row in publishing}) <= 1
+    for _, log in groupby(_in_order(row for row in rows if row.role == "router"), lambda row: row.source):
+        uses |= _follow(list(log), (Event.RECEIVED, Event.PLACEHOLDER), clocks.of_router)
+    for _, log in groupby(_in_order(row for row in rows if row.role == "subscriber"), lambda row: row.source):
+        uses |= _of_subscriber(list(log), rows, uses, clocks)
+    return [uses[id(row)] for row in rows], ordered and clocks.certain
+
+
+def _in_order(rows: Iterable[KeyRow]) -> list[KeyRow]:
+    return sorted(rows, key=lambda row: (row.source, row.incarnation, row.place))
+
+
+def _publications(rows: Iterable[KeyRow]) -> Iterable[int]:
+    use = 0
+    for row in rows:
+        use += row.event == Event.PUBLISHED
+        yield max(use, 1)
+
+
+def _starts(rows: Iterable[KeyRow]) -> list[KeyRow]:
+    """Where each use began as far as routers know: at a new place in the same order, or after the publisher had
+    settled. Received in another epoch without that, it is the same use, resumed at its next home; and in an older
+    one, by a former home that had been paused and reads late what it was sent then."""
+    told = sorted((row for row in rows if row.role == "router"), key=lambda row: (row.hlc, row.source, row.place))
+    starts: list[KeyRow] = []
+    known: set[tuple[int, int]] = set()
+    latest, ended = 0, True
+    for row in told:
+        epoch = row.epoch_hlc or 0
+        if row.event == Event.RECEIVED and row.n >= 0 and epoch >= latest and (epoch, row.n) not in known:
+            if ended or epoch == latest:
+                starts.append(row)
+            known.add((epoch, row.n))
+            latest, ended = epoch, False
+        elif row.event in (Event.SETTLED, Event.ABANDONED) and row.peer is None and epoch >= latest:
+            ended = True
+    return starts
+
+
+class _Clocks:
+    """From clocks to uses: the wall clocks of hosts where it is known when each use began, and the hybrid clock."""
+
+    def __init__(self, publishing: Sequence[KeyRow], starts: Starts, *, whole: bool) -> None:
+        self.certain = True
+        published = sum(row.event == Event.PUBLISHED for row in publishing)
+        unreceived = published - len(starts)  # the last may never have reached a router
+        told = unreceived <= 0 or (unreceived == 1 and publishing[-1].event == Event.PUBLISHED)
+        self._by_stamp = told and (unreceived >= 0 or not whole or not published)
+        self._stamps = [(row.hlc, row.source, row.place) for row in starts]
+        self._walls: dict[str, list[int]] = {}
+        self._guess = [row.time for row in starts]
+        if self._by_stamp and (host := _only_host(starts)):
+            self._walls[host] = self._guess
+        self._own_host = _only_host(publishing) if whole else ""
+        if whole and published:
+            self._guess = _ends(publishing)
+        if self._own_host:
+            self._walls[self._own_host] = self._guess
+
+    def of_router(self, row: KeyRow) -> int:
+        """The publisher's own clock says it best; hybrid clocks do if no start is missing."""
+        if self._by_stamp and (row.host != self._own_host or not self._own_host):
+            return max(bisect_right(self._stamps, (row.hlc, row.source, row.place)), 1)
+        return self.of_client(row)
+
+    def of_client(self, row: KeyRow) -> int:
+        walls = self._walls.get(row.host)
+        if walls is None:
+            self.certain = False
+        return max(bisect_right(self._guess if walls is None else walls, row.time), 1)
+
+    def known_at(self, host: str) -> bool:
+        return host in self._walls
+
+
+def _only_host(rows: Sequence[KeyRow]) -> str:
+    """Where all of them were written; empty if that is not known or not one place."""
+    hosts = {row.host for row in rows}
+    return hosts.pop() if len(hosts) == 1 else ""
+
+
+def _ends(publishing: Sequence[KeyRow]) -> list[int]:
+    """When each publication may have begun: right after the last entry about the one before. One entry tells of all
+    publications within a moment, so their own time says it less well."""
+    ends: list[int] = []
+    for before, row in zip([None, *publishing], publishing, strict=False):
+        if row.event == Event.PUBLISHED:
+            ends.append(before.time if before else row.time)
+    return ends
+
+
+def _follow(log: Sequence[KeyRow], opening: Collection[int], locate: Locate) -> dict[int, int]:
+    """The use that each row of a log tells of: that of the opening row before it, as entries about the end of one may
+    come after the next has begun elsewhere."""
+    uses: dict[int, int] = {}
+    current, incarnation = 0, None
+    for row in log:
+        if row.event in opening or not current or row.incarnation != incarnation:
+            current, incarnation = locate(row), row.incarnation
+        uses[id(row)] = current
+    return uses
+
+
+def _of_subscriber(
+    log: Sequence[KeyRow], rows: Iterable[KeyRow], known: dict[int, int], clocks: _Clocks
+) -> dict[int, int]:
+    """By the wall clock of its host; on an unknown host one by one, if it was handed the key as often as it was sent
+    it."""
+    handed = [row for row in log if row.event == Event.DELIVERED]
+    if all(clocks.known_at(row.host) for row in log):
+        return _follow(log, (Event.DELIVERED,), clocks.of_client)
+    sent = [
+        row
+        for row in rows
+        if row.role == "router" and row.event == Event.DELIVERED and row.subscriber == log[0].subscriber
+    ]
+    sent.sort(key=lambda row: (row.hlc, row.source, row.place))
+    if not handed or len(sent) != len(handed):
+        return _follow(log, (Event.DELIVERED,), clocks.of_client)
+    order = [(row.incarnation, row.place) for row in handed]
+    places = [known[id(row)] for row in sent]
+    return _follow(
+        log,
+        (Event.DELIVERED,),
+        lambda row: places[min(bisect_left(order, (row.incarnation, row.place)), len(places) - 1)],
+    )

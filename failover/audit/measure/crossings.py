@@ -1,0 +1,202 @@
+"""What became of deliveries that a fault met on their way, and how often routers had to retry, resolve and fence.
+
+`Happened` is counted by bucket; the rest is made of the sum.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+import numpy as np
+
+from failover.audit.judge.deliveries import Deliveries
+from failover.audit.judge.pairs import Pairs
+from failover.audit.judge.records import Records
+from failover.audit.judge.tally import DELIVERY_KINDS, PAIR_KINDS, RECORD_KINDS, Verdicts
+from failover.audit.measure.frame import Frame
+from failover.audit.mesh.case import Case
+from failover.audit.read.columns import Flags, Ints
+from failover.audit.read.facts import Facts
+from failover.audit.read.groups import BIG, Groups, taken
+from failover.audit.read.inventory import ControlRow, Log
+from topic.journal import Event
+
+FATES = ("accepted", "refused", "abandoned", "unanswered", "unknown", "violated")
+RESOLUTIONS = {"received": Event.RECEIVED, "settled": Event.RESOLVED, "abandoned": Event.ABANDONED}
+DOINGS = ("received", "received_again", "sent", "sent_again", "refused", "rehomed")
+ACCEPTED, REFUSED, ABANDONED, UNANSWERED, UNKNOWN, VIOLATED = range(len(FATES))
+
+
+@attrs.frozen(slots=True)
+class Crossing:
+    """Deliveries that were published before a fault struck, and had no outcome yet."""
+
+    fault: str
+    at_us: int
+    crossed: int
+    fates: dict[str, int]
+    """By `FATES`, as far as they are known without the order of deliveries."""
+
+
+@attrs.frozen(slots=True)
+class RouterRow:
+    """What one router's logs tell, of all its incarnations."""
+
+    router: str
+    incarnations: int
+    unended: int
+    """Incarnations whose log has no clean end."""
+    received: int
+    """From publishers; `received_again` are those that some home had received before."""
+    received_again: int
+    sent: int
+    """To subscribers; `sent_again` are those that some router had sent to the same one before."""
+    sent_again: int
+    refused: int
+    """Outcomes of its subscribers that are no acceptance."""
+    rehomed: int
+    placeholders: dict[str, int]
+    """By what became of them: one of `RESOLUTIONS`, "forgotten", "held", "unknown"."""
+    fenced: int
+    stolen: int
+    """Links that attached elsewhere while they were attached here."""
+
+
+@attrs.define(slots=True)
+class Happened:
+    routers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    """By router and what it did."""
+    placeholders: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    crossed: Counter[tuple[int, str]] = attrs.field(factory=Counter)
+    """By instant and fate."""
+
+    def add(self, other: "Happened") -> None:
+        for name in ("routers", "placeholders", "crossed"):
+            getattr(self, name).update(getattr(other, name))
+
+
+def crossings(happened: Happened, instants: Sequence[tuple[str, int]]) -> tuple[Crossing, ...]:
+    found = []
+    for number, (text, at_us) in enumerate(instants):
+        fates = {name: happened.crossed[number, name] for name in FATES if happened.crossed[number, name]}
+        found.append(Crossing(text, at_us, sum(fates.values()), fates))
+    return tuple(found)
+
+
+def router_rows(happened: Happened, control: Iterable[ControlRow], logs: Iterable[Log]) -> tuple[RouterRow, ...]:
+    turns = Counter((row.source, row.event) for row in control if row.event in (Event.FENCED, Event.STOLEN))
+    own: dict[str, list[Log]] = {}
+    for log in logs:
+        if log.role == "router":
+            own.setdefault(log.source, []).append(log)
+    return tuple(_router_row(router, lives, happened, turns) for router, lives in sorted(own.items()))
+
+
+def _router_row(router: str, lives: Sequence[Log], happened: Happened, turns: Counter[tuple[str, int]]) -> RouterRow:
+    done = {what: happened.routers[router, what] for what in DOINGS}
+    return RouterRow(
+        router=router,
+        incarnations=len(lives),
+        unended=sum(not log.stopped for log in lives),
+        placeholders={name: number for (of, name), number in sorted(happened.placeholders.items()) if of == router},
+        fenced=turns[router, Event.FENCED],
+        stolen=turns[router, Event.STOLEN],
+        **done,
+    )
+
+
+def count_happenings(
+    facts: Facts, found: Deliveries, records: Records, fate: Ints, case: Case, frame: Frame
+) -> Happened:
+    happened = Happened()
+    for what, rows in _doings(facts, found).items():
+        counted = np.bincount(facts.rows.log[rows], minlength=len(facts.rows.logs)).tolist()
+        for log, number in zip(facts.rows.logs, counted, strict=True):
+            if log.role == "router":
+                happened.routers[log.source, what] += number
+    happened.placeholders.update(_placeholders(facts, records, case))
+    happened.crossed.update(_crossed(_ended(facts, found), found, fate, frame))
+    return happened
+
+
+def _doings(facts: Facts, found: Deliveries) -> dict[str, Flags]:
+    rows = facts.rows
+    received, sent = facts.at_home & facts.tells(Event.RECEIVED), facts.by_router & facts.tells(Event.DELIVERED)
+    return {
+        "received": received,
+        "received_again": _again(received, rows.hlc, found.groups),
+        "sent": sent,
+        "sent_again": _again(sent, rows.hlc, _by_subscriber(facts, found)),
+        "refused": facts.by_router & facts.tells(Event.OUTCOME) & ~facts.accepted,
+        "rehomed": facts.by_router & facts.tells(Event.REHOMED),
+    }
+
+
+def _by_subscriber(facts: Facts, found: Deliveries) -> Groups:
+    of = found.uses.of * (len(facts.rows.strings) + 1) + facts.rows.subscriber
+    distinct, group = np.unique(of, return_inverse=True)
+    return Groups(group.astype(np.int64), len(distinct))
+
+
+def _again(rows: Flags, hlc: Ints, groups: Groups) -> Flags:
+    """All but the first of each group."""
+    first = groups.first(rows, hlc)
+    again = rows.copy()
+    again[first[first >= 0]] = False
+    return again
+
+
+def _placeholders(facts: Facts, records: Records, case: Case) -> Iterator[tuple[str, str]]:
+    """The router and what became of it, for every record that began without its message."""
+    at, place = records.rows, facts.rows.place[records.rows]
+
+    def last(event: Event) -> Ints:
+        return records.groups.highest(facts.tells(event)[at], place)
+
+    begun = last(Event.PLACEHOLDER)
+    if not (begun >= 0).any():
+        return
+    ends = {name: last(event) > begun for name, event in (RESOLUTIONS | {"forgotten": Event.FORGOTTEN}).items()}
+    for record in np.flatnonzero(begun >= 0).tolist():
+        log = facts.rows.logs[records.log[record]]
+        known = case.logs.get(log.name)
+        held = "held" if known is not None and known.stopped else "unknown"
+        yield log.source, next((name for name, flags in ends.items() if flags[record]), held)
+
+
+def _ended(facts: Facts, found: Deliveries) -> Ints:
+    """When its publisher had an outcome, or gave it up."""
+    given_up = found.groups.lowest(facts.by_router & facts.tells(Event.ABANDONED), facts.rows.time)
+    ended = found.told_time
+    for other in (taken(facts.rows.time, found.answered, BIG), found.home_settled_time, given_up):
+        ended = np.where(ended != BIG, ended, other)
+    return ended
+
+
+def fates(found: Deliveries, pairs: Pairs, records: Records, verdicts: Verdicts, unaddressed: Flags) -> Ints:
+    """What became of each delivery, the worst counting."""
+    of_pairs = verdicts.subscribers
+    fate = np.full(len(found.uses.key), UNANSWERED, np.int64)
+    fate[found.abandoned] = ABANDONED
+    fate[found.refused | found.told_refused] = REFUSED
+    fate[verdicts.fates.is_accepted] = ACCEPTED
+    fate[unaddressed] = UNKNOWN
+    fate[pairs.delivery[of_pairs.unknown | of_pairs.unplaced]] = UNKNOWN
+    for of, kinds, delivery in (
+        (verdicts.publishers, DELIVERY_KINDS, np.arange(len(fate))),
+        (of_pairs, PAIR_KINDS, pairs.delivery),
+        (verdicts.routers, RECORD_KINDS, records.delivery),
+    ):
+        for name in kinds:
+            fate[delivery[getattr(of, name)]] = VIOLATED
+    return fate
+
+
+def _crossed(ended: Ints, found: Deliveries, fate: Ints, frame: Frame) -> Counter[tuple[int, str]]:
+    counted: Counter[tuple[int, str]] = Counter()
+    for number, (_, instant) in enumerate(frame.instants):
+        met = (found.begun_time <= instant) & (instant < ended)
+        for name, count in zip(FATES, np.bincount(fate[met], minlength=len(FATES)).tolist(), strict=True):
+            if count:
+                counted[number, name] += count
+    return counted

@@ -1,0 +1,133 @@
+"""Who a router had joined when, and when that ended: told from the control rows alone.
+
+Routers log the audience they computed; stays are the second opinion: a subscriber is owed what a router receives from a
+publisher after its JOINED entry there and before its departure, except from publishers it was gated for. Terms say what
+relieves a home of what it owes already. Both belong to one epoch: who comes back begins anew.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from failover.audit.mesh.clients import CLOSING, FOREVER, Client, life_of
+from failover.audit.read.inventory import ControlRow
+from topic.journal import Event
+
+Gate = tuple[str, int, int]  # publisher, since, till
+Who = tuple[str, int, str]  # router, incarnation, subscriber
+
+
+@attrs.define(slots=True)
+class Membership:
+    """One subscriber's stay in the audiences of one router incarnation; places are positions in its log."""
+
+    source: str
+    incarnation: int
+    address: str
+    subscriber: str
+    life: int
+    since: int
+    till: int = FOREVER
+    closed: int = FOREVER
+    """The hybrid clock of its departure, if another router logged that: it ends the stay where this one's clock is
+    past it, as only then can it know."""
+    gates: list[Gate] = attrs.field(factory=list)
+
+
+@attrs.frozen(slots=True)
+class Term:
+    """From one JOINED of a subscriber at a home to the next, or to an end without one; all are hybrid clocks."""
+
+    home: str
+    """router.incarnation; empty for the subscriber's attaches as seen from anywhere."""
+    since: int
+    till: int
+    ended: int
+    """What the home received in between is not owed if it was accepted after this."""
+
+
+def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -> list[Membership]:
+    """All stays, in the order in which they began."""
+    ordered = sorted(rows, key=lambda row: (row.source, row.incarnation, row.place))
+    gates = _gates(ordered)
+    stays: list[Membership] = []
+    current: dict[Who, Membership] = {}
+    for row in ordered:
+        who = _who(row)
+        if who is None:
+            continue
+        stay, life = current.get(who), life_of(row)
+        if stay and ((row.event in CLOSING and life >= stay.life) or (row.event == Event.JOINED and life > stay.life)):
+            current.pop(who).till = row.place
+        if row.event == Event.JOINED and who not in current:
+            client = subscribers[who[2]]
+            closed = closed_at(client, life)
+            stay = Membership(*who[:2], row.address or client.address or "", who[2], life, row.place, closed=closed)
+            stay.gates = gates.get(who, [])
+            current[who] = stay
+            stays.append(stay)
+    return stays
+
+
+def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[str, list[Term]]:
+    """By subscriber: its terms at every home that joined it, and those of its attaches as such."""
+    joins: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.event == Event.JOINED and row.subscriber is not None and row.role == "router":
+            joins[row.subscriber][row.log_name].append((row.hlc, life_of(row)))
+    found: dict[str, list[Term]] = {}
+    for name, client in subscribers.items():
+        attaches = [(opened, life) for life, opened, _ in client.lives]
+        found[name] = [term for home, begun in joins[name].items() for term in _terms_at(home, begun, client)]
+        found[name] += _unjoined(joins[name], client)
+        found[name] += _terms_at("", attaches, client)
+    return found
+
+
+def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], client: Client) -> Iterator[Term]:
+    """Where it expired before it was joined: a home also awaits who is in its state store, or whom others tell of."""
+    for life, at, home in client.closings:
+        if home and at <= min((since for since, _ in begun.get(home, ())), default=FOREVER):
+            yield Term(home, 0, at, min(at, closed_at(client, life)))
+
+
+def _terms_at(home: str, begun: Sequence[tuple[int, int]], client: Client) -> Iterator[Term]:
+    ordered = sorted(begun)
+    ends = [*(since for since, _ in ordered[1:]), FOREVER]
+    for (since, life), till in zip(ordered, ends, strict=False):  # nothing begun: only its departure was logged
+        expired = [at for ended, at, where in client.closings if where == home != "" and ended >= life and at > since]
+        yield Term(home, since, till, min([closed_at(client, life), *expired]))
+
+
+def closed_at(client: Client, life: int) -> int:
+    """When that life of the subscriber, or a later one, was closed: a fact for every home, unlike expiry."""
+    return min((at for ended, at, where in client.closings if where == "" and ended >= life), default=FOREVER)
+
+
+def _who(row: ControlRow) -> Who | None:
+    if row.subscriber is None or row.role != "router":
+        return None
+    return row.source, row.incarnation, row.subscriber
+
+
+def _gates(rows: Sequence[ControlRow]) -> dict[Who, list[Gate]]:
+    """When each subscriber was gated, from which publisher. Joining anew ends all gates; those that stay follow it."""
+    since: dict[Who, dict[str, int]] = {}
+    gates: dict[Who, list[Gate]] = {}
+    for row in rows:
+        who = _who(row)
+        if who is None:
+            continue
+        standing = since.setdefault(who, {})
+        ending: list[str] = []
+        if row.event == Event.JOINED:
+            ending = list(standing)
+        elif row.event == Event.ADMITTED and row.publisher in standing:
+            ending = [row.publisher]
+        elif row.event == Event.GATED and row.publisher is not None:
+            standing.setdefault(row.publisher, row.place)
+        gates.setdefault(who, []).extend((name, standing.pop(name), row.place) for name in ending)
+    for who, standing in since.items():
+        gates.setdefault(who, []).extend((name, place, FOREVER) for name, place in standing.items())
+    return gates

@@ -1,0 +1,124 @@
+"""What is known besides the deliveries (logs, clients, stays), as every worker needs it to judge them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+import attrs
+
+from failover.audit.mesh.audiences import Membership, Term, memberships, terms
+from failover.audit.mesh.clients import CLOSING, KnownClients, Resumption, Span, find_clients, life_of, open_windows
+from failover.audit.mesh.clocks import Clocks, HybridTimeline, aligned, doubted, find_clocks
+from failover.audit.mesh.contacts import all_remembered, watched_spans
+from failover.audit.mesh.endings import EndedLink, ended_in_use
+from failover.audit.mesh.exchanges import disagreements
+from failover.audit.mesh.expiry import heard_endings
+from failover.audit.mesh.hearing import Hearing, hearing
+from failover.audit.mesh.lost_state import StateLoss, state_losses
+from failover.audit.mesh.presence import Parting, Presence, partings, presences
+from failover.audit.read.columns import unpack
+from failover.audit.read.inventory import ControlRow, Inventory, Log
+from topic.journal import Event
+
+
+@attrs.frozen
+class Case:
+    logs: Mapping[str, Log]
+    """By name: source.incarnation."""
+    clients: KnownClients
+    terms: Mapping[str, Sequence[Term]]
+    """By subscriber."""
+    stays: Sequence[Membership]
+    presences: Mapping[str, Presence]
+    """Of subscribers."""
+    partings: Mapping[tuple[str, str], Sequence[Parting]]
+    """By home and subscriber."""
+    ended_in_use: Sequence[EndedLink]
+    state_losses: Sequence[StateLoss]
+    forgetful: frozenset[str]
+    """Routers' logs that began without the state store of those before."""
+    hearing: Hearing
+    suspended: Mapping[str, frozenset[str]]
+    """By log: the subscribers whose last entry about their link there is SUSPENDED."""
+    hybrid: HybridTimeline
+    clocks: Clocks
+    watched: Mapping[str, Sequence[Span]]
+    """The routers at which somebody may have been unseen, and when not."""
+
+    @cached_property
+    def open_homes(self) -> list[str]:
+        """Routers' logs that may lack their end."""
+        return [name for name, log in self.logs.items() if log.role == "router" and not log.whole]
+
+    @cached_property
+    def unfinished(self) -> list[str]:
+        """Logs that may lack their end."""
+        return [name for name, log in self.logs.items() if not log.whole]
+
+    @cached_property
+    def open_windows(self) -> list[Span]:
+        return open_windows(self.logs.values())
+
+    @cached_property
+    def resumed(self) -> dict[str, Resumption]:
+        """By publisher."""
+        publishers = self.clients.publishers.values()
+        return {client.name: client.resumed for client in publishers if client.resumed is not None}
+
+    @cached_property
+    def whole(self) -> frozenset[str]:
+        """Publishers whose own logs are."""
+        return frozenset(client.name for client in self.clients.publishers.values() if client.logged)
+
+
+def make_case(control: Sequence[ControlRow], inventory: Inventory, some: Iterable[bytes] = ()) -> Case:
+    """From all that is about links and routers rather than deliveries; clocks are compared by `some` of these."""
+    told = [row for row in control if row.event >= 0]
+    clocks = find_clocks(told, inventory.logs)
+    clocks = doubted(clocks, disagreements(aligned(unpack(some), clocks)), inventory.logs)
+    rows, logs = clocks.align_rows(told), clocks.align_logs(inventory.logs)
+    clients = find_clients(rows, logs)
+    heard = heard_endings(rows, logs, clients.subscribers)
+    for row in heard:
+        clients.subscribers[row.subscriber or ""].closings.append((life_of(row), row.hlc, row.log_name))
+    by_name, hybrid = {log.name: log for log in logs}, HybridTimeline(rows)
+    known, publishing = (presences(rows, those, hybrid, by_name) for those in (clients.subscribers, clients.publishers))
+    return Case(
+        logs=by_name,
+        clients=clients,
+        terms=terms(rows, clients.subscribers),
+        stays=memberships(rows, clients.subscribers),
+        presences=known,
+        partings=partings([*rows, *heard], clients.subscribers),
+        ended_in_use=tuple(ended_in_use(rows, {**publishing, **known})),
+        state_losses=state_losses(rows, logs),
+        forgetful=frozenset(_forgetful(rows, logs)),
+        hearing=hearing(rows, logs, clients.publishers.values()),
+        suspended=_suspended(rows),
+        hybrid=hybrid,
+        clocks=clocks,
+        watched={} if all_remembered(rows, logs) else watched_spans(rows, logs),
+    )
+
+
+def _forgetful(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Iterator[str]:
+    """The first start of a router forgets nothing."""
+    first: dict[str, int] = {}
+    for log in logs:
+        first[log.source] = min(log.incarnation, first.get(log.source, log.incarnation))
+    for row in rows:
+        found_nothing = row.event == Event.KEPT and row.role == "router" and row.details.get("found") is False
+        if found_nothing and row.incarnation > first.get(row.source, row.incarnation):
+            yield row.log_name
+
+
+def _suspended(rows: Sequence[ControlRow]) -> dict[str, frozenset[str]]:
+    events = (Event.ATTACHED, Event.SUSPENDED, Event.STOLEN, *CLOSING)
+    last: dict[tuple[str, str], int] = {}
+    for row in sorted(rows, key=lambda row: row.place):
+        if row.subscriber is not None and row.event in events:
+            last[row.log_name, row.subscriber] = row.event
+    found: dict[str, set[str]] = {}
+    for (log, subscriber), event in last.items():
+        if event == Event.SUSPENDED:
+            found.setdefault(log, set()).add(subscriber)
+    return {log: frozenset(names) for log, names in found.items()}

@@ -1,0 +1,226 @@
+"""Wall clocks that do not agree: found out by what hosts did together, and put right before anything is compared.
+
+Two routers note their contact within moments of each other, so do a router and a client an attach. Whoever is further
+apart than `SKEW_US` by these has a wrong clock, whatever host it says that it is on; clocks that agree within that are
+left as they are. All times are put on the clock of most clients. Hybrid clocks need no such care, but run ahead of the
+wall clock by as much as the fastest clock of the mesh does: see `HybridTimeline`.
+
+A clock that was set while its log was written, or that disagrees with others of its host, cannot be put right: nothing
+is *ordered* by it, and whenever it might have been is when it was. A client's entries about its link have the time 0.
+"""
+
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median_low
+
+import attrs
+import numpy as np
+
+from failover.audit.read.columns import Ints, Rows
+from failover.audit.read.inventory import ControlRow, Log
+from topic.journal import Event
+
+SET_BACK_US = 100_000
+"""A clock that was set back by less is taken to be right."""
+COUNTER_BITS = 16
+"""Of a hybrid clock, below its ms (protocol 2)."""
+SKEW_US = 1_000_000
+"""Wall clocks of different hosts are taken to agree within this."""
+Differences = Mapping[tuple[str, str], int]
+"""By two clocks: how far the second is ahead of the first, in µs."""
+
+
+@attrs.frozen(slots=True)
+class Disagreement:
+    """Two logs whose entries were compared, by name."""
+
+    one: str
+    other: str
+    us: int
+    """By how much the second's clock is ahead; 0 if they agree."""
+
+
+@attrs.frozen
+class Clocks:
+    """By log (source.incarnation): which wall clock it was written by, "" if unknown, and how far that is ahead."""
+
+    clock: Mapping[str, str]
+    ahead_us: Mapping[str, int]
+    unordered: Mapping[str, str] = attrs.field(factory=dict)
+    """By log: why nothing is ordered by it."""
+
+    def align_rows(self, rows: Iterable[ControlRow]) -> list[ControlRow]:
+        return [self._aligned_row(row) for row in rows]
+
+    def _aligned_row(self, row: ControlRow) -> ControlRow:
+        if row.log_name in self.unordered:
+            return attrs.evolve(row, time=0, host="")
+        ahead = self.ahead_us.get(row.log_name, 0)
+        return attrs.evolve(row, time=row.time - ahead, host=self.clock[row.log_name]) if ahead else row
+
+    def align_logs(self, logs: Iterable[Log]) -> tuple[Log, ...]:
+        return tuple(map(self._aligned, logs))
+
+    def _aligned(self, log: Log) -> Log:
+        if log.name in self.unordered:
+            return attrs.evolve(log, host="", ordered=False)
+        ahead = self.ahead_us.get(log.name, 0)
+        host, first, last = self.clock.get(log.name, log.host), log.first_time - ahead, log.last_time - ahead
+        return attrs.evolve(log, host=host, first_time=first, last_time=last) if ahead else log
+
+
+def find_clocks(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Clocks:
+    hosts = {log.name: log.host for log in logs}
+    met = dict(_met(rows, hosts))
+    clock = _clocks(logs, met)
+    ahead = _ahead(_reference(logs, clock), {*clock.values()}, _between(met, clock))
+    back = {log.name: _set_back(log) for log in logs if log.set_back_us >= SET_BACK_US}
+    return Clocks(clock, {name: ahead.get(of, 0) for name, of in clock.items()}, back)
+
+
+def _set_back(log: Log) -> str:
+    return f"the clock of {log.source} was set back by {log.set_back_us / 1e6:.1f} s while its log was written"
+
+
+def doubted(clocks: Clocks, compared: Sequence[Disagreement], logs: Sequence[Log]) -> Clocks:
+    """A log whose clock disagrees with others of its host; and all of a host whose clock disagrees with another's,
+    though put right."""
+    found, host = dict(clocks.unordered), {log.name: log.host for log in logs}
+    clock = {log.name: clocks.clock[log.name] or log.name for log in logs}
+    trusted = [each for each in compared if not {each.one, each.other} & {*found}]
+    for blamed, pair, us in _blamed(each for each in trusted if clock[each.one] == clock[each.other]):
+        one, other = (log.rpartition(".")[0] for log in pair)
+        found[blamed] = (
+            f"the clocks of {one} and {other}, both of the host {host[blamed]}, disagree by at least {_seconds(us)}"
+        )
+    between = [
+        Disagreement(clock[each.one], clock[each.other], each.us)
+        for each in trusted
+        if clock[each.one] != clock[each.other] and not {each.one, each.other} & {*found}
+    ]
+    for blamed, pair, us in _blamed(between):
+        hosts = sorted({host[log] or "unknown" for log in host if clock[log] in pair})
+        whose = f"{'hosts' if hosts[1:] else 'host'} {' and '.join(hosts)}"
+        said = f"the clocks of the {whose} disagree by at least {_seconds(us)}"
+        found |= {log: said for log in host if clock[log] == blamed and log not in found}
+    return attrs.evolve(clocks, unordered=found)
+
+
+def _blamed(compared: Iterable[Disagreement]) -> Iterator[tuple[str, tuple[str, str], int]]:
+    """Who disagrees with another, and by how much at most, and agrees with none; both, if that is not clear."""
+    apart: dict[tuple[str, str], int] = {}
+    for each in compared:
+        pair = (min(each.one, each.other), max(each.one, each.other))
+        apart[pair] = max(abs(each.us), apart.get(pair, 0))
+    agreeing = {name for pair, us in apart.items() if not us for name in pair}
+    for pair, us in sorted(apart.items(), key=lambda item: (item[1], item[0])):
+        for name in sorted({*pair} - agreeing or pair) if us else ():
+            yield name, pair, us
+
+
+def _seconds(us: int) -> str:
+    return f"{round(us / 1_000_000, 3):g} s"
+
+
+def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], int]]:
+    """By two logs that noted the same: how much later the second did, by their clocks."""
+    noted: dict[tuple[str, str], list[int]] = {}
+    attached: dict[tuple[bool, str], list[ControlRow]] = {}
+    for row in sorted(rows, key=lambda row: (row.source, row.incarnation, row.place)):
+        if row.event == Event.CONTACT and row.role == "router":
+            noted.setdefault((row.log_name, f"{row.peer}.{row.details.get('incarnation')}"), []).append(row.time)
+        elif row.event == Event.ATTACHED and (name := row.publisher or row.subscriber):
+            attached.setdefault((row.role == "router", name), []).append(row)
+    for (one, other), times in noted.items():
+        if one < other in hosts and one in hosts and (others := noted.get((other, one))):
+            yield (one, other), median_low(b - a for a, b in zip(times, others, strict=False))
+    for (by_router, name), told in attached.items():
+        own = attached.get((False, name), [])
+        if by_router and len(own) == len(told):
+            told.sort(key=lambda row: row.hlc)
+            yield from (((a.log_name, b.log_name), b.time - a.time) for a, b in zip(told, own, strict=True))
+
+
+def _clocks(logs: Sequence[Log], met: Differences) -> dict[str, str]:
+    """Logs of one host are of one clock, but for those that are found to be wrong against most of the others there."""
+    apart: Counter[str] = Counter()
+    together: Counter[str] = Counter()
+    host = {log.name: log.host for log in logs}
+    for names, difference in met.items():
+        if host.get(names[0]) == host.get(names[1]):
+            (apart if abs(difference) > SKEW_US else together).update(names)
+    return {name: f"{of} {name}" if apart[name] > together[name] else of for name, of in host.items()}
+
+
+def _between(met: Differences, clock: Mapping[str, str]) -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], list[int]] = {}
+    for (one, other), difference in met.items():
+        names = clock.get(one, ""), clock.get(other, "")
+        if all(names) and names[0] != names[1]:
+            found.setdefault(names, []).append(difference)
+            found.setdefault(names[::-1], []).append(-difference)
+    return {names: median_low(differences) for names, differences in found.items()}
+
+
+def _reference(logs: Sequence[Log], clock: Mapping[str, str]) -> str:
+    clients = Counter(clock[log.name] for log in logs if log.role != "router" and clock[log.name])
+    routers = Counter(clock[log.name] for log in logs if clock[log.name])
+    found = sorted((clients or routers).items(), key=lambda item: (-item[1], item[0]))
+    return found[0][0] if found else ""
+
+
+def _ahead(reference: str, clocks: Iterable[str], between: Differences) -> dict[str, int]:
+    """Of the reference; 0 for clocks that agree with it, and for those that nothing is known of."""
+    found, waiting = {reference: 0}, deque([reference])
+    while waiting:
+        known = waiting.popleft()
+        for clock in sorted({*clocks} - {*found}):
+            if (known, clock) in between:
+                found[clock] = found[known] + between[known, clock]
+                waiting.append(clock)
+    return {clock: ahead if abs(ahead) > SKEW_US else 0 for clock, ahead in found.items()}
+
+
+def aligned(rows: Rows, clocks: Clocks) -> Rows:
+    """The same rows, their wall clocks put right."""
+    ahead = np.array([clocks.ahead_us.get(log.name, 0) for log in rows.logs], np.int64)
+    if ahead.any():
+        rows.time = rows.time - ahead[rows.log]
+    rows.logs = [
+        log._replace(host="" if log.name in clocks.unordered else clocks.clock.get(log.name, log.host))
+        for log in rows.logs
+    ]
+    rows.undated = np.array([log.name in clocks.unordered for log in rows.logs], np.bool_)[rows.log]
+    return rows
+
+
+class HybridTimeline:
+    """What the hybrid clock of the mesh showed at an instant of wall clock, by the entries of routers around it."""
+
+    def __init__(self, rows: Iterable[ControlRow]) -> None:
+        """`rows` are aligned."""
+        told = sorted((row.time, wall_us(row.hlc) - row.time) for row in rows if row.role == "router" and row.time > 0)
+        self._times = [time for time, _ in told]
+        lags = [max(lag, 0) for _, lag in told]
+        around = zip([0, *lags], [*lags, 0], strict=True)
+        self._ahead = [max(pair) if max(pair) > SKEW_US else 0 for pair in around]
+
+    def at(self, time_us: int) -> int:
+        return wall_hlc(time_us + self._ahead[bisect_right(self._times, time_us)])
+
+    def latest(self, time_us: Ints) -> Ints:
+        """The highest of each of these instants' milliseconds."""
+        ahead = np.array(self._ahead, np.int64)[np.searchsorted(self._times, time_us, side="right")]
+        found: Ints = ((time_us + ahead) // 1000 << 16) + 65535
+        return found
+
+
+def wall_hlc(time_us: int) -> int:
+    """The hybrid clock of a wall clock's instant, if no clock is ahead."""
+    return time_us // 1000 << 16
+
+
+def wall_us(hlc: int) -> int:
+    """The instant of a hybrid clock, to its ms."""
+    return (hlc >> COUNTER_BITS) * 1000

@@ -1,0 +1,93 @@
+"""Wall clocks compared by deliveries: what one told the other comes later there, and its answer earlier here.
+
+    its router     ──●────────────●──
+                      ╲          ╱         sent before it came, answered before that was heard, by one clock
+    a client       ────●────────●────
+
+If by their clocks something came before it was sent, either these disagree or a log does not tell the truth. Durations
+tell which, and need no common clock: who was answered cannot have waited for less than the answer took. Where that is
+so, it is the clock.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import attrs
+import numpy as np
+
+from failover.audit.mesh.clocks import SKEW_US, Disagreement
+from failover.audit.read.columns import NONE, Ints, Rows
+from failover.audit.read.facts import Facts
+from failover.audit.read.groups import Groups, by_key, taken
+from topic.journal import Event
+
+LEAST = 3
+"""Exchanges that say so."""
+
+
+@attrs.frozen
+class _Exchanges:
+    """Rows, one of each per delivery (and subscriber), `NONE` where there is none."""
+
+    asked: Ints
+    came: Ints
+    answered: Ints
+    heard: Ints
+
+
+def disagreements(rows: Rows) -> list[Disagreement]:
+    """Between two logs each, with the furthest that they are apart; and those without any."""
+    facts = Facts(rows)
+    of, keys = by_key(rows.key)
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for told in (_of_publishers(facts, Groups(of, len(keys))), _of_subscribers(facts, of)):
+        for pair, apart_us in _apart(facts, told):
+            found[pair].append(apart_us)
+    return [Disagreement(*pair, _us(apart)) for pair, apart in sorted(found.items())]
+
+
+def _us(apart: Iterable[int]) -> int:
+    wrong = [us for us in apart if us]
+    return max(wrong, key=abs) if len(wrong) >= LEAST else 0
+
+
+def _of_publishers(facts: Facts, groups: Groups) -> _Exchanges:
+    rows = facts.rows
+    own, home = (rows.log, rows.place), (rows.hlc, rows.log, rows.place)
+    return _Exchanges(
+        groups.first(facts.by_publisher & facts.tells(Event.PUBLISHED), *own),
+        groups.first(facts.at_home & facts.tells(Event.RECEIVED), *home),
+        groups.first(facts.at_home & facts.tells(Event.ACCEPTED), *home),
+        groups.first(facts.by_publisher & facts.tells(Event.OUTCOME), *own),
+    )
+
+
+def _of_subscribers(facts: Facts, of: Ints) -> _Exchanges:
+    rows = facts.rows
+    pairs, pair = np.unique(of * (len(rows.strings) + 1) + rows.subscriber + 1, return_inverse=True)
+    groups, own, router = Groups(pair.astype(np.int64), len(pairs)), (rows.log, rows.place), (rows.hlc, rows.place)
+    answered = facts.by_router & facts.tells(Event.OUTCOME) & (rows.detail == NONE)
+    return _Exchanges(
+        groups.first(facts.by_router & facts.tells(Event.DELIVERED), *router),
+        groups.first(facts.by_subscriber & facts.tells(Event.DELIVERED), *own),
+        groups.first(facts.by_subscriber & facts.tells(Event.PROCESSED), *own),
+        groups.first(answered, *router),
+    )
+
+
+def _apart(facts: Facts, told: _Exchanges) -> Iterator[tuple[tuple[str, str], int]]:
+    """By the two logs: by how much the second's clock is ahead at least, 0 if nothing speaks against both."""
+    log, time = facts.rows.log, facts.rows.time
+    each = (told.asked, told.came, told.answered, told.heard)
+    whole = np.logical_and.reduce([rows >= 0 for rows in each])
+    whole &= (taken(log, told.asked) == taken(log, told.heard)) & (taken(log, told.came) == taken(log, told.answered))
+    asked, came, answered, heard = (rows[whole] for rows in each)
+    there, back = time[came] - time[asked], time[heard] - time[answered]
+    host = facts.host
+    slack = np.where((host[asked] == host[came]) & (host[asked] != NONE), 0, SKEW_US)
+    behind, ahead = there < -slack, back < -slack
+    honest = there + back >= 0
+    apart = np.where(honest & behind, there, np.where(honest & ahead, -back, 0))
+    names = [name.name for name in facts.rows.logs]
+    for one, other, us in zip(log[asked].tolist(), log[came].tolist(), apart.tolist(), strict=True):
+        yield (names[one], names[other]), us

@@ -1,0 +1,66 @@
+"""When a whole mesh forgot its links: every router had ended, and none found its state store when it was started again.
+
+Nobody is owed then what was accepted before it was back: no router knew of it (protocol 10, Limits). A single
+router that remembers is enough for this to be no excuse.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import attrs
+
+from failover.audit.mesh.clocks import HybridTimeline
+from failover.audit.read.inventory import ControlRow, Log
+from topic.journal import Event
+
+
+@attrs.frozen(slots=True)
+class StateLoss:
+    at: int
+    """The hybrid clock from which on no router knows of what was before."""
+    homes: tuple[str, ...]
+    """The incarnations that began with it or after it."""
+    whole: bool
+    """Whether the logs of all these are."""
+
+
+class RouterLife(NamedTuple):
+    """Of a router; hybrid clocks."""
+
+    name: str
+    began: int
+    ended: int
+
+
+def state_losses(rows: Sequence[ControlRow], logs: Iterable[Log]) -> list[StateLoss]:
+    began = _stamps(row for row in rows if row.event == Event.BOOT)
+    empty = _stamps(row for row in rows if row.event == Event.KEPT and not row.details.get("found", True))
+    routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
+    hybrid = HybridTimeline(rows)
+    lives = [[_life(log, began, hybrid) for log in group] for _, group in groupby(routers, lambda log: log.source)]
+    instants = [began[name] for name in empty if name in began]
+    return [
+        _state_loss(at, [log for log in routers if began.get(log.name, 0) >= at])
+        for at in instants
+        if all(_forgot(router, at, empty) for router in lives)
+    ]
+
+
+def _state_loss(at: int, since: Sequence[Log]) -> StateLoss:
+    return StateLoss(at, tuple(log.name for log in since), all(log.whole for log in since))
+
+
+def _stamps(rows: Iterable[ControlRow]) -> dict[str, int]:
+    return {row.log_name: row.hlc for row in rows if row.role == "router"}
+
+
+def _life(log: Log, began: Mapping[str, int], hybrid: HybridTimeline) -> RouterLife:
+    return RouterLife(log.name, began.get(log.name, 0), hybrid.at(log.last_time))
+
+
+def _forgot(lives: Sequence[RouterLife], at: int, empty: Collection[str]) -> bool:
+    """Whether this router had ended at that time, and began anew without a memory."""
+    before = [life for life in lives if life.began < at]
+    after = [life for life in lives if life.began >= at]
+    return bool(before and after) and before[-1].ended < at and after[0].name in empty

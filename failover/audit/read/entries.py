@@ -1,0 +1,71 @@
+"""Few deliveries looked up in packed rows: for stories. Runs inside Spark's Python workers, as `judging`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+import numpy as np
+
+from failover.audit.read.columns import KEY_TYPE, Ints, Rows, hashed, unpack
+from failover.audit.read.facts import epoch_of
+from failover.audit.read.inventory import Row
+from topic.identity import NAME_LENGTH
+
+KEYS_LISTED = 10
+
+
+@attrs.frozen(slots=True)
+class LogEntry(Row):
+    """What one entry of a log says of the delivery; the columns of the rows."""
+
+    outcome: int
+    n: int
+    epoch_hlc: int | None
+    publisher: str | None
+    subscriber: str | None
+    peer: str | None
+    detail: str | None
+    key: str
+
+
+def find_keys(parts: Iterable[bytes], start: str) -> set[str]:
+    """The keys that begin so; no more of a part than tell that there are too many."""
+    kind, found = f"S{len(start)}", set[str]()
+    for part in parts:
+        keys = unpack([part]).key
+        same = keys[keys.astype(kind) == start.encode()] if start else keys
+        found.update(key.decode() for key in np.unique(same)[: KEYS_LISTED + 1].tolist())
+    return found
+
+
+def pick_entries(parts: Iterable[bytes], keys: Sequence[str]) -> Iterator[LogEntry]:
+    """What packed rows tell of these deliveries."""
+    wanted = hashed(np.array([key.encode() for key in keys], KEY_TYPE))
+    for part in parts:
+        rows = unpack([part])
+        at = np.flatnonzero(np.isin(hashed(rows.key), wanted))
+        yield from (entry for entry in _entries(rows, at) if entry.key in keys)
+
+
+def _entries(rows: Rows, at: Ints) -> Iterator[LogEntry]:
+    texts = [*rows.strings, None]
+    for index in at.tolist():
+        log, key = rows.logs[rows.log[index]], rows.key[index].decode()
+        epoch = texts[rows.epoch[index]] or ""
+        yield LogEntry(
+            source=log.source,
+            role=log.role,
+            incarnation=log.incarnation,
+            host=log.host,
+            place=int(rows.place[index]),
+            time=int(rows.time[index]),
+            hlc=int(rows.hlc[index]),
+            event=int(rows.event[index]),
+            outcome=int(rows.outcome[index]),
+            n=int(rows.n[index]),
+            epoch_hlc=epoch_of(epoch)[0],
+            publisher=key[:NAME_LENGTH],
+            subscriber=texts[rows.subscriber[index]],
+            peer=texts[rows.peer[index]],
+            detail=texts[rows.detail[index]],
+            key=key,
+        )

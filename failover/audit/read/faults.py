@@ -1,0 +1,76 @@
+"""What was done to the mesh while it ran, as `DIR/chaos.json` tells it.
+
+It decides nothing: the verdict rests on the logs alone, faults only say where in time to look. So a chaos.json that
+cannot be read is told of and left out.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import cattrs
+
+FILE = "chaos.json"
+
+
+@attrs.frozen(slots=True)
+class Fault:
+    """Times are µs of wall clock, as in the logs."""
+
+    fault: str
+    """Its kind, such as kill."""
+    targets: tuple[str, ...]
+    at_us: int
+    until_us: int | None
+    """None: until the end of the run."""
+    text: str
+
+
+@attrs.frozen(slots=True)
+class Chaos:
+    script: str
+    seed: int
+    mesh: str
+    began_us: int
+    ended_us: int | None
+    faults: tuple[Fault, ...]
+    offered: float | None = None
+    """Messages per second of all publishers."""
+    clients: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+    """What the clients themselves counted."""
+    crashes: int = 0
+    """Routers and clients that ended by themselves."""
+    unfinished: tuple[str, ...] = ()
+    """What had not come to its end when the run did."""
+
+
+@attrs.frozen(slots=True)
+class ChaosFile:
+    chaos: Chaos | None
+    problem: str | None
+    """Why there is none, if there should be."""
+
+
+def find_chaos(run_dirs: Sequence[str], read: Callable[[str], str | None]) -> ChaosFile:
+    """That of the first run directory with one. `read` gives the text of a file, or None if there is none."""
+    for run_dir in run_dirs:
+        path = f"{run_dir.rstrip('/')}/{FILE}"
+        try:
+            text = read(path)
+            if text is not None:
+                return ChaosFile(_parse(text), None)
+        except (ValueError, cattrs.BaseValidationError, OSError) as error:
+            return ChaosFile(None, f"{path}: {_what(error)}: the faults of this run are not known")
+    return ChaosFile(None, None)
+
+
+def _parse(text: str) -> Chaos:
+    chaos = cattrs.structure(json.loads(text), Chaos)
+    return attrs.evolve(chaos, faults=tuple(sorted(chaos.faults, key=lambda fault: fault.at_us)))
+
+
+def _what(error: Exception) -> str:
+    if isinstance(error, cattrs.BaseValidationError):
+        return "; ".join(cattrs.transform_error(error))
+    return str(error)

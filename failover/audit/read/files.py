@@ -1,0 +1,72 @@
+"""The files of runs on this machine: which run directories there are, and what their logs hold. Nothing is decoded."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set where `spark-submit` has started this program."""
+LOGS = ("*/log/*.oml", "clients/*/log/*.oml", "log/*.oml")
+"""In a run directory, the last in what is one router's or client's."""
+NEAR_SHOWN = 3
+
+Progress = Callable[[int, int], None]
+"""Told of bytes read, and of how many there are."""
+
+
+class AuditError(Exception):
+    """The run directories cannot be read at all."""
+
+
+def ignore(read: int, size: int) -> None:
+    """For those who do not show it."""
+
+
+def distinct(run_dirs: Sequence[str]) -> list[str]:
+    """Without those that are named again, or lie in another: what is read twice would look doubled."""
+    places: dict[str, str] = {}
+    for run_dir in run_dirs:
+        places.setdefault(_place(run_dir), run_dir)
+    return [run_dir for place, run_dir in places.items() if not any(place.startswith(f"{other}/") for other in places)]
+
+
+def _place(run_dir: str) -> str:
+    return str(Path(run_dir).resolve()) if Path(run_dir).exists() else run_dir.rstrip("/")
+
+
+def local_dirs(run_dirs: Sequence[str]) -> list[Path]:
+    """Those that are of this machine; what has a scheme and is no directory here is Hadoop's."""
+    found = [Path(path) for path in run_dirs if Path(path).exists() or "://" not in path]
+    for path in found:
+        _check(path)
+    return found
+
+
+def files_of(directories: Iterable[Path]) -> tuple[list[Path], int]:
+    """And how large they are together."""
+    below = (path for directory in directories for path in sorted(directory.rglob("*")))
+    found = [path for path in below if path.name == "mesh.json" or path.suffix == ".oml"]
+    return found, sum(path.stat().st_size for path in found)
+
+
+def contents(files: Iterable[Path], size: int, progress: Progress = ignore) -> Iterator[tuple[str, bytes]]:
+    read = 0
+    for path in files:
+        content = path.read_bytes()
+        yield str(path.absolute()), content
+        read += len(content)
+        progress(read, size)
+
+
+def _check(path: Path) -> None:
+    if not path.is_dir():
+        raise AuditError(f"{path}: no such directory")
+    if _is_run(path):
+        return
+    near = [str(mesh.parent) for mesh in sorted(path.glob("*/mesh.json"))]
+    named = ", ".join(near[:NEAR_SHOWN]) + (", …" if len(near) > NEAR_SHOWN else "")
+    hint = f"; but {named} {'is one' if len(near) == 1 else 'are'}" if near else ""
+    raise AuditError(f"{path}: no run directory: no mesh.json and no delivery logs there{hint}")
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "mesh.json").exists() or any(True for pattern in LOGS for _ in path.glob(pattern))

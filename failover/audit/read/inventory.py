@@ -1,0 +1,224 @@
+"""Which logs there are, which are missing or damaged, and where each ends. Pure Python over the control rows.
+
+A log is one incarnation of one writer. It is *whole* if it ends in STOPPED; or if its writer was killed and had saved
+what it appended (`topic.tail`), and the kernel that was to write that down went on, as a later log of it shows. Behind
+the end of another, whose writer still runs or has gone down with its machine, entries may be missing. That is normal,
+but nothing may be concluded from their absence. Missing or damaged is what can not be explained so: then no verdict is
+possible.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import attrs
+
+from failover.audit.read.segments import FILE, MESH
+from topic.journal import Event
+
+
+@attrs.frozen(slots=True)
+class Row:
+    """What every row tells: who wrote it, where in the log and when, and of what."""
+
+    source: str
+    role: str
+    incarnation: int
+    host: str
+    place: int
+    time: int
+    hlc: int
+    event: int
+
+
+@attrs.frozen(slots=True)
+class ControlRow(Row):
+    """A row without a delivery key; those about files (negative events) have no place and no clocks."""
+
+    address: str | None
+    publisher: str | None
+    subscriber: str | None
+    peer: str | None
+    epoch_hlc: int | None
+    home: str | None
+    detail: str | None
+
+    @property
+    def log_name(self) -> str:
+        """As an epoch names the home: router.incarnation."""
+        return f"{self.source}.{self.incarnation}"
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """The detail column as a map; empty if it is none."""
+        try:
+            found = json.loads(self.detail or "{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+@attrs.frozen(slots=True)
+class Log:
+    """One incarnation of one writer."""
+
+    source: str
+    role: str
+    incarnation: int
+    host: str
+    first_time: int
+    """µs of wall clock, as all times here."""
+    last_time: int
+    stopped: bool
+    set_back_us: int = 0
+    """By how much its clock was set back while it was written."""
+    ordered: bool = True
+    """Whether its wall clock is one to order by."""
+    boot: str = ""
+    """The run of its host's kernel; "" unless all that it has saved in that is here."""
+    saved: bool = False
+    """Whether that run is known to have gone on after it."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is missing that it told anybody of."""
+        return self.stopped or self.saved
+
+    @property
+    def name(self) -> str:
+        """As an epoch names the home: router.incarnation."""
+        return f"{self.source}.{self.incarnation}"
+
+
+@attrs.frozen(slots=True, order=True)
+class Problem:
+    """A log, or a part of one, that should be there and is not."""
+
+    path: str
+    what: str
+
+
+@attrs.frozen(slots=True)
+class Inventory:
+    """Everything the reader found out about the files themselves."""
+
+    logs: tuple[Log, ...]
+    problems: tuple[Problem, ...]
+    torn: tuple[Problem, ...]
+    """Last blocks cut off in writing; read up to there."""
+
+
+def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
+    """Account for the files behind the control rows."""
+    by_log: dict[tuple[str, int], list[ControlRow]] = {}
+    for row in sorted((row for row in rows if row.event == FILE), key=lambda row: row.details["segment"]):
+        by_log.setdefault((row.source, row.incarnation), []).append(row)
+    found = [_log(by_log[name]) for name in sorted(by_log)]
+    went_on: dict[str, int] = {}
+    for log in found:
+        if log.stopped:
+            went_on[log.boot] = max(log.last_time, went_on.get(log.boot, 0))
+    saved = [log.boot != "" and log.last_time <= went_on.get(log.boot, -1) for log in found]
+    logs = tuple(attrs.evolve(log, saved=is_saved) for log, is_saved in zip(found, saved, strict=True))
+    problems = [problem for segments in by_log.values() for problem in _gaps(segments)]
+    problems += _missing_routers([row for row in rows if row.event == MESH], logs)
+    problems += _missing_incarnations(rows, logs)
+    torn = [
+        Problem(row.details["path"], _unreadable(row.details))
+        for segments in by_log.values()
+        if _is_torn(row := segments[-1])
+    ]
+    return Inventory(logs, tuple(sorted(problems)), tuple(sorted(torn)))
+
+
+def _log(segments: Sequence[ControlRow]) -> Log:
+    last = segments[-1]
+    times = [row.details[name] for row in segments for name in ("first_time", "last_time")]
+    known = [time for time in times if time is not None]
+    role = next((row.role for row in segments if row.details["numbers"]), last.role)
+    first_time, last_time = (min(known), max(known)) if known else (last.incarnation * 1000,) * 2
+    back = max(row.details["set_back"] for row in segments)
+    back = max([back, *(_back(one.details, other.details) for one, other in pairwise(segments))])
+    stopped = bool(last.details["stopped"])
+    numbers = [number for row in segments for number in row.details["numbers"]]
+    written = last.details.get("written")
+    is_all_here = written is not None and max(numbers, default=-1) >= written - 1
+    boot = last.details.get("boot", "") if is_all_here else ""
+    return Log(last.source, role, last.incarnation, last.host, first_time, last_time, stopped, back, boot=boot)
+
+
+def _back(one: dict[str, Any], other: dict[str, Any]) -> int:
+    """From one segment to the next."""
+    known = one["last_time"] is not None and other["first_time"] is not None
+    return one["last_time"] - other["first_time"] if known else 0
+
+
+def _is_torn(row: ControlRow) -> bool:
+    damage = row.details["damage"]
+    return bool(damage and damage["torn"])
+
+
+def _unreadable(details: dict[str, Any]) -> str:
+    damage = details["damage"]
+    return (
+        f"{damage['skipped']} of {details['size']} bytes from byte {damage['offset']} on are not readable, "
+        f"{len(details['numbers'])} blocks are"
+    )
+
+
+def _gaps(segments: Sequence[ControlRow]) -> Iterable[Problem]:
+    """Segments and blocks of one log that are missing or damaged; a torn end is neither."""
+    next_segment, next_block = 0, 0
+    for row in segments:
+        details = row.details
+        if details["segment"] != next_segment:
+            yield Problem(details["path"], f"the segment {next_segment} before it is missing")
+        next_segment = details["segment"] + 1
+        if details["damage"] and (not _is_torn(row) or row is not segments[-1]):
+            yield Problem(details["path"], f"damaged: {_unreadable(details)}")
+        again: list[int] = []
+        for number in details["numbers"]:
+            if number > next_block and not details["damage"]:
+                yield Problem(details["path"], f"{_blocks(next_block, number - 1)} missing")
+            if number < next_block:
+                again.append(number)
+            next_block = max(next_block, number + 1)
+        if again:
+            yield Problem(details["path"], f"{_blocks(min(again), max(again))} there more than once or out of order")
+
+
+def _blocks(first: int, last: int) -> str:
+    return f"block {first} is" if first == last else f"blocks {first} to {last} are"
+
+
+def _missing_routers(meshes: Sequence[ControlRow], logs: Sequence[Log]) -> Iterable[Problem]:
+    """Routers of the mesh without any log; mesh.json says which routers there are."""
+    logged = {log.source for log in logs if log.role == "router"}
+    expected: dict[str, str] = {}
+    for row in meshes:
+        path = row.details["path"]
+        try:
+            routers = list(json.loads(row.details["text"])["routers"])
+        except (ValueError, KeyError, TypeError):
+            yield Problem(path, "not readable: which routers belong to the mesh is not known")
+            continue
+        expected |= {str(router): path for router in routers}
+    if not meshes:
+        yield Problem("mesh.json", "missing: which routers belong to the mesh is not known")
+    for router in sorted(set(expected) - logged):
+        yield Problem(expected[router].replace("mesh.json", f"{router}/log"), f"router {router} has no log")
+
+
+def _missing_incarnations(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Iterable[Problem]:
+    """Incarnations of routers that other logs speak of and that left no log."""
+    logged = {log.name for log in logs}
+    named: dict[str, str] = {}
+    for row in rows:
+        name = row.home
+        if row.event == Event.CONTACT and "incarnation" in row.details:
+            name = f"{row.peer}.{row.details['incarnation']}"
+        if name is not None and name not in logged:
+            named.setdefault(name, row.source)
+    for name, witness in sorted(named.items()):
+        yield Problem(name, f"this incarnation has no log, but that of {witness} names it")

@@ -1,0 +1,188 @@
+"""The logs of a run read and worked on by Spark: many, or far away.
+
+Spark reads the files, brings what tells of one delivery together, and has the work done where it is.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial, reduce
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, TypeVar
+
+import msgpack
+import pyarrow as pa
+from pyspark.accumulators import Accumulator
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from failover.audit.read.entries import LogEntry, find_keys, pick_entries
+from failover.audit.read.files import AuditError, Progress
+from failover.audit.read.inventory import ControlRow
+from failover.audit.read.local import buckets
+from failover.audit.read.segments import CONTROL_BUCKET, pack_files
+from failover.audit.read.session import spark_session
+
+OF_BUCKET = ""
+"""In the place of a name: what is left for good."""
+PACKED_SCHEMA, WORKED_SCHEMA, FOUND_SCHEMA = "bucket int, rows binary", "name string, rows binary", "found binary"
+TICK_S = 0.2
+Left = TypeVar("Left")
+OnBucket = Callable[[Iterable[bytes]], tuple[Left, list[tuple[str, bytes]]]]
+OnJoined = Callable[[str, Iterable[bytes]], Left]
+
+
+@contextmanager
+def spark_logs(run_dirs: Sequence[str], master: str | None, progress: Progress) -> Iterator["SparkLogs"]:
+    spark = spark_session(master)
+    try:
+        logs = SparkLogs(spark, run_dirs, progress)
+    except AnalysisException as error:
+        raise AuditError(str(error).splitlines()[0]) from None
+    try:
+        yield logs
+    finally:
+        logs.close()
+
+
+class SparkLogs:
+    """See `logs.Logs`. Reading is done once, and what is grouped by bucket later needs no other shuffle."""
+
+    def __init__(self, spark: SparkSession, run_dirs: Sequence[str], progress: Progress) -> None:
+        self._spark, self._progress = spark, progress
+        files = reduce(DataFrame.unionAll, _files(spark, run_dirs))
+        number, size = files.agg(F.count("length"), F.sum("length")).collect()[0]
+        if not number:
+            raise AuditError(f"{', '.join(run_dirs)}: no mesh.json and no delivery logs there")
+        self._size, self._read = size, spark.sparkContext.accumulator(0)
+        number = buckets(size)
+        pack: Any = partial(_pack, number, self._read)  # pyspark's own annotation is narrower than what it calls
+        packed = files.select("path", "content").mapInArrow(pack, PACKED_SCHEMA)
+        self._packed = packed.repartition(number, "bucket").persist()
+
+    def close(self) -> None:
+        self._packed.unpersist()
+
+    def control(self) -> list[ControlRow]:
+        with _watched(self._read, self._size, self._progress):
+            found = self._packed.filter(F.col("bucket") == CONTROL_BUCKET).select("rows").collect()
+        return [ControlRow(*row) for part in found for row in msgpack.unpackb(part["rows"])]
+
+    def some(self) -> Iterator[bytes]:
+        return (row["rows"] for row in self._packed.filter(F.col("bucket") == 0).select("rows").collect())
+
+    def work(self, on_bucket: OnBucket[Left], on_joined: OnJoined[Left]) -> Iterator[Left]:
+        def worked(table: pa.Table) -> pa.Table:
+            left, named = on_bucket(_parts(table))
+            return _table([(OF_BUCKET, pickle.dumps(left)), *named])
+
+        def joined(table: pa.Table) -> pa.Table:
+            name = table.column("name")[0].as_py()
+            return _table([(OF_BUCKET, pickle.dumps(on_joined(name, _parts(table))))])
+
+        left = self._keyed().groupBy("bucket").applyInArrow(worked, WORKED_SCHEMA)
+        left.persist()
+        try:
+            of_names = left.filter(left.name != OF_BUCKET).groupBy("name").applyInArrow(joined, WORKED_SCHEMA)
+            for found in (left.filter(left.name == OF_BUCKET), of_names):
+                yield from (pickle.loads(row["rows"]) for row in found.collect())
+        finally:
+            left.unpersist()
+
+    def keys(self, start: str) -> set[str]:
+        return {key for found in self._ask(partial(_find, start)) for key in found}
+
+    def entries(self, keys: Sequence[str]) -> Iterator[LogEntry]:
+        return (entry for found in self._ask(partial(_pick, keys)) for entry in found)
+
+    def text(self, path: str) -> str | None:
+        if Path(path).parent.is_dir():  # with a name that may not be one of Hadoop's
+            return Path(path).read_text() if Path(path).exists() else None
+        try:
+            rows = self._spark.read.text(path, wholetext=True).collect()
+        except PySparkException:  # there is none
+            return None
+        return rows[0][0] if rows else None
+
+    def _keyed(self) -> DataFrame:
+        return self._packed.filter(F.col("bucket") != CONTROL_BUCKET)
+
+    def _ask(self, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> Iterator[Any]:
+        asked: Any = function
+        found = self._keyed().select("rows").mapInArrow(asked, FOUND_SCHEMA).collect()
+        return (pickle.loads(row["found"]) for row in found)
+
+
+def _files(spark: SparkSession, run_dirs: Sequence[str]) -> list[DataFrame]:
+    """The files below local directories, named literally, and those below paths that only Hadoop knows, which may be
+    patterns. Hadoop would take a colon for the end of a scheme, and stumble over one in a neighbour of a pattern."""
+    local = [f"file:{Path(path).absolute()}" for path in run_dirs if Path(path).exists()]
+    elsewhere = [path for path in run_dirs if not Path(path).exists()]
+    return [
+        spark.read.format("binaryFile")
+        .option("recursiveFileLookup", "true")
+        .option("pathGlobFilter", "{mesh.json,*.oml}")
+        .option("__globPaths__", "true" if patterns else "false")
+        .load(paths)
+        for paths, patterns in ((local, False), (elsewhere, True))
+        if paths
+    ]
+
+
+@contextmanager
+def _watched(read: Accumulator[int], size: int, progress: Progress) -> Iterator[None]:
+    """Tells how much workers have read, while this thread waits for them."""
+    done = Event()
+
+    def watch() -> None:
+        while not done.wait(TICK_S):
+            progress(min(read.value, size), size)  # what is tried again is counted again
+
+    thread = Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    progress(size, size)
+
+
+# What workers run.
+
+
+def _pack(buckets: int, read: Accumulator[int], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for packed in pack_files(_contents(batches, read), buckets):
+        yield pa.RecordBatch.from_pydict(
+            {"bucket": pa.array([packed[0]], pa.int32()), "rows": pa.array([packed[1]], pa.binary())}
+        )
+
+
+def _contents(batches: Iterable[pa.RecordBatch], read: Accumulator[int]) -> Iterator[tuple[str, bytes]]:
+    for batch in batches:
+        for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
+            yield path.as_py().removeprefix("file:"), content.as_py()
+            read.add(len(content.as_buffer()))
+
+
+def _find(start: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from (_found(find_keys(_parts(batch), start)) for batch in batches)
+
+
+def _pick(keys: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from (_found(list(pick_entries(_parts(batch), keys))) for batch in batches)
+
+
+def _found(found: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"found": pa.array([pickle.dumps(found)], pa.binary())})
+
+
+def _parts(rows: pa.Table | pa.RecordBatch) -> Iterator[Any]:
+    return (part.as_buffer() for part in rows.column("rows"))
+
+
+def _table(rows: Sequence[tuple[str, bytes]]) -> pa.Table:
+    names, parts = zip(*rows, strict=True)
+    return pa.table({"name": pa.array(names, pa.string()), "rows": pa.array(parts, pa.binary())})

@@ -1,0 +1,287 @@
+"""The plots of the page, as SVG to be put inline: text stays text, nothing is fetched from anywhere.
+
+Two widths: narrow ones are legible at 360 CSS pixels, a wide one is for paper and desks.
+"""
+
+import io
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+
+from failover.audit.measure.figures import Distribution, FaultMeasure, Measures, Series, bucket_us
+from failover.audit.read.faults import Fault
+
+NARROW, WIDE = 4.3, 9.0
+"""Inches, of which 72 units make one: at 360 pixels a narrow plot's text has about the size it is set in."""
+ROWS_OF_THEIR_OWN = 8
+"""Subscribers with a curve each; more make a map with a row each."""
+ROWS_MAPPED = 60
+BARS = 20
+BURST = 2.5
+"""A rate this many times the usual one rises above its plot."""
+BLUE, ORANGE, PEACH, INK, FAINT = "#1f5f99", "#c2410c", "#fbe3d4", "#1c1c1c", "#8a8a8a"
+COLOURS = {BLUE: "router", ORANGE: "fault", PEACH: "fault-tint", INK: "ink", FAINT: "faint", "#ffffff": "paper"}
+"""As the page's style sheet names them, which has others for dark screens."""
+_STYLE = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "axes.edgecolor": FAINT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+}
+
+
+def _style(plot: str) -> Any:
+    """Drawing with our looks; the plot's name makes its ids its own on the page, and the same every time."""
+    settings: Any = _STYLE | {"svg.hashsalt": plot}
+    return matplotlib.rc_context(settings)
+
+
+def timeline(measures: Measures, width: float) -> str:
+    """Deliveries per second: acceptances of all publishers, then each subscriber; faults by their numbers."""
+    with _style(f"timeline {width}"):
+        subscribers = [one for one in measures.series if one.role == "subscriber"]
+        own_rows = len(subscribers) <= ROWS_OF_THEIR_OWN
+        figure = _curves(measures, subscribers, width) if own_rows else _map(measures, subscribers, width)
+        what = f"{len(subscribers)} subscribers and {len(measures.faults)} faults"
+        return svg(figure, "Deliveries per second over the run", f"Per subscriber, with faults marked: {what}.")
+
+
+def _rates(one: Series, measures: Measures) -> NDArray[np.float64]:
+    return np.array(one.counts, np.float64) * 1_000_000 / measures.bin_us
+
+
+def _accepted(measures: Measures, bins: int) -> NDArray[np.float64]:
+    of_each = [_rates(one, measures) for one in measures.series if one.role == "publisher"]
+    return np.sum(of_each, axis=0) if of_each else np.zeros(bins)
+
+
+def _curves(measures: Measures, subscribers: Sequence[Series], width: float) -> Figure:
+    rows = len(subscribers) + 1
+    figure = Figure(figsize=(width, 0.62 * rows + 0.75), layout="constrained")
+    axes = list(figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0])
+    bins = len(measures.series[0].counts) if measures.series else 1
+    edges = np.arange(bins + 1) * measures.bin_us / 1_000_000
+    curves = [("accepted, all publishers", _accepted(measures, bins), INK)]
+    curves += [(one.party, _rates(one, measures), BLUE) for one in subscribers]
+    for axis, (name, rates, colour) in zip(axes, curves, strict=True):
+        axis.stairs(rates, edges, fill=True, color=colour, linewidth=0)
+        axis.set_title(_shortened(name, width), loc="left", pad=3)
+        _scale(axis, rates)
+        _mark(axis, measures)
+    if measures.chaos is not None and measures.chaos.offered:
+        axes[0].axhline(measures.chaos.offered, color=FAINT, linewidth=0.8, linestyle="--")
+    _number(axes[0], measures, width)
+    axes[-1].set_xlabel("seconds")
+    axes[-1].set_xlim(0, edges[-1])
+    return figure
+
+
+def _scale(axis: Axes, rates: NDArray[np.float64]) -> None:
+    """By what is usual; a burst, as after a pause, may rise above the plot and is labelled then."""
+    usual = float(np.quantile(rates[rates > 0], 0.75)) if (rates > 0).any() else 1.0
+    peak = float(rates.max(initial=0))
+    top = max(1.0, min(peak * 1.08, usual * BURST))
+    axis.set_ylim(0, top)
+    axis.set_yticks([0, _rounded(top)])
+    if peak > top:
+        axis.set_title(f"▲ {peak:,.0f}", loc="right", pad=3, fontsize=8)
+
+
+def _rounded(top: float) -> int:
+    """A number to label an axis with, below its top."""
+    scale = 10 ** (len(str(int(top))) - 1)
+    return max(1, int(top // scale * scale))
+
+
+def _map(measures: Measures, subscribers: Sequence[Series], width: float) -> Figure:
+    """A row for each subscriber, the darker the more; those that paused longest if there are too many."""
+    shown = sorted(subscribers, key=_pause, reverse=True)[:ROWS_MAPPED]
+    shown = [one for one in subscribers if one in shown]
+    bins = len(subscribers[0].counts)
+    seconds = bins * measures.bin_us / 1_000_000
+    figure = Figure(figsize=(width, 0.165 * len(shown) + 1.9), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[0.8, 0.165 * len(shown)])
+    accepted = _accepted(measures, bins)
+    above.stairs(accepted, np.arange(bins + 1) * measures.bin_us / 1_000_000, fill=True, color=INK, linewidth=0)
+    above.set_title("accepted, all publishers", loc="left", pad=3)
+    _scale(above, accepted)
+    rates = np.array([_rates(one, measures) for one in shown])
+    extent = (0, seconds, len(shown) - 0.5, -0.5)
+    top = max(1.0, float(np.quantile(rates[rates > 0], 0.75)) * 2) if (rates > 0).any() else 1.0
+    image = below.imshow(rates, aspect="auto", interpolation="nearest", extent=extent, cmap="Blues", vmin=0, vmax=top)
+    below.set_yticks(range(len(shown)), [_shortened(one.party, width / 2) for one in shown], fontsize=7.5)
+    below.tick_params(axis="y", length=0)
+    below.set_xlabel("seconds")
+    figure.colorbar(image, ax=below, orientation="horizontal", label="deliveries per second, or more",
+                    aspect=40, pad=0.02)  # fmt: skip
+    _mark(above, measures)
+    _mark(below, measures, filled=False)
+    _number(above, measures, width)
+    above.set_xlim(0, seconds)
+    return figure
+
+
+def _pause(one: Series) -> int:
+    return one.longest.us if one.longest else 0
+
+
+def _shortened(name: str, width: float) -> str:
+    most = round(width * 9)
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _seconds(us: int, measures: Measures) -> float:
+    return (us - measures.began_us) / 1_000_000
+
+
+def _span(fault: Fault, measures: Measures, end: float) -> tuple[float, float]:
+    until = end if fault.until_us is None else _seconds(fault.until_us, measures)
+    return _seconds(fault.at_us, measures), until
+
+
+def _mark(axis: Axes, measures: Measures, *, filled: bool = True) -> None:
+    end = len(measures.series[0].counts) * measures.bin_us / 1_000_000 if measures.series else 0
+    spans = [_span(one.fault, measures, end) for one in measures.faults]
+    across = axis.get_xaxis_transform()
+    if filled:
+        lengths = [(since, till - since) for since, till in spans]
+        axis.broken_barh(lengths, (0, 1), color=PEACH, linewidth=0, zorder=0, transform=across)
+    axis.vlines([since for since, _ in spans], 0, 1, color=ORANGE, linewidth=0.9, transform=across)
+
+
+def _number(axis: Axes, measures: Measures, width: float) -> None:
+    """The faults' numbers above the first plot, in up to three rows; where they would collide some are left out."""
+    seconds = len(measures.series[0].counts) * measures.bin_us / 1_000_000 if measures.series else 1
+    room = 0.16 / width * seconds
+    taken = [-room] * 3
+    for number, one in enumerate(measures.faults, 1):
+        at = _seconds(one.fault.at_us, measures)
+        row = next((row for row, last in enumerate(taken) if at - last >= room), None)
+        if row is None or not 0 <= at <= seconds:
+            continue
+        taken[row] = at
+        place = (at, 1.0)
+        label: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "fontsize": 8.5}
+        axis.annotate(str(number), place, (0, 13 + 10 * row), color=ORANGE, weight="bold", ha="center", **label)
+
+
+def latencies(measures: Measures, name: str) -> str:
+    """How long it took from publishing to `name`, a histogram for each phase."""
+    with _style(f"latency {name}"):
+        told = [(phase.phase, getattr(phase, name)) for phase in measures.phases]
+        figure = Figure(figsize=(NARROW, 0.95 * len(told) + 0.55), layout="constrained")
+        axes = list(figure.subplots(len(told), 1, sharex=True, squeeze=False)[:, 0])
+        for axis, (phase, found) in zip(axes, told, strict=True):
+            _histogram(axis, phase, found)
+        axes[-1].set_xscale("log")
+        axes[-1].xaxis.set_major_locator(LogLocator(10))
+        axes[-1].xaxis.set_major_formatter(FuncFormatter(lambda us, _: duration(us)))
+        axes[-1].xaxis.set_minor_locator(NullLocator())
+        title = f"Time from publishing until {name}"
+        return svg(figure, title, "; ".join(f"{phase}: {quantile_text(found)}" for phase, found in told))
+
+
+def _histogram(axis: Axes, phase: str, found: Distribution) -> None:
+    counts = dict(found.buckets)
+    axis.set_title(f"{phase}: {found.quantiles.count:,}", loc="left", pad=3)
+    axis.set_yticks([])
+    axis.spines["left"].set_visible(False)
+    if not counts:
+        axis.text(0.5, 0.4, "none", transform=axis.transAxes, ha="center", color=FAINT)
+        return
+    first, last = min(counts), max(counts)
+    edges = [bucket_us(number) for number in range(first, last + 2)]
+    axis.stairs([counts.get(number, 0) for number in range(first, last + 1)], edges, fill=True, color=BLUE)
+    for share, style in (("p50", "-"), ("p99", "--")):
+        at = getattr(found.quantiles, share)
+        axis.axvline(at, color=ORANGE, linewidth=1.1, linestyle=style)
+        place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "fontsize": 8}
+        behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6}
+        axis.annotate(share, (at, 1), (3, -8), color=ORANGE, bbox=behind, **place)
+
+
+def quantile_text(found: Distribution) -> str:
+    told = found.quantiles
+    if not told.count:
+        return "none"
+    shown = ((name, getattr(told, name)) for name in ("p50", "p90", "p99", "max"))
+    return ", ".join(f"{name} {duration(us)}" for name, us in shown)
+
+
+def pauses(measures: Measures) -> str:
+    """The longest time without deliveries at each fault: the worst subscriber, the median, the worst publisher."""
+    worst = sorted(enumerate(measures.faults, 1), key=lambda told: _worst(told[1]), reverse=True)[:BARS]
+    with _style("pauses"):
+        figure = Figure(figsize=(NARROW, 0.42 * len(worst) + 0.95), layout="constrained")
+        axis = figure.subplots()
+        _bars(axis, sorted(worst))
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda us, _: duration(us) if us else "0"))
+        axis.xaxis.set_major_locator(MaxNLocator(4))
+        axis.set_xlim(left=0)
+        figure.legend(loc="outside upper left", ncols=3, frameon=False, fontsize=8, handlelength=1)
+        told = "; ".join(f"{number} {one.fault.text}: {duration(_worst(one))}" for number, one in sorted(worst))
+        return svg(figure, "Longest time without deliveries at each fault", told)
+
+
+def _worst(one: FaultMeasure) -> int:
+    return max(one.subscribers.worst_us or 0, one.publishers.worst_us or 0)
+
+
+def _bars(axis: Axes, told: Sequence[tuple[int, FaultMeasure]]) -> None:
+    rows = np.arange(len(told), dtype=float)
+    worst = [one.subscribers.worst_us or 0 for _, one in told]
+    axis.barh(rows - 0.19, worst, 0.36, color=BLUE, label="worst subscriber")
+    publishers = [one.publishers.worst_us or 0 for _, one in told]
+    axis.barh(rows + 0.19, publishers, 0.36, color=FAINT, label="worst publisher")
+    median = [one.subscribers.median_us or 0 for _, one in told]
+    axis.plot(median, rows - 0.19, "|", color=ORANGE, markersize=9, markeredgewidth=2, label="median")
+    names = [_shortened(f"{number} {one.fault.fault} {' '.join(one.fault.targets)}", 1.6) for number, one in told]
+    axis.set_yticks(rows, names)
+    axis.tick_params(axis="y", length=0)
+    axis.invert_yaxis()
+
+
+def duration(us: float | None) -> str:
+    """As people read it: 850 µs, 1.2 ms, 16 ms, 1.6 s, 75 s."""
+    if us is None:
+        return "–"
+    for unit, scale in (("µs", 1), ("ms", 1_000), ("s", 1_000_000)):
+        if us < 999.5 * scale or unit == "s":
+            value = us / scale
+            return f"{value:,.0f} {unit}" if value >= 9.95 or value == round(value) else f"{value:.1f} {unit}"
+    raise AssertionError("seconds take everything")
+
+
+def svg(figure: Figure, title: str, description: str) -> str:
+    """Inline: without the head of a file and ids that only it needs, scaled by what it is put in, and with its text for
+    who cannot see it."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = re.sub(r"<metadata>.*?</metadata>", "", out.getvalue(), flags=re.DOTALL)
+    drawing = text[text.index("<svg") :]
+    drawing = re.sub(r'<svg ([^>]*?)width="[^"]*"', r"<svg \1", drawing, count=1)
+    drawing = re.sub(r'<svg ([^>]*?)height="[^"]*"', r"<svg \1", drawing, count=1)
+    referenced = set(re.findall(r"#([\w.-]+)", drawing))
+    drawing = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in referenced else "", drawing)
+    for colour, name in COLOURS.items():
+        drawing = drawing.replace(colour, f"var(--{name})")
+    told = f'role="img" aria-label="{escape(title)}. {escape(description)}" '
+    return drawing.replace("<svg ", f"<svg {told}", 1)

@@ -1,0 +1,263 @@
+"""The audit's verdict and what it rests on: for the terminal, for audit.json, and as an exit code."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+
+from failover.audit.judge.kinds import FINDINGS_KEPT, UNOWED, UNPROCESSED
+from failover.audit.measure.crossings import Crossing, RouterRow
+from failover.audit.measure.figures import Measures
+from failover.audit.read.inventory import Log, Problem
+from failover.audit.report.story import DeliveryStory
+from failover.fitting import Fitting
+
+ROWS_SHOWN = 40
+EXCEPTIONS_SAID = 3
+"""In the sentence; the report lists them all."""
+
+
+class Verdict(IntEnum):
+    """The number is the exit code."""
+
+    HOLDS = 0
+    VIOLATED = 1
+    INCOMPLETE = 2
+    UNDECIDED = 3
+    QUALIFIED = 4
+    """It holds, but not for everybody who was there."""
+
+
+@attrs.frozen(slots=True)
+class Finding:
+    """One violation: of which rule, by which delivery, at whose cost."""
+
+    kind: str
+    key: str
+    publisher: str
+    subscribers: tuple[str, ...]
+    router: str | None = None
+    """Where a rule is about one router's record."""
+    life: int = 0
+    """Where the publisher used the tag, and so the key, again: which of these deliveries, from 1 on."""
+
+    @property
+    def delivery(self) -> str:
+        return f"{self.key} (use {self.life} of its tag)" if self.life else self.key
+
+
+@attrs.frozen(slots=True)
+class PublisherRow:
+    publisher: str
+    address: str
+    published: int
+    accepted: int
+    unanswered: int
+    """Published, but no outcome is known: owed to nobody."""
+    alone: int = 0
+    """Accepted, and nobody was subscribed: by the logs of their homes (protocol 5, Nobody)."""
+
+
+@attrs.frozen(slots=True)
+class PairRow:
+    """What one subscriber got of one publisher; the counts are deliveries."""
+
+    publisher: str
+    subscriber: str
+    mode: str
+    published: int
+    accepted: int
+    owed: int
+    processed: int
+    violations: dict[str, int]
+    unknown: int
+    without: int = 0
+    """Accepted without the subscriber, which was there, and to which it was not owed: its publisher's router did not
+    know it, or waited for it no more."""
+    away: int = 0
+    """The same while the subscriber itself was gone for longer than its timeout."""
+    unowed: dict[str, int] = attrs.field(factory=dict)
+    """Processed, though not owed: how many, by the reasons of `kinds.UNOWED`."""
+    unprocessed: dict[str, int] = attrs.field(factory=dict)
+    """Owed, and not processed: how many, by `kinds.UNPROCESSED`."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """What its counts leave unexplained: why owed and processed differ, and what it missed by itself."""
+        told = []
+        if self.unowed:
+            told.append(f"{sum(self.unowed.values())} processed that it was not owed: {_listed(self.unowed, UNOWED)}")
+        if self.unprocessed:
+            left = sum(self.unprocessed.values())
+            told.append(f"{left} owed to it that it did not process: {_listed(self.unprocessed, UNPROCESSED)}")
+        if self.away:
+            told.append(f"{self.away} accepted while this subscriber was gone for longer than its timeout")
+        return [f"{self.publisher} to {self.subscriber}: {one}" for one in told]
+
+
+def _listed(counts: dict[str, int], reasons: dict[str, str]) -> str:
+    return "; ".join(f"{count} {reasons[reason]}" for reason, count in counts.items())
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Report:
+    run_dirs: tuple[str, ...]
+    publishers: tuple[PublisherRow, ...]
+    pairs: tuple[PairRow, ...]
+    violations: dict[str, int]
+    """By kind; kinds without any are left out."""
+    findings: tuple[Finding, ...]
+    doubts: tuple[str, ...]
+    """What could not be known and matters to the verdict."""
+    exceptions: tuple[str, ...] = ()
+    """Who was left out though it was there, and whose link was ended while it was in use."""
+    problems: tuple[Problem, ...]
+    torn: tuple[Problem, ...]
+    logs: tuple[Log, ...]
+    clocks: tuple[str, ...] = ()
+    """Wall clocks by which nothing was ordered, and why."""
+    unknown_records: int
+    """Settled records of routers without a clean end (or just before it): forgotten or not, nobody knows."""
+    routers: tuple[RouterRow, ...] = ()
+    crossings: tuple[Crossing, ...] = ()
+    """Deliveries that were under way when a fault struck, by fault."""
+    measures: Measures | None = None
+    stories: tuple[DeliveryStory, ...] = ()
+    """Of the deliveries of the first few findings of each kind."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Damage comes first: what looks violated may be an entry that is missing."""
+        if self.problems:
+            return Verdict.INCOMPLETE
+        if self.violations:
+            return Verdict.VIOLATED
+        if self.doubts:
+            return Verdict.UNDECIDED
+        return Verdict.QUALIFIED if self.exceptions else Verdict.HOLDS
+
+    @property
+    def exit_code(self) -> int:
+        return int(self.verdict)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words; whoever was left out is named, whatever the verdict."""
+        if self.verdict is Verdict.QUALIFIED:
+            return f"exactly-once holds, but not for everybody: {self._excepted}"
+        return f"{self._judged}; besides, {self._excepted}" if self.exceptions else self._judged
+
+    @property
+    def _judged(self) -> str:
+        accepted = sum(row.accepted for row in self.publishers)
+        owed = sum(row.owed for row in self.pairs)
+        if self.verdict is Verdict.HOLDS:
+            return f"exactly-once holds: {accepted} accepted, {owed} owed to subscribers, each processed once, in order"
+        if self.verdict is Verdict.VIOLATED:
+            counts = ", ".join(f"{count} {kind}" for kind, count in self.violations.items())
+            return f"exactly-once is violated: {counts}"
+        if self.verdict is Verdict.INCOMPLETE:
+            return "no verdict: logs are missing or damaged"
+        return "undecided: not everything that matters is known"
+
+    @property
+    def _excepted(self) -> str:
+        left_out = len(self.exceptions) - EXCEPTIONS_SAID
+        more = (f"and {left_out} more like these",) if left_out > 0 else ()
+        return "; ".join((*self.exceptions[:EXCEPTIONS_SAID], *more))
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "verdict": self.verdict.name.lower(),
+            "exit_code": self.exit_code,
+            "sentence": self.sentence,
+            **attrs.asdict(self),
+            "open_logs": [log.name for log in self.logs if not log.whole],
+        }
+
+    def _unheard(self) -> list[PublisherRow]:
+        """Publishers without any subscriber."""
+        heard = {row.publisher for row in self.pairs}
+        return [row for row in self.publishers if row.publisher not in heard]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the counts of pairs leave unexplained."""
+        told = [remark for row in self.pairs for remark in row.remarks]
+        more = [f"{len(told) - ROWS_SHOWN} more remarks on pairs are in audit.json"] if len(told) > ROWS_SHOWN else []
+        return told[:ROWS_SHOWN] + more
+
+    @property
+    def by_nobody(self) -> list[str]:
+        """What nobody was subscribed to, by address, as `publish` says it."""
+        accepted, alone = Counter[str](), Counter[str]()
+        for row in self.publishers:
+            accepted[row.address] += row.accepted
+            alone[row.address] += row.alone
+        return [
+            f"{accepted[address]} accepted, {number} of them by nobody: no subscriber at {address}"
+            for address, number in sorted(alone.items())
+            if number
+        ]
+
+    def write(self, path: Path | str) -> None:
+        """audit.json"""
+        Path(path).write_text(json.dumps(self.as_json(), indent=1, ensure_ascii=False) + "\n")
+
+    def render(self, console: Console) -> None:
+        """The tables and, last, the verdict."""
+        console.print(_pair_table(self.pairs, self._unheard()))
+        if len(self.pairs) > ROWS_SHOWN:
+            console.print(f"… and {len(self.pairs) - ROWS_SHOWN} more pairs, all in audit.json")
+        for line in (*self.by_nobody[:ROWS_SHOWN], *self.remarks):
+            console.print(line, markup=False, soft_wrap=True)
+        for exception in self.exceptions[EXCEPTIONS_SAID:]:
+            console.print(f"not for everybody: {exception}", markup=False, soft_wrap=True)
+        if self.findings:
+            console.print(_finding_table(self.findings, self.violations))
+        for title, problems in (("missing or damaged", self.problems), ("torn end, read up to there", self.torn)):
+            for problem in problems:
+                console.print(f"{title}: {problem.path}: {problem.what}", markup=False)
+        for clock in self.clocks:
+            console.print(f"{clock}: nothing is ordered by that", markup=False, soft_wrap=True)
+        for doubt in self.doubts:
+            console.print(f"not known: {doubt}", markup=False)
+        if self.unknown_records:
+            console.print(f"{self.unknown_records} settled records were not seen to be forgotten before a log ended")
+        colour = {Verdict.HOLDS: "green", Verdict.VIOLATED: "red"}.get(self.verdict, "yellow")
+        console.print(self.sentence, style=f"bold {colour}", markup=False, soft_wrap=bool(self.exceptions))
+
+
+def _pair_table(pairs: Sequence[PairRow], unheard: Sequence[PublisherRow]) -> Fitting:
+    table = Table(title="publisher to subscriber")
+    table.add_column("publisher", overflow="fold")
+    table.add_column("subscriber", overflow="fold")
+    for title in ("published", "accepted", "owed", "processed", "violations", "unknown"):
+        table.add_column(title, justify="right")
+    worst_first = sorted(pairs, key=lambda row: (-sum(row.violations.values()), -row.unknown))
+    for row in worst_first[:ROWS_SHOWN]:
+        violations = ", ".join(f"{count} {kind}" for kind, count in row.violations.items())
+        counts = (row.published, row.accepted, row.owed, row.processed, violations or "none", row.unknown)
+        table.add_row(row.publisher, row.subscriber, *map(str, counts), style="red" if violations else "")
+    for publisher in unheard[:ROWS_SHOWN]:
+        table.add_row(
+            publisher.publisher, "-", str(publisher.published), str(publisher.accepted), "0", "0", "none", "0"
+        )
+    return Fitting(table)
+
+
+def _finding_table(findings: Sequence[Finding], violations: dict[str, int]) -> Fitting:
+    listed = "" if len(findings) == sum(violations.values()) else f" (first {FINDINGS_KEPT} of each kind)"
+    table = Table(title=f"violations{listed}")
+    for title in ("kind", "delivery", "publisher", "subscribers", "router"):
+        table.add_column(title, overflow="fold")
+    for finding in findings:
+        subscribers = "\n".join(finding.subscribers)
+        table.add_row(finding.kind, finding.delivery, finding.publisher, subscribers, finding.router or "")
+    return Fitting(table)

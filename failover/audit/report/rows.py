@@ -1,0 +1,139 @@
+"""The report's rows, findings and doubts, made of what was counted and of who took part."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from failover.audit.judge.kinds import KINDS, UNOWED, UNPROCESSED
+from failover.audit.judge.order import FLAG, KIND
+from failover.audit.judge.tally import PAIR_KINDS, Tally
+from failover.audit.mesh.case import Case
+from failover.audit.mesh.clients import Client
+from failover.audit.read.inventory import Log
+from failover.audit.report.report import Finding, PairRow, PublisherRow
+
+KINDS_OF_PAIRS = PAIR_KINDS | {FLAG: KIND}
+
+
+def publisher_rows(tally: Tally, case: Case) -> tuple[PublisherRow, ...]:
+    return tuple(
+        PublisherRow(
+            _identity(case.clients.publishers, name),
+            tally.addresses.get(name, ""),
+            *(tally.publishers[name, what] for what in ("published", "accepted", "unanswered", "alone")),
+        )
+        for name in _publishers(tally)
+    )
+
+
+def _publishers(tally: Tally) -> list[str]:
+    return sorted({name for name, _ in tally.publishers})
+
+
+def pair_rows(tally: Tally, case: Case) -> tuple[PairRow, ...]:
+    return tuple(_pair_row(tally, *names, case) for names in _pairs(tally))
+
+
+def _pairs(tally: Tally) -> list[tuple[str, str]]:
+    named = (*tally.pairs, *tally.without, *((*pair, "") for pair in tally.away))
+    return sorted({(publisher, subscriber) for publisher, subscriber, _ in named})
+
+
+def _pair_row(tally: Tally, publisher: str, subscriber: str, case: Case) -> PairRow:
+    clients = case.clients
+
+    def count(what: str) -> int:
+        return tally.pairs[publisher, subscriber, what]
+
+    return PairRow(
+        _identity(clients.publishers, publisher),
+        _identity(clients.subscribers, subscriber),
+        clients.subscribers[subscriber].mode if subscriber in clients.subscribers else "",
+        tally.publishers[publisher, "published"],
+        tally.publishers[publisher, "accepted"],
+        count("owed"),
+        count("taken"),
+        {kind: count(flag) for flag, kind in KINDS_OF_PAIRS.items() if count(flag)},
+        count("unknown") + count("unplaced"),
+        sum(missed.count for pair, missed in tally.without.items() if pair[:2] == (publisher, subscriber)),
+        tally.away[publisher, subscriber],
+        {reason: count(f"unowed {reason}") for reason in UNOWED if count(f"unowed {reason}")},
+        {reason: count(f"unprocessed {reason}") for reason in UNPROCESSED if count(f"unprocessed {reason}")},
+    )
+
+
+def _identity(known: Mapping[str, Client], name: str) -> str:
+    return known[name].identity if name in known else name
+
+
+def violations(tally: Tally) -> dict[str, int]:
+    return {kind: tally.violations[kind] for kind in KINDS if tally.violations[kind]}
+
+
+def findings(tally: Tally, case: Case) -> tuple[Finding, ...]:
+    """The first few violations of each kind, by delivery key."""
+    clients = case.clients
+    return tuple(
+        Finding(
+            kind,
+            found.key,
+            _identity(clients.publishers, found.publisher),
+            tuple(_identity(clients.subscribers, name) for name in found.subscribers),
+            found.router or None,
+            found.life,
+        )
+        for kind in KINDS
+        for found in tally.findings.get(kind, ())
+    )
+
+
+def doubts(tally: Tally, case: Case) -> Iterator[str]:
+    """What is not known and matters: any of these keeps the verdict from holding."""
+    clients = case.clients
+    if not any(tally.publishers[name, "accepted"] for name in _publishers(tally)):
+        yield "no delivery was accepted, so there is nothing that could hold"
+    for publisher, subscriber in _pairs(tally):
+        names = _identity(clients.publishers, publisher), _identity(clients.subscribers, subscriber)
+        if unknown := tally.pairs[publisher, subscriber, "unknown"]:
+            yield f"{unknown} deliveries from {names[0]} to {names[1]}: entries lost with the end of a log"
+        if unplaced := tally.pairs[publisher, subscriber, "unplaced"]:
+            yield f"{unplaced} deliveries from {names[0]} to {names[1]}: published in an unknown order"
+    for role, known in (("publisher", clients.publishers), ("subscriber", clients.subscribers)):
+        for client in sorted(known.values(), key=lambda client: client.identity):
+            if missing := _untraced(tally, client):
+                yield f"{role} {client.identity}: {missing} of the deliveries that it had published left no trace"
+            elif client.doubts and client.resumed is None:
+                yield _open_ended(role, client)
+    yield from _unaddressed(tally, case)
+
+
+def _untraced(tally: Tally, client: Client) -> int:
+    """Of what the publisher says it had published before it came back."""
+    return max(0, client.resumed.published - tally.publishers[client.name, "earlier"]) if client.resumed else 0
+
+
+def _unaddressed(tally: Tally, case: Case) -> Iterator[str]:
+    """Which logs end too early to tell for whom accepted deliveries were, if that matters for any."""
+    homes = {home for home, _ in tally.in_vain}
+    for log in case.logs.values():
+        if log.role == "router" and not log.whole and (log.name in homes or None in homes):
+            yield f"the log of {log.source} may lack its end: who was owed what after {_clock(log)} is not known"
+    if in_vain := sum(count for (_, known), count in tally.in_vain.items() if known):
+        yield f"{in_vain} accepted deliveries lack in a log whom they were for, and a subscriber did not get them"
+
+
+def _clock(log: Log) -> str:
+    return datetime.fromtimestamp(log.last_time // 1_000_000).strftime("%H:%M:%S")
+
+
+def _open_ended(role: str, client: Client) -> str:
+    logs = ", ".join(sorted(set(client.open_logs)))
+    cut = [log for log in client.logs if not log.whole]
+    own = "it has no log of its own"
+    if cut:
+        last = max(cut, key=lambda log: log.last_time)
+        own = f"its own log, {last.source}, breaks off at {_clock(last)}"
+    elif client.logs:
+        own = "its own logs are whole"
+    if role == "subscriber" and client.logs:
+        return f"{role} {client.identity}: {own if cut else f'its log {logs} may lack its end'}"
+    return f"{role} {client.identity}: {own}, and its router's log {logs} may lack its end"

@@ -1,0 +1,333 @@
+"""The life of one delivery as all logs tell it, in the order of time: the same for the terminal, JSON and the page.
+
+Order: by wall clocks, those found wrong put right (see `clocks`). Between routers the hybrid clock repairs what
+these are not exact enough for; but not more, as it knows nothing of what clients tell routers.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+
+from failover.audit.judge.uses import ROW_FIELDS, KeyRow, uses_of
+from failover.audit.mesh.clients import KnownClients
+from failover.audit.mesh.clocks import Clocks, find_clocks
+from failover.audit.read.entries import LogEntry
+from failover.audit.read.faults import Fault
+from failover.audit.read.inventory import ControlRow, Log
+from topic.identity import NAME_LENGTH
+from topic.journal import BY_MAP, Event, LoggedOutcome
+
+NAMES_SHOWN = 8
+ASIDES_SHOWN = 200
+INEXACT_US = 20_000
+"""Clocks that are put right are taken to agree within this."""
+
+HOME: Mapping[Event, str] = {
+    Event.RECEIVED: "received from {publisher} as its number {n}: home of it from here on",
+    Event.AUDIENCE: "owed to {audience}",
+    Event.FORWARDED: "forwarded to router {peer}",
+    Event.DELIVERED: "sent to {subscriber}",
+    Event.OUTCOME: "{subscriber} answered: {outcome}",
+    Event.APART: "goes on without {subscriber}, apart for longer than its timeout",
+    Event.ACCEPTED: "told {publisher}: {outcome}",
+    Event.SETTLED: "settled by {publisher}",
+    Event.ABANDONED: "abandoned: nothing is owed any more",
+    Event.FORGOTTEN: "forgotten",
+    Event.PLACEHOLDER: "named by the unsettled map of {subscriber}; the message is not here",
+    Event.RESOLVED: "told that it is settled",
+    Event.REHOMED: "follows its publisher to its next home",
+    Event.FENCED: "from {peer}, dropped: its epoch is over",
+}
+BY_MAP_TEXT = "{subscriber} answered, says its unsettled map: {outcome}"
+EDGE: Mapping[Event, str] = {
+    **HOME,
+    Event.RECEIVED: "received from its home {peer}",
+    Event.SETTLED: "settled, as its home {peer} said",
+    Event.RESOLVED: "told by its home {peer} that it is settled",
+    Event.REHOMED: "follows its publisher to its next home {peer}",
+}
+PUBLISHER: Mapping[Event, str] = {
+    Event.PUBLISHED: "published",
+    Event.OUTCOME: "learned its outcome: {outcome}",
+    Event.SETTLED: "settled it",
+    Event.KEPT: "had it in its store when it began again, {kept}",
+}
+SUBSCRIBER: Mapping[Event, str] = {
+    Event.DELIVERED: "handed it to the application",
+    Event.PROCESSED: "processed it and answered: {outcome}",
+    Event.SETTLED: "forgot it, settled",
+    Event.KEPT: "had it in its store when it began again, {kept}",
+}
+ASIDES: Mapping[Event, str] = {
+    Event.BOOT: "begins",
+    Event.STOPPED: "ends cleanly",
+    Event.CONTACT: "in contact with router {peer}",
+    Event.LOST: "lost contact with router {peer}",
+    Event.ATTACHED: "{party} is attached",
+    Event.SUSPENDED: "{party} lost its connection",
+    Event.CLOSED: "{party} left for good",
+    Event.EXPIRED: "{party} expired in this router's view",
+    Event.STOLEN: "{party} is attached at router {peer} now",
+}
+
+
+@attrs.frozen(slots=True)
+class Step:
+    time: int
+    """µs of the wall clock of `host`."""
+    host: str
+    role: str
+    source: str
+    event: str
+    text: str
+    use: int = 0
+    """Where the publisher used the tag again: of which of these deliveries, from 1 on."""
+    aside: bool = False
+    """About a link, a router or a fault while the delivery was under way."""
+    links: tuple[str, ...] = ()
+    """The subscribers it is about."""
+
+    @property
+    def clock(self) -> str:
+        return datetime.fromtimestamp(self.time / 1_000_000, UTC).strftime("%H:%M:%S.%f")
+
+    @property
+    def where(self) -> str:
+        return f"{self.role} {self.source}".strip()
+
+
+@attrs.frozen(slots=True)
+class DeliveryStory:
+    key: str
+    publisher: str
+    address: str
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return attrs.asdict(self)
+
+    def render(self, console: Console) -> None:
+        console.print(f"delivery {self.key}", style="bold", soft_wrap=True)
+        console.print(f"of {self.publisher}", soft_wrap=True)
+        table = Table(box=None, pad_edge=False)
+        table.add_column("time (UTC)", no_wrap=True)
+        for title in ("where", "what"):
+            table.add_column(title, overflow="fold")
+        for step in self.steps:
+            use = f" (use {step.use} of its tag)" if step.use else ""
+            table.add_row(step.clock, step.where, step.text + use, style="dim" if step.aside else "")
+        console.print(table)
+        for note in self.notes:
+            console.print(note, soft_wrap=True)
+
+
+@attrs.frozen(slots=True)
+class Setting:
+    """What else is known of the run."""
+
+    control: Sequence[ControlRow]
+    logs: Sequence[Log]
+    clients: KnownClients
+    faults: Sequence[Fault] = ()
+    names: dict[str, str] = attrs.field(init=False)
+    """Of links, for people."""
+    clocks: Clocks = attrs.field(init=False)
+    """On which a log was written, told apart even if it says that it shares a host's."""
+
+    def __attrs_post_init__(self) -> None:
+        known = (*self.clients.publishers.values(), *self.clients.subscribers.values())
+        short = {client.name: client.identity.removesuffix(f" on {client.address}") for client in known}
+        object.__setattr__(self, "names", short)
+        object.__setattr__(self, "clocks", find_clocks(self.control, self.logs))
+
+    def clock(self, row: "LogEntry | ControlRow | Log") -> str:
+        return self.clocks.clock.get(f"{row.source}.{row.incarnation}", row.host)
+
+    def instant(self, row: "LogEntry | ControlRow") -> int:
+        """In µs of the clock of most clients."""
+        return row.time - self.clocks.ahead_us.get(f"{row.source}.{row.incarnation}", 0)
+
+    def name(self, link: str | None) -> str:
+        return self.names.get(link or "", link or "?")
+
+
+def tell(key: str, entries: Sequence[LogEntry], setting: Setting) -> DeliveryStory:
+    publisher = setting.clients.publishers.get(key[:NAME_LENGTH])
+    entries = [attrs.evolve(entry, host=setting.clock(entry)) for entry in entries]
+    use, sure = _uses(entries, whole=publisher is not None and publisher.logged)
+    placed = in_order(entries, setting)
+    steps = [(group[0][0], _step(group, setting, use)) for group in _alike(placed, use)]
+    asides, left_out = _asides(placed, setting)
+    told = sorted([*steps, *asides], key=lambda timed: timed[0])
+    return DeliveryStory(
+        key,
+        publisher.identity if publisher else key[:NAME_LENGTH],
+        (publisher.address if publisher else None) or "",
+        tuple(step for _, step in told),
+        tuple(_notes(placed, left_out, sure)),
+    )
+
+
+Placed = tuple[int, LogEntry]
+Use = Callable[[LogEntry], int]
+
+
+def _uses(entries: Sequence[LogEntry], *, whole: bool) -> tuple[Use, bool]:
+    """To which of the deliveries with this key each entry belongs, 0 if there is only one; and whether that is sure."""
+    rows = [KeyRow(*(getattr(entry, name) for name in ROW_FIELDS)) for entry in entries]
+    if not _used_again(entries, whole=whole):
+        return lambda entry: 0, True
+    lives, sure = uses_of(rows, whole=whole)
+    use = {id(entry): life for entry, life in zip(entries, lives, strict=True)}
+    return lambda entry: use[id(entry)] if max(lives) > 1 else 0, sure
+
+
+def _used_again(entries: Sequence[LogEntry], *, whole: bool) -> bool:
+    """Whether there may be several deliveries of this key; as `uses.tell_apart` asks."""
+    published = sum(entry.event == Event.PUBLISHED for entry in entries)
+    places = {(entry.epoch_hlc, entry.n) for entry in entries if entry.event == Event.RECEIVED and entry.n >= 0}
+    return published > 1 or (len(places) > 1 and not (whole and published == 1))
+
+
+def in_order(entries: Iterable[LogEntry], setting: Setting) -> list[Placed]:
+    """Each entry with the instant by which it is placed; not for people, see the module."""
+    found = list(entries)
+    placed = [(setting.instant(entry), entry) for entry in found if entry.role != "router"]
+    latest = 0
+    routers = [entry for entry in found if entry.role == "router"]
+    for entry in sorted(routers, key=lambda entry: (entry.hlc, entry.source, entry.place)):
+        instant = setting.instant(entry)
+        if 0 < latest - instant < INEXACT_US:
+            instant = latest
+        placed.append((instant, entry))
+        latest = instant
+    return sorted(placed, key=_by_instant)
+
+
+def _by_instant(placed: Placed) -> tuple[Any, ...]:
+    instant, entry = placed
+    return instant, entry.role, entry.hlc, entry.source, entry.incarnation, entry.place
+
+
+def _alike(placed: Sequence[Placed], use: Use) -> Iterator[list[Placed]]:
+    """Entries that one batch wrote about several subscribers make one step."""
+
+    def sort(item: Placed) -> tuple[Any, ...]:
+        entry = item[1]
+        several = entry.role == "router" and entry.event in (Event.DELIVERED, Event.OUTCOME)
+        return (entry.source, entry.event, entry.outcome, entry.detail, use(entry)) if several else (id(entry),)
+
+    for _, group in groupby(placed, sort):
+        yield list(group)
+
+
+def _step(group: Sequence[Placed], setting: Setting, use: Use) -> Step:
+    entry = group[0][1]
+    texts = {"publisher": PUBLISHER, "subscriber": SUBSCRIBER}.get(entry.role, EDGE if entry.peer else HOME)
+    event = Event(entry.event)
+    outcome = LoggedOutcome(entry.outcome)
+    subscribers = [setting.name(each.subscriber) for _, each in group if each.subscriber]
+    audience = [setting.name(name) for name in _names(entry)]
+    template = BY_MAP_TEXT if entry.detail == BY_MAP else texts.get(event, event.name.lower())
+    text = template.format(
+        publisher=setting.name(entry.publisher),
+        subscriber=_listed(subscribers),
+        audience=_listed(audience) or "nobody",
+        peer=entry.peer,
+        n=entry.n,
+        outcome=outcome.name.lower(),
+        kept="without an outcome" if outcome is LoggedOutcome.NONE else outcome.name.lower(),
+    )
+    where = (entry.time, entry.host, entry.role, plain(entry.source))
+    return Step(*where, event.name.lower(), text, use(entry), links=(*subscribers, *audience))
+
+
+def plain(source: str) -> str:
+    return source.removeprefix("clients/")
+
+
+def _names(entry: LogEntry) -> list[str]:
+    try:
+        found = json.loads(entry.detail or "[]")
+    except ValueError:
+        return []
+    return [str(name) for name in found] if isinstance(found, list) else []
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NAMES_SHOWN])
+    return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
+
+
+def _asides(placed: Sequence[Placed], setting: Setting) -> tuple[list[tuple[int, Step]], int]:
+    """What went on beside the delivery, as far as it concerns those who had to do with it."""
+    if not placed:
+        return [], 0
+    since, till = placed[0][0], placed[-1][0]
+    concerned = _Concerned(placed)
+    timed = [*_of_links(setting, concerned), *_of_ends(setting, concerned), *_of_faults(setting, placed)]
+    within = sorted([(at, step) for at, step in timed if since <= at <= till], key=lambda timed: timed[0])
+    return within[:ASIDES_SHOWN], len(within[ASIDES_SHOWN:])
+
+
+class _Concerned:
+    """Those the delivery had to do with."""
+
+    def __init__(self, placed: Sequence[Placed]) -> None:
+        entries = [entry for _, entry in placed]
+        self.sources = {entry.source for entry in entries}
+        self.links = {name for entry in entries for name in (entry.publisher, entry.subscriber, *_names(entry)) if name}
+        self.links |= {entry.key[:NAME_LENGTH] for entry in entries}
+
+    def by(self, row: ControlRow) -> bool:
+        about = row.publisher or row.subscriber
+        return row.source in self.sources if about is None else about in self.links
+
+
+Timed = tuple[int, Step]
+
+
+def _of_links(setting: Setting, concerned: _Concerned) -> Iterator[Timed]:
+    for row in setting.control:
+        event = Event(row.event) if row.event >= 0 else None
+        if event is None or event not in ASIDES or not concerned.by(row):
+            continue
+        text = ASIDES[event].format(peer=row.peer, party=setting.name(row.publisher or row.subscriber))
+        where = (row.time, setting.clock(row), row.role, plain(row.source))
+        yield setting.instant(row), Step(*where, event.name.lower(), text, aside=True)
+
+
+def _of_ends(setting: Setting, concerned: _Concerned) -> Iterator[Timed]:
+    for log in setting.logs:
+        if not log.whole and log.source in concerned.sources:
+            text = "its log breaks off here: what it did next is not known"
+            step = Step(log.last_time, setting.clock(log), log.role, plain(log.source), "end", text, aside=True)
+            yield log.last_time - setting.clocks.ahead_us.get(log.name, 0), step
+
+
+def _of_faults(setting: Setting, placed: Sequence[Placed]) -> Iterator[Timed]:
+    """By the clock of the clients, which run where the faults come from."""
+    host = next((entry.host for _, entry in placed if entry.role != "router"), placed[0][1].host)
+    for fault in setting.faults:
+        yield fault.at_us, Step(fault.at_us, host, "fault", "", "fault", fault.text, aside=True)
+        if fault.until_us is not None:
+            yield fault.until_us, Step(fault.until_us, host, "fault", "", "fault", f"over: {fault.text}", aside=True)
+
+
+def _notes(placed: Sequence[Placed], left_out: int, sure: bool) -> Iterator[str]:
+    if not sure:
+        yield "its publisher used the tag again: which entries belong to which use is not certain"
+    hosts = sorted({entry.host for _, entry in placed})
+    if len(hosts) > 1:
+        named = ", ".join(host or "unknown" for host in hosts)
+        yield f"written on different hosts ({named}), whose clocks differ: times of one do not tell those of another"
+        yield "between these hosts the order is a guess, from when routers and clients met"
+    if left_out:
+        yield f"{left_out} more events of links and routers while it was under way are left out"

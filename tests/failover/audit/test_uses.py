@@ -1,0 +1,138 @@
+"""Tags used again: the lives of one key are told apart, so nothing is accused and nothing hidden."""
+
+from collections.abc import Callable
+
+import pytest
+
+from failover.audit import Report, Verdict
+from failover.audit.judge.uses import KeyRow, uses_of
+from tests.failover.audit.runs import FAR, NEAR, ONE, TWO, Client, Run
+from topic.journal import Event, LoggedOutcome
+
+Judged = Callable[[Run], Report]
+LIVES = 6
+HOSTS: dict[str, Callable[[str], str]] = {
+    "one host": lambda log: "host",
+    "clients elsewhere": lambda log: "client" if "/" in log else "host",
+    "a host each": lambda log: log,
+}
+
+
+def reusing(hosts: str = "one host") -> Run:
+    run = Run(messages=LIVES, tags=1)
+    run.hosts = {log: HOSTS[hosts](log) for log in run.logs}
+    return run
+
+
+@pytest.mark.parametrize("hosts", HOSTS)
+def test_using_a_tag_again_is_no_violation(judged: Judged, hosts: str) -> None:
+    report = judged(reusing(hosts))
+    assert report.violations == {} and report.doubts == ()
+    assert report.verdict is Verdict.HOLDS
+    assert {(row.published, row.accepted, row.owed, row.processed) for row in report.pairs} == {(LIVES,) * 4}
+    assert [row.published for row in report.publishers] == [LIVES, LIVES]
+
+
+def test_two_tags_in_turn(judged: Judged) -> None:
+    report = judged(Run(messages=LIVES, tags=2))
+    assert report.verdict is Verdict.HOLDS, (report.findings, report.doubts)
+    assert {row.processed for row in report.pairs} == {LIVES}
+
+
+@pytest.mark.parametrize("publisher", [ONE, TWO], ids=["publisher logs", "plain publisher"])
+def test_one_lost_among_many_of_one_tag_is_found(judged: Judged, publisher: Client) -> None:
+    run = reusing()
+    key = run.key(publisher, 0)
+    for event in (Event.DELIVERED, Event.PROCESSED):
+        run.drop("clients/near", run.all("clients/near", event, keys=[key])[2])
+    report = judged(run)
+    assert report.violations == {"lost": 1}
+    (finding,) = report.findings
+    assert (finding.key, finding.life, finding.subscribers) == (key.decode(), 3, (str(NEAR.identity),))
+
+
+def test_one_lost_at_a_plain_subscriber_is_found(judged: Judged) -> None:
+    run = reusing()
+    for event in (Event.DELIVERED, Event.OUTCOME):
+        run.drop("c", run.all("c", event, keys=[run.key(ONE, 0)])[-1])
+    report = judged(run)
+    assert [(f.kind, f.life, f.subscribers) for f in report.findings] == [("lost", LIVES, (str(FAR.identity),))]
+
+
+def test_one_lost_and_another_twice_do_not_make_up_for_each_other(judged: Judged) -> None:
+    run = reusing()
+    key = run.key(ONE, 0)
+    processed = run.all("clients/near", Event.PROCESSED, keys=[key])
+    delivered = run.all("clients/near", Event.DELIVERED, keys=[key])
+    run.drop("clients/near", processed[4], delivered[4])
+    rows = run.logs["clients/near"]
+    rows.insert(rows.index(processed[1]) + 1, processed[1] | {"time_us": processed[1]["time_us"] + 1})
+    report = judged(run)
+    assert report.violations == {"lost": 1, "duplicated": 1}
+    assert {finding.kind: finding.life for finding in report.findings} == {"lost": 5, "duplicated": 2}
+
+
+def test_what_was_published_once_and_received_twice_is_no_new_life(judged: Judged) -> None:
+    run = Run()
+    key = run.key(ONE, 3)
+    run.after("a", run.find("a", Event.RECEIVED, key), n=4)
+    run.after("a", run.find("a", Event.FORGOTTEN, key))
+    run.after("clients/near", run.find("clients/near", Event.PROCESSED, key))
+    report = judged(run)
+    assert report.violations == {"duplicated": 1}
+    assert report.findings[0].life == 0
+
+
+def test_counts_that_clocks_cannot_explain_are_unknown(judged: Judged) -> None:
+    run = reusing("a host each")
+    key = run.key(ONE, 0)
+    run.drop("clients/near", run.all("clients/near", Event.DELIVERED, keys=[key])[2])
+    run.drop("clients/near", run.all("clients/near", Event.PROCESSED, keys=[key])[2])
+    report = judged(run)
+    assert report.verdict is Verdict.UNDECIDED and report.violations == {}
+
+
+def test_an_edge_that_forgets_late_speaks_of_the_former_life() -> None:
+    def row(source: str, event: Event, at: int, *, n: int = -1, peer: str | None = None) -> KeyRow:
+        return KeyRow(source, "router", 1, "h", at, at, at, event, peer, None, 5, n)
+
+    rows = [
+        row("a", Event.RECEIVED, 1, n=0),
+        row("b", Event.RECEIVED, 2, n=0, peer="a"),
+        row("a", Event.SETTLED, 3),
+        row("a", Event.RECEIVED, 4, n=1),
+        row("b", Event.FORGOTTEN, 5, peer="a"),
+        row("b", Event.RECEIVED, 6, n=1, peer="a"),
+    ]
+    assert uses_of(rows, whole=False) == ([1, 1, 1, 2, 1, 2], True)
+
+
+def test_a_delivery_resumed_at_another_home_is_the_same_life() -> None:
+    def row(source: str, event: Event, at: int, *, n: int, epoch: int) -> KeyRow:
+        return KeyRow(source, "router", 1, "h", at, at, at, event, None, None, epoch, n)
+
+    rows = [row("a", Event.RECEIVED, 1, n=7, epoch=5), row("c", Event.RECEIVED, 9, n=0, epoch=8)]
+    assert uses_of(rows, whole=False) == ([1, 1], True)
+
+
+def test_what_a_former_home_reads_late_and_gives_up_late_begins_no_life() -> None:
+    def row(source: str, event: Event, at: int, *, epoch: int, n: int = -1) -> KeyRow:
+        return KeyRow(source, "router", 1, "h", at, at, at, event, None, None, epoch, n)
+
+    rows = [
+        row("b", Event.RECEIVED, 1, epoch=7, n=0),
+        row("a", Event.ABANDONED, 2, epoch=5),
+        row("c", Event.RECEIVED, 3, epoch=9, n=4),
+        row("c", Event.SETTLED, 4, epoch=9),
+        row("b", Event.RECEIVED, 5, epoch=7, n=1),
+    ]
+    assert uses_of(rows, whole=False) == ([1, 1, 1, 1, 1], True)
+
+
+def test_outcomes_of_one_life_are_not_compared_with_those_of_another(judged: Judged) -> None:
+    run = reusing()
+    told = run.all("clients/one", Event.OUTCOME)[1]
+    run.all("a", Event.ACCEPTED, keys=[run.key(ONE, 0)])[1]["outcome"] = LoggedOutcome.REJECTED
+    assert told["outcome"] is LoggedOutcome.ACCEPTED
+    report = judged(run)
+    assert [(finding.kind, finding.life) for finding in report.findings] == [("misreported", 2)]
