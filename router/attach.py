@@ -18,13 +18,8 @@ from router.amqp.values import (
 )
 from topic.directory.entry import Lifetime
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
+from topic.properties import ANSWERS, EPOCH, GENERATION, TOLD
 
-GENERATION = "oncemesh:generation"
-EPOCH = "oncemesh:epoch"
-ANSWERS = "oncemesh:answers"
-TOLD = "oncemesh:told"
-SUBSCRIBERS = "oncemesh:subscribers"
-ALONE = "oncemesh:alone"
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
 
 _AUTHORITY = re.compile(r"^amqps?://[^/]*/?")

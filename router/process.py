@@ -32,6 +32,7 @@ from router.topics import Topics
 from router.watchdog import watched
 from topic.journal import Block
 from topic.node import Node, boot
+from topic.properties import DEAD
 from topic.settings import Settings
 
 log = logging.getLogger("oncemesh")
@@ -181,7 +182,7 @@ class Process:
             properties={
                 "router": self.name,
                 "failover-server-list": self._failover_list(),
-                "oncemesh:dead": round(timing.dead * 1000),
+                DEAD: round(timing.dead * 1000),
             },
             max_frame=limits.max_frame,
             max_message=limits.max_message,

@@ -13,7 +13,7 @@ from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.errors import PRECONDITION_FAILED
 from router.amqp.link import Link
 from router.amqp.values import ACCEPTED, Handle
-from router.attach import ALONE, EPOCH, GENERATION, SUBSCRIBERS, AttachRequest, answers_echoes
+from router.attach import AttachRequest, answers_echoes
 from router.ends import TopicEnd
 from router.signs import SignsOfLife
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Echo, LinkAction
@@ -21,6 +21,7 @@ from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.identity import Epoch, LinkIdentity
 from topic.node import Node
+from topic.properties import ALONE, EPOCH, GENERATION, SUBSCRIBERS
 
 PARTIAL_ACCEPTANCE: Final = "oncemesh:partial-acceptance"
 """In the `info` of a rejection's error, whose condition is a standard one: some decoders know no others."""

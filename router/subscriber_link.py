@@ -24,7 +24,7 @@ from router.amqp.values import (
     Handle,
     OutcomeDetails,
 )
-from router.attach import EPOCH, AttachRequest
+from router.attach import AttachRequest
 from router.ends import TopicEnd
 from topic.actions import (
     EXPIRED,
@@ -42,6 +42,7 @@ from topic.delivery.record import Record
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import Epoch, LinkIdentity
 from topic.node import Node
+from topic.properties import EPOCH
 
 NOTHING: Final = b"\x00\x53\x75\xa0\x00"
 """An empty data section, for resumed transfers without payload: some clients choke on transfers without any."""

@@ -9,7 +9,7 @@ from failover.audit.measure.frame import make_frame
 from failover.audit.measure.summary import measures
 from failover.audit.mesh.case import make_case
 from failover.audit.mesh.clients import find_clients
-from failover.audit.read.entries import KEYS_LISTED, LogEntry
+from failover.audit.read.entries import KEYS_LISTED, DeliveryEntry
 from failover.audit.read.faults import ChaosFile, find_chaos
 from failover.audit.read.files import AuditError, Progress, distinct, ignore
 from failover.audit.read.inventory import take_inventory
@@ -77,7 +77,7 @@ def _stories(findings: Sequence[Finding], logs: Logs, setting: Setting) -> Itera
     keys = [key for key in dict.fromkeys(finding.key for finding in findings) if any(key in of for of in kept.values())]
     if not keys:
         return
-    told: dict[str, list[LogEntry]] = {key: [] for key in keys}
+    told: dict[str, list[DeliveryEntry]] = {key: [] for key in keys}
     for entry in logs.entries(keys):
         told[entry.key].append(entry)
     yield from (tell(key, entries, setting) for key, entries in told.items())

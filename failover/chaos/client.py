@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from failover.chaos.ledger import Ledger, open_database
-from failover.chaos.load import Pace, publish, subscribe
+from failover.chaos.workload import Pace, publish, subscribe
 from failover.client import Connected, Event, Lost, Publisher, SqliteStore, Subscriber
 from failover.client.endpoint import Options
 from router.garbage import tame

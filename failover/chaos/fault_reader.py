@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from failover.chaos.script import Client, Fault, When
+from failover.chaos.script import FaultLine, ScriptClient, When
 from failover.chaos.targets import AMOUNTS, Named, RouterOf, Several, Some, Target
 from failover.chaos.times import Span, Window, parse_period, parse_rate
 from failover.chaos.vocabulary import VERBS, Aim, Verb
@@ -41,7 +41,9 @@ class Names:
     """By role."""
 
     @classmethod
-    def of(cls, topology: Topology, clients: Sequence[Client], groups: Iterable[str], sets: Iterable[str]) -> "Names":
+    def of(
+        cls, topology: Topology, clients: Sequence[ScriptClient], groups: Iterable[str], sets: Iterable[str]
+    ) -> "Names":
         routers, links = tuple(topology.routers), link_names(topology)
         every = tuple(client.name for client in clients)
         roles = {role: [one.name for one in clients if one.role == role] for role in ROLES.values()}
@@ -59,7 +61,7 @@ class Names:
 
 
 class FaultReader(Reader):
-    def faults(self, root: MarkedMap, known: Names, duration: float) -> Iterator[Fault]:
+    def faults(self, root: MarkedMap, known: Names, duration: float) -> Iterator[FaultLine]:
         for index, value in enumerate(self.items(root, "faults", "faults such as {kill: one, at: 5s, for: 2s}")):
             if isinstance(value, MarkedMap):
                 fault = self.fault(value, known, duration, f"faults[{index}]")
@@ -68,7 +70,7 @@ class FaultReader(Reader):
             else:
                 self.fail(value.line, f"faults[{index}]: {shown(value)}, expected such as {{kill: one, at: 5s}}")
 
-    def fault(self, value: MarkedMap, known: Names, duration: float, where: str) -> Fault | None:
+    def fault(self, value: MarkedMap, known: Names, duration: float, where: str) -> FaultLine | None:
         words = [key for key in value if key in VERBS]
         if len(words) != 1:
             self.fail(value.line, f"{where}: {_not_one(value, words)}")
@@ -79,7 +81,7 @@ class FaultReader(Reader):
         lasting = window or self.one(value, "for", Span.parse, where)
         options = self.options(value, verb, where)
         target = self.aim(value[words[0]], verb, known, f"{where}.{verb.name}")
-        return Fault(verb, target, when, lasting, options) if len(self.problems) == problems else None
+        return FaultLine(verb, target, when, lasting, options) if len(self.problems) == problems else None
 
     def options(self, value: MarkedMap, verb: Verb, where: str) -> dict[str, object]:
         allowed = (verb.name, *TIMES, *(("for",) if verb.lasts else ()), *verb.options)

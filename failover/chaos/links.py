@@ -13,7 +13,7 @@ from router.quantities import Address
 
 
 @attrs.frozen
-class Condition:
+class Impairment:
     """What is wrong with a link."""
 
     silent: bool = False
@@ -23,8 +23,8 @@ class Condition:
     resets: float = 0.0
     """Of its connections, per second."""
 
-    def __or__(self, other: "Condition") -> "Condition":
-        return Condition(
+    def __or__(self, other: "Impairment") -> "Impairment":
+        return Impairment(
             self.silent or other.silent,
             self.severed or other.severed,
             self.latency + other.latency,
@@ -37,7 +37,7 @@ class Links:
     def __init__(self) -> None:
         self._ends: dict[str, tuple[str, str]] = {}
         self._proxies: dict[str, LinkProxy] = {}
-        self._wrong: dict[str, dict[int, Condition]] = {}
+        self._wrong: dict[str, dict[int, Impairment]] = {}
         """Link -> fault -> what that does to it."""
         self._changed: dict[str, trio.Event] = {}
 
@@ -68,7 +68,7 @@ class Links:
         """Those that join two sides."""
         return tuple(name for name, (a, b) in self._ends.items() if not any(a in one and b in one for one in sides))
 
-    def spoil(self, fault: int, names: Collection[str], condition: Condition) -> None:
+    def spoil(self, fault: int, names: Collection[str], condition: Impairment) -> None:
         for name in names:
             self._wrong[name][fault] = condition
             self._apply(name)
@@ -83,8 +83,8 @@ class Links:
             self._wrong[name].clear()
             self._apply(name)
 
-    def _condition(self, name: str) -> Condition:
-        found = Condition()
+    def _condition(self, name: str) -> Impairment:
+        found = Impairment()
         for condition in self._wrong[name].values():
             found |= condition
         return found

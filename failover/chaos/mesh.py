@@ -39,7 +39,7 @@ class Life(Enum):
     """Being stopped or started."""
 
 
-class Mesh:
+class ChaosMesh:
     """`tell` is told what people should know."""
 
     def __init__(

@@ -11,7 +11,7 @@ from random import Random
 
 import attrs
 
-from failover.chaos.script import Fault, Script, When
+from failover.chaos.script import FaultLine, Script, When
 from failover.chaos.targets import Named
 from failover.chaos.times import Window
 from failover.chaos.vocabulary import VERBS
@@ -24,7 +24,7 @@ class Strike:
     number: int
     at: float
     lasting: float | None
-    fault: Fault
+    fault: FaultLine
     seed: str
 
     def random(self) -> Random:
@@ -43,15 +43,15 @@ def plan(script: Script, seed: int) -> tuple[Strike, ...]:
     return tuple(Strike(number, *one) for number, one in enumerate(found))
 
 
-def crashes(script: Script) -> Iterator[Fault]:
+def crashes(script: Script) -> Iterator[FaultLine]:
     """What the workload says of clients that crash, as faults."""
     for client in script.clients:
         if client.crashes is not None:
             when = When(Window(0.0, script.duration), rate=client.crashes.rate)
-            yield Fault(VERBS["crash-client"], Named(client.name), when, client.crashes.away)
+            yield FaultLine(VERBS["crash-client"], Named(client.name), when, client.crashes.away)
 
 
-def _moments(fault: Fault, random: Random) -> Iterator[tuple[float, float | None]]:
+def _moments(fault: FaultLine, random: Random) -> Iterator[tuple[float, float | None]]:
     for at in _times(fault.when, random):
         yield at, None if fault.lasting is None else fault.lasting.draw(random)
 

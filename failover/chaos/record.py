@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from failover.chaos.accounts import subscriber_counts
-from failover.chaos.conductor import Struck, now_us
-from failover.chaos.crew import Crew
+from failover.chaos.clients import RunningClients
 from failover.chaos.ledger import published, received
+from failover.chaos.nemesis import Struck, now_us
 from failover.chaos.script import Script
 
 FILE = "chaos.json"
 
 
-class Record:
+class RunRecord:
     def __init__(self, folder: Path, script: Script, seed: int) -> None:
         self._path = folder / FILE
         self._data: dict[str, Any] = {
@@ -41,9 +41,9 @@ class Record:
         }
         self._write()
 
-    def end(self, struck: Iterable[Struck], crew: Crew, crashes: int, unfinished: Iterable[str]) -> None:
+    def end(self, struck: Iterable[Struck], clients: RunningClients, crashes: int, unfinished: Iterable[str]) -> None:
         """When no client runs any more."""
-        for name, account in accounts_of(crew).items():
+        for name, account in accounts_of(clients).items():
             self._data["clients"][name].update(account)
         self._data["faults"] = [
             {
@@ -68,11 +68,11 @@ class Record:
         os.replace(fresh, self._path)
 
 
-def accounts_of(crew: Crew) -> dict[str, dict[str, int]]:
+def accounts_of(clients: RunningClients) -> dict[str, dict[str, int]]:
     """Client -> what it counted. Subscribers are attached before anything is published, so they are owed all of it."""
-    publishers = {one.name: (one.client.address, published(one.state)) for one in crew.of_role("publisher")}
+    publishers = {one.name: (one.client.address, published(one.state)) for one in clients.of_role("publisher")}
     found = {name: account.counts() for name, (_, account) in publishers.items()}
-    for one in crew.of_role("subscriber"):
+    for one in clients.of_role("subscriber"):
         owed = {name: account for name, (address, account) in publishers.items() if address == one.client.address}
         found[one.name] = subscriber_counts(received(one.state), owed)
     return found

@@ -1,9 +1,9 @@
 """One run of a chaos script: a mesh, its clients under load, the faults, and an end in which everything is healed and
 has to be delivered and forgotten.
 
-The walk: `Mesh.up` → subscribers, then publishers attach (`Crew`) → publishers begin, `Conductor.run` strikes as
-planned → `mend` → publishers finish → no router holds any delivery → subscribers finish → `Mesh.down`. Whatever happens
-on the way, no process is left. What is shown meanwhile is `view`'s work, the verdict the audit's.
+The walk: `ChaosMesh.up` → subscribers, then publishers attach (`RunningClients`) → publishers begin, `Nemesis.run`
+strikes as planned → `mend` → publishers finish → no router holds any delivery → subscribers finish → `ChaosMesh.down`.
+Whatever happens on the way, no process is left. What is shown meanwhile is `view`'s work, the verdict the audit's.
 """
 
 import shutil
@@ -14,11 +14,11 @@ from random import Random
 import attrs
 import trio
 
-from failover.chaos.conductor import Conductor
-from failover.chaos.crew import Crew, make_crew
-from failover.chaos.mesh import Mesh
+from failover.chaos.clients import RunningClients, make_clients
+from failover.chaos.mesh import ChaosMesh
+from failover.chaos.nemesis import Nemesis
 from failover.chaos.planner import plan
-from failover.chaos.record import Record
+from failover.chaos.record import RunRecord
 from failover.chaos.script import Role, Script
 from failover.chaos.view import Board, View
 from router.launcher import ROUTER_COMMAND
@@ -75,14 +75,14 @@ async def perform(
     script: Script, seed: int, directory: RunDirectory, view: View, command: Sequence[str] = ROUTER_COMMAND
 ) -> Ending:
     """`command` starts a router."""
-    mesh = Mesh(script.topology, directory, view.tell, command)
+    mesh = ChaosMesh(script.topology, directory, view.tell, command)
     try:
         async with trio.open_nursery() as links:
             view.phase("starting the mesh")
             await mesh.up(links, Random(f"{seed} links"))
             folder = directory.path / "clients"
-            crew = make_crew(script, mesh.addresses, folder, view.tell)
-            ending = await _Stage(script, seed, mesh, crew, view).play()
+            clients = make_clients(script, mesh.addresses, folder, view.tell)
+            ending = await _Run(script, seed, mesh, clients, view).play()
             links.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True):
@@ -90,18 +90,18 @@ async def perform(
     return ending
 
 
-class _Stage:
+class _Run:
     """A run on a mesh that is up."""
 
-    def __init__(self, script: Script, seed: int, mesh: Mesh, crew: Crew, view: View) -> None:
+    def __init__(self, script: Script, seed: int, mesh: ChaosMesh, clients: RunningClients, view: View) -> None:
         self.script = script
         self.mesh = mesh
-        self.crew = crew
+        self.clients = clients
         self.view = view
-        self.conductor = Conductor(script, mesh, crew, view.tell)
+        self.nemesis = Nemesis(script, mesh, clients, view.tell)
         self.plan = plan(script, seed)
-        self.record = Record(mesh.directory.path, script, seed)
-        self.board = Board(crew, self.conductor)
+        self.record = RunRecord(mesh.directory.path, script, seed)
+        self.board = Board(clients, self.nemesis)
         self.patience = script.topology.timing.terminus + script.topology.timing.boot_wait + END_S
 
     async def play(self) -> Ending:
@@ -115,39 +115,39 @@ class _Stage:
                     processes.cancel_scope.cancel()
                 background.cancel_scope.cancel()
         finally:
-            self.record.end(self.conductor.struck, self.crew, self.crashes, left)
+            self.record.end(self.nemesis.struck, self.clients, self.crashes, left)
         counts = {what: self.record.total(what) for what in COUNTS}
         return Ending(**counts, crashes=self.crashes, unfinished=tuple(left))
 
     @property
     def crashes(self) -> int:
-        return self.mesh.crashes + sum(member.crashes for member in self.crew.members.values())
+        return self.mesh.crashes + sum(member.crashes for member in self.clients.members.values())
 
     async def _acts(self, processes: trio.Nursery) -> Sequence[str]:
         self.view.phase("attaching the clients")
         for role in ("subscriber", "publisher"):
             await self._attach(role, processes)
         self.view.phase(f"{format_duration(self.script.duration)} of load and faults")
-        for member in self.crew.of_role("publisher"):
+        for member in self.clients.of_role("publisher"):
             await member.begin()
         self.board.offered = self.script.offered
-        await self.conductor.run(self.plan)
+        await self.nemesis.run(self.plan)
         self.board.offered = 0.0
         self.view.phase("healing everything; what is under way comes to its end")
-        await self.conductor.mend()
+        await self.nemesis.mend()
         return await self._end()
 
     async def _attach(self, role: Role, processes: trio.Nursery) -> None:
         with trio.move_on_after(ATTACH_S) as patience:
             async with trio.open_nursery() as attaching:
-                for member in self.crew.of_role(role):
+                for member in self.clients.of_role(role):
                     attaching.start_soon(processes.start, member.run)
         if patience.cancelled_caught:
             raise RunError(f"not all {role}s were attached after {format_duration(ATTACH_S)}")
 
     async def _end(self) -> Sequence[str]:
         """Empty if all came to its end."""
-        for member in self.crew.of_role("publisher"):
+        for member in self.clients.of_role("publisher"):
             await member.finish()
         left: Sequence[str] = ("nothing was heard",)
         with trio.move_on_after(self.patience):
@@ -162,9 +162,9 @@ class _Stage:
     async def _dismiss(self) -> None:
         """Subscribers leave in order."""
         with trio.move_on_after(ATTACH_S):
-            for member in self.crew.of_role("subscriber"):
+            for member in self.clients.of_role("subscriber"):
                 await member.finish()
-            while not all(member.finished for member in self.crew.members.values()):
+            while not all(member.finished for member in self.clients.members.values()):
                 await trio.sleep(0.05)
 
     async def _left(self) -> list[str]:
@@ -175,7 +175,7 @@ class _Stage:
         for name, view in views.items():
             records = sum(view.status["records"].values()) if view.status else 0
             found += [f"router {name} holds {records} deliveries"] if records else []
-        publishers = [member for member in self.crew.of_role("publisher") if not member.finished]
+        publishers = [member for member in self.clients.of_role("publisher") if not member.finished]
         found += [f"publisher {one.name} waits for outcomes at router {one.router}" for one in publishers]
         self.board.waits = found
         return found

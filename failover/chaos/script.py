@@ -26,7 +26,7 @@ class Crashes:
 
 
 @attrs.frozen
-class Client:
+class ScriptClient:
     """One client. It begins at `router`; when that is lost it goes to others."""
 
     name: str
@@ -54,7 +54,7 @@ class When:
 
 
 @attrs.frozen
-class Fault:
+class FaultLine:
     """A line of the script: what strikes whom, when, for how long."""
 
     verb: Verb
@@ -71,19 +71,19 @@ class Script:
     topology: Topology
     """With the script's own timing."""
     duration: float
-    clients: tuple[Client, ...]
+    clients: tuple[ScriptClient, ...]
     groups: Mapping[str, tuple[str, ...]]
     """Name -> clients."""
     sets: Mapping[str, tuple[str, ...]]
     """Name -> routers."""
-    faults: tuple[Fault, ...]
+    faults: tuple[FaultLine, ...]
 
     @property
     def offered(self) -> float:
         """Messages per second of all publishers together."""
         return sum(client.rate for client in self.clients)
 
-    def count_of(self, client: Client) -> int:
+    def count_of(self, client: ScriptClient) -> int:
         """The messages that this client offers."""
         return round(client.rate * self.duration)
 
@@ -91,5 +91,5 @@ class Script:
     def count(self) -> int:
         return sum(map(self.count_of, self.clients))
 
-    def of_role(self, role: str) -> Iterator[Client]:
+    def of_role(self, role: str) -> Iterator[ScriptClient]:
         return (client for client in self.clients if client.role == role)

@@ -18,7 +18,7 @@ from typing import cast
 import attrs
 
 from failover.chaos.fault_reader import FaultReader, Names
-from failover.chaos.script import Client, Crashes, Role, Script
+from failover.chaos.script import Crashes, Role, Script, ScriptClient
 from failover.chaos.script_parts import CONVERTER, PublisherPart, SubscriberPart, names
 from failover.chaos.times import parse_length
 from router.config import Timing, Topology
@@ -39,7 +39,7 @@ def load(path: str | Path) -> Script:
     root = document(path, "chaos script", PARTS, ScriptError)
     if "routers" in root:
         raise ScriptError(path, [f"{path}: a topology, expected a chaos script; to start it: oncemesh up {path}"])
-    reader = _Reader()
+    reader = _ScriptReader()
     reader.keys(root, PARTS)
     topology = reader.topology(root, path)
     if topology is None:
@@ -50,7 +50,7 @@ def load(path: str | Path) -> Script:
     return script
 
 
-class _Reader(FaultReader):
+class _ScriptReader(FaultReader):
     CONVERTER = CONVERTER
 
     def topology(self, root: MarkedMap, path: Path) -> Topology | None:
@@ -102,7 +102,9 @@ class _Reader(FaultReader):
 
     # clients
 
-    def clients(self, root: MarkedMap, topology: Topology, groups: dict[str, tuple[str, ...]]) -> Iterator[Client]:
+    def clients(
+        self, root: MarkedMap, topology: Topology, groups: dict[str, tuple[str, ...]]
+    ) -> Iterator[ScriptClient]:
         """Fills `groups` by the way."""
         roles: tuple[Role, ...] = ("publisher", "subscriber")
         for role in roles:
@@ -126,7 +128,7 @@ class _Reader(FaultReader):
         topology: Topology,
         value: Value,
         groups: dict[str, tuple[str, ...]],
-    ) -> Iterator[Client]:
+    ) -> Iterator[ScriptClient]:
         members = (part.name,) if part.count == 1 else tuple(f"{part.name}{n + 1}" for n in range(part.count))
         taken = {name for group, others in groups.items() for name in (group, *others)}
         for name in sorted(taken.intersection((part.name, *members))):
@@ -164,9 +166,9 @@ class _Reader(FaultReader):
             yield str(name), members
 
 
-def _client(part: PublisherPart | SubscriberPart, role: Role, name: str, router: str) -> Client:
+def _client(part: PublisherPart | SubscriberPart, role: Role, name: str, router: str) -> ScriptClient:
     crashes = Crashes(part.crash, part.away) if part.crash is not None else None
-    client = Client(name, role, part.address, router, crashes=crashes)
+    client = ScriptClient(name, role, part.address, router, crashes=crashes)
     if isinstance(part, PublisherPart):
         return attrs.evolve(client, rate=part.rate, size=part.size)
     return attrs.evolve(client, settle=part.settle, think=part.think)

@@ -15,9 +15,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from failover.chaos.conductor import Conductor
-from failover.chaos.crew import Crew, Member
+from failover.chaos.clients import Member, RunningClients
 from failover.chaos.mesh import Life
+from failover.chaos.nemesis import Nemesis
 from failover.fitting import Fitting
 
 REFRESH_S: Final = 0.5
@@ -29,8 +29,8 @@ MOST_WAITS: Final = 8
 class Board:
     """What there is to be seen of a run."""
 
-    crew: Crew
-    conductor: Conductor
+    clients: RunningClients
+    nemesis: Nemesis
     offered: float = 0.0
     """Messages per second of all publishers, just now."""
     waits: Sequence[str] = ()
@@ -82,12 +82,12 @@ class PlainView:
     def _line(board: Board, rates: Rates) -> str:
         """Who waits for whom is news only if the mesh does not keep up: some delivery is always waited for."""
         sent, accepted, received = (
-            rates.rate(what, board.crew.total(what)) for what in ("sent", "accepted", "received")
+            rates.rate(what, board.clients.total(what)) for what in ("sent", "accepted", "received")
         )
         offered = board.offered
         line = f"offered {offered:g}/s, " if offered else ""
         line += f"published {sent:.0f}/s, accepted {accepted:.0f}/s, received {received:.0f}/s"
-        in_force = [f"{struck.word} {', '.join(struck.targets)}" for struck in board.conductor.in_force]
+        in_force = [f"{struck.word} {', '.join(struck.targets)}" for struck in board.nemesis.in_force]
         waits = board.waits[:MOST_WAITS] if accepted <= offered / 2 else ()
         return "; ".join([line, *in_force, *waits])
 
@@ -116,8 +116,8 @@ class LiveView:
     def _picture(self, board: Board, rates: Rates) -> RenderableType:
         elapsed = trio.current_time() - self._started
         parts: list[RenderableType] = ["", Text(f"{elapsed:6.1f}s  {self._phase}", style="bold")]
-        parts += [clients_table(board.crew.members.values(), rates), _routers(board.conductor.mesh.lives)]
-        in_force = [struck.text for struck in board.conductor.in_force]
+        parts += [clients_table(board.clients.members.values(), rates), _routers(board.nemesis.mesh.lives)]
+        in_force = [struck.text for struck in board.nemesis.in_force]
         if in_force:
             parts.append(Text("\n".join(in_force), style="red"))
         if board.waits:

@@ -1,15 +1,13 @@
 """A delivery to a subscriber: the message, and the user's one answer to it."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from failover.client.outcome import Outcome
 from router.amqp.link import Link
 from router.amqp.message import application_properties, body_of, content_of, format_of
 from router.amqp.values import NO_STATE
 from router.amqp.values import Handle as EngineHandle
-
-if TYPE_CHECKING:
-    from failover.client.subscriber import Subscriber
 
 
 class Delivery:
@@ -19,9 +17,9 @@ class Delivery:
     a later one. The attributes from `answered` on are the subscriber's.
     """
 
-    __slots__ = ("_message", "_subscriber", "answered", "condition", "description", "handle", "key", "link", "state")
+    __slots__ = ("_answer", "_message", "answered", "condition", "description", "handle", "key", "link", "state")
 
-    def __init__(self, subscriber: "Subscriber", key: bytes, message: bytes) -> None:
+    def __init__(self, answer: "Callable[[Delivery, Outcome], Awaitable[None]]", key: bytes, message: bytes) -> None:
         self.key = key
         self._message = message  # in an envelope, if it is of another format than 0
         self.answered = False  # by the user
@@ -30,7 +28,7 @@ class Delivery:
         self.description = ""
         self.handle: EngineHandle = None  # on the link that is attached, while it is unsettled there
         self.link: Link | None = None  # that it was transferred on and took credit of, not given back yet
-        self._subscriber = subscriber
+        self._answer = answer
 
     @property
     def message(self) -> bytes:
@@ -54,13 +52,13 @@ class Delivery:
     async def accept(self) -> None:
         """It is processed, for good. Raises StateError if that cannot be kept, ConnectionError if the subscriber has
         given up: then it may come again."""
-        await self._subscriber._answer(self, Outcome.ACCEPTED)
+        await self._answer(self, Outcome.ACCEPTED)
 
     async def reject(self, condition: str = "amqp:not-allowed", description: str = "") -> None:
         """It is not to be had here, and not to come again; its publisher is told so. Raises as `accept` does."""
         self.condition, self.description = condition, description
-        await self._subscriber._answer(self, Outcome.REJECTED)
+        await self._answer(self, Outcome.REJECTED)
 
     async def release(self) -> None:
         """Have it delivered again, to this subscriber, later."""
-        await self._subscriber._answer(self, Outcome.RELEASED)
+        await self._answer(self, Outcome.RELEASED)

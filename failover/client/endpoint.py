@@ -1,59 +1,32 @@
-"""What publisher and subscriber share: one link, kept attached to some router of a mesh until its user leaves.
+"""What publisher and subscriber share: one link of a mesh, from when its user enters the block until it is left.
 
-The link's identity (container-id, link name, address) stays, connections come and go: when one is lost the next router
-is tried, and the link attached there with its unsettled map (protocol 2, 6 and 7). The first attach carries a null map,
-all later ones a map, and they return what the last answer said: generation and epoch. Whoever waits for something goes
-on waiting; only what no other router could mend, or a link lost for longer than its timeout, becomes a
-`ClientError`.
-
-The attach is made when the router has opened: before that its frames are too small for a map.
+The link's identity (container-id, link name, address) stays, whatever router it is attached to (`attachment`; protocol
+2, 6 and 7). The first attach carries a null map, all later ones a map, and they return what the last answer said:
+generation and epoch. Whoever waits for something goes on waiting.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Final, Self, TypedDict
 
 import trio
 
+from failover.client.attachment import Attachment
 from failover.client.commits import Commits
-from failover.client.errors import ClientError, why_unreachable
-from failover.client.events import MISSED, Connected, Listener, Lost
+from failover.client.errors import ClientError
+from failover.client.events import Listener
 from failover.client.log import ClientLog
-from failover.client.routers import RouterAddress, Routers
-from failover.client.silence import Patience, silence
 from failover.client.store import Attached, MemoryStore, Role, Store
-from router.amqp.connection import Connection
-from router.amqp.handler import Handler
-from router.amqp.link import Link
-from router.amqp.transport import GOODBYE_S, serve
-from router.amqp.values import EXPIRE_CONNECTION, AttachOptions, ErrorCondition
-from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
+from router.amqp.transport import GOODBYE_S
+from router.amqp.values import EXPIRE_CONNECTION, AttachOptions
+from topic.identity import LinkIdentity
+from topic.properties import EPOCH, GENERATION, TOLD
 
-GENERATION: Final = "oncemesh:generation"
-EPOCH: Final = "oncemesh:epoch"
-ANSWERS: Final = "oncemesh:answers"
-TOLD: Final = "oncemesh:told"
-CONNECT_S: Final = 1.0  # for a router to take a connection
-ATTACH_S: Final = 30.0  # for a router that lives to answer an attach; it may have to wait for others
-LIVED_S: Final = 1.0  # a link that lived so long was no failure
-TERMINUS_S: Final = 60
+TIMEOUT_S: Final = 60
 IDLE_S: Final = 1.5
 TURN_S: Final = 0.01
 """Of a user who never has to wait, until other tasks get theirs: commits take time, and who is silent is given up."""
-
-STOLEN: Final = "amqp:link:stolen"
-
-# Detaches and closes with these conditions say something about the router, not about us: the next one may do better.
-# After the last the link begins anew: a subscriber has missed something while it was out of reach, and is told so; of a
-# publisher, what was in doubt stays so.
-OF_ROUTER: Final = (
-    "amqp:connection:forced",
-    "amqp:link:detach-forced",
-    "amqp:internal-error",
-    "amqp:resource-limit-exceeded",
-    MISSED,
-)
 
 
 class Options(TypedDict, total=False):
@@ -66,8 +39,8 @@ class Options(TypedDict, total=False):
     events: Listener | None
 
 
-class Endpoint(Handler):
-    """A handler of the connections of one link. Used as an async context manager."""
+class Endpoint(Attachment):
+    """Used as an async context manager."""
 
     role: ClassVar[Role]
 
@@ -80,62 +53,29 @@ class Endpoint(Handler):
         link: str,
         log: Path | None = None,
         store: Store | None = None,
-        timeout: int = TERMINUS_S,
+        timeout: int = TIMEOUT_S,
         idle: float = IDLE_S,
         events: Listener | None = None,
     ) -> None:
-        self.identity = LinkIdentity(container, link, address)
-        self.generation: bytes | None = None  # as the router's attach says
-        self.epoch: str | None = None  # the same
-        self._routers = Routers(urls)
-        self._timeout = timeout
-        self._idle = idle
-        self._patience = Patience(idle)
-        self._tell = events or (lambda event: None)
+        identity = LinkIdentity(container, link, address)
+        logged = ClientLog(log, self.role, identity) if log is not None else None
+        super().__init__(urls, identity, timeout, idle, events, logged)
         self._keeps = store is not None
         self._durable = 0 if not timeout else store.durable if store is not None else MemoryStore.durable
         self._commits = Commits(store if store is not None else MemoryStore(), self.role, self.identity, self._give_up)
-        self._resumes = False  # an attach of this link has been answered before
-        self._told = False  # that the last link has ended without our doing: said until an attach is answered
-        self._connection: Connection | None = None  # the current one
-        self._attaching: Link | None = None  # its link, from our attach on
-        self._link: Link | None = None  # the same, from the router's attach on
         self._ours: Mapping[bytes, int] | None = None  # the map in our attach
-        self._ghosts = 0  # attaches of ours that we gave up waiting for: a router may still come to read one
-        self._over = trio.Event()  # the current connection is not used any more
-        self._since = 0.0  # when the link was attached, or else lost, or the search for a router began
         self._turn_ends = 0.0
-        self._attached = trio.Event()  # for the first time, or never
-        self._error: ConnectionError | None = None
-        self._log = ClientLog(log, self.role, self.identity) if log is not None else None
-        self._news = trio.lowlevel.ParkingLot()  # whoever waits for something to change
         self._scope = trio.CancelScope(shield=True)  # all that goes on in the background
         self._work = trio.CancelScope()  # the same without the connections
 
     # -- for subclasses
 
-    def _attach(self, connection: Connection) -> Link:
-        """Attach with `_options`."""
-        raise NotImplementedError
+    async def _finish(self) -> None:
+        """An orderly end begins: what is still to be waited for."""
 
     def _map(self) -> Mapping[bytes, int] | None:
         """What is unsettled, for an attach that resumes."""
         return {}
-
-    def _granted(self, link: Link, generation: bytes | None) -> None:
-        """The router has answered our attach, and names this generation; `self.generation` is still the former one."""
-
-    def _parted(self) -> None:
-        """The link was lost, with all handles of its deliveries."""
-
-    def _asked(self, link: Link) -> None:
-        """The router asks whether we are still here; which on a link that we have left, nobody is."""
-        if link is self._link:
-            link.answer_echo()
-            link.connection.wake()
-
-    async def _finish(self) -> None:
-        """An orderly end begins: what is still to be waited for."""
 
     def _options(self) -> AttachOptions:
         self._ours = self._map() if self._resumes else None
@@ -149,24 +89,13 @@ class Endpoint(Handler):
             "unsettled": self._ours,
         }
 
+    def _settled_on(self) -> None:
+        self._commits.lazily(Attached(self.generation, self.epoch))
+
     async def _give_way(self) -> None:
         if trio.current_time() >= self._turn_ends:
             await trio.lowlevel.checkpoint()
             self._turn_ends = trio.current_time() + TURN_S
-
-    async def _change(self) -> None:
-        """Wait until something has changed; raises if that is that there will be no link any more."""
-        self._check()
-        await self._news.park()
-        self._check()
-
-    def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def _wake(self) -> None:
-        if self._connection is not None:
-            self._connection.wake()
 
     # -- life
 
@@ -198,100 +127,6 @@ class Endpoint(Handler):
                             work.start_soon(self._log.run)
                         work.start_soon(self._commits.run)
                         work.start_soon(self._stay_attached)
-
-    async def _stay_attached(self) -> None:
-        while self._error is None:
-            await trio.sleep(self._routers.pause)
-            router = self._routers.current
-            try:
-                with trio.fail_after(CONNECT_S):
-                    stream = await trio.open_tcp_stream(*router)
-            except (OSError, ValueError, trio.TooSlowError) as reason:  # ValueError: no host can be called that
-                why = why_unreachable(reason)
-                self._failed(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {why}"))
-            else:
-                await self._use(router, stream)
-
-    async def _use(self, router: RouterAddress, stream: trio.SocketStream) -> None:
-        """Attach on this connection and leave it to its tasks, until the link is lost."""
-        self._over = trio.Event()
-        connection = self._connection = Connection(
-            self, container=self.identity.container, server=False, hostname=router.host, idle_timeout=self._idle,
-            asked=self._asked,
-        )  # fmt: skip
-        connection.open()
-        serving = trio.CancelScope()
-        save = self._log.save if self._log is not None else _nothing
-        self._connections.start_soon(_serve, stream, connection, serving, save)
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._await_attach, router)
-                nursery.start_soon(self._watch, router, connection, serving)
-                await self._over.wait()
-                nursery.cancel_scope.cancel()
-        finally:
-            connection.close()
-            connection.wake()
-
-    async def _await_attach(self, router: RouterAddress) -> None:
-        with trio.move_on_after(ATTACH_S) as patience:
-            while self._link is None:
-                await self._news.park()
-        if patience.cancelled_caught:
-            self._lose(ClientError(None, f"{router.url} did not answer the attach"))
-
-    async def _watch(self, router: RouterAddress, connection: Connection, serving: trio.CancelScope) -> None:
-        """A router that wakes up later must find this connection closed, not half of a goodbye: it would take us for
-        still attached, and resume us there."""
-        await silence(connection, lambda: self._patience.limit)
-        self._lose(ClientError(None, f"{router.url} is silent"), elsewhere=True)
-        serving.cancel()
-
-    def _lose(self, error: ClientError, *, fatal: bool = False, elsewhere: bool = False) -> None:
-        """Have done with the current connection: what is unsettled stays so, for the next, perhaps at another router in
-        any case."""
-        was_attached = self._link is not None
-        self._ghosts += self._attaching is not None and not was_attached
-        self._connection = self._attaching = self._link = None
-        self._over.set()
-        self._news.unpark_all()
-        if was_attached:
-            self._parted()
-            if not fatal:
-                self._tell(Lost(str(error), error.condition))
-        if fatal:
-            self._give_up(error)
-        elif was_attached:
-            self._lost_link(error, elsewhere=elsewhere or error.condition is not None)
-        else:
-            self._failed(error)
-
-    def _lost_link(self, error: ClientError, *, elsewhere: bool) -> None:
-        lived_s = trio.current_time() - self._since
-        self._since += lived_s
-        if lived_s < LIVED_S:
-            self._failed(error)
-        elif self._timeout == 0:
-            self._give_up(error)
-        else:  # the same router comes first: if it lives, it knows best what is unsettled
-            self._routers.succeeded()
-            if elsewhere:  # but not if it sent us away, or fell silent
-                self._routers.move_on()
-
-    def _failed(self, error: ConnectionError) -> None:
-        """An attempt, or a link that hardly lived. Where no link is waiting to be resumed one round is enough."""
-        self._routers.failed()
-        if not self._resumes:
-            if self._routers.exhausted:
-                self._give_up(error)
-        elif trio.current_time() - self._since >= self._timeout:
-            self._give_up(error)
-
-    def _give_up(self, error: ConnectionError) -> None:
-        if self._error is None:
-            self._error = error
-        self._attached.set()
-        self._news.unpark_all()
 
     async def __aexit__(
         self,
@@ -338,81 +173,3 @@ class Endpoint(Handler):
         finally:
             if self._log is not None:
                 self._log.close()
-
-    # -- handler
-
-    def on_open(self, connection: Connection) -> None:
-        self._routers.learn(connection.remote_properties)
-        self._patience.learn(connection.remote_properties)
-        if connection is self._connection:
-            self._attaching = self._attach(connection)
-
-    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
-        if connection is self._connection:
-            opened = self._attaching is not None or self._link is not None
-            self._lose(_error(condition) if opened else _no_router(self._routers.current, condition))
-
-    def on_attach(self, link: Link) -> None:
-        link.refuse("amqp:not-allowed", "a client takes no links")
-
-    def on_attached(self, link: Link) -> None:
-        terminus = link.remote_target if link.is_sender else link.remote_source
-        if link is not self._attaching or terminus is None:
-            return  # refused: the reason comes with the detach
-        generation, epoch = link.remote_properties.get(GENERATION), link.remote_properties.get(EPOCH)
-        if not isinstance(generation, bytes) or len(generation) != GENERATION_LENGTH:
-            generation = None
-        self._link = link
-        self._since = trio.current_time()
-        router = link.connection.remote_properties.get("router")
-        self._tell(Connected(self._routers.current.url, router if isinstance(router, str) else ""))
-        self._attached.set()
-        self._resumes = True
-        self._told = False
-        self._granted(link, generation)
-        self.generation = generation
-        self.epoch = str(epoch) if isinstance(epoch, str) and EPOCH_TEXT.fullmatch(epoch) else None
-        self._commits.lazily(Attached(self.generation, self.epoch))
-        self._news.unpark_all()
-
-    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
-        if link is self._attaching:
-            if self._link is None:  # refused
-                self._attaching = None
-            self._told = self._told or (condition is not None and condition.name == MISSED)
-            fatal = closed and condition is not None and self._is_fatal(condition)
-            self._lose(_error(condition, self.identity.container if fatal else ""), fatal=fatal)
-
-    def _is_fatal(self, condition: ErrorCondition) -> bool:
-        """Whether no router would have us: not if it may be ourselves who stole the link."""
-        if condition.name == STOLEN and self._ghosts:
-            self._ghosts -= 1
-            return False
-        return condition.name not in OF_ROUTER
-
-    def on_credit(self, link: Link) -> None:
-        self._news.unpark_all()
-
-
-async def _serve(
-    stream: trio.SocketStream, connection: Connection, scope: trio.CancelScope, save: Callable[[], None]
-) -> None:
-    with scope:
-        await serve(stream, connection, after_input=save, before_output=save)
-
-
-def _nothing() -> None:
-    """What a client without a log saves."""
-
-
-def _error(condition: ErrorCondition | None, thief: str = "") -> ClientError:
-    """`thief`: what another process must be called that has stolen the link."""
-    if condition is None:
-        return ClientError(None)
-    stolen = f": another process has attached as {thief}, too" if thief and condition.name == STOLEN else ""
-    return ClientError(condition.name, condition.description + stolen)
-
-
-def _no_router(router: RouterAddress, condition: ErrorCondition | None) -> ClientError:
-    why = f": {condition.description}" if condition and condition.description else ""
-    return ClientError(None, f"{router.url} did not answer as a router does{why}")

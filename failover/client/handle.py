@@ -1,16 +1,14 @@
 """A delivery of a publisher's: what its user holds to learn the outcome, and what is needed to transfer it again."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import NamedTuple
 
 import trio
 
+from failover.client.comparison import ResumeStep
 from failover.client.outcome import OF_STATE, Outcome
-from failover.comparison import Step
 from router.amqp import values
 from router.amqp.values import NO_STATE
-
-if TYPE_CHECKING:
-    from failover.client.publisher import Publisher
 
 
 class Handle:
@@ -20,8 +18,8 @@ class Handle:
     """
 
     __slots__ = (
+        "_check",
         "_done",
-        "_publisher",
         "_result",
         "detail",
         "key",
@@ -34,17 +32,18 @@ class Handle:
         "transferred",
     )
 
-    def __init__(self, publisher: "Publisher", tag: bytes, key: bytes | None, message: bytes) -> None:
+    def __init__(self, check: Callable[[], None], tag: bytes, key: bytes | None, message: bytes) -> None:
+        """`check` raises if the publisher has given up."""
         self.tag = tag
         self.key = key
         self.detail = values.OutcomeDetails()  # the outcome as AMQP has it
         self.message = message  # dropped when settled
         self.state = NO_STATE  # as the unsettled map says it: terminal once it is durable that it is
-        self.step = Step.NEW  # how it is transferred on the link that is attached
+        self.step = ResumeStep.NEW  # how it is transferred on the link that is attached
         self.stored = False  # before that it must not be transferred
         self.transferred = False  # on any link ever: before that it is not in the unsettled map
         self.logged = False
-        self._publisher = publisher
+        self._check = check
         self._result: Outcome | None = None
         self._done: trio.Event | None = None
 
@@ -56,7 +55,7 @@ class Handle:
     async def outcome(self) -> Outcome:
         """What became of it. Raises ConnectionError if the publisher gives up before that is known: it is in doubt."""
         while self._result is None:
-            self._publisher._check()
+            self._check()
             if self._done is None:
                 self._done = trio.Event()
             await self._done.wait()
@@ -81,3 +80,12 @@ class Handle:
         self._result = self._result or outcome
         if self._done is not None:
             self._done.set()
+
+
+class Answer(NamedTuple):
+    """What the router said about a delivery."""
+
+    handle: values.Handle
+    delivery: Handle
+    state: int
+    settled: bool

@@ -10,10 +10,12 @@ import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 
 import trio
 
+from failover.client.outcome import LOGGED, OF_STATE, Outcome
 from router.journal import FLUSH_S, JournalFile
 from topic.identity import LinkIdentity, link_name
 from topic.journal import Block, Event, LoggedOutcome
@@ -67,12 +69,13 @@ class ClientLog:
     def deliveries(self, event: Event, keys: Sequence[bytes], outcome: LoggedOutcome = LoggedOutcome.NONE) -> None:
         self._append(event, keys, outcome=outcome)
 
-    def kept(self, of: Iterable[tuple[LoggedOutcome, Sequence[bytes]]], published: int | None = None) -> None:
-        """What the client's store had when it began: unsettled deliveries, with what is known of each, a publisher's in
-        its order; and how many it has ever published. Makes up for what an earlier life could not write any more."""
+    def kept(self, unsettled: Iterable[tuple[bytes, int]], published: int | None = None) -> None:
+        """What the client's store had when it began: the keys of unsettled deliveries with their states, a publisher's
+        in its order; and how many it has ever published. Makes up for what an earlier life could not write any more."""
         self._append(Event.KEPT, detail=None if published is None else json.dumps({"published": published}))
-        for outcome, keys in of:
-            self._append(Event.KEPT, keys, outcome=outcome)
+        for state, run in groupby(unsettled, lambda kept: kept[1]):
+            outcome = LOGGED[OF_STATE.get(state, Outcome.UNKNOWN)]
+            self._append(Event.KEPT, [key for key, _ in run], outcome=outcome)
 
     def closed(self) -> None:
         self._append(Event.CLOSED)

@@ -4,9 +4,9 @@ A delivery's life: written to the store → transferred, as soon as there is cre
 the store → settled, and told → forgotten. It is named by its key, the same in the whole mesh.
 
 When the link is attached anew, both ends' unsettled maps say what became of the deliveries between transfer and
-settlement (`failover.comparison`): they are transferred again, in their old order and before anything new. They are
-not when the router does not know the link's former life: when it returns another generation or a null map. Then their
-outcome is `IN_DOUBT`, or with `resend_in_doubt` they are sent as new ones: at least once.
+settlement (`comparison`): they are transferred again, in their old order and before anything new. They are not when
+the router does not know the link's former life: when it returns another generation or a null map. Then their outcome is
+`IN_DOUBT`, or with `resend_in_doubt` they are sent as new ones: at least once.
 
 While a map is incomplete, only what both maps name goes on; then the link is attached again.
 """
@@ -14,34 +14,25 @@ While a map is incomplete, only what both maps name goes on; then the link is at
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import groupby
-from typing import Any, ClassVar, NamedTuple, Unpack
+from typing import Any, ClassVar, Unpack
 
-from failover.client.audience import Audience
-from failover.client.endpoint import ANSWERS, Endpoint, Options
+from failover.client.comparison import TERMINAL, ResumeStep, agreed_state, step
+from failover.client.endpoint import Endpoint, Options
 from failover.client.errors import ClientError
 from failover.client.events import Abandoned, Resumed
-from failover.client.handle import Handle
+from failover.client.handle import Answer, Handle
 from failover.client.outcome import LOGGED, OF_STATE, Outcome
 from failover.client.store import Added, Change, Decided, Ended, Removed, Role, tag_of
-from failover.comparison import TERMINAL, Step, agreed_state, step
-from router.amqp import values
+from failover.client.subscriber_count import SubscriberCount
 from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection
 from router.amqp.link import Link
 from router.amqp.message import data_message
-from router.amqp.values import ACCEPTED, NO_STATE, RCV_SECOND, SND_MIXED, ErrorCondition
+from router.amqp.values import ACCEPTED, NO_STATE, RCV_SECOND, SND_MIXED
+from router.amqp.values import Handle as EngineHandle
 from topic.identity import KeyMaker, link_name
 from topic.journal import Event
-
-
-class Answer(NamedTuple):
-    """What the router said about a delivery."""
-
-    handle: values.Handle
-    delivery: Handle
-    state: int
-    settled: bool
+from topic.properties import ANSWERS
 
 
 class Publisher(Endpoint):
@@ -69,34 +60,31 @@ class Publisher(Endpoint):
         self.resumed: tuple[Handle, ...] = ()
         self._in_flight = in_flight
         self._resend = resend_in_doubt
+        self._checks = self._check  # one bound method for all handles
         self._next = 0
         self._storing = 0
         self._keys: KeyMaker | None = None
         self._deliveries: dict[bytes, Handle] = {}  # unsettled ones by tag, in the order of sending
         self._queue: deque[Handle] = deque()  # to be transferred on this link
-        self._under_way: dict[values.Handle, Handle] = {}  # transferred on this link, no outcome yet
+        self._under_way: dict[EngineHandle, Handle] = {}  # transferred on this link, no outcome yet
         self._theirs: Mapping[bytes, int] = {}  # the router's map for this link
         self._incomplete = False  # one of the maps of this link is
-        self._audience = Audience(self._news)
+        self._count = SubscriberCount(self._news)
 
     @property
     def alone(self) -> int:
-        """How many of the accepted deliveries nobody was subscribed to, as far as routers have told: all when the block
-        is left, but for what one that was lost meanwhile could not tell any more."""
-        return self._audience.alone
+        """How many of the accepted deliveries nobody was subscribed to, as far as routers have told by now."""
+        return self._count.alone
 
     async def subscribers(self) -> int:
-        """How many are subscribed to the address now: from here on their acceptances are waited for, too. Raises
-        ClientError if the router does not tell."""
-        while not await self._audience.ask():
+        """How many are subscribed now; they are waited for from here on. ClientError if the router does not tell."""
+        while not await self._count.ask():
             if self._link is None:
                 await self._change()
-        if self._audience.subscribers is None:
-            raise ClientError("amqp:not-implemented", "this router does not tell how many are subscribed")
-        return self._audience.subscribers
+        return self._count.subscribers()
 
     def on_echo(self, link: Link) -> None:
-        self._audience.answered(link)
+        self._count.answered(link)
         self._news.unpark_all()
 
     @property
@@ -116,22 +104,19 @@ class Publisher(Endpoint):
         await self._give_way()
         while not self._has_room():
             await self._change()
-        number = self._next
-        self._next += 1
+        number, self._next = self._next, self._next + 1
         delivery = self._remember(tag_of(number), message)
         self._storing += 1
         self._commits.add((Added(number, delivery.message),), partial(self._stored, delivery))
         return delivery
 
     def _has_room(self) -> bool:
-        link = self._link
-        if link is None or self._incomplete or len(self._deliveries) >= self._in_flight:
-            return False
-        return link.credit > len(self._queue) + self._storing
+        link, few = self._link, len(self._deliveries) < self._in_flight
+        return few and link is not None and not self._incomplete and link.credit > len(self._queue) + self._storing
 
     def _remember(self, tag: bytes, message: bytes) -> Handle:
         key = self._keys.key(tag) if self._keys is not None else None
-        delivery = self._deliveries[tag] = Handle(self, tag, key, message)
+        delivery = self._deliveries[tag] = Handle(self._checks, tag, key, message)
         return delivery
 
     async def drain(self) -> None:
@@ -142,7 +127,7 @@ class Publisher(Endpoint):
     async def _finish(self) -> None:
         await self.drain()
         if self.epoch is not None:  # a mesh's router can tell
-            await self._audience.ask()
+            await self._count.ask()
         await self._commits.commit((Ended(),), lambda: None)
 
     def _ends(self, error: BaseException | None) -> bool:
@@ -156,17 +141,13 @@ class Publisher(Endpoint):
         for tag, entry in saved.unsettled.items():
             assert entry.message is not None
             delivery = self._remember(tag, entry.message)
-            delivery.stored = delivery.transferred = True  # for all we know
+            delivery.stored = delivery.transferred = delivery.logged = True  # for all we know
             if entry.state in TERMINAL:
                 delivery.decide(entry.state)
         self.resumed = tuple(self._deliveries.values())
         if self._log is not None and self._keys is not None:
             key = self._keys.key
-            runs = groupby(saved.unsettled, lambda tag: OF_STATE.get(saved.unsettled[tag].state, Outcome.UNKNOWN))
-            kept = [(LOGGED[outcome], [key(tag) for tag in tags]) for outcome, tags in runs]
-            self._log.kept(kept, saved.next_number)
-            for delivery in self.resumed:
-                delivery.logged = True
+            self._log.kept([(key(tag), entry.state) for tag, entry in saved.unsettled.items()], saved.next_number)
 
     def _name_keys(self, generation: bytes | None) -> None:
         self._keys = KeyMaker(link_name(self.identity), generation) if generation is not None else None
@@ -185,13 +166,14 @@ class Publisher(Endpoint):
     def _granted(self, link: Link, generation: bytes | None) -> None:
         if self._log is not None:
             if generation is None:
-                reason = ErrorCondition("amqp:not-implemented", "a log needs a router that names generations")
-                self._lose(ClientError(reason.name, reason.description), fatal=True)
+                self._lose(
+                    ClientError("amqp:not-implemented", "a log needs a router that names generations"), fatal=True
+                )
                 return
             assert link.remote_target is not None
             self._log.attached("second", link.remote_target.timeout, generation)
         self._name_keys(generation)
-        self._audience.attached(link)
+        self._count.attached(link)
         if self._ours is not None:
             if link.remote_unsettled is None or generation != self.generation:
                 self._abandon(self._ours)
@@ -209,9 +191,9 @@ class Publisher(Endpoint):
         for delivery in [self._deliveries[tag] for tag in ours if tag in self._deliveries]:
             proven = not silent and delivery.tag not in omitted
             delivery.step = step(delivery.state, self._theirs.get(delivery.tag), proven=proven)
-            if delivery.step is Step.FORGET:
+            if delivery.step is ResumeStep.FORGET:
                 self._forget(delivery)
-            elif delivery.step is not Step.WAIT:
+            elif delivery.step is not ResumeStep.WAIT:
                 self._queue.append(delivery)
         if ours:
             self._tell(Resumed(sum(delivery.state == NO_STATE for delivery in self._queue)))
@@ -236,7 +218,7 @@ class Publisher(Endpoint):
         for delivery in self._deliveries.values():
             if not delivery.transferred:
                 delivery.key = self._keys.key(delivery.tag) if self._keys is not None else None
-                delivery.step = Step.NEW
+                delivery.step = ResumeStep.NEW
                 if delivery.stored:
                     self._queue.append(delivery)
 
@@ -245,7 +227,7 @@ class Publisher(Endpoint):
         self._commits.add((), partial(super()._asked, link))
 
     def _parted(self) -> None:
-        self._audience.parted()
+        self._count.parted()
         self._queue.clear()
         self._under_way.clear()
         self._incomplete = False
@@ -280,18 +262,18 @@ class Publisher(Endpoint):
 
     def _transfer(self, link: Link, delivery: Handle) -> None:
         match delivery.step:
-            case Step.NEW | Step.WHOLE:
+            case ResumeStep.NEW | ResumeStep.WHOLE:
                 if self._log is not None and not delivery.logged:
                     assert delivery.key is not None
                     self._log.published(delivery.key, delivery.tag)
                     delivery.logged = True
                 delivery.transferred = True
-                resume = delivery.step is Step.WHOLE
+                resume = delivery.step is ResumeStep.WHOLE
                 self._under_way[link.send(delivery.tag, delivery.message, resume=resume)] = delivery
-            case Step.ABORTED:
+            case ResumeStep.ABORTED:
                 link.send(delivery.tag, b"", resume=True, aborted=True)
                 self._forget(delivery)
-            case Step.STATE | Step.SETTLED:
+            case ResumeStep.STATE | ResumeStep.SETTLED:
                 self._transfer_state(link, delivery)
 
     def _transfer_state(self, link: Link, delivery: Handle) -> None:
@@ -306,7 +288,7 @@ class Publisher(Endpoint):
 
     def _attach_again(self) -> None:
         """Once nothing is left to be done with incomplete maps."""
-        if all(delivery.step is Step.WAIT or not delivery.transferred for delivery in self._deliveries.values()):
+        if all(delivery.step is ResumeStep.WAIT or not delivery.transferred for delivery in self._deliveries.values()):
             self._lose(ClientError(None, "the unsettled map is told in parts"))
 
     # -- outcomes

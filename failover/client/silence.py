@@ -11,8 +11,8 @@ from typing import Any, Final
 import trio
 
 from router.amqp.connection import Connection
+from topic.properties import DEAD
 
-DEAD: Final = "oncemesh:dead"  # in the properties of a router's open: milliseconds
 GRACE_S: Final = 0.02  # for what has come while we did not run ourselves
 HEARD: Final = 0.5  # of the idle timeout: within that a router that lives is heard, its heartbeats come more often
 

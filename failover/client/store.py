@@ -23,8 +23,8 @@ from typing import Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from attrs import define, field
 
+from failover.client.comparison import TERMINAL
 from failover.client.errors import StateError
-from failover.comparison import TERMINAL
 from router.amqp.values import NO_STATE
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 
@@ -77,7 +77,7 @@ class Ended(NamedTuple):
 Change: TypeAlias = Attached | Added | Decided | Removed | Ended
 
 
-class Entry(NamedTuple):
+class Unsettled(NamedTuple):
     """An unsettled delivery; a subscriber's has no message."""
 
     state: int
@@ -92,7 +92,7 @@ class Saved:
     generation: bytes | None = None
     epoch: str | None = None
     next_number: int = 0
-    unsettled: dict[bytes, Entry] = field(factory=dict)  # a publisher's in the order of its numbers
+    unsettled: dict[bytes, Unsettled] = field(factory=dict)  # a publisher's in the order of its numbers
 
 
 class Store(Protocol):
@@ -127,10 +127,10 @@ class MemoryStore:
         for change in changes:
             match change:
                 case Added(number, message):
-                    unsettled[tag_of(number)] = Entry(NO_STATE, message)
+                    unsettled[tag_of(number)] = Unsettled(NO_STATE, message)
                     saved.next_number = number + 1
                 case Decided(tag, state):
-                    unsettled[tag] = Entry(state, unsettled[tag].message if tag in unsettled else None)
+                    unsettled[tag] = Unsettled(state, unsettled[tag].message if tag in unsettled else None)
                 case Removed(tag):
                     unsettled.pop(tag, None)
                 case Attached(generation, epoch):
@@ -174,7 +174,7 @@ def _is_sound(role: Role, saved: Saved) -> bool:
     )
 
 
-def _fits(role: Role, tag: bytes, entry: Entry) -> bool:
+def _fits(role: Role, tag: bytes, entry: Unsettled) -> bool:
     if role == "publisher":
         written = len(tag) == TAG_LENGTH and isinstance(entry.message, bytes)
         return written and entry.state in (NO_STATE, *TERMINAL)
@@ -268,7 +268,7 @@ class SqliteStore:
             self._ids[role, identity] = row[0]
             unsettled_of = "SELECT tag, state, message FROM oncemesh_unsettled WHERE link = ? ORDER BY tag"
             entries = self._ask(unsettled_of, row[:1])
-            unsettled = {tag: Entry(state, message) for tag, state, message in entries}
+            unsettled = {tag: Unsettled(state, message) for tag, state, message in entries}
             saved = Saved(bool(row[1]), row[2], row[3], row[4], unsettled)
             if not _is_sound(role, saved):
                 raise StateError(self._where, f"{UNUSABLE}: damaged: what it keeps of {identity} makes no sense")

@@ -17,19 +17,19 @@ from typing import ClassVar, Literal, Unpack
 
 import trio
 
+from failover.client.comparison import TERMINAL
 from failover.client.delivery import Delivery
 from failover.client.endpoint import Endpoint, Options
 from failover.client.errors import ClientError
 from failover.client.events import Abandoned, Resumed
 from failover.client.outcome import LOGGED, OF_STATE, STATE_OF, Outcome
 from failover.client.store import Decided, Removed, Role
-from failover.comparison import TERMINAL
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.link import Link
 from router.amqp.values import RCV_FIRST, RCV_SECOND, REJECTED, RELEASED
 from router.amqp.values import Handle as EngineHandle
-from topic.journal import Event, LoggedOutcome
+from topic.journal import Event
 
 SETTLE_S = 2.0  # how long an orderly end waits for the router to settle what we answered
 
@@ -55,6 +55,7 @@ class Subscriber(Endpoint):
     ) -> None:
         super().__init__(urls, address, container=container, link=link, **options)
         assert credit > 0
+        self._answers = self._answer  # one bound method for all deliveries
         self._credit = credit
         self._owed = 0  # credit to be given again
         self._settle = settle
@@ -85,13 +86,13 @@ class Subscriber(Endpoint):
         super()._load()
         if self._settle == "first":
             return
-        kept: dict[LoggedOutcome, list[bytes]] = {}
+        kept = []
         for key, entry in self._commits.load().unsettled.items():
-            delivery = self._unsettled[key] = Delivery(self, key, b"")
+            delivery = self._unsettled[key] = Delivery(self._answers, key, b"")
             delivery.answered, delivery.state = True, entry.state
-            kept.setdefault(LOGGED[OF_STATE[entry.state]], []).append(key)
+            kept.append((key, entry.state))
         if self._log is not None and self._resumes:
-            self._log.kept(kept.items())
+            self._log.kept(kept)
 
     # -- attaching
 
@@ -173,7 +174,7 @@ class Subscriber(Endpoint):
         self._news.unpark_all()
 
     def _take(self, link: Link, handle: EngineHandle, tag: bytes, message: bytes) -> None:
-        delivery = Delivery(self, tag, message)
+        delivery = Delivery(self._answers, tag, message)
         delivery.link = link
         self._waiting.append(delivery)
         if handle is not None:

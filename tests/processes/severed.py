@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 import trio
 
-from failover.chaos.links import Condition as LinkCondition
-from failover.chaos.mesh import Mesh
+from failover.chaos.links import Impairment
+from failover.chaos.mesh import ChaosMesh
 from failover.chaos.proxy import LinkProxy
 from failover.client.status import fetch_status
 from router.amqp.connection import Connection
@@ -102,7 +102,7 @@ class End(Recorder):
 
 
 class Stage:
-    def __init__(self, mesh: Mesh, nursery: trio.Nursery) -> None:
+    def __init__(self, mesh: ChaosMesh, nursery: trio.Nursery) -> None:
         self.mesh = mesh
         self._nursery = nursery
 
@@ -146,7 +146,7 @@ class Stage:
         return f"amqp://{self.mesh.addresses[router]}"
 
     def cut_off(self, router: str) -> None:
-        self.mesh.links.spoil(PARTITION, self.mesh.links.of([router]), LinkCondition(severed=True))
+        self.mesh.links.spoil(PARTITION, self.mesh.links.of([router]), Impairment(severed=True))
 
     async def heal(self) -> None:
         """Until all routers are in contact, and nobody is taken for lapsed."""
@@ -200,7 +200,7 @@ async def severable_triangle(folder: Path, nursery: trio.Nursery, **timing: floa
     (folder / "run").mkdir()
     triangle = load(TOPOLOGIES / "triangle.yaml")
     triangle = attrs.evolve(triangle, timing=attrs.evolve(triangle.timing, **timing))
-    mesh = Mesh(triangle, RunDirectory(folder / "run"), print)
+    mesh = ChaosMesh(triangle, RunDirectory(folder / "run"), print)
     try:
         await mesh.up(nursery, Random(1))
         for router in mesh.routers:

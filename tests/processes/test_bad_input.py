@@ -16,7 +16,6 @@ import trio
 
 from router.amqp.message import data_message
 from router.amqp.values import SND_SETTLED
-from router.attach import GENERATION
 from router.quantities import Address
 from tests.processes.background import background_traffic
 from tests.processes.clients import Clients
@@ -34,6 +33,7 @@ from tests.router.amqp.frames import (
     settlement,
     transfer,
 )
+from topic.properties import GENERATION
 
 MAX_FRAME = 64 * 1024
 WINDOW = 1000

@@ -20,7 +20,6 @@ from router.amqp.library import lib
 from router.amqp.message import data_message
 from router.amqp.performative import code_of
 from router.amqp.values import ACCEPTED, EXPIRE_CONNECTION, RELEASED, Handle
-from router.attach import EPOCH, GENERATION
 from tests.processes.clients import Client, Clients, Publisher, Subscriber, client_of, hold
 from tests.processes.mesh import RunningMesh, eventually
 from tests.router.amqp.frames import (
@@ -40,6 +39,7 @@ from tests.router.amqp.frames import (
     transfer,
     ubyte,
 )
+from topic.properties import EPOCH, GENERATION
 
 WINDOW = 1000
 COUNT = 200

@@ -4,7 +4,7 @@ from collections import deque
 from itertools import islice
 from typing import Any
 
-from failover.comparison import Step, compare
+from failover.client.comparison import ResumeStep, compare
 from tests.simulation.client import MOST, Client
 from tests.simulation.link import Link
 from tests.simulation.publisher_link import PublisherLink, Sent
@@ -35,7 +35,7 @@ class Publisher(Client):
         """The map of the attach that is under way, or was answered last."""
         self.texts: dict[bytes, bytes] = {}
         """Tag -> message, of all that is unsettled."""
-        self.again: deque[tuple[bytes, Step]] = deque()
+        self.again: deque[tuple[bytes, ResumeStep]] = deque()
         """Tags to be transferred before anything new, and how."""
         self.handles: dict[int, bytes] = {}
         """Handle -> tag of what was transferred on this link and is not settled."""
@@ -120,7 +120,7 @@ class Publisher(Client):
         self.partial = self.partial or not ours.keys() >= (self.said or {}).keys()
         self.begin_afresh()
         self._new_life()
-        self.again.extend((tag, Step.ABORTED) for tag in ours)
+        self.again.extend((tag, ResumeStep.ABORTED) for tag in ours)
 
     def _resume(self, ours: dict[bytes, int], complete: bool) -> None:
         assert self.unsettled is not None
@@ -129,21 +129,21 @@ class Publisher(Client):
             return
         self.most, self._named = MOST, set(self.said or ())
         for tag, step in list(compare(self.said or {}, ours)):
-            if step in (Step.NEW, Step.WHOLE):
+            if step in (ResumeStep.NEW, ResumeStep.WHOLE):
                 self.again.append((tag, self._perhaps_abort(tag, step)))
             else:
-                known = step is Step.FORGET
+                known = step is ResumeStep.FORGET
                 self.judge.check(known, f"7 resume: {self.name} has an outcome of {tag!r}, which the router lists")
                 self._forget(tag)
 
-    def _perhaps_abort(self, tag: bytes, step: Step) -> Step:
+    def _perhaps_abort(self, tag: bytes, step: ResumeStep) -> ResumeStep:
         """The application may have given up what is in doubt."""
-        if step is Step.NEW or self.calm or self.random.random() >= self.knobs.early:
+        if step is ResumeStep.NEW or self.calm or self.random.random() >= self.knobs.early:
             return step
         self.note(self.name, f"gives up {self.texts[tag].decode()}")
         self.judge.settled_early(self.texts[tag])
         self._forget(tag)
-        return Step.ABORTED
+        return ResumeStep.ABORTED
 
     def _forget(self, tag: bytes) -> None:
         assert self.unsettled is not None
@@ -230,9 +230,9 @@ class Publisher(Client):
         self.judge.lives.unordered.add((self.name, self.life))
         return self.left_to_send > 0 and self.random.random() < 0.5
 
-    def _transfer(self, tag: bytes, step: Step) -> Sent:
+    def _transfer(self, tag: bytes, step: ResumeStep) -> Sent:
         self._handle += 1
-        if step is Step.ABORTED:
+        if step is ResumeStep.ABORTED:
             self.note(self.name, f"aborts {tag.decode()}")
             return self._handle, tag, b"", step
         self.handles[self._handle] = tag
@@ -255,7 +255,7 @@ class Publisher(Client):
                 self._perhaps_settle_early(link, self._handle)
             self.note(self.name, f"sends {text.decode()} as {tag.decode()}")
             self.judge.sent(self, text, tag, settled)
-            sent.append((self._handle, tag, text, Step.SETTLED if settled else Step.NEW))
+            sent.append((self._handle, tag, text, ResumeStep.SETTLED if settled else ResumeStep.NEW))
         self.left_to_send -= len(sent)
         return sent
 

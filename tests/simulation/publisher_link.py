@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from failover.comparison import Step
+from failover.client.comparison import ResumeStep
 from router.signs import SignsOfLife
 from tests.simulation.link import Link
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.publisher import Publisher
     from tests.simulation.router import Router
 
-Sent = tuple[int, bytes, bytes, Step]
+Sent = tuple[int, bytes, bytes, ResumeStep]
 """(handle, delivery-tag, message, as what it is sent: new, settled, resumed as a whole or aborted)"""
 
 
@@ -60,11 +60,11 @@ class PublisherLink(Link):
         while start < len(sent):
             handle, tag, text, step = sent[start]
             end = start + 1
-            if step in (Step.WHOLE, Step.ABORTED):
-                self._resume(handle, tag, text, aborted=step is Step.ABORTED)
+            if step in (ResumeStep.WHOLE, ResumeStep.ABORTED):
+                self._resume(handle, tag, text, aborted=step is ResumeStep.ABORTED)
             else:
                 end = next((i for i in range(start, len(sent)) if sent[i][3] is not step), len(sent))
-                self._publish(sent[start:end], step is Step.SETTLED)
+                self._publish(sent[start:end], step is ResumeStep.SETTLED)
             start = end
 
     def _publish(self, sent: list[Sent], settled: bool) -> None:

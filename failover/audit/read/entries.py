@@ -14,7 +14,7 @@ KEYS_LISTED = 10
 
 
 @attrs.frozen(slots=True)
-class LogEntry(Row):
+class DeliveryEntry(Row):
     """What one entry of a log says of the delivery; the columns of the rows."""
 
     outcome: int
@@ -37,7 +37,7 @@ def find_keys(parts: Iterable[bytes], start: str) -> set[str]:
     return found
 
 
-def pick_entries(parts: Iterable[bytes], keys: Sequence[str]) -> Iterator[LogEntry]:
+def pick_entries(parts: Iterable[bytes], keys: Sequence[str]) -> Iterator[DeliveryEntry]:
     """What packed rows tell of these deliveries."""
     wanted = hashed(np.array([key.encode() for key in keys], KEY_TYPE))
     for part in parts:
@@ -46,12 +46,12 @@ def pick_entries(parts: Iterable[bytes], keys: Sequence[str]) -> Iterator[LogEnt
         yield from (entry for entry in _entries(rows, at) if entry.key in keys)
 
 
-def _entries(rows: Rows, at: Ints) -> Iterator[LogEntry]:
+def _entries(rows: Rows, at: Ints) -> Iterator[DeliveryEntry]:
     texts = [*rows.strings, None]
     for index in at.tolist():
         log, key = rows.logs[rows.log[index]], rows.key[index].decode()
         epoch = texts[rows.epoch[index]] or ""
-        yield LogEntry(
+        yield DeliveryEntry(
             source=log.source,
             role=log.role,
             incarnation=log.incarnation,

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgpack
 
-from failover.audit.read.entries import LogEntry, find_keys, pick_entries
+from failover.audit.read.entries import DeliveryEntry, find_keys, pick_entries
 from failover.audit.read.inventory import ControlRow
 from failover.audit.read.segments import CONTROL_BUCKET, pack_files
 
@@ -56,7 +56,7 @@ class LocalLogs:
     def keys(self, start: str) -> set[str]:
         return find_keys(self._all(), start)
 
-    def entries(self, keys: Sequence[str]) -> Iterator[LogEntry]:
+    def entries(self, keys: Sequence[str]) -> Iterator[DeliveryEntry]:
         return pick_entries(self._all(), keys)
 
     def text(self, path: str) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from failover.audit.read.entries import LogEntry
+from failover.audit.read.entries import DeliveryEntry
 from failover.audit.read.files import SUBMITTED, Progress, contents, files_of, ignore, local_dirs
 from failover.audit.read.inventory import ControlRow
 from failover.audit.read.local import LocalLogs
@@ -39,7 +39,7 @@ class Logs(Protocol):
     def keys(self, start: str) -> set[str]:
         """Those of deliveries that begin so; some of them if they are many."""
 
-    def entries(self, keys: Sequence[str]) -> Iterable[LogEntry]:
+    def entries(self, keys: Sequence[str]) -> Iterable[DeliveryEntry]:
         """What is said of these deliveries."""
 
     def text(self, path: str) -> str | None:

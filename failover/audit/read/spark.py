@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from failover.audit.read.entries import LogEntry, find_keys, pick_entries
+from failover.audit.read.entries import DeliveryEntry, find_keys, pick_entries
 from failover.audit.read.files import AuditError, Progress
 from failover.audit.read.inventory import ControlRow
 from failover.audit.read.local import buckets
@@ -94,7 +94,7 @@ class SparkLogs:
     def keys(self, start: str) -> set[str]:
         return {key for found in self._ask(partial(_find, start)) for key in found}
 
-    def entries(self, keys: Sequence[str]) -> Iterator[LogEntry]:
+    def entries(self, keys: Sequence[str]) -> Iterator[DeliveryEntry]:
         return (entry for found in self._ask(partial(_pick, keys)) for entry in found)
 
     def text(self, path: str) -> str | None:

@@ -17,7 +17,7 @@ from rich.table import Table
 from failover.audit.judge.uses import ROW_FIELDS, KeyRow, uses_of
 from failover.audit.mesh.clients import KnownClients
 from failover.audit.mesh.clocks import Clocks, find_clocks
-from failover.audit.read.entries import LogEntry
+from failover.audit.read.entries import DeliveryEntry
 from failover.audit.read.faults import Fault
 from failover.audit.read.inventory import ControlRow, Log
 from topic.identity import NAME_LENGTH
@@ -147,10 +147,10 @@ class Setting:
         object.__setattr__(self, "names", short)
         object.__setattr__(self, "clocks", find_clocks(self.control, self.logs))
 
-    def clock(self, row: "LogEntry | ControlRow | Log") -> str:
+    def clock(self, row: "DeliveryEntry | ControlRow | Log") -> str:
         return self.clocks.clock.get(f"{row.source}.{row.incarnation}", row.host)
 
-    def instant(self, row: "LogEntry | ControlRow") -> int:
+    def instant(self, row: "DeliveryEntry | ControlRow") -> int:
         """In µs of the clock of most clients."""
         return row.time - self.clocks.ahead_us.get(f"{row.source}.{row.incarnation}", 0)
 
@@ -158,7 +158,7 @@ class Setting:
         return self.names.get(link or "", link or "?")
 
 
-def tell(key: str, entries: Sequence[LogEntry], setting: Setting) -> DeliveryStory:
+def tell(key: str, entries: Sequence[DeliveryEntry], setting: Setting) -> DeliveryStory:
     publisher = setting.clients.publishers.get(key[:NAME_LENGTH])
     entries = [attrs.evolve(entry, host=setting.clock(entry)) for entry in entries]
     use, sure = _uses(entries, whole=publisher is not None and publisher.logged)
@@ -175,11 +175,11 @@ def tell(key: str, entries: Sequence[LogEntry], setting: Setting) -> DeliverySto
     )
 
 
-Placed = tuple[int, LogEntry]
-Use = Callable[[LogEntry], int]
+Placed = tuple[int, DeliveryEntry]
+Use = Callable[[DeliveryEntry], int]
 
 
-def _uses(entries: Sequence[LogEntry], *, whole: bool) -> tuple[Use, bool]:
+def _uses(entries: Sequence[DeliveryEntry], *, whole: bool) -> tuple[Use, bool]:
     """To which of the deliveries with this key each entry belongs, 0 if there is only one; and whether that is sure."""
     rows = [KeyRow(*(getattr(entry, name) for name in ROW_FIELDS)) for entry in entries]
     if not _used_again(entries, whole=whole):
@@ -189,14 +189,14 @@ def _uses(entries: Sequence[LogEntry], *, whole: bool) -> tuple[Use, bool]:
     return lambda entry: use[id(entry)] if max(lives) > 1 else 0, sure
 
 
-def _used_again(entries: Sequence[LogEntry], *, whole: bool) -> bool:
+def _used_again(entries: Sequence[DeliveryEntry], *, whole: bool) -> bool:
     """Whether there may be several deliveries of this key; as `uses.tell_apart` asks."""
     published = sum(entry.event == Event.PUBLISHED for entry in entries)
     places = {(entry.epoch_hlc, entry.n) for entry in entries if entry.event == Event.RECEIVED and entry.n >= 0}
     return published > 1 or (len(places) > 1 and not (whole and published == 1))
 
 
-def in_order(entries: Iterable[LogEntry], setting: Setting) -> list[Placed]:
+def in_order(entries: Iterable[DeliveryEntry], setting: Setting) -> list[Placed]:
     """Each entry with the instant by which it is placed; not for people, see the module."""
     found = list(entries)
     placed = [(setting.instant(entry), entry) for entry in found if entry.role != "router"]
@@ -253,7 +253,7 @@ def plain(source: str) -> str:
     return source.removeprefix("clients/")
 
 
-def _names(entry: LogEntry) -> list[str]:
+def _names(entry: DeliveryEntry) -> list[str]:
     try:
         found = json.loads(entry.detail or "[]")
     except ValueError:

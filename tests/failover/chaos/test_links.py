@@ -6,12 +6,12 @@ from random import Random
 import pytest
 import trio
 
-from failover.chaos.conductor import condition_of
-from failover.chaos.links import Condition, Links
+from failover.chaos.links import Impairment, Links
+from failover.chaos.nemesis import condition_of
 from router.config import Limits, LinkConfig, RouterConfig, Timing, Topology
 from router.quantities import Address
 
-SILENT, SLOW = Condition(silent=True), Condition(latency=0.5)
+SILENT, SLOW = Impairment(silent=True), Impairment(latency=0.5)
 
 
 @pytest.fixture
@@ -54,19 +54,19 @@ async def test_a_partition_cuts_what_joins_its_sides(links: Links) -> None:
 
 
 def test_conditions_add_up() -> None:
-    assert Condition(silent=True, latency=1.0) == SILENT | SLOW | SLOW
+    assert Impairment(silent=True, latency=1.0) == SILENT | SLOW | SLOW
 
 
 @pytest.mark.parametrize(
     ("word", "options", "condition"),
     [
         ("cut", {}, SILENT),
-        ("cut", {"how": "reset"}, Condition(severed=True)),
+        ("cut", {"how": "reset"}, Impairment(severed=True)),
         ("partition", {}, SILENT),
         ("slow", {"latency": 0.5}, SLOW),
-        ("slow", {"latency": 0.5, "jitter": 0.1}, Condition(latency=0.5, jitter=0.1)),
-        ("flaky", {"resets": 2.0}, Condition(resets=2.0)),
+        ("slow", {"latency": 0.5, "jitter": 0.1}, Impairment(latency=0.5, jitter=0.1)),
+        ("flaky", {"resets": 2.0}, Impairment(resets=2.0)),
     ],
 )
-def test_every_word_about_links_has_its_condition(word: str, options: dict[str, object], condition: Condition) -> None:
+def test_every_word_about_links_has_its_condition(word: str, options: dict[str, object], condition: Impairment) -> None:
     assert condition_of(word, options) == condition

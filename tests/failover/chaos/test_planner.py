@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failover.chaos.planner import plan
-from failover.chaos.script import Client, Crashes, Fault, Script, When
+from failover.chaos.script import Crashes, FaultLine, Script, ScriptClient, When
 from failover.chaos.targets import Named, Some
 from failover.chaos.times import Span, Window
 from failover.chaos.vocabulary import VERBS
@@ -26,27 +26,27 @@ whens = st.one_of(
     st.builds(lambda window, rate: When(window, rate=rate), windows, st.floats(0.01, 5)),
 )
 faults = st.builds(
-    lambda word, when, lasting: Fault(VERBS[word], Some("one"), when, lasting),
+    lambda word, when, lasting: FaultLine(VERBS[word], Some("one"), when, lasting),
     st.sampled_from(["kill", "pause", "cut"]),
     whens,
     st.none() | spans,
 )
 
 
-def made(*lines: Fault, crashes: Crashes | None = None) -> Script:
+def made(*lines: FaultLine, crashes: Crashes | None = None) -> Script:
     routers = {"a": RouterConfig("a", Address("127.0.0.1", 0))}
     topology = Topology("made", routers, (), (), Timing(), Limits(), Path("mesh.yaml"))
-    client = Client("news", "publisher", "topic/x", "a", rate=1.0, crashes=crashes)
+    client = ScriptClient("news", "publisher", "topic/x", "a", rate=1.0, crashes=crashes)
     return Script("made", Path("made.yaml"), topology, DURATION, (client,), {"news": ("news",)}, {}, lines)
 
 
 @given(st.lists(faults, max_size=5), SEEDS)
-def test_the_same_seed_gives_the_same_plan(lines: list[Fault], seed: int) -> None:
+def test_the_same_seed_gives_the_same_plan(lines: list[FaultLine], seed: int) -> None:
     assert plan(made(*lines), seed) == plan(made(*lines), seed)
 
 
 @given(st.lists(faults, max_size=5), SEEDS)
-def test_strikes_come_in_order_within_the_run_and_their_windows(lines: list[Fault], seed: int) -> None:
+def test_strikes_come_in_order_within_the_run_and_their_windows(lines: list[FaultLine], seed: int) -> None:
     strikes = plan(made(*lines), seed)
     assert [strike.number for strike in strikes] == list(range(len(strikes)))
     assert [strike.at for strike in strikes] == sorted(strike.at for strike in strikes)
@@ -64,26 +64,28 @@ def test_strikes_come_in_order_within_the_run_and_their_windows(lines: list[Faul
 
 
 @given(st.lists(faults, min_size=1, max_size=4), faults, SEEDS)
-def test_a_line_that_is_added_leaves_the_others_where_they_were(lines: list[Fault], more: Fault, seed: int) -> None:
+def test_a_line_that_is_added_leaves_the_others_where_they_were(
+    lines: list[FaultLine], more: FaultLine, seed: int
+) -> None:
     before = {(strike.at, strike.lasting, strike.seed) for strike in plan(made(*lines), seed)}
     after = {(strike.at, strike.lasting, strike.seed) for strike in plan(made(*lines, more), seed)}
     assert before <= after
 
 
 @given(st.lists(faults, min_size=1, max_size=5), SEEDS)
-def test_every_strike_draws_its_targets_from_a_generator_of_its_own(lines: list[Fault], seed: int) -> None:
+def test_every_strike_draws_its_targets_from_a_generator_of_its_own(lines: list[FaultLine], seed: int) -> None:
     strikes = plan(made(*lines), seed)
     assert len({strike.seed for strike in strikes}) == len(strikes)
     assert [strike.random().random() for strike in strikes] == [strike.random().random() for strike in strikes]
 
 
 def test_another_seed_gives_another_plan() -> None:
-    line = Fault(VERBS["kill"], Some("one"), When(Window(0, DURATION), rate=1.0))
+    line = FaultLine(VERBS["kill"], Some("one"), When(Window(0, DURATION), rate=1.0))
     assert plan(made(line), 1) != plan(made(line), 2)
 
 
 def test_a_rate_is_kept_in_the_mean() -> None:
-    line = Fault(VERBS["kill"], Some("one"), When(Window(10, 50), rate=0.5))
+    line = FaultLine(VERBS["kill"], Some("one"), When(Window(10, 50), rate=0.5))
     counts = [len(plan(made(line), seed)) for seed in range(200)]
     assert 18 < sum(counts) / len(counts) < 22
 

@@ -66,7 +66,7 @@ class Listening(PlainView):
 
 
 async def disturbed(script: Script, directory: RunDirectory, view: Listening, disturb: Callable[[], None]) -> Ending:
-    """A run that something befalls as its load begins, behind the conductor's back."""
+    """A run that something befalls as its load begins, behind the nemesis's back."""
 
     async def strike() -> None:
         await view.loaded.wait()
@@ -244,7 +244,7 @@ async def test_a_router_that_ends_by_itself_is_told_and_counts(tmp_path: Path) -
 
 
 async def test_what_does_not_come_to_its_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A router that is stopped behind the conductor's back, and never goes on."""
+    """A router that is stopped behind the nemesis's back, and never goes on."""
     monkeypatch.setattr("failover.chaos.run.END_S", 1.0)
     path = write(tmp_path, topology="pair", duration="2s")
     path.write_text(path.read_text().replace("terminus: 15s, boot_wait: 3s", "terminus: 1s, boot_wait: 1s"))
@@ -275,7 +275,7 @@ def test_a_signal_stops_everything_without_a_verdict(tmp_path: Path, number: sig
     assert processes_of(tmp_path) == []
 
 
-def test_clients_whose_conductor_is_killed_end_by_themselves(tmp_path: Path) -> None:
+def test_clients_whose_nemesis_is_killed_end_by_themselves(tmp_path: Path) -> None:
     path = write(tmp_path, topology="pair", duration="60s")
     command = [sys.executable, "-P", "-c", "from router.cli import main; main()", "chaos", str(path)]
     command += ["--run-dir", str(tmp_path / "run")]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from failover.chaos.script import Client, Crashes, Fault, When
+from failover.chaos.script import Crashes, FaultLine, ScriptClient, When
 from failover.chaos.script_reader import PARTS, ScriptError, load
 from failover.chaos.targets import Named, RouterOf, Several, Some
 from failover.chaos.times import Span, Window
@@ -72,10 +72,10 @@ subscribers:
     found = load(path)
     crashes = Crashes(0.1, Span(1.0, 2.0))
     assert found.clients == (
-        Client("p1", "publisher", "topic/x", "b", rate=12.5, size=1024, crashes=crashes),
-        Client("p2", "publisher", "topic/x", "a", rate=12.5, size=1024, crashes=crashes),
-        Client("p3", "publisher", "topic/x", "b", rate=12.5, size=1024, crashes=crashes),
-        Client("s", "subscriber", "topic/chaos", "a", settle="first", think=0.005),
+        ScriptClient("p1", "publisher", "topic/x", "b", rate=12.5, size=1024, crashes=crashes),
+        ScriptClient("p2", "publisher", "topic/x", "a", rate=12.5, size=1024, crashes=crashes),
+        ScriptClient("p3", "publisher", "topic/x", "b", rate=12.5, size=1024, crashes=crashes),
+        ScriptClient("s", "subscriber", "topic/chaos", "a", settle="first", think=0.005),
     )
     assert found.groups == {"p": ("p1", "p2", "p3"), "s": ("s",)}
     assert (found.name, found.duration, found.offered) == ("script", 60.0, 37.5)
@@ -89,34 +89,34 @@ def test_timing_replaces_only_what_it_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("kill: a, at: 2s", Fault(VERBS["kill"], Named("a"), When(WHOLE, at=Span(2, 2)))),
-        ("kill: one, at: 2s..3s, for: 1s", Fault(VERBS["kill"], Some("one"), When(WHOLE, Span(2, 3)), Span(1, 1))),
-        ("pause: minority, every: 2s", Fault(VERBS["pause"], Some("minority"), When(WHOLE, every=2.0))),
+        ("kill: a, at: 2s", FaultLine(VERBS["kill"], Named("a"), When(WHOLE, at=Span(2, 2)))),
+        ("kill: one, at: 2s..3s, for: 1s", FaultLine(VERBS["kill"], Some("one"), When(WHOLE, Span(2, 3)), Span(1, 1))),
+        ("pause: minority, every: 2s", FaultLine(VERBS["pause"], Some("minority"), When(WHOLE, every=2.0))),
         (
             "kill: {home-of: news}, random: 30/m, during: 2s..8s",
-            Fault(VERBS["kill"], RouterOf("home-of", "news"), When(Window(2, 8), rate=0.5)),
+            FaultLine(VERBS["kill"], RouterOf("home-of", "news"), When(Window(2, 8), rate=0.5)),
         ),
         (
             "partition: [west, {custodian-of: reader1}], during: 2s..5s",
-            Fault(
+            FaultLine(
                 VERBS["partition"],
                 Several((Named("west"), RouterOf("custodian-of", "reader1"))),
                 When(Window(2, 5), at=Span(2, 2)),
                 Span(3, 3),
             ),
         ),
-        ("kill-all: , at: 2s", Fault(VERBS["kill-all"], None, When(WHOLE, at=Span(2, 2)))),
-        ("rolling-restart: , at: 2s", Fault(VERBS["rolling-restart"], Some("all"), When(WHOLE, at=Span(2, 2)))),
-        ("crash-client: reader, at: 2s", Fault(VERBS["crash-client"], Named("reader"), When(WHOLE, at=Span(2, 2)))),
-        ("heal: , every: 4s", Fault(VERBS["heal"], None, When(WHOLE, every=4.0))),
+        ("kill-all: , at: 2s", FaultLine(VERBS["kill-all"], None, When(WHOLE, at=Span(2, 2)))),
+        ("rolling-restart: , at: 2s", FaultLine(VERBS["rolling-restart"], Some("all"), When(WHOLE, at=Span(2, 2)))),
+        ("crash-client: reader, at: 2s", FaultLine(VERBS["crash-client"], Named("reader"), When(WHOLE, at=Span(2, 2)))),
+        ("heal: , every: 4s", FaultLine(VERBS["heal"], None, When(WHOLE, every=4.0))),
         (
             "slow: b-a, latency: 20ms, jitter: 5ms, at: 2s",
-            Fault(VERBS["slow"], Named("a-b"), When(WHOLE, Span(2, 2)), None, {"latency": 0.02, "jitter": 0.005}),
+            FaultLine(VERBS["slow"], Named("a-b"), When(WHOLE, Span(2, 2)), None, {"latency": 0.02, "jitter": 0.005}),
         ),
-        ("skew: a, by: -5s, at: 2s", Fault(VERBS["skew"], Named("a"), When(WHOLE, Span(2, 2)), None, {"by": -5.0})),
+        ("skew: a, by: -5s, at: 2s", FaultLine(VERBS["skew"], Named("a"), When(WHOLE, Span(2, 2)), None, {"by": -5.0})),
     ],
 )
-def test_a_fault_is_read_as_written(tmp_path: Path, text: str, fault: Fault) -> None:
+def test_a_fault_is_read_as_written(tmp_path: Path, text: str, fault: FaultLine) -> None:
     assert script(tmp_path, text).faults == (fault,)
 
 

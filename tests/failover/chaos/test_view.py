@@ -8,9 +8,9 @@ import pytest
 import trio
 from rich.console import Console
 
-from failover.chaos.conductor import Conductor, Struck
-from failover.chaos.crew import Crew, make_crew
-from failover.chaos.mesh import Life, Mesh
+from failover.chaos.clients import RunningClients, make_clients
+from failover.chaos.mesh import ChaosMesh, Life
+from failover.chaos.nemesis import Nemesis, Struck
 from failover.chaos.view import Board, LiveView, PlainView, Rates
 from router.rundir import RunDirectory
 from tests.failover.chaos.scripts import script
@@ -20,20 +20,20 @@ from tests.failover.chaos.scripts import script
 def board(tmp_path: Path) -> Board:
     made = script(tmp_path)
     told: Any = print
-    mesh = Mesh(made.topology, RunDirectory(tmp_path / "run"), told)
-    crew = make_crew(made, mesh.addresses, tmp_path / "clients", told)
-    conductor = Conductor(made, mesh, crew, told)
-    conductor.struck.append(Struck(0, "kill", ("a",), "kill a (one), for 2.0s", 1, {}, open={"a"}))
+    mesh = ChaosMesh(made.topology, RunDirectory(tmp_path / "run"), told)
+    clients = make_clients(made, mesh.addresses, tmp_path / "clients", told)
+    nemesis = Nemesis(made, mesh, clients, told)
+    nemesis.struck.append(Struck(0, "kill", ("a",), "kill a (one), for 2.0s", 1, {}, open={"a"}))
     mesh.lives.update(a=Life.DOWN, b=Life.UP, c=Life.PAUSED)
-    crew.members["news"].router = "a"
-    crew.members["reader1"].router = "b"
-    crew.members["reader1"].running = crew.members["reader1"].attached = True
-    return Board(crew, conductor, made.offered, ["b waits for router a: 7 records, for 2.0s now"])
+    clients.members["news"].router = "a"
+    clients.members["reader1"].router = "b"
+    clients.members["reader1"].running = clients.members["reader1"].attached = True
+    return Board(clients, nemesis, made.offered, ["b waits for router a: 7 records, for 2.0s now"])
 
 
-def accept(crew: Crew, count: int) -> None:
-    crew.members["news"].counts["accepted"] += count
-    crew.members["news"].counts["sent"] += count
+def accept(clients: RunningClients, count: int) -> None:
+    clients.members["news"].counts["accepted"] += count
+    clients.members["news"].counts["sent"] += count
 
 
 async def test_a_rate_is_counted_from_look_to_look(autojump_clock: object) -> None:
@@ -50,7 +50,7 @@ async def test_plain_lines_tell_who_waits_when_the_mesh_does_not_keep_up(board: 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(view.run, board)
             await trio.sleep(1)
-            accept(board.crew, 1000)
+            accept(board.clients, 1000)
     _, busy, idle = out.getvalue().splitlines()
     assert busy == "   5.0s  offered 200/s, published 200/s, accepted 200/s, received 0/s; kill a"
     assert idle.endswith("accepted 0/s, received 0/s; kill a; b waits for router a: 7 records, for 2.0s now")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from failover.client import Publisher, SqliteStore, StateError, Subscriber
-from failover.client.store import Added, Attached, Decided, Entry, tag_of
+from failover.client.store import Added, Attached, Decided, Unsettled, tag_of
 from router.amqp.message import data_message
 from router.amqp.values import ACCEPTED, NO_STATE
 from router.store import StateStore
@@ -160,7 +160,7 @@ async def test_a_publisher_whose_state_cannot_be_kept_ends_and_sends_nothing(sto
     tamper_with(store, "PRAGMA query_only = 0")
     store._connection.rollback()
     saved = store.load("publisher", P)
-    assert (saved.unsettled, saved.next_number) == ({tag_of(0): Entry(NO_STATE, data_message(b"kept"))}, 1)
+    assert (saved.unsettled, saved.next_number) == ({tag_of(0): Unsettled(NO_STATE, data_message(b"kept"))}, 1)
 
 
 async def test_a_publisher_that_cannot_keep_an_outcome_does_not_settle(store: SqliteStore) -> None:
@@ -176,7 +176,7 @@ async def test_a_publisher_that_cannot_keep_an_outcome_does_not_settle(store: Sq
         await a.next(Gone)
     tamper_with(store, "PRAGMA query_only = 0")
     store._connection.rollback()
-    assert store.load("publisher", P).unsettled == {tag_of(0): Entry(NO_STATE, data_message(b"kept"))}
+    assert store.load("publisher", P).unsettled == {tag_of(0): Unsettled(NO_STATE, data_message(b"kept"))}
 
 
 async def test_a_subscriber_whose_answer_cannot_be_kept_ends_and_states_nothing(store: SqliteStore) -> None:
@@ -196,4 +196,4 @@ async def test_a_subscriber_whose_answer_cannot_be_kept_ends_and_states_nothing(
         await a.next(Gone)
     tamper_with(store, "PRAGMA query_only = 0")
     store._connection.rollback()
-    assert store.load("subscriber", S).unsettled == {KEYS[0]: Entry(ACCEPTED, None)}
+    assert store.load("subscriber", S).unsettled == {KEYS[0]: Unsettled(ACCEPTED, None)}

@@ -17,7 +17,7 @@ from failover.client import (
     Outcome,
     Publisher,
     Resumed,
-    endpoint,
+    attachment,
 )
 from router.amqp.link import Link
 from router.amqp.values import ACCEPTED, NO_STATE, RECEIVED, REJECTED
@@ -278,7 +278,7 @@ async def test_a_detach_of_the_router_moves_the_publisher_on() -> None:
 
 
 async def test_a_lost_router_is_tried_first_but_not_one_that_sent_us_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "LIVED_S", 0.0)
+    monkeypatch.setattr(attachment, "LIVED_S", 0.0)
     async with running_peers("a", "b") as [a, b], publishing(a, b):
         a.cut()
         await a.next(Gone)

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from failover.client import MemoryStore, Outcome, Publisher, SqliteStore, StateError, Store, Subscriber
-from failover.client.store import Added, Attached, Change, Decided, Ended, Entry, Removed, Role, Saved, tag_of
+from failover.client.store import Added, Attached, Change, Decided, Ended, Removed, Role, Saved, Unsettled, tag_of
 from router.amqp.values import ACCEPTED, NO_STATE, REJECTED
 from tests.failover.client.scripted import (
     Peer,
@@ -49,7 +49,7 @@ def test_a_publisher_s_deliveries(store: Store) -> None:
     store.write("publisher", IDENTITY, [Attached(b"8 bytes!", "1.a.1")])
     store.write("publisher", IDENTITY, [Added(n, b"message %d" % n) for n in range(3)])
     store.write("publisher", IDENTITY, [Decided(tag_of(0), ACCEPTED), Removed(tag_of(1)), Removed(tag_of(9))])
-    unsettled = {tag_of(0): Entry(ACCEPTED, b"message 0"), tag_of(2): Entry(NO_STATE, b"message 2")}
+    unsettled = {tag_of(0): Unsettled(ACCEPTED, b"message 0"), tag_of(2): Unsettled(NO_STATE, b"message 2")}
     assert store.load("publisher", IDENTITY) == Saved(True, b"8 bytes!", "1.a.1", 3, unsettled)
     assert list(store.load("publisher", IDENTITY).unsettled) == [tag_of(0), tag_of(2)]
 
@@ -57,14 +57,14 @@ def test_a_publisher_s_deliveries(store: Store) -> None:
 def test_a_subscriber_s_answers(store: Store) -> None:
     store.write("subscriber", IDENTITY, [Attached(None, "1.a.1"), Decided(b"k", ACCEPTED), Decided(b"l", REJECTED)])
     store.write("subscriber", IDENTITY, [Removed(b"k")])
-    assert store.load("subscriber", IDENTITY) == Saved(True, None, "1.a.1", 0, {b"l": Entry(REJECTED, None)})
+    assert store.load("subscriber", IDENTITY) == Saved(True, None, "1.a.1", 0, {b"l": Unsettled(REJECTED, None)})
 
 
 def test_an_ended_link_goes_on_counting(store: Store) -> None:
     store.write("publisher", IDENTITY, [Attached(b"8 bytes!", "1.a.1"), Added(0, b"message"), Ended()])
     assert store.load("publisher", IDENTITY) == Saved(next_number=1)
     store.write("publisher", IDENTITY, [Attached(b"another!", None), Added(1, b"next")])
-    assert store.load("publisher", IDENTITY).unsettled == {tag_of(1): Entry(NO_STATE, b"next")}
+    assert store.load("publisher", IDENTITY).unsettled == {tag_of(1): Unsettled(NO_STATE, b"next")}
 
 
 def test_links_do_not_mix(store: Store) -> None:
@@ -72,9 +72,9 @@ def test_links_do_not_mix(store: Store) -> None:
     store.write("publisher", IDENTITY, [Added(0, b"publisher")])
     store.write("publisher", other, [Added(7, b"other")])
     store.write("subscriber", IDENTITY, [Decided(b"k", ACCEPTED)])
-    assert store.load("publisher", IDENTITY).unsettled == {tag_of(0): Entry(NO_STATE, b"publisher")}
+    assert store.load("publisher", IDENTITY).unsettled == {tag_of(0): Unsettled(NO_STATE, b"publisher")}
     assert store.load("publisher", other).next_number == 8
-    assert store.load("subscriber", IDENTITY).unsettled == {b"k": Entry(ACCEPTED, None)}
+    assert store.load("subscriber", IDENTITY).unsettled == {b"k": Unsettled(ACCEPTED, None)}
 
 
 def test_a_file_outlives_its_process_and_is_one_process_s_at_a_time(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ async def test_what_rows_the_user_s_connection_makes_is_its_own_business(row_fac
         store = SqliteStore(connection)
         store.load("subscriber", IDENTITY)
         store.write("subscriber", IDENTITY, [Decided(KEYS[0], ACCEPTED)])
-    assert store.load("subscriber", IDENTITY) == Saved(unsettled={KEYS[0]: Entry(ACCEPTED, None)})
+    assert store.load("subscriber", IDENTITY) == Saved(unsettled={KEYS[0]: Unsettled(ACCEPTED, None)})
     assert connection.row_factory is row_factory
 
 

@@ -1,8 +1,7 @@
 """What the sender of a resumed link does about each delivery, by both ends' unsettled maps (protocol 6.8 and 7.2).
 
-The rules of AMQP 1.0 (2.6.3, 2.6.13, 2.7.3) as one table. Used by publishers, as senders to a router, and by routers,
-as senders to subscribers. Our senders keep whole messages: what they resume they resume from its beginning, so
-`received` means no more than null here, on either side.
+The rules of AMQP 1.0 (2.6.3, 2.6.13, 2.7.3) as one table, for publishers as senders to a router. These keep whole
+messages: what they resume they resume from its beginning, so `received` means no more than null here, on either side.
 
 A map says of a delivery-tag either nothing, or a state, by AMQP's descriptor codes: `NULL`, `RECEIVED`, or one of the
 terminal ones. An incomplete map proves nothing by what it leaves out.
@@ -21,7 +20,7 @@ RECEIVED: Final = 0x23
 TERMINAL: Final = frozenset(map(int, DeliveryOutcome))
 
 
-class Step(Enum):
+class ResumeStep(Enum):
     """What the sender does."""
 
     NEW = auto()  # transfer the whole message as a new delivery, `resume` false
@@ -54,30 +53,30 @@ class Theirs(Enum):
 
 TABLE: Final = {
     # As the receiver has not got it, or has forgotten it: the map of ours that says it is in doubt decides.
-    (Mine.UNDECIDED, Theirs.NOTHING): Step.NEW,
-    (Mine.UNDECIDED, Theirs.UNPROVEN): Step.WAIT,
-    (Mine.UNDECIDED, Theirs.UNDECIDED): Step.WHOLE,
-    (Mine.UNDECIDED, Theirs.OTHER): Step.STATE,  # theirs: it is never sent again
-    (Mine.DECIDED, Theirs.NOTHING): Step.FORGET,
-    (Mine.DECIDED, Theirs.UNPROVEN): Step.WAIT,
-    (Mine.DECIDED, Theirs.UNDECIDED): Step.ABORTED,
-    (Mine.DECIDED, Theirs.SAME): Step.SETTLED,
-    (Mine.DECIDED, Theirs.OTHER): Step.STATE,  # ours: the receiver restates it and settles
-    (Mine.NOTHING, Theirs.NOTHING): Step.IGNORE,
-    (Mine.NOTHING, Theirs.UNPROVEN): Step.IGNORE,
-    (Mine.NOTHING, Theirs.UNDECIDED): Step.IGNORE,
-    (Mine.NOTHING, Theirs.OTHER): Step.IGNORE,
+    (Mine.UNDECIDED, Theirs.NOTHING): ResumeStep.NEW,
+    (Mine.UNDECIDED, Theirs.UNPROVEN): ResumeStep.WAIT,
+    (Mine.UNDECIDED, Theirs.UNDECIDED): ResumeStep.WHOLE,
+    (Mine.UNDECIDED, Theirs.OTHER): ResumeStep.STATE,  # theirs: it is never sent again
+    (Mine.DECIDED, Theirs.NOTHING): ResumeStep.FORGET,
+    (Mine.DECIDED, Theirs.UNPROVEN): ResumeStep.WAIT,
+    (Mine.DECIDED, Theirs.UNDECIDED): ResumeStep.ABORTED,
+    (Mine.DECIDED, Theirs.SAME): ResumeStep.SETTLED,
+    (Mine.DECIDED, Theirs.OTHER): ResumeStep.STATE,  # ours: the receiver restates it and settles
+    (Mine.NOTHING, Theirs.NOTHING): ResumeStep.IGNORE,
+    (Mine.NOTHING, Theirs.UNPROVEN): ResumeStep.IGNORE,
+    (Mine.NOTHING, Theirs.UNDECIDED): ResumeStep.IGNORE,
+    (Mine.NOTHING, Theirs.OTHER): ResumeStep.IGNORE,
 }
 
 
-def step(mine: int | None, theirs: int | None, *, proven: bool = True) -> Step:
+def step(mine: int | None, theirs: int | None, *, proven: bool = True) -> ResumeStep:
     """For one delivery, by the states in the two maps (None: not in it). `proven` is whether being left out of the
     receiver's map proves anything: whether both maps are complete as far as this delivery goes."""
     return TABLE[_mine(mine), _theirs(mine, theirs, proven)]
 
 
 def agreed_state(mine: int, theirs: int) -> int:
-    """The terminal state with which `Step.STATE` and `Step.SETTLED` resume: the sender's if it has one."""
+    """The terminal state with which `ResumeStep.STATE` and `ResumeStep.SETTLED` resume: the sender's if it has one."""
     state = mine if mine in TERMINAL else theirs
     assert state in TERMINAL
     return state
@@ -85,7 +84,7 @@ def agreed_state(mine: int, theirs: int) -> int:
 
 def compare(
     mine: Mapping[bytes, int], theirs: Mapping[bytes, int], *, complete: bool = True
-) -> Iterator[tuple[bytes, Step]]:
+) -> Iterator[tuple[bytes, ResumeStep]]:
     """Every delivery of the sender's with its step, in the sender's order: that of the transfers to come."""
     for tag, state in mine.items():
         yield tag, step(state, theirs.get(tag), proven=complete)

@@ -11,9 +11,9 @@ from typing import ClassVar, cast
 import attrs
 import trio
 
-from failover.chaos.crew import Crew
-from failover.chaos.links import Condition
-from failover.chaos.mesh import Life, Mesh
+from failover.chaos.clients import RunningClients
+from failover.chaos.links import Impairment
+from failover.chaos.mesh import ChaosMesh, Life
 from failover.chaos.planner import Strike
 from failover.chaos.script import Script
 from failover.chaos.targets import Field, Named, resolve, sides
@@ -43,13 +43,13 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-class Conductor:
+class Nemesis:
     """`tell` is told of every fault as it strikes and ends."""
 
-    def __init__(self, script: Script, mesh: Mesh, crew: Crew, tell: Callable[[str], None]) -> None:
+    def __init__(self, script: Script, mesh: ChaosMesh, clients: RunningClients, tell: Callable[[str], None]) -> None:
         self.script = script
         self.mesh = mesh
-        self.crew = crew
+        self.clients = clients
         self.struck: list[Struck] = []
         self._tell = tell
 
@@ -72,7 +72,7 @@ class Conductor:
         for struck in self.in_force:
             struck.open.clear()
             struck.until_us = now_us()
-        for member in self.crew.members.values():
+        for member in self.clients.members.values():
             member.come_back()
         await self.mesh.mend()
 
@@ -138,9 +138,9 @@ class Conductor:
         return found, f"{verb.name} {', '.join(found)}{told}"
 
     def _field(self, aim: Aim, word: str) -> Field:
-        mesh, sets, seats = self.mesh, self.script.sets, self.crew.seats
+        mesh, sets, seats = self.mesh, self.script.sets, self.clients.seats
         if aim is Aim.CLIENTS:
-            return Field(list(self.crew.members), self.crew.running, self.script.groups)
+            return Field(list(self.clients.members), self.clients.running, self.script.groups)
         if aim is Aim.LINKS:
             links = mesh.links
             of_routers = {name: links.of([name]) for name in mesh.routers}
@@ -193,7 +193,7 @@ class Conductor:
 
     async def _crash(self, struck: Struck) -> None:
         for name in struck.targets:
-            self.crew.members[name].leave()
+            self.clients.members[name].leave()
 
     async def _start(self, struck: Struck, names: Sequence[str]) -> None:
         self.mesh.start([name for name in names if self.mesh.lives[name] is Life.DOWN])
@@ -209,12 +209,12 @@ class Conductor:
 
     async def _come_back(self, struck: Struck, names: Sequence[str]) -> None:
         for name in names:
-            self.crew.members[name].come_back()
+            self.clients.members[name].come_back()
 
     async def _nothing(self, struck: Struck, names: Sequence[str]) -> None:
         """It has come to an end by itself."""
 
-    _ACTS: ClassVar[Mapping[str, Callable[["Conductor", Struck], Awaitable[None]]]] = {
+    _ACTS: ClassVar[Mapping[str, Callable[["Nemesis", Struck], Awaitable[None]]]] = {
         "kill": _kill,
         "kill-all": _kill,
         "lose-state": _lose_state,
@@ -229,7 +229,7 @@ class Conductor:
         "flaky": _spoil,
         "crash-client": _crash,
     }
-    _UNDOES: ClassVar[Mapping[str, Callable[["Conductor", Struck, Sequence[str]], Awaitable[None]]]] = {
+    _UNDOES: ClassVar[Mapping[str, Callable[["Nemesis", Struck, Sequence[str]], Awaitable[None]]]] = {
         "kill": _start,
         "kill-all": _start,
         "lose-state": _start,
@@ -256,15 +256,15 @@ _OPEN: Mapping[str, tuple[Life, ...]] = {
 }
 
 
-def condition_of(word: str, options: Mapping[str, object]) -> Condition:
+def condition_of(word: str, options: Mapping[str, object]) -> Impairment:
     """What a word does to a link."""
     if word == "cut" and options.get("how") == "reset":
-        return Condition(severed=True)
+        return Impairment(severed=True)
     if word in ("cut", "partition"):
-        return Condition(silent=True)
+        return Impairment(silent=True)
     if word == "slow":
-        return Condition(latency=cast(float, options["latency"]), jitter=cast(float, options.get("jitter", 0.0)))
-    return Condition(resets=cast(float, options["resets"]))
+        return Impairment(latency=cast(float, options["latency"]), jitter=cast(float, options.get("jitter", 0.0)))
+    return Impairment(resets=cast(float, options["resets"]))
 
 
 def _shown(option: str, value: object) -> str:

@@ -8,14 +8,14 @@ from typing import Final
 
 import trio
 
+from failover.client.errors import ClientError
 from router.amqp.link import Link
+from topic.properties import ALONE, SUBSCRIBERS
 
-SUBSCRIBERS: Final = "oncemesh:subscribers"
-ALONE: Final = "oncemesh:alone"
 ANSWER_S: Final = 5.0  # for a router to tell
 
 
-class Audience:
+class SubscriberCount:
     """Of one publisher, over all its links."""
 
     def __init__(self, news: trio.lowlevel.ParkingLot) -> None:
@@ -39,10 +39,12 @@ class Audience:
     def alone(self) -> int:
         return self._former + (self._said(ALONE) or 0)
 
-    @property
-    def subscribers(self) -> int | None:
-        """None if the router does not tell."""
-        return self._said(SUBSCRIBERS)
+    def subscribers(self) -> int:
+        """As the router has told last. Raises ClientError if it does not tell."""
+        said = self._said(SUBSCRIBERS)
+        if said is None:
+            raise ClientError("amqp:not-implemented", "this router does not tell how many are subscribed")
+        return said
 
     async def ask(self) -> bool:
         """Have the router tell how it is now; False if the link is lost before."""

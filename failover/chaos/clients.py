@@ -1,4 +1,4 @@
-"""The clients of a run, seen from the conductor: a process each, started again with its state file after a crash.
+"""The clients of a run, seen from the nemesis: a process each, started again with its state file after a crash.
 
 A process that ends by itself because it found no router for too long is started again as well, and said so.
 """
@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from failover.chaos.client import BEGIN, FINISH, GAVE_UP, Spec
-from failover.chaos.script import Client, Script
+from failover.chaos.script import Script, ScriptClient
 from router.quantities import Address
 
 COMMAND: Final = (sys.executable, "-P", "-m", "failover.chaos.client")
@@ -27,7 +27,7 @@ AGAIN_S: Final = 0.5
 class Member:
     """One client. `tell` is told what people should know."""
 
-    def __init__(self, client: Client, spec: Spec, tell: Callable[[str], None]) -> None:
+    def __init__(self, client: ScriptClient, spec: Spec, tell: Callable[[str], None]) -> None:
         self.client = client
         self.counts = {"sent": 0, "accepted": 0, "received": 0}
         """As far as it has told, over all its lives; its ledger knows better."""
@@ -86,7 +86,7 @@ class Member:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                start_new_session=True,  # ctrl-c is for the conductor, who then ends its clients in order
+                start_new_session=True,  # ctrl-c is for the nemesis, who then ends its clients in order
             )
         self.running = True
         try:
@@ -152,7 +152,7 @@ class Member:
                 await self._process.stdin.send_all(order)
 
 
-class Crew:
+class RunningClients:
     """All clients."""
 
     def __init__(self, members: Iterable[Member]) -> None:
@@ -174,12 +174,14 @@ class Crew:
         return sum(member.counts[what] for member in self.members.values())
 
 
-def make_crew(script: Script, addresses: Mapping[str, Address], folder: Path, tell: Callable[[str], None]) -> Crew:
+def make_clients(
+    script: Script, addresses: Mapping[str, Address], folder: Path, tell: Callable[[str], None]
+) -> RunningClients:
     """Every client tries its own router first, then the others round the mesh."""
-    return Crew(Member(client, _spec(client, script, addresses, folder), tell) for client in script.clients)
+    return RunningClients(Member(client, _spec(client, script, addresses, folder), tell) for client in script.clients)
 
 
-def _spec(client: Client, script: Script, addresses: Mapping[str, Address], folder: Path) -> Spec:
+def _spec(client: ScriptClient, script: Script, addresses: Mapping[str, Address], folder: Path) -> Spec:
     home = folder / client.name
     home.mkdir(parents=True, exist_ok=True)
     names = list(addresses)

@@ -1,0 +1,257 @@
+"""One link, kept attached to some router of a mesh: connections come and go, whatever is unsettled stays.
+
+When a connection is lost the next router is tried, and the link attached there. Only what no other router could mend,
+or a link lost for longer than its timeout, becomes a `ClientError`. The attach is made when the router has opened:
+before that its frames are too small for a map.
+
+Never here: what an attach says, and what its deliveries are; nor when all this begins and ends (`endpoint`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import trio
+
+from failover.client.errors import ClientError, why_unreachable
+from failover.client.events import MISSED, Connected, Listener, Lost
+from failover.client.log import ClientLog
+from failover.client.refusals import OF_ROUTER, STOLEN, error_of, no_router
+from failover.client.routers import RouterAddress, Routers
+from failover.client.silence import Patience, silence
+from router.amqp.connection import Connection
+from router.amqp.handler import Handler
+from router.amqp.link import Link
+from router.amqp.transport import serve
+from router.amqp.values import ErrorCondition
+from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
+from topic.properties import EPOCH, GENERATION
+
+CONNECT_S: Final = 1.0  # for a router to take a connection
+ATTACH_S: Final = 30.0  # for a router that lives to answer an attach; it may have to wait for others
+LIVED_S: Final = 1.0  # a link that lived so long was no failure
+
+
+class Attachment(Handler):
+    """A handler of the connections of one link. `_connections` is the nursery in which they are served."""
+
+    _connections: trio.Nursery
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        identity: LinkIdentity,
+        timeout: int,
+        idle: float,
+        events: Listener | None,
+        log: ClientLog | None,
+    ) -> None:
+        self.identity = identity
+        self.generation: bytes | None = None  # as the router's attach says
+        self.epoch: str | None = None  # the same
+        self._routers = Routers(urls)
+        self._timeout = timeout
+        self._idle = idle
+        self._patience = Patience(idle)
+        self._tell = events or (lambda event: None)
+        self._log = log
+        self._resumes = False  # an attach of this link has been answered before
+        self._told = False  # that the last link has ended without our doing: said until an attach is answered
+        self._connection: Connection | None = None  # the current one
+        self._attaching: Link | None = None  # its link, from our attach on
+        self._link: Link | None = None  # the same, from the router's attach on
+        self._ghosts = 0  # attaches of ours that we gave up waiting for: a router may still come to read one
+        self._over = trio.Event()  # the current connection is not used any more
+        self._since = 0.0  # when the link was attached, or else lost, or the search for a router began
+        self._attached = trio.Event()  # for the first time, or never
+        self._error: ConnectionError | None = None
+        self._news = trio.lowlevel.ParkingLot()  # whoever waits for something to change
+
+    # -- for subclasses
+
+    def _attach(self, connection: Connection) -> Link:
+        """Attach, as subclasses do it."""
+        raise NotImplementedError
+
+    def _granted(self, link: Link, generation: bytes | None) -> None:
+        """The router has answered our attach, and names this generation; `self.generation` is still the former one."""
+
+    def _settled_on(self) -> None:
+        """Generation and epoch are those of this attach."""
+
+    def _parted(self) -> None:
+        """The link was lost, with all handles of its deliveries."""
+
+    def _asked(self, link: Link) -> None:
+        """The router asks whether we are still here; which on a link that we have left, nobody is."""
+        if link is self._link:
+            link.answer_echo()
+            link.connection.wake()
+
+    async def _change(self) -> None:
+        """Wait until something has changed; raises if that is that there will be no link any more."""
+        self._check()
+        await self._news.park()
+        self._check()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    async def _stay_attached(self) -> None:
+        while self._error is None:
+            await trio.sleep(self._routers.pause)
+            router = self._routers.current
+            try:
+                with trio.fail_after(CONNECT_S):
+                    stream = await trio.open_tcp_stream(*router)
+            except (OSError, ValueError, trio.TooSlowError) as reason:  # ValueError: no host can be called that
+                why = why_unreachable(reason)
+                self._failed(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {why}"))
+            else:
+                await self._use(router, stream)
+
+    async def _use(self, router: RouterAddress, stream: trio.SocketStream) -> None:
+        """Attach on this connection and leave it to its tasks, until the link is lost."""
+        self._over = trio.Event()
+        connection = self._connection = Connection(
+            self, container=self.identity.container, server=False, hostname=router.host, idle_timeout=self._idle,
+            asked=self._asked,
+        )  # fmt: skip
+        connection.open()
+        serving = trio.CancelScope()
+        save = self._log.save if self._log is not None else _nothing
+        self._connections.start_soon(_serve, stream, connection, serving, save)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._await_attach, router)
+                nursery.start_soon(self._watch, router, connection, serving)
+                await self._over.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            connection.close()
+            connection.wake()
+
+    async def _await_attach(self, router: RouterAddress) -> None:
+        with trio.move_on_after(ATTACH_S) as patience:
+            while self._link is None:
+                await self._news.park()
+        if patience.cancelled_caught:
+            self._lose(ClientError(None, f"{router.url} did not answer the attach"))
+
+    async def _watch(self, router: RouterAddress, connection: Connection, serving: trio.CancelScope) -> None:
+        """A router that wakes up later must find this connection closed, not half of a goodbye: it would take us for
+        still attached, and resume us there."""
+        await silence(connection, lambda: self._patience.limit)
+        self._lose(ClientError(None, f"{router.url} is silent"), elsewhere=True)
+        serving.cancel()
+
+    def _lose(self, error: ClientError, *, fatal: bool = False, elsewhere: bool = False) -> None:
+        """Have done with the current connection: what is unsettled stays so, for the next, perhaps at another router in
+        any case."""
+        was_attached = self._link is not None
+        self._ghosts += self._attaching is not None and not was_attached
+        self._connection = self._attaching = self._link = None
+        self._over.set()
+        self._news.unpark_all()
+        if was_attached:
+            self._parted()
+            if not fatal:
+                self._tell(Lost(str(error), error.condition))
+        if fatal:
+            self._give_up(error)
+        elif was_attached:
+            self._lost_link(error, elsewhere=elsewhere or error.condition is not None)
+        else:
+            self._failed(error)
+
+    def _lost_link(self, error: ClientError, *, elsewhere: bool) -> None:
+        lived_s = trio.current_time() - self._since
+        self._since += lived_s
+        if lived_s < LIVED_S:
+            self._failed(error)
+        elif self._timeout == 0:
+            self._give_up(error)
+        else:  # the same router comes first: if it lives, it knows best what is unsettled
+            self._routers.succeeded()
+            if elsewhere:  # but not if it sent us away, or fell silent
+                self._routers.move_on()
+
+    def _failed(self, error: ConnectionError) -> None:
+        """An attempt, or a link that hardly lived. Where no link is waiting to be resumed one round is enough."""
+        self._routers.failed()
+        if not self._resumes:
+            if self._routers.exhausted:
+                self._give_up(error)
+        elif trio.current_time() - self._since >= self._timeout:
+            self._give_up(error)
+
+    def _give_up(self, error: ConnectionError) -> None:
+        if self._error is None:
+            self._error = error
+        self._attached.set()
+        self._news.unpark_all()
+
+    # -- handler
+
+    def on_open(self, connection: Connection) -> None:
+        self._routers.learn(connection.remote_properties)
+        self._patience.learn(connection.remote_properties)
+        if connection is self._connection:
+            self._attaching = self._attach(connection)
+
+    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
+        if connection is self._connection:
+            opened = self._attaching is not None or self._link is not None
+            self._lose(error_of(condition) if opened else no_router(self._routers.current, condition))
+
+    def on_attach(self, link: Link) -> None:
+        link.refuse("amqp:not-allowed", "a client takes no links")
+
+    def on_attached(self, link: Link) -> None:
+        terminus = link.remote_target if link.is_sender else link.remote_source
+        if link is not self._attaching or terminus is None:
+            return  # refused: the reason comes with the detach
+        generation, epoch = link.remote_properties.get(GENERATION), link.remote_properties.get(EPOCH)
+        if not isinstance(generation, bytes) or len(generation) != GENERATION_LENGTH:
+            generation = None
+        self._link = link
+        self._since = trio.current_time()
+        router = link.connection.remote_properties.get("router")
+        self._tell(Connected(self._routers.current.url, router if isinstance(router, str) else ""))
+        self._attached.set()
+        self._resumes = True
+        self._told = False
+        self._granted(link, generation)
+        self.generation = generation
+        self.epoch = str(epoch) if isinstance(epoch, str) and EPOCH_TEXT.fullmatch(epoch) else None
+        self._settled_on()
+        self._news.unpark_all()
+
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
+        if link is self._attaching:
+            if self._link is None:  # refused
+                self._attaching = None
+            self._told = self._told or (condition is not None and condition.name == MISSED)
+            fatal = closed and condition is not None and self._is_fatal(condition)
+            self._lose(error_of(condition, self.identity.container if fatal else ""), fatal=fatal)
+
+    def _is_fatal(self, condition: ErrorCondition) -> bool:
+        """Whether no router would have us: not if it may be ourselves who stole the link."""
+        if condition.name == STOLEN and self._ghosts:
+            self._ghosts -= 1
+            return False
+        return condition.name not in OF_ROUTER
+
+    def on_credit(self, link: Link) -> None:
+        self._news.unpark_all()
+
+
+async def _serve(
+    stream: trio.SocketStream, connection: Connection, scope: trio.CancelScope, save: Callable[[], None]
+) -> None:
+    with scope:
+        await serve(stream, connection, after_input=save, before_output=save)
+
+
+def _nothing() -> None:
+    """What a client without a log saves."""

@@ -1,0 +1,35 @@
+"""Why a link or a connection has ended, and whether another router may do better: AMQP's conditions told apart."""
+
+from typing import Final
+
+from failover.client.errors import ClientError
+from failover.client.events import MISSED
+from failover.client.routers import RouterAddress
+from router.amqp.values import ErrorCondition
+
+STOLEN: Final = "amqp:link:stolen"
+
+OF_ROUTER: Final = (
+    "amqp:connection:forced",
+    "amqp:link:detach-forced",
+    "amqp:internal-error",
+    "amqp:resource-limit-exceeded",
+    MISSED,
+)
+"""Detaches and closes with these say something about the router, not about us: the next one may do better. After the
+last the link begins anew: a subscriber has missed something while it was out of reach, and is told so; of a publisher,
+what was in doubt stays so."""
+
+
+def error_of(condition: ErrorCondition | None, thief: str = "") -> ClientError:
+    """`thief`: what another process must be called that has stolen the link."""
+    if condition is None:
+        return ClientError(None)
+    stolen = f": another process has attached as {thief}, too" if thief and condition.name == STOLEN else ""
+    return ClientError(condition.name, condition.description + stolen)
+
+
+def no_router(router: RouterAddress, condition: ErrorCondition | None) -> ClientError:
+    """What is there has not answered the open."""
+    why = f": {condition.description}" if condition and condition.description else ""
+    return ClientError(None, f"{router.url} did not answer as a router does{why}")
