@@ -20,7 +20,8 @@ from typing import ClassVar, Final
 from router.amqp import performative
 from router.amqp.codec import decode, uint
 from router.amqp.deliveries import LinkDeliveries
-from router.amqp.errors import INVALID_FIELD, RESOURCE_LIMIT, AmqpError
+from router.amqp.errors import RESOURCE_LIMIT, AmqpError
+from router.amqp.fields import check_arrays, check_name, first_of, number_of
 from router.amqp.link import LINK_NUMBER, Link
 from router.amqp.message import ENVELOPE_SIZE, format_of
 from router.amqp.notes import AttachFrame, BeginFrame, FlowFrame, Note, Piece, StrayFrame, TransferFrame, Wire
@@ -131,15 +132,15 @@ class Tap:
         except AmqpError:
             return None, frame
         if code <= ATTACH:
-            _check_arrays(fields)
+            check_arrays(fields)
         if code == OPEN:
             return None, self._look_at_open(frame, fields)
         return self._look_at[code](self, frame[6:8], fields), frame
 
     def _look_at_open(self, frame: bytes, fields: list[bytes]) -> bytes:
         """The peer's, less in its max-frame-size what will be added to transfers."""
-        _check_name(fields[0] if fields else NULL, "a container-id")
-        limit = _number(fields, 2)
+        check_name(fields[0] if fields else NULL, "a container-id")
+        limit = number_of(fields, 2)
         self._remote_max_frame = max(limit, MIN_MAX_FRAME) if limit else UNLIMITED
         if self._remote_max_frame == UNLIMITED or self._remote_max_frame - RESERVE < MIN_MAX_FRAME:
             return frame
@@ -161,11 +162,11 @@ class Tap:
         self._ended.discard(channel)
 
     def _look_at_attach(self, channel: bytes, fields: list[bytes]) -> Note:
-        _check_name(fields[0] if fields else NULL, "a link name")
+        check_name(fields[0] if fields else NULL, "a link name")
         for terminus in fields[5:7]:
-            _check_name(_first_of(terminus), "an address")
+            check_name(first_of(terminus), "an address")
         if channel not in self._ended:
-            self._walk.attached.add((channel, _number(fields, 1) or 0))
+            self._walk.attached.add((channel, number_of(fields, 1) or 0))
             self._walk.forget()
         unsettled = decode_map(fields[7]) if len(fields) > 7 else None
         incomplete = len(fields) > 8 and fields[8] in TRUES
@@ -174,7 +175,7 @@ class Tap:
         return AttachFrame(channel, unsettled, incomplete)
 
     def _look_at_detach(self, channel: bytes, fields: list[bytes]) -> None:
-        self._walk.attached.discard((channel, _number(fields, 0) or 0))
+        self._walk.attached.discard((channel, number_of(fields, 0) or 0))
         self._walk.forget()
 
     def _look_at_flow(self, channel: bytes, fields: list[bytes]) -> Note | None:
@@ -183,16 +184,16 @@ class Tap:
         tells = properties != NULL or (self.asked and wire not in self.quiet)
         if not echo and (wire[1] == NULL or not tells):
             return None
-        count, credit = _number(fields, _DELIVERY_COUNT), _number(fields, _LINK_CREDIT)
+        count, credit = number_of(fields, _DELIVERY_COUNT), number_of(fields, _LINK_CREDIT)
         limit = (count + credit) % 2**32 if count is not None and credit is not None else None
         return FlowFrame(echo, wire, limit, properties)
 
     def _look_at_transfer(self, channel: bytes, fields: list[bytes]) -> Note | None:
-        handle = _number(fields, 0) or 0
+        handle = number_of(fields, 0) or 0
         if (channel, handle) not in self._walk.attached:
             return StrayFrame(channel, handle)
         resumed = self._walk.fields == _RESUME < len(fields) and fields[_RESUME] in TRUES
-        message_format = _number(fields, _MESSAGE_FORMAT) or 0
+        message_format = number_of(fields, _MESSAGE_FORMAT) or 0
         return TransferFrame(resumed, message_format) if resumed or message_format else None
 
     def _look_at_disposition(self, channel: bytes, fields: list[bytes]) -> None:
@@ -340,29 +341,3 @@ class Tap:
         cut = len(payload) - (len(whole) - self._remote_max_frame) - 1
         first = performative.build(channel, TRANSFER, resumed, payload[:cut])
         return first + performative.build(channel, TRANSFER, fields, payload[cut:])
-
-
-def _number(fields: list[bytes], place: int) -> int | None:
-    value = decode(fields[place])[0] if place < len(fields) else None
-    return value if type(value) is int else None
-
-
-def _check_arrays(fields: list[bytes]) -> None:
-    """Elements of an array may take no bytes, and proton makes room for all that it counts."""
-    for field in fields:
-        if b"\xe0" in field or b"\xf0" in field:
-            decode(field)
-
-
-def _first_of(terminus: bytes) -> bytes:
-    """A source's or target's address; null if it has none, as a coordinator."""
-    _, at = decode(terminus, 1) if terminus != NULL else (None, 0)
-    elements, _ = performative.split_list(terminus, at, 1) if at else ([], 0)
-    return elements[0] if elements else NULL
-
-
-def _check_name(encoded: bytes, what: str) -> None:
-    """Proton would cut it off at a NUL, and take it for another one."""
-    name = decode(encoded)[0]
-    if isinstance(name, str) and "\0" in name:
-        raise AmqpError(INVALID_FIELD, f"{what} with a NUL")

@@ -1,0 +1,34 @@
+"""Fields of a peer's performatives: those that the tap (`tap`) has to look into, and what is refused in them.
+
+Pure. Never here: which field of which performative it is.
+"""
+
+from router.amqp.codec import decode
+from router.amqp.errors import INVALID_FIELD, AmqpError
+from router.amqp.performative import NULL, split_list
+
+
+def number_of(fields: list[bytes], place: int) -> int | None:
+    value = decode(fields[place])[0] if place < len(fields) else None
+    return value if type(value) is int else None
+
+
+def check_arrays(fields: list[bytes]) -> None:
+    """Elements of an array may take no bytes, and proton makes room for all that it counts."""
+    for field in fields:
+        if b"\xe0" in field or b"\xf0" in field:
+            decode(field)
+
+
+def first_of(terminus: bytes) -> bytes:
+    """A source's or target's address; null if it has none, as a coordinator."""
+    _, at = decode(terminus, 1) if terminus != NULL else (None, 0)
+    elements, _ = split_list(terminus, at, 1) if at else ([], 0)
+    return elements[0] if elements else NULL
+
+
+def check_name(encoded: bytes, what: str) -> None:
+    """Proton would cut it off at a NUL, and take it for another one."""
+    name = decode(encoded)[0]
+    if isinstance(name, str) and "\0" in name:
+        raise AmqpError(INVALID_FIELD, f"{what} with a NUL")
