@@ -46,6 +46,8 @@ class Deliveries:
     """The first answer to the publisher by a home."""
     accepted: Ints
     """The first acceptance by a home, by hybrid clock."""
+    taken_over_hlc: Ints
+    """When the home that accepted it had received it."""
     accepted_first: Ints
     """The same by wall clock."""
     refused: Flags
@@ -71,6 +73,9 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
     stamp, instant = (rows.hlc, facts.source, rows.place), (rows.time, facts.host)
     received_hlc = groups.lowest(received, rows.hlc)
     heard, named = received_hlc != BIG, facts.home != NONE
+    accepted = groups.first(home_says & facts.accepted, *stamp)
+    acceptor = taken(facts.home, accepted)[lives.of]
+    taken_over = received & facts.at_home & (facts.home == acceptor) & (lives.of != NONE)
     first_home, last_home = groups.lowest(named, facts.home), groups.highest(named, facts.home)
     return Deliveries(
         groups,
@@ -84,7 +89,8 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
         received_hlc=received_hlc,
         has_audience=groups.any(facts.tells(Event.AUDIENCE)),
         answered=groups.first(home_says, *stamp),
-        accepted=groups.first(home_says & facts.accepted, *stamp),
+        accepted=accepted,
+        taken_over_hlc=groups.lowest(taken_over, rows.hlc),
         accepted_first=groups.first(home_says & facts.accepted, *instant),
         refused=groups.any(home_says & ~facts.accepted),
         told_accepted=groups.first(told & facts.accepted, *instant),

@@ -66,16 +66,20 @@ def _ended(each: Testimony) -> Flags:
 
 
 def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flags, Flags]:
-    """Whether any of these applies to the delivery, and whether any that does had ended when it was accepted."""
+    """Whether any of these applies to the delivery, and whether any that does had ended when it was accepted. At the
+    home that accepted it, that is every one between when *that* received it and when it accepted."""
     applies, relieved = np.zeros(len(pairs), np.bool_), np.zeros(len(pairs), np.bool_)
     received, accepted = each.received_hlc[pairs], each.accepted_hlc[pairs]
     at, found = each.at[pairs], each.deliveries
-    homes = found.first_home[at], found.last_home[at], taken(each.facts.home, found.accepted[at])
+    acceptor, taken_over = taken(each.facts.home, found.accepted[at]), found.taken_over_hlc[at]
+    homes = found.first_home[at], found.last_home[at], acceptor
     for term in terms:
         within_it = (term.since < received) & (received <= term.till) & (received != BIG)
         if term.home:
             home = each.facts.home_code(term.home)
             within_it &= np.logical_or.reduce([each_home == home for each_home in homes])
+            by_it = (acceptor == home) & (taken_over != BIG)
+            within_it = np.where(by_it, (term.since < accepted) & (taken_over <= term.till), within_it)
         applies |= within_it
         relieved |= within_it & (term.ended <= accepted) & (accepted != BIG)
     return applies, relieved

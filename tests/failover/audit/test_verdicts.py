@@ -251,6 +251,38 @@ def test_who_expires_at_a_home_that_only_remembered_it_relieves_that_home(judged
     assert report.violations == ({} if in_time else {"lost": 1}), report.findings
 
 
+def test_who_was_joined_after_the_delivery_had_come_and_expired_before_it_was_accepted(judged: Judged) -> None:
+    """All routers were stopped and started, and its publisher was back before it."""
+    run = Run()
+    run.logs["a"].remove(run.find("a", Event.JOINED, subscriber=FAR.name))
+    columns = {"subscriber": FAR.name, "epoch": run.epoch(FAR)}
+    accepted = run.find("a", Event.ACCEPTED, run.key(ONE, 1))
+    run.before("a", accepted, Event.JOINED, address=ADDRESS, peer="c", **columns)
+    run.before("a", accepted, Event.EXPIRED, **columns)
+    run.leave_out(FAR, ONE, 1)
+    run.leave_out(FAR, ONE, 2, 3, audience=False)
+
+    report = judged(run)
+
+    assert report.violations == {}, report.findings
+
+
+def test_what_a_former_home_had_received_is_owed_by_the_next_one_as_it_received_it(judged: Judged) -> None:
+    run = Run()
+    columns = {"subscriber": FAR.name, "epoch": run.epoch(FAR)}
+    joined = run.find("a", Event.JOINED, subscriber=FAR.name)
+    former = {"address": ADDRESS, "publisher": ONE.name, "epoch": str(Epoch(joined["hlc"] - 9, "b", START_MS))}
+    early = {"time_us": joined["time_us"] - 5, "hlc": joined["hlc"] - 5}
+    run.logs["b"].insert(1, {"event": Event.RECEIVED, "keys": [run.key(ONE, 1)], "n": 1, **former, **early})
+    run.before("a", run.find("a", Event.ACCEPTED, run.key(ONE, 1)), Event.EXPIRED, **columns)
+    run.leave_out(FAR, ONE, 1)
+    run.leave_out(FAR, ONE, 2, 3, audience=False)
+
+    report = judged(run)
+
+    assert "lost" not in report.violations, report.findings
+
+
 def test_missing_and_damaged_logs_are_named(tmp_path: Path) -> None:
     directory = Run().write(tmp_path)
     (directory / "c/log").rename(directory / "c/gone")
