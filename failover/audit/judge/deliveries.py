@@ -74,8 +74,8 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
     received_hlc = groups.lowest(received, rows.hlc)
     heard, named = received_hlc != BIG, facts.home != NONE
     accepted = groups.first(home_says & facts.accepted, *stamp)
-    acceptor = taken(facts.home, accepted)[lives.of]
-    taken_over = received & facts.at_home & (facts.home == acceptor) & (lives.of != NONE)
+    acceptor = taken(facts.home, accepted)[uses.of]
+    taken_over = received & facts.at_home & (facts.home == acceptor) & (uses.of != NONE)
     first_home, last_home = groups.lowest(named, facts.home), groups.highest(named, facts.home)
     return Deliveries(
         groups,
