@@ -25,7 +25,7 @@ def test_the_archive_is_a_python_of_its_own(tmp_path: Path) -> None:
     archive = tmp_path / "python.tar.gz"
     written = subprocess.run([sys.executable, "-m", "failover.audit.read.bundle", str(archive)], capture_output=True)
     assert (written.returncode, written.stdout, written.stderr) == (0, b"", b"")
-    [said] = re.findall(r"some (\d+) MiB \(`failover/audit/bundle.py`\)", " ".join(DOCS.read_text().split()))
+    [said] = re.findall(r"some (\d+) MiB \(`failover/audit/read/bundle.py`\)", " ".join(DOCS.read_text().split()))
     assert archive.stat().st_size / 2**20 == pytest.approx(int(said), rel=0.15)
     home = tmp_path / "unpacked"
     with tarfile.open(archive) as packed:
