@@ -45,6 +45,7 @@ test: setup
 
 lint: setup
 	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check --quiet .
 	@$(VENV)/bin/mypy
 
 spark-python: setup

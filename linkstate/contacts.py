@@ -106,9 +106,7 @@ class Contacts:
             elif y:
                 self._resend(contact, channel, channel.missing(y), now)
 
-    def _resend(
-        self, contact: Contact, channel: Channel, payloads: Iterable[tuple[int, bytes]], now: float
-    ) -> None:
+    def _resend(self, contact: Contact, channel: Channel, payloads: Iterable[tuple[int, bytes]], now: float) -> None:
         for number, payload in payloads:
             target = contact.router, contact.ours, contact.theirs, number, channel.acknowledge()
             self._forwarding.send(DATA, [target], payload)

@@ -48,9 +48,7 @@ class Topics:
         link.continue_former()
         return end
 
-    def _attach_subscriber(
-        self, link: Link, request: AttachRequest, former: SubscriberLink | None, now: float
-    ) -> None:
+    def _attach_subscriber(self, link: Link, request: AttachRequest, former: SubscriberLink | None, now: float) -> None:
         end = link.context = SubscriberLink(link, request, self._node, former)
         if former is not None:
             seen, complete = former.epoch.hlc, not former.subscriber.incomplete

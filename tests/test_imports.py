@@ -136,19 +136,6 @@ def test_the_command_line_loads_applications_only_when_a_command_needs_them(path
     assert list(loaded_at_once(path)) == []
 
 
-# Circles of imports, and class names that stand twice, that are still to go. Nothing is added here.
-KNOWN_CIRCLES = (
-    {"failover.client.delivery", "failover.client.subscriber"},
-    {"failover.client.handle", "failover.client.publisher"},
-    {f"failover.audit{module}" for module in ("", ".job", ".lookup", ".narrative", ".on_spark", ".page", ".reading",
-                                              ".session")},
-)  # fmt: skip
-KNOWN_TWICE = {
-    "Ended", "Entry", "Fault", "Found", "HybridClock", "Life", "Mesh", "Outcome", "Record", "Resumed", "Span", "Step",
-    "Story", "Tally", "_Reader",
-}  # fmt: skip
-
-
 def graph() -> dict[str, set[str]]:
     """Our modules, and those of ours that each imports; for the types alone is imported, too."""
     ours = {dotted(path): path for path in modules()}
@@ -177,8 +164,7 @@ def reachable(graph: Mapping[str, set[str]], module: str) -> set[str]:
 
 
 def test_no_module_imports_itself_in_a_circle() -> None:
-    unknown = [circle for circle in circles(graph()) if not any(circle <= known for known in KNOWN_CIRCLES)]
-    assert sorted(map(sorted, unknown)) == []
+    assert sorted(map(sorted, circles(graph()))) == []
 
 
 def test_no_class_name_stands_twice_in_the_product() -> None:
@@ -187,4 +173,4 @@ def test_no_class_name_stands_twice_in_the_product() -> None:
         tree = ast.parse((ROOT / path).read_text(), path)
         for name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}:
             places[name].append(path)
-    assert {name: paths for name, paths in places.items() if len(paths) > 1 and name not in KNOWN_TWICE} == {}
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

@@ -129,9 +129,7 @@ def read_condition(condition: Any) -> ErrorCondition | None:
     )
 
 
-def write_condition(
-    condition: Any, name: str | None, description: str, info: Mapping[str, Any] | None = None
-) -> None:
+def write_condition(condition: Any, name: str | None, description: str, info: Mapping[str, Any] | None = None) -> None:
     if name is not None:
         lib.pn_condition_set_name(condition, name.encode())
         lib.pn_condition_set_description(condition, description.encode())

@@ -200,9 +200,7 @@ class Network:
                 assert mesh.deadline() > self.now, "a timer that does not advance spins"
                 self._drain(router)
 
-    def _deliver(
-        self, at: float, serial: int, source: str, here: str, transport: int, link: str, body: bytes
-    ) -> None:
+    def _deliver(self, at: float, serial: int, source: str, here: str, transport: int, link: str, body: bytes) -> None:
         if self._resumes(here) > self.now:
             heapq.heappush(self._queue, (self._resumes(here), serial, source, here, transport, link, body))
         elif self._transport[here, source] == transport:
@@ -254,9 +252,7 @@ class Network:
     def bodies(self, source: str, neighbour: str, link: Literal["linkstate", "channel"]) -> list[bytes]:
         """What was transmitted so far on one link in one direction."""
         return [
-            action.body
-            for router, action in self.transmitted
-            if router == source and action[:2] == (neighbour, link)
+            action.body for router, action in self.transmitted if router == source and action[:2] == (neighbour, link)
         ]
 
 

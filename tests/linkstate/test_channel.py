@@ -19,9 +19,7 @@ def test_numbers_start_from_one() -> None:
 
 
 @given(st.permutations(range(1, 9)), st.lists(st.integers(1, 8)))
-def test_what_comes_in_any_order_and_twice_goes_on_in_order_and_once(
-    order: list[int], again: list[int]
-) -> None:
+def test_what_comes_in_any_order_and_twice_goes_on_in_order_and_once(order: list[int], again: list[int]) -> None:
     receiver = channel()
     handed_on = []
     for number in [*order[:4], *again, *order]:

@@ -183,5 +183,3 @@ def test_a_session_that_has_ended_is_not_answered() -> None:
 def test_a_name_with_a_nul_is_refused(data: bytes) -> None:
     """Proton would take it for a shorter one, that of somebody else."""
     assert condition_of(server(), data) == INVALID_FIELD
-
-
