@@ -2,8 +2,8 @@
 
 import sys
 
-from router.cli_base import Commands
-from router.cli_router import router
+from router.cli.base import Commands
+from router.cli.router import router
 
 if __name__ == "__main__":
     Commands(commands=[router])(["router", *sys.argv[1:]], prog_name="python -m")

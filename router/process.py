@@ -17,18 +17,18 @@ import trio
 
 from router.amqp.connection import Connection
 from router.amqp.transport import serve
-from router.clients import ClientEdge
-from router.config import Topology
+from router.edge.clients import ClientEdge
+from router.edge.report import Reporter
+from router.edge.status_node import STATUS_ADDRESS, StatusNode
+from router.edge.topics import Topics
 from router.garbage import tame
 from router.journal import FLUSH_S, JournalFile, has_segments
+from router.mesh.config import Topology
+from router.mesh.quantities import Address, format_duration
+from router.mesh.stopping import DRAIN, DRAIN_S, STOP
 from router.neighbours import Neighbours
-from router.quantities import Address, format_duration
-from router.report import Reporter
 from router.shell import Shell
-from router.status_node import STATUS_ADDRESS, StatusNode
-from router.stopping import DRAIN, DRAIN_S, STOP
 from router.store import StateStore
-from router.topics import Topics
 from router.watchdog import watched
 from topic.journal import Block
 from topic.node import Node, boot

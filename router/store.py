@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 import msgpack
 
 from linkstate.clock import AHEAD
-from router.rundir import RunError
+from router.mesh.rundir import RunError
 from topic.directory.entry import LinkEntry, unpack_entry
 
 APPLICATION: Final = 0x6F6E6365  # "once": tells our files from other people's

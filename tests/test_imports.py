@@ -25,6 +25,8 @@ MAY_IMPORT = {
     "router": ("router", "failover", "topic", "linkstate"),
     "router/amqp": ("router.amqp",),
     "router/journal.py": ("topic",),
+    "router/mesh": ("router.mesh", "router.amqp", "topic", "failover.fitting", "failover.printable"),
+    "router/edge": ("router.edge", "router.mesh.config", "router.amqp", "topic", "linkstate", "failover.printable"),
 }
 
 # Applications on top: nothing but the command line imports them.
@@ -93,7 +95,7 @@ def is_core(path: str) -> bool:
 
 
 def is_command_line(path: str) -> bool:
-    return path == "router/cli.py" or path.startswith("router/cli_")
+    return in_folder(path, ("router/cli",))
 
 
 def may_use_applications(path: str, name: str) -> bool:

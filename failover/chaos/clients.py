@@ -17,7 +17,7 @@ import trio
 
 from failover.chaos.client import BEGIN, FINISH, GAVE_UP, Spec
 from failover.chaos.script import Script, ScriptClient
-from router.quantities import Address
+from router.mesh.quantities import Address
 
 COMMAND: Final = (sys.executable, "-P", "-m", "failover.chaos.client")
 AGAIN_S: Final = 0.5

@@ -16,9 +16,9 @@ from failover.chaos.script import FaultLine, ScriptClient, When
 from failover.chaos.targets import AMOUNTS, Named, RouterOf, Several, Some, Target
 from failover.chaos.times import Span, Window, parse_period, parse_rate
 from failover.chaos.vocabulary import VERBS, Aim, Verb
-from router.config import Topology
-from router.marked import MarkedList, MarkedMap, MarkedText, Value
-from router.reading import Reader, expected, given, shown, text
+from router.mesh.config import Topology
+from router.mesh.marked import MarkedList, MarkedMap, MarkedText, Value
+from router.mesh.reading import Reader, expected, given, shown, text
 
 Result = TypeVar("Result")
 

@@ -8,8 +8,8 @@ import attrs
 import trio
 
 from failover.chaos.proxy import LinkProxy
-from router.config import Topology
-from router.quantities import Address
+from router.mesh.config import Topology
+from router.mesh.quantities import Address
 
 
 @attrs.frozen

@@ -19,12 +19,12 @@ import yaml
 
 from failover.chaos.links import Links
 from failover.client.status import fetch_status
-from router.config import Topology
-from router.launcher import ROUTER_COMMAND, Launcher, LaunchError
-from router.quantities import Address
-from router.rundir import RunDirectory
-from router.status import RouterView, look, unfinished
-from router.topology import load
+from router.mesh.config import Topology
+from router.mesh.launcher import ROUTER_COMMAND, Launcher, LaunchError
+from router.mesh.quantities import Address
+from router.mesh.rundir import RunDirectory
+from router.mesh.status import RouterView, look, unfinished
+from router.mesh.topology import load
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = range(15000, 32000)

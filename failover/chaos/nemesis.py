@@ -18,7 +18,7 @@ from failover.chaos.planner import Strike
 from failover.chaos.script import Script
 from failover.chaos.targets import Field, Named, resolve, sides
 from failover.chaos.vocabulary import Aim
-from router.quantities import format_duration
+from router.mesh.quantities import format_duration
 
 READY_S = 10.0
 """For which a rolling restart waits for a router to be up again before it takes the next."""

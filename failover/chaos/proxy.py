@@ -21,7 +21,7 @@ from typing import Final
 
 import trio
 
-from router.quantities import Address
+from router.mesh.quantities import Address
 
 HOST: Final = "127.0.0.1"
 CHUNK: Final = 64 << 10

@@ -21,11 +21,11 @@ from failover.chaos.planner import plan
 from failover.chaos.record import RunRecord
 from failover.chaos.script import Role, Script
 from failover.chaos.view import Board, View
-from router.launcher import ROUTER_COMMAND
-from router.quantities import format_duration
-from router.rundir import RunDirectory, RunError
-from router.status import unfinished
-from router.status_view import waits
+from router.mesh.launcher import ROUTER_COMMAND
+from router.mesh.quantities import format_duration
+from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.status import unfinished
+from router.mesh.status_view import waits
 
 SCRIPT = "chaos-script.yaml"
 """The copy of the script in the run directory; tells a directory that may be made anew."""

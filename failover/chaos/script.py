@@ -12,7 +12,7 @@ import attrs
 from failover.chaos.targets import Target
 from failover.chaos.times import Span, Window
 from failover.chaos.vocabulary import Verb
-from router.config import Topology
+from router.mesh.config import Topology
 
 Role: TypeAlias = Literal["publisher", "subscriber"]
 

@@ -1,4 +1,4 @@
-"""The parts of a chaos script: which keys each has and which parser reads each value (see `router.reading`)."""
+"""The parts of a chaos script: which keys each has and which parser reads each value (see `router.mesh.reading`)."""
 
 import re
 from typing import Any, Literal
@@ -6,11 +6,11 @@ from typing import Any, Literal
 import attrs
 
 from failover.chaos.times import Span, parse_rate
-from router.config import Timing
-from router.marked import MarkedList, MarkedText, Value
-from router.quantities import parse_duration
-from router.reading import converter, shown, size, text, whole
-from router.topology_parts import MOST_MESSAGE
+from router.mesh.config import Timing
+from router.mesh.marked import MarkedList, MarkedText, Value
+from router.mesh.quantities import parse_duration
+from router.mesh.reading import converter, shown, size, text, whole
+from router.mesh.topology_parts import MOST_MESSAGE
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 MOST_CLIENTS = 100

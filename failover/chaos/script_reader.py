@@ -8,7 +8,7 @@
     sets: {west: [a, b, d]}
     faults: [{kill: {home-of: news1}, at: 5s..10s, for: 2s}]
 
-The shape is checked by `router.reading`; names, times and targets are checked here, a fault by `fault_reader`.
+The shape is checked by `router.mesh.reading`; names, times and targets are checked here, a fault by `fault_reader`.
 """
 
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ from failover.chaos.fault_reader import FaultReader, Names
 from failover.chaos.script import Crashes, Role, Script, ScriptClient
 from failover.chaos.script_parts import CONVERTER, PublisherPart, SubscriberPart, names
 from failover.chaos.times import parse_length
-from router.config import Timing, Topology
-from router.marked import MarkedMap, MarkedText, Value
-from router.reading import FileError, document, either, expected, given, shown, text
-from router.topology import load as load_topology
+from router.mesh.config import Timing, Topology
+from router.mesh.marked import MarkedMap, MarkedText, Value
+from router.mesh.reading import FileError, document, either, expected, given, shown, text
+from router.mesh.topology import load as load_topology
 
 PARTS = ("topology", "timing", "duration", "publishers", "subscribers", "sets", "faults")
 

@@ -9,7 +9,7 @@ from typing import Self
 
 import attrs
 
-from router.quantities import parse_duration
+from router.mesh.quantities import parse_duration
 
 MOST_PER_S = 10.0
 LONGEST_S = 24 * 3600.0

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from failover.chaos.times import parse_offset, parse_rate
-from router.quantities import parse_duration
+from router.mesh.quantities import parse_duration
 
 
 class Aim(Enum):

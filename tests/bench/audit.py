@@ -18,7 +18,7 @@ import psutil
 from tests.failover.audit.synthetic import write
 
 SAMPLE_S = 0.5
-COMMAND = "import sys; from router.cli import main; main(['audit', sys.argv[1]])"
+COMMAND = "import sys; from router.cli.main import main; main(['audit', sys.argv[1]])"
 
 
 @attrs.define

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import trio
 
-from router.quantities import Address
+from router.mesh.quantities import Address
 
 HERE = Path(__file__).parent
 NODE = shutil.which("node")

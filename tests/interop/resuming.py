@@ -17,7 +17,7 @@ import attrs
 import pytest
 import trio
 
-from router.quantities import Address
+from router.mesh.quantities import Address
 
 HERE = Path(__file__).parent
 NODE = shutil.which("node")

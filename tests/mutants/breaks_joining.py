@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from router.signs import SignsOfLife
+from router.edge.signs import SignsOfLife
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
 from tests.topic import test_resuming
 from topic.delivery.record import OPEN, QUEUED, SENT, Question, Record, State, Stream

@@ -21,7 +21,7 @@ from router.amqp.link import Link
 from router.amqp.message import body_of, data_message, in_envelope
 from router.amqp.transport import serve
 from router.amqp.values import ACCEPTED, RCV_FIRST, RCV_SECOND, SND_MIXED, ErrorCondition, Handle, OutcomeDetails
-from router.quantities import Address
+from router.mesh.quantities import Address
 
 TIMEOUT_S = 20.0
 

@@ -14,10 +14,10 @@ import psutil
 import trio
 import yaml
 
-from router.launcher import Launcher
-from router.quantities import Address
-from router.rundir import RunDirectory
-from router.topology import load
+from router.mesh.launcher import Launcher
+from router.mesh.quantities import Address
+from router.mesh.rundir import RunDirectory
+from router.mesh.topology import load
 from tests.processes.clients import fetch_status
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"

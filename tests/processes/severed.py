@@ -22,9 +22,9 @@ from router.amqp.link import Link
 from router.amqp.message import body_of, data_message
 from router.amqp.transport import serve
 from router.amqp.values import ACCEPTED, EXPIRE_CONNECTION, RCV_SECOND, SND_MIXED, ErrorCondition
-from router.quantities import Address
-from router.rundir import RunDirectory
-from router.topology import load
+from router.mesh.quantities import Address
+from router.mesh.rundir import RunDirectory
+from router.mesh.topology import load
 from tests.processes.mesh import PATIENCE_S, TOPOLOGIES, eventually
 from tests.router.amqp.pair import Recorder
 

@@ -202,7 +202,7 @@ async def test_our_own_client_tells_why_and_goes_on(stage: Stage) -> None:
 
 async def test_the_command_shows_why_and_goes_on(stage: Stage, nursery: trio.Nursery) -> None:
     arguments = ["subscribe", TOPIC, "--url", stage.url("c"), "--id", "S", "--count", "1"]
-    command = [sys.executable, "-c", "from router.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from router.cli.main import main; main()", *arguments]
     process = await nursery.start(partial(trio.run_process, command, stdout=PIPE, stderr=PIPE))
     shown, printed = bytearray(), bytearray()
     nursery.start_soon(_read, process.stderr, shown)

@@ -16,7 +16,7 @@ import trio
 
 from router.amqp.message import data_message
 from router.amqp.values import SND_SETTLED
-from router.quantities import Address
+from router.mesh.quantities import Address
 from tests.processes.background import background_traffic
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually

@@ -5,8 +5,8 @@ from signal import SIGKILL, SIGTERM
 import trio
 
 from failover.client import MemoryStore, Subscriber
-from router.quantities import Address
-from router.stopping import DRAIN
+from router.mesh.quantities import Address
+from router.mesh.stopping import DRAIN
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually
 

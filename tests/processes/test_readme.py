@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from failover.chaos.script_reader import load as load_script
-from router.topology import load as load_topology
+from router.mesh.topology import load as load_topology
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(?:<!-- ([^\n]*) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -11,7 +11,7 @@ import trio
 from failover.client.events import Event, Resumed
 from failover.client.publisher import Publisher
 from failover.client.subscriber import Subscriber
-from router.quantities import Address
+from router.mesh.quantities import Address
 from tests.processes.mesh import RunningMesh
 
 COUNT = 3000

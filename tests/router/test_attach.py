@@ -6,7 +6,7 @@ import pytest
 
 from router.amqp.link import Link
 from router.amqp.values import EXPIRE_CONNECTION, EXPIRE_NEVER, EXPIRE_SESSION
-from router.attach import Refusal, generation_of, lifetime_of, seen_of
+from router.edge.attach import Refusal, generation_of, lifetime_of, seen_of
 from tests.router.amqp.pair import Pair
 from topic.directory.entry import Lifetime
 from topic.identity import Epoch

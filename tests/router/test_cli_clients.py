@@ -11,13 +11,15 @@ import trio
 from click.testing import CliRunner, Result
 
 from failover.client import ClientError, Connected, Lost
-from router import cli_clients, cli_publish, cli_subscribe
-from router.cli import main
-from router.cli_base import console, fetch_status
-from router.cli_message import as_json
-from router.cli_source import Limit, numbered, numbered_body
-from router.rundir import RunDirectory, RunError
-from router.status import look
+from router.cli import clients as cli_clients
+from router.cli import publish as cli_publish
+from router.cli import subscribe as cli_subscribe
+from router.cli.base import console, fetch_status
+from router.cli.main import main
+from router.cli.message import as_json
+from router.cli.source import Limit, numbered, numbered_body
+from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.status import look
 
 PAIR = """\
 mesh: pair

@@ -17,13 +17,13 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
-from router import cli_mesh
-from router.cli import main
-from router.launcher import Launcher
-from router.rundir import RunDirectory, RunError
-from router.status import RouterView
-from router.status_view import LASTING_S
-from router.topology import load
+from router.cli import mesh as cli_mesh
+from router.cli.main import main
+from router.mesh.launcher import Launcher
+from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.status import RouterView
+from router.mesh.status_view import LASTING_S
+from router.mesh.topology import load
 
 STUB = (sys.executable, str(Path(__file__).with_name("stub_router.py")))
 
@@ -119,14 +119,14 @@ def test_ctrl_c_while_the_command_is_loaded_ends_it_without_a_traceback() -> Non
                     os.kill(os.getpid(), signal.SIGINT)
 
         sys.meta_path.insert(0, CtrlC())
-        import router.cli
+        import router.cli.main
         """
     ended = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, timeout=30)
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
 
 
 def test_the_log_of_a_command_s_own_connections_is_not_printed() -> None:
-    code = "import logging, router.cli; logging.getLogger('oncemesh.amqp').warning('ended')"
+    code = "import logging, router.cli.main; logging.getLogger('oncemesh.amqp').warning('ended')"
     ended = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, timeout=30)
     assert (ended.returncode, ended.stderr) == (0, b"")
 

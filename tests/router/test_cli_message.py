@@ -8,8 +8,8 @@ from proton import Message
 
 from router.amqp.message import data_message
 from router.amqp.sections import read_message, write_message
-from router.cli_message import as_json, as_lines, as_raw, as_text, parse_json
-from router.cli_subscribe import write
+from router.cli.message import as_json, as_lines, as_raw, as_text, parse_json
+from router.cli.subscribe import write
 
 KEY = b"k" * 32
 

@@ -15,11 +15,11 @@ import trio
 from rich.console import Console
 
 from failover.client import Publisher, Subscriber
-from router.cli_account import Bar
-from router.rundir import RunDirectory
+from router.cli.account import Bar
+from router.mesh.rundir import RunDirectory
 from tests.processes.mesh import RunningMesh, eventually, running
 
-COMMAND = [sys.executable, "-c", "from router.cli import main; main(prog_name='oncemesh')"]
+COMMAND = [sys.executable, "-c", "from router.cli.main import main; main(prog_name='oncemesh')"]
 PATIENCE_S = 60
 
 

@@ -9,11 +9,13 @@ from click.testing import CliRunner
 
 from failover.client import ClientError, SqliteStore
 from failover.client.log import ClientLog
-from router import cli_clients, cli_publish, cli_subscribe
 from router.amqp.values import ACCEPTED, NO_STATE
-from router.cli import main
-from router.cli_message import as_raw
-from router.cli_source import Limit, Source, numbered
+from router.cli import clients as cli_clients
+from router.cli import publish as cli_publish
+from router.cli import subscribe as cli_subscribe
+from router.cli.main import main
+from router.cli.message import as_raw
+from router.cli.source import Limit, Source, numbered
 from tests.failover.client.scripted import Gone, Peer, Stated, Transferred, running_peers, states
 from topic.identity import LinkIdentity
 
@@ -74,7 +76,7 @@ async def test_subscribe_takes_its_subscription_up_again(tmp_path: Path, capsys:
 LIMITED = """if True:
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-    from router.cli import main
+    from router.cli.main import main
     main()
     """
 

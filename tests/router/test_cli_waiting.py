@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from router.cli_waiting import awaited
+from router.cli.waiting import awaited
 
 P, S = "writer/publish on topic/news", "reader/subscribe on topic/news"
 

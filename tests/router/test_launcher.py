@@ -13,13 +13,13 @@ import psutil
 import pytest
 import trio
 
-from router import launcher as launcher_module
-from router.launcher import Launcher, LaunchError
-from router.listeners import listen
-from router.quantities import Address
-from router.rundir import RunDirectory, RunError, find_run_dir
-from router.status import look
-from router.topology import load
+from router.mesh import launcher as launcher_module
+from router.mesh.launcher import Launcher, LaunchError
+from router.mesh.listeners import listen
+from router.mesh.quantities import Address
+from router.mesh.rundir import RunDirectory, RunError, find_run_dir
+from router.mesh.status import look
+from router.mesh.topology import load
 
 STUB = (sys.executable, str(Path(__file__).with_name("stub_router.py")))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from router.quantities import Address, format_duration, format_size, parse_duration, parse_size
+from router.mesh.quantities import Address, format_duration, format_size, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
-from router.cli import main
-from router.reading import expected
+from router.cli.main import main
+from router.mesh.reading import expected
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from linkstate.mesh import Mesh
-from router.report import Reporter
+from router.edge.report import Reporter
 from tests.router.test_node import DURABLE, CountingStore, P, S
 from tests.router.test_node import boot as boot_node
 from topic.delivery.outcomes import DeliveryOutcome

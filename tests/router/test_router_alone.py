@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from router.cli_base import fetch_status
-from router.cli_router import LineFormatter
-from router.quantities import Address
-from router.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
-from router.topology import load
+from router.cli.base import fetch_status
+from router.cli.router import LineFormatter
+from router.mesh.quantities import Address
+from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
+from router.mesh.topology import load
 
 
 def free_ports(count: int) -> list[int]:
@@ -113,7 +113,7 @@ async def test_their_run_directory_is_one_for_the_other_commands(routers: Router
 
 async def run_command(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
     """The command, beside the routers' processes: it must not reap them."""
-    code = "from router.cli import main; main()"
+    code = "from router.cli.main import main; main()"
     return await trio.run_process([sys.executable, "-c", code, *arguments], capture_stdout=True)
 
 

@@ -9,7 +9,7 @@ import trio.testing
 from router.amqp.connection import Connection
 from router.amqp.link import Link
 from router.amqp.transport import serve
-from router.signs import SignsOfLife
+from router.edge.signs import SignsOfLife
 from tests.router.amqp.pair import Pair, Recorder
 
 

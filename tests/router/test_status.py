@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from router.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
-from router.quantities import Address
-from router.rundir import RunDirectory
-from router.status import RouterView, unfinished
-from router.status_view import MOST_ROWS, as_json, awaits, render
+from router.mesh.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
+from router.mesh.quantities import Address
+from router.mesh.rundir import RunDirectory
+from router.mesh.status import RouterView, unfinished
+from router.mesh.status_view import MOST_ROWS, as_json, awaits, render
 
 LINE = Topology(
     mesh="line",

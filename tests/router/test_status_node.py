@@ -5,7 +5,7 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
-from router.status_node import PAUSE_S, StatusNode
+from router.edge.status_node import PAUSE_S, StatusNode
 
 
 class Looking:

@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from linkstate.clock import AHEAD, COUNTER_BITS
-from router.rundir import RunError
+from router.mesh.rundir import RunError
 from router.store import StateStore, StoreError
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.identity import Epoch, LinkIdentity, link_name

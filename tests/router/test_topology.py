@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
-from router.quantities import Address
-from router.topology import TopologyError, load
+from router.mesh.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
+from router.mesh.quantities import Address
+from router.mesh.topology import TopologyError, load
 
 TOPOLOGIES = sorted((Path(__file__).parents[2] / "topologies").glob("*.yaml"))
 

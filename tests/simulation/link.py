@@ -1,4 +1,4 @@
-"""A client's link as its router and its client have it: the shell's part of `router.clients`, with delays both ways.
+"""A client's link as its router and its client have it: the shell's part of `router.edge`, with delays both ways.
 
     client ──FIFO──▶ router      each link has a connection of its own; when it breaks, what is under way may still
     client ◀──FIFO── router      arrive, up to some point. Either end may believe in it much longer than the other.

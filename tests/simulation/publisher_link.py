@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from failover.client.comparison import ResumeStep
-from router.signs import SignsOfLife
+from router.edge.signs import SignsOfLife
 from tests.simulation.link import Link
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction
 from topic.delivery.record import Record, State, Stream

@@ -20,7 +20,7 @@ from tests.failover.audit.test_violations import subscriber_log_lacks_it
 CLASS = Path(pyspark.__file__).parent / "bin/spark-class"
 PATIENCE_S = 1200
 HERE = "127.0.0.1"
-COMMAND = [sys.executable, "-c", "from router.cli import main; main(prog_name='oncemesh')", "audit"]
+COMMAND = [sys.executable, "-c", "from router.cli.main import main; main(prog_name='oncemesh')", "audit"]
 
 
 @contextmanager

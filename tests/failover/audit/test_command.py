@@ -17,8 +17,8 @@ from rich.console import Console
 
 from failover import audit as auditing
 from failover.audit import Verdict
-from router.cli import main
-from router.cli_audit import show_progress
+from router.cli.audit import show_progress
+from router.cli.main import main
 from tests.failover.audit.runs import Run
 
 
@@ -47,7 +47,7 @@ def _spark_of(process: psutil.Process) -> list[psutil.Process]:
 
 
 def test_an_audit_that_is_interrupted_while_java_starts_leaves_no_java(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from router.cli import main; main()", "audit", "--spark"]
+    command = [sys.executable, "-c", "from router.cli.main import main; main()", "audit", "--spark"]
     audit = subprocess.Popen([*command, str(Run().write(tmp_path))], stderr=subprocess.PIPE)
     process = psutil.Process(audit.pid)
     while not (children := _spark_of(process)):
@@ -61,7 +61,7 @@ def test_an_audit_that_is_interrupted_while_java_starts_leaves_no_java(tmp_path:
 def test_an_audit_that_nobody_reads_to_its_end_is_not_a_violation(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-c", "from router.cli import main; main()", "audit", str(Run().write(tmp_path))]
+    command = [sys.executable, "-c", "from router.cli.main import main; main()", "audit", str(Run().write(tmp_path))]
     ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (2, b"")
@@ -142,8 +142,8 @@ def test_a_short_run_is_judged_without_loading_spark(tmp_path: Path) -> None:
     directory = str(Run(messages=1).write(tmp_path))
     script = f"""
 import sys
-from router.cli import main
-from router.cli_audit import show_progress
+from router.cli.main import main
+from router.cli.audit import show_progress
 code = main(["audit", {directory!r}], standalone_mode=False)
 print(code, sorted({{"pandas", "pyarrow", "pyspark"}} & {{*sys.modules}}))
 """

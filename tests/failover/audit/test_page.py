@@ -30,7 +30,7 @@ from failover.audit.report import page, plots
 from failover.audit.report.matrix import COLUMNS, ROWS, Cell, matrix
 from failover.audit.report.report import Finding, PairRow, PublisherRow, Report
 from failover.audit.report.story import DeliveryStory, Step
-from router.cli import main
+from router.cli.main import main
 from tests.failover.audit.runs import NEAR, ONE, START_MS, Run
 
 BEGAN_US = START_MS * 1000

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from failover.audit.job import StoryError, tell_story
 from failover.audit.read.entries import KEYS_LISTED
 from failover.audit.report.story import DeliveryStory
-from router.cli import main
+from router.cli.main import main
 from tests.failover.audit.runs import MID, NEAR, ONE, ROUTERS, TWO, Run
 from topic.journal import Event, LoggedOutcome
 

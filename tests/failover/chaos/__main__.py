@@ -25,7 +25,7 @@ COLUMNS = ("script", "seed", "faults", "offered", "accepted", "share", *COUNTS[1
 
 def play(script: Path, seed: int, folder: Path) -> dict[str, Any]:
     """One run, by the command itself."""
-    command = [sys.executable, "-P", "-c", "from router.cli import main; main()", "chaos", str(script)]
+    command = [sys.executable, "-P", "-c", "from router.cli.main import main; main()", "chaos", str(script)]
     command += ["--seed", str(seed), "--run-dir", str(folder)]
     started = time.monotonic()
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

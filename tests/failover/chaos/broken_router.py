@@ -2,8 +2,8 @@
 
 import sys
 
-from router.cli_base import Commands
-from router.cli_router import router
+from router.cli.base import Commands
+from router.cli.router import router
 from tests.mutants import breaks_audience
 from tests.mutants.mutant import MUTANTS
 

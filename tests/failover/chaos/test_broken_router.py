@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from failover.chaos.run import Ending, perform, prepare
 from failover.chaos.script_reader import load
 from failover.chaos.view import PlainView
-from router.cli import main
-from router.cli_base import console
+from router.cli.base import console
+from router.cli.main import main
 from tests.failover.chaos.scripts import write
 
 ROOT = Path(__file__).parents[3]

@@ -14,8 +14,9 @@ from click.testing import CliRunner, Result
 
 from failover.chaos import run as running
 from failover.chaos.run import Ending
-from router import cli_chaos, cli_demo
-from router.cli import main
+from router.cli import chaos as cli_chaos
+from router.cli import demo as cli_demo
+from router.cli.main import main
 from tests.failover.chaos.scripts import write
 
 CLEAN = Ending(sent=5, accepted=5, received=9, missing=1, doubled=2, overtaken=3, crashes=0, unfinished=())
@@ -96,7 +97,7 @@ def test_a_bad_script_is_no_violation(tmp_path: Path, text: str) -> None:
 def test_a_run_that_nobody_reads_is_no_violation(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-c", "from router.cli import main; main()", "chaos", str(write(tmp_path))]
+    command = [sys.executable, "-c", "from router.cli.main import main; main()", "chaos", str(write(tmp_path))]
     ended = subprocess.run([*command, "--run-dir", str(tmp_path / "run")], stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (2, b"")

@@ -8,8 +8,8 @@ import trio
 
 from failover.chaos.links import Impairment, Links
 from failover.chaos.nemesis import condition_of
-from router.config import Limits, LinkConfig, RouterConfig, Timing, Topology
-from router.quantities import Address
+from router.mesh.config import Limits, LinkConfig, RouterConfig, Timing, Topology
+from router.mesh.quantities import Address
 
 SILENT, SLOW = Impairment(silent=True), Impairment(latency=0.5)
 

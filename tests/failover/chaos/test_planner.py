@@ -11,8 +11,8 @@ from failover.chaos.script import Crashes, FaultLine, Script, ScriptClient, When
 from failover.chaos.targets import Named, Some
 from failover.chaos.times import Span, Window
 from failover.chaos.vocabulary import VERBS
-from router.config import Limits, RouterConfig, Timing, Topology
-from router.quantities import Address
+from router.mesh.config import Limits, RouterConfig, Timing, Topology
+from router.mesh.quantities import Address
 from tests.failover.chaos.scripts import script
 
 DURATION = 60.0

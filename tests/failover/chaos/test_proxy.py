@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from failover.chaos.proxy import LinkProxy
-from router.quantities import Address
+from router.mesh.quantities import Address
 
 
 async def echo(stream: trio.SocketStream) -> None:

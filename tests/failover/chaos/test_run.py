@@ -21,8 +21,8 @@ from failover.chaos.run import Ending, perform, prepare
 from failover.chaos.script import Script
 from failover.chaos.script_reader import load
 from failover.chaos.view import PlainView
-from router.cli_base import console
-from router.rundir import RunDirectory, RunError
+from router.cli.base import console
+from router.mesh.rundir import RunDirectory, RunError
 from tests.failover.chaos.scripts import script, write
 from topic.blocks import read_blocks
 
@@ -258,7 +258,7 @@ async def test_what_does_not_come_to_its_end_is_told(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_everything_without_a_verdict(tmp_path: Path, number: signal.Signals) -> None:
     path = write(tmp_path, "pause: b, at: 100ms", topology="pair", duration="60s")
-    command = [sys.executable, "-P", "-c", "from router.cli import main; main()", "chaos", str(path)]
+    command = [sys.executable, "-P", "-c", "from router.cli.main import main; main()", "chaos", str(path)]
     command += ["--run-dir", str(tmp_path / "run")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
@@ -277,7 +277,7 @@ def test_a_signal_stops_everything_without_a_verdict(tmp_path: Path, number: sig
 
 def test_clients_whose_nemesis_is_killed_end_by_themselves(tmp_path: Path) -> None:
     path = write(tmp_path, topology="pair", duration="60s")
-    command = [sys.executable, "-P", "-c", "from router.cli import main; main()", "chaos", str(path)]
+    command = [sys.executable, "-P", "-c", "from router.cli.main import main; main()", "chaos", str(path)]
     command += ["--run-dir", str(tmp_path / "run")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:

@@ -9,8 +9,8 @@ from failover.chaos.script_reader import PARTS, ScriptError, load
 from failover.chaos.targets import Named, RouterOf, Several, Some
 from failover.chaos.times import Span, Window
 from failover.chaos.vocabulary import VERBS
-from router.reading import either
-from router.topology import TopologyError
+from router.mesh.reading import either
+from router.mesh.topology import TopologyError
 from tests.failover.chaos.scripts import TOPOLOGIES, script, write
 
 LIBRARY = sorted((TOPOLOGIES / "chaos").glob("*.yaml"))

@@ -12,7 +12,7 @@ from failover.chaos.clients import RunningClients, make_clients
 from failover.chaos.mesh import ChaosMesh, Life
 from failover.chaos.nemesis import Nemesis, Struck
 from failover.chaos.view import Board, LiveView, PlainView, Rates
-from router.rundir import RunDirectory
+from router.mesh.rundir import RunDirectory
 from tests.failover.chaos.scripts import script
 
 

@@ -11,11 +11,11 @@ import attrs
 import trio
 
 from router.amqp.connection import Connection
-from router.config import Topology
+from router.mesh.config import Topology
+from router.mesh.quantities import Address
+from router.mesh.topology import load
 from router.process import Process
-from router.quantities import Address
 from router.store import StateStore
-from router.topology import load
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 

@@ -9,7 +9,7 @@ import trio
 
 from failover.client import ClientError, Outcome, Publisher, Subscriber
 from failover.client.status import fetch_status
-from router.quantities import Address
+from router.mesh.quantities import Address
 from tests.failover.client.real_routers import real_routers
 from topic.blocks import LogEntry, read_blocks
 from topic.identity import LinkIdentity, link_name

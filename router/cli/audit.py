@@ -1,0 +1,96 @@
+"""The command that judges: audit. Its exit status is the verdict (see failover/audit/report.py)."""
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from router.cli.base import console, needs_audit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DOING = ("reading", "judging")
+NO_VERDICT = 2
+INTERRUPTED = 130  # as shells report it
+
+
+@click.command()
+@click.argument("run_dirs", nargs=-1, required=True, metavar="RUN_DIR...")
+@click.option("--spark", is_flag=True, help="Use Spark for short runs, too: by default for those of 100 MiB and more.")
+@click.option("--master", metavar="URL", help="A Spark master. Default: this machine's cores.")
+@needs_audit
+def audit(run_dirs: tuple[str, ...], spark: bool, master: str | None) -> None:
+    """Judge by the delivery logs of a run whether exactly once holds.
+
+    Did every subscriber get all that it was owed, once and in order? A run directory may be any path that Hadoop reads;
+    several belong to one mesh. Writes audit.html and audit.json next to the first one's logs, or here if that is no
+    local directory.
+
+    Exit status: 0 exactly once holds, 1 it was violated, 2 a log is missing or damaged in its middle,
+    or the audit itself failed, 3 undecided, 4 it holds, but deliveries were accepted without a subscriber that was
+    there, or a link was ended in use.
+
+    \b
+    Example: oncemesh audit run/triangle
+    """
+    raise click.exceptions.Exit(judge(run_dirs, master, spark=spark))
+
+
+def judge(run_dirs: tuple[str, ...], master: str | None = None, *, spark: bool = False) -> int:
+    """Audits, shows and writes the verdict; returns the exit status. Whatever goes wrong, it is never that of a
+    violation: who relies on the status must not take a failure of the audit for one of the mesh."""
+    try:
+        return _judge(run_dirs, master, spark)
+    except KeyboardInterrupt:
+        click.echo("Error: the audit was interrupted: no verdict", err=True)
+        return INTERRUPTED
+    except SystemExit:  # by rich: nobody reads on
+        return NO_VERDICT
+    except Exception as error:
+        click.echo(f"Error: the audit failed, so there is no verdict: {_last_line(error)}", err=True)
+        return NO_VERDICT
+
+
+def _last_line(error: Exception) -> str:
+    """What a traceback would end with, without the page that Java adds."""
+    lines = "".join(traceback.format_exception_only(error)).splitlines()
+    return next((line for line in lines if line.strip()), type(error).__name__)
+
+
+def _judge(run_dirs: tuple[str, ...], master: str | None, spark: bool) -> int:
+    from failover.audit import AuditError, run, write_page
+
+    out = console()
+    try:
+        with show_progress(out) as progress:
+            report = run(run_dirs, master, spark=spark, progress=progress)
+    except AuditError as error:
+        click.echo(f"Error: {error}", err=True)
+        return NO_VERDICT
+    report.render(out)
+    first = Path(run_dirs[0])
+    folder = first if first.is_dir() else Path()
+    report.write(folder / "audit.json")
+    write_page(report, folder / "audit.html")
+    out.print(f"all of it in {folder / 'audit.html'} and audit.json", soft_wrap=True)
+    return report.exit_code
+
+
+@contextmanager
+def show_progress(out: "Console") -> Iterator[Callable[[int, int], None]]:
+    """Shows on a terminal how many bytes of logs are read; all that comes before and after takes as long as it does."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeElapsedColumn()
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as shown:
+        task = shown.add_task("auditing", total=None)
+
+        def show(read: int, size: int) -> None:
+            ended = read >= size
+            shown.update(task, completed=read, total=None if ended else size, description=DOING[ended])
+
+        yield show

@@ -1,0 +1,120 @@
+"""What the commands of `oncemesh` share: plain errors, the console, the choice of a run directory.
+
+Router processes load this module too, so it imports only what they need anyway.
+"""
+
+import errno
+import functools
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import trio
+
+from router.groups import leaves
+from router.mesh.reading import FileError
+from router.mesh.rundir import RunError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Result = TypeVar("Result")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# What matters of a connection is told otherwise; without a handler Python would print the log's warnings. Routers have
+# handlers of their own.
+logging.getLogger("oncemesh").addHandler(logging.NullHandler())
+
+# Rich assumes 80 columns where there is no terminal; logs and pipes take longer lines.
+PIPE_WIDTH = 140
+
+NARROW = 52
+"""Columns. On a terminal of less, such as a phone's, click's helps are wider than it."""
+
+# What is installed with the extra `audit` only: routers and clients are small without.
+AUDIT = ("jinja2", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark")
+
+
+class NotInstalled(click.ClickException):
+    exit_code = 2  # no verdict: never the status of a violation
+
+
+def needs_audit(command: Command) -> Command:
+    """A command that judges. Where that cannot be done, it says so before it does anything else."""
+
+    @functools.wraps(command)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        if missing := [name for name in AUDIT if find_spec(name) is None]:
+            name = click.get_current_context().info_name
+            raise NotInstalled(f"{name} needs {', '.join(missing)} besides: pip install 'oncemesh[audit]'")
+        return command(*arguments, **options)
+
+    return checked  # type: ignore[return-value]
+
+
+class Commands(click.Group):
+    """A group that lists its commands in the order of use and turns the users' errors into one plain message."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        cmd.short_help = cmd.get_short_help_str(limit=1000)  # click would cut it on a narrow terminal
+        super().add_command(cmd, name)
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
+        if (columns := shutil.get_terminal_size().columns) < NARROW:
+            extra.setdefault("terminal_width", columns)
+        return super().make_context(*arguments, **extra)
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except (RunError, FileError) as error:
+            raise click.ClickException(str(error)) from None
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and error.filename is None:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to be written would fail at the exit again
+                raise click.ClickException(f"standard output: {error.strerror}") from None
+            # One that names a file is about what the user gave us; any other deserves its traceback.
+            if error.filename is None or isinstance(error, BrokenPipeError):
+                raise
+            raise click.ClickException(f"{os.fsdecode(error.filename)}: {error.strerror}") from None
+
+
+def console(*, stderr: bool = False) -> "Console":
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else PIPE_WIDTH
+    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+
+def run(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
+    """`trio.run`, with an error that was alone in its exception groups raised as itself, however many tasks met it."""
+    try:
+        return trio.run(main, *arguments)
+    except BaseExceptionGroup as group:
+        [error, *others] = {id(error): error for error in leaves(group)}.values()
+        if others:
+            raise
+        raise error from None
+
+
+async def fetch_status(host: str, port: int, timeout: float) -> dict[str, Any]:
+    from failover.client.status import fetch_status as fetch
+
+    return await fetch(host, port, timeout)
+
+
+run_dir_option = click.option(
+    "--run-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The run directory of the mesh. Default: that of the only mesh running under ./run.",
+)

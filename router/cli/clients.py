@@ -1,0 +1,175 @@
+"""What the commands that are clients share, publish and subscribe.
+
+Both attach to a mesh by its run directory, or to any router by `--url`. With a run directory they keep a
+delivery log there, so that the audit judges the mesh by what its clients saw. When their router is lost they go on at
+another; with a state file they also go on where an earlier run of theirs ended, however it did.
+"""
+
+import math
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+import click
+from rich.console import Console
+
+from failover.printable import printable
+from router.cli.base import run, run_dir_option
+from router.mesh.quantities import Address, parse_size
+from router.mesh.reading import expected
+from router.mesh.rundir import RunDirectory, RunError, find_run_dir
+
+if TYPE_CHECKING:
+    from failover.client import Event, SqliteStore
+
+Result = TypeVar("Result")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# A client's name becomes the name of its folder.
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+
+@attrs.frozen
+class Target:
+    """Where a client attaches: routers in the order in which they are tried; where it logs and keeps its state."""
+
+    urls: tuple[str, ...]
+    log: Path | None
+    state: Path | None = None
+
+    @property
+    def routers(self) -> list[str]:
+        """The same, as host:port."""
+        from failover.client.routers import parse_url
+
+        return [str(Address(*parse_url(url))) for url in self.urls]
+
+
+def read_size(context: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    try:
+        return parse_size(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def read_text(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A name in AMQP."""
+    if value is not None and (not value or not value.isprintable()):
+        raise click.BadParameter(f"{value!r} is no name, expected at least one character, and printable ones only")
+    return value
+
+
+def read_rate(context: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        raise click.BadParameter(f"{value} is not a rate, expected a number above 0")
+    return value
+
+
+def read_urls(context: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    from failover.client.routers import parse_url
+
+    try:
+        for url in value:
+            parse_url(url)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
+
+
+address_argument = click.argument("address", callback=read_text)
+
+
+def target_options(command: Command) -> Command:
+    """What tells a client where to attach and who it is."""
+    for option in (
+        click.option(
+            "--state",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Keep what is unsettled in this file, and resume what an earlier run left in it; needs --id.",
+        ),
+        click.option("--id", "name", callback=read_text, help="The client's container-id. Default: a new one."),
+        run_dir_option,
+        click.option("--router", help="The router to attach to first. Default: the first that runs."),
+        click.option(
+            "--url",
+            "urls",
+            multiple=True,
+            callback=read_urls,
+            help="A router to try, amqp://host:port; may be repeated.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def named(name: str | None, role: str, state: Path | None) -> str:
+    if name is None and state is not None:
+        raise click.UsageError("--state needs --id: a link is resumed by the same client only")
+    return name or f"{role}-{secrets.token_hex(4)}"
+
+
+def find_target(
+    run_dir: Path | None, urls: Sequence[str], router: str | None, name: str, state: Path | None = None
+) -> Target:
+    if urls:
+        return Target(tuple(urls), None, state)
+    directory = find_run_dir(run_dir)
+    entries = directory.read().routers
+    if router is not None and router not in entries:
+        raise RunError(f'there is no router "{router}" in this mesh, {expected(router, entries)}')
+    running = directory.running()
+    first = [router] if router is not None else [entry for entry in entries if entry in running]
+    order = dict.fromkeys([*first, *entries])
+    return Target(tuple(f"amqp://{entries[entry].amqp}" for entry in order), client_log(directory, name), state)
+
+
+def client_log(directory: RunDirectory, name: str) -> Path:
+    if not NAME.fullmatch(name):
+        raise RunError(f'"{name}" cannot name a client, expected letters, digits, dots, - and _')
+    return directory.path / "clients" / name / "log"
+
+
+@contextmanager
+def kept(target: Target) -> Iterator["SqliteStore | None"]:
+    """The client's state file, if it has one."""
+    from failover.client import SqliteStore
+
+    if target.state is None:
+        yield None
+        return
+    with SqliteStore(target.state) as store:
+        yield store
+
+
+def teller(out: Console, name: str, *, first: bool = True) -> Callable[["Event"], None]:
+    """Tells of routers found and lost; of the first one only if asked to."""
+    from failover.client import Abandoned, Connected, Event, Lost
+
+    told = first
+
+    def tell(event: Event) -> None:
+        nonlocal told
+        match event:
+            case Lost(reason):
+                told = True
+                out.print(f"attaching again: {printable(reason)}", soft_wrap=True)
+            case Connected(url, router) if told:
+                out.print(f"attached to {printable(router or url)} as {name}", soft_wrap=True)
+            case Abandoned(in_doubt):
+                out.print(f"{in_doubt} in doubt: this router does not know the link's former life")
+
+    return tell
+
+
+def attached(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
+    """Runs a client; that its router is not there or refuses it is no bug."""
+    try:
+        return run(main, *arguments)
+    except BrokenPipeError:
+        raise  # nobody reads our output any more: click ends us quietly
+    except (ConnectionError, ValueError) as error:
+        raise RunError(printable(str(error))) from None

@@ -1,0 +1,50 @@
+"""The command `oncemesh`, all its commands in the order in which one meets them."""
+
+# ruff: noqa: E402
+import signal
+
+# Ctrl-C while the rest is loaded has nothing to undo yet: it ends the command without a traceback.
+_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if _interruptible:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import click
+
+from router.cli import audit as cli_audit
+from router.cli import chaos as cli_chaos
+from router.cli import demo as cli_demo
+from router.cli import mesh as cli_mesh
+from router.cli import publish as cli_publish
+from router.cli import story as cli_story
+from router.cli import subscribe as cli_subscribe
+from router.cli.base import Commands
+from router.cli.router import router
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="oncemesh")
+def main() -> None:
+    """A mesh of AMQP 1.0 routers that forwards every message exactly once.
+
+    \b
+    Examples:
+      oncemesh up topologies/triangle.yaml --detach
+      oncemesh status
+      oncemesh down
+    """
+
+
+for _command in (
+    *cli_mesh.COMMANDS,
+    router,
+    cli_publish.publish,
+    cli_subscribe.subscribe,
+    cli_chaos.chaos,
+    cli_audit.audit,
+    cli_story.story,
+    cli_demo.demo,
+):
+    main.add_command(_command)
+
+if _interruptible:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

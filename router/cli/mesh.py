@@ -1,0 +1,264 @@
+"""The commands that start, show and stop a mesh: up, status, start, stop, drain, down."""
+
+import json
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import click
+import trio
+from rich.console import Console
+from rich.live import Live
+
+from router.cli.base import console, fetch_status, run, run_dir_option
+from router.mesh.config import Topology
+from router.mesh.launcher import Launcher
+from router.mesh.rundir import RunDirectory, RunError, find_run_dir
+from router.mesh.status import RouterView, contacts_of, look
+from router.mesh.status_view import LASTING_S, as_json, awaits, headline, render, routers_table, state_of
+from router.mesh.topology import load
+
+REFRESH_S = 1.0
+AGAIN_S = LASTING_S + 0.1
+
+topology_argument = click.argument("topology", type=click.Path(path_type=Path))
+routers_argument = click.argument("routers", nargs=-1, metavar="[ROUTER]...")
+
+
+@asynccontextmanager
+async def until_signal() -> AsyncIterator[trio.CancelScope]:
+    """The body is cancelled by ctrl-C, SIGTERM or a closed terminal; the scope tells whether it was."""
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def cancel(scope: trio.CancelScope) -> None:
+                async for _ in signals:
+                    scope.cancel()
+
+            with trio.CancelScope() as scope:
+                nursery.start_soon(cancel, scope)
+                yield scope
+            nursery.cancel_scope.cancel()
+
+
+@click.command()
+@topology_argument
+@click.option(
+    "--run-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where logs and state go. Default: ./run/<mesh name>.",
+)
+@click.option("--detach", is_flag=True, help="Return as soon as all routers see each other.")
+def up(topology: Path, run_dir: Path | None, detach: bool) -> None:
+    """Start the mesh of a topology file.
+
+    Returns, or settles into a live status, when all routers see each other. Ctrl-C stops the mesh.
+
+    \b
+    Example: oncemesh up topologies/triangle.yaml --detach
+    """
+    plan = load(topology)
+    directory = RunDirectory(run_dir or Path("run") / plan.mesh)
+    run(_up, plan, directory, detach)
+
+
+async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> None:
+    out = console()
+    launcher = Launcher(directory, fetch_status)
+    up = False
+    async with until_signal() as scope:
+        with out.status(f"starting {', '.join(plan.routers)}"):
+            await launcher.up(plan)
+        up = True
+        _show_started(out, plan.mesh, await look(directory, fetch_status))
+        out.print(f"run directory {directory.path}", soft_wrap=True)
+        if not detach:
+            await _watch(out, launcher, plan.mesh)
+    if scope.cancelled_caught and not up:
+        raise RunError("interrupted while starting; everything that was started is stopped")
+    if scope.cancelled_caught:
+        _show_stopped(out, await launcher.stop(list(plan.routers)))
+
+
+async def _watch(out: Console, launcher: Launcher, mesh: str) -> None:
+    if not out.is_terminal:
+        await _follow(out, launcher, ChangeLines(out).show)
+        return
+    with Live(console=out, auto_refresh=False, transient=True) as live:
+        await _follow(out, launcher, lambda views: live.update(render(mesh, views), refresh=True))
+
+
+async def _follow(out: Console, launcher: Launcher, show: Callable[[dict[str, RouterView]], None]) -> None:
+    """Shows the mesh again and again, until cancelled or until no router is left."""
+    while True:
+        for name, reason in launcher.endings():
+            out.print(f"router {name} ended: {reason}", style="red")
+        if not launcher.directory.running():
+            raise RunError("no router is left running")
+        show(await look(launcher.directory, fetch_status))
+        await trio.sleep(REFRESH_S)
+
+
+class ChangeLines:
+    """Status where there is no terminal: one line whenever what a router sees has changed."""
+
+    def __init__(self, out: Console):
+        self._out = out
+        self._last: dict[str, str] = {}
+
+    def show(self, views: dict[str, RouterView]) -> None:
+        for name, view in views.items():
+            line = f"router {name}: {state_of(view)}"
+            if contacts_of(view):
+                line += f", sees {', '.join(sorted(contacts_of(view)))}"
+            if self._last.get(name) != line:
+                self._out.print(line)
+                self._last[name] = line
+
+
+@click.command()
+@run_dir_option
+@click.option("--json", "machine", is_flag=True, help="One JSON document instead of tables.")
+@click.option("--watch", is_flag=True, help="Every second anew, until Ctrl-C; in a pipe one after the other.")
+def status(run_dir: Path | None, machine: bool, watch: bool) -> None:
+    """Show routers, links, clients and who is being waited for.
+
+    Whom a healthy mesh waits for under load it waits for milliseconds: only waits of a second or more are named. --json
+    has them all.
+
+    \b
+    Examples:
+      oncemesh status
+      oncemesh status --watch
+      oncemesh status --json | jq .routers.a.status.waits
+    """
+    directory = find_run_dir(run_dir)
+    mesh = directory.read().mesh
+    if watch:
+        run(_watch_status, directory, mesh, machine)
+    elif machine:
+        _print_json(mesh, directory, run(look, directory, fetch_status))
+    else:
+        _print_status(mesh, directory, run(_look_twice, directory))
+
+
+def _print_json(mesh: str, directory: RunDirectory, views: Mapping[str, RouterView]) -> None:
+    click.echo(json.dumps(as_json(mesh, directory, views)))
+
+
+def _print_status(mesh: str, directory: RunDirectory, views: Mapping[str, RouterView]) -> None:
+    console().print(render(mesh, views))
+
+
+async def _look_twice(directory: RunDirectory) -> dict[str, RouterView]:
+    """Routers tell for how long statuses have shown a wait: a first look does not tell a moment from an hour."""
+    views = await look(directory, fetch_status)
+    if awaits(views.values()):
+        await trio.sleep(AGAIN_S)
+        views = await look(directory, fetch_status)
+    return views
+
+
+async def _watch_status(directory: RunDirectory, mesh: str, machine: bool) -> None:
+    out = console()
+    async with until_signal():
+        if machine or not out.is_terminal:
+            show = _print_json if machine else _print_status
+            await _again(directory, lambda views: show(mesh, directory, views))
+            return
+        with Live(console=out, auto_refresh=False) as live:
+            await _again(directory, lambda views: live.update(render(mesh, views), refresh=True))
+
+
+async def _again(directory: RunDirectory, show: Callable[[dict[str, RouterView]], None]) -> None:
+    while True:
+        show(await look(directory, fetch_status))
+        await trio.sleep(REFRESH_S)
+
+
+@click.command()
+@routers_argument
+@run_dir_option
+def start(routers: tuple[str, ...], run_dir: Path | None) -> None:
+    """Start stopped routers of a mesh; all of them if none is named.
+
+    \b
+    Example: oncemesh start b --run-dir run/triangle
+    """
+    directory = find_run_dir(run_dir)
+    running = directory.running()
+    names = routers or [name for name in directory.read().routers if name not in running]
+    run(_start, directory, names)
+
+
+async def _start(directory: RunDirectory, names: Sequence[str]) -> None:
+    out = console()
+    started = False
+    async with until_signal() as scope:
+        with out.status(f"starting {', '.join(names)}"):
+            await Launcher(directory, fetch_status).start(names)
+        started = True
+        _show_started(out, directory.read().mesh, await look(directory, fetch_status))
+    if scope.cancelled_caught and started:
+        raise RunError("interrupted, but what was to be started runs: see oncemesh status")
+    if scope.cancelled_caught:
+        raise RunError("interrupted while starting; what was started is stopped")
+
+
+@click.command()
+@routers_argument
+@run_dir_option
+def stop(routers: tuple[str, ...], run_dir: Path | None) -> None:
+    """Stop routers of a running mesh; all if none is named.
+
+    \b
+    Example: oncemesh stop b
+    """
+    directory = find_run_dir(run_dir)
+    _stop(directory, routers or list(directory.read().routers))
+
+
+@click.command()
+@click.argument("router")
+@run_dir_option
+def drain(router: str, run_dir: Path | None) -> None:
+    """Send a router's clients to other routers, then stop it.
+
+    It stops when they are attached there. Clients that resume do so at once, with nothing lost or doubled. To restart a
+    whole mesh without an interruption, drain and start one router after the other.
+
+    \b
+    Example: oncemesh drain b && oncemesh start b
+    """
+    launcher = Launcher(find_run_dir(run_dir), fetch_status)
+    _show_stopped(console(), {router: run(launcher.drain, router)})
+
+
+@click.command()
+@run_dir_option
+def down(run_dir: Path | None) -> None:
+    """Stop a mesh.
+
+    \b
+    Example: oncemesh down --run-dir run/triangle
+    """
+    directory = find_run_dir(run_dir)
+    _stop(directory, list(directory.read().routers))
+
+
+def _stop(directory: RunDirectory, names: Sequence[str]) -> None:
+    _show_stopped(console(), run(Launcher(directory, fetch_status).stop, names))
+
+
+def _show_started(out: Console, mesh: str, views: dict[str, RouterView]) -> None:
+    out.print(headline(mesh, views.values()), style="bold")
+    out.print(routers_table(views))
+
+
+def _show_stopped(out: Console, outcome: Mapping[str, str]) -> None:
+    for name, became in outcome.items():
+        out.print(f"router {name}: {became}")
+
+
+COMMANDS = (up, status, start, stop, drain, down)

@@ -1,0 +1,126 @@
+"""The command that is one router: `oncemesh router`, and `python -m router` as the launcher starts it.
+
+It finds the router's listeners (inherited, or bound here) and the addresses of its neighbours (in
+mesh.json, or in the topology), then hands over to router/process.py. Loads nothing that a router does not
+need: its memory counts.
+"""
+
+import functools
+import logging
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from failover.printable import printable
+from router.cli.base import run
+from router.mesh.config import Topology
+from router.mesh.listeners import ListenError, bound_address, listen
+from router.mesh.quantities import Address
+from router.mesh.reading import expected
+from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.topology import TopologyError, load
+
+
+@click.command()
+@click.argument("name")
+@click.argument("topology", type=click.Path(path_type=Path))
+@click.option(
+    "--run-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where logs and state go. Default: ./run/<mesh name>.",
+)
+@click.option("--amqp-fd", type=int, hidden=True, help="The listener for clients, inherited from the launcher.")
+@click.option("--inter-fd", type=int, hidden=True, help="The listener for routers, inherited from the launcher.")
+@click.option("--clock-offset", type=float, hidden=True, help="Seconds by which this host's clock is to seem wrong.")
+def router(
+    name: str,
+    topology: Path,
+    run_dir: Path | None,
+    amqp_fd: int | None,
+    inter_fd: int | None,
+    clock_offset: float | None,
+) -> None:
+    """Run one router in the foreground, for meshes of several hosts.
+
+    Every router that others dial needs `inter: host:port` in the topology. The run directory holds what runs on this
+    host; the other commands take it as --run-dir.
+
+    \b
+    Example: oncemesh router a topologies/pair.yaml
+    """
+    if clock_offset:
+        offset_wall_clock(clock_offset)
+    plan = load(topology)
+    if name not in plan.routers:
+        raise RunError(f'there is no router "{name}" in {topology}, {expected(name, plan.routers)}')
+    directory = RunDirectory(run_dir or Path("run") / plan.mesh)
+    if amqp_fd is not None and inter_fd is not None:
+        sockets = socket.socket(fileno=amqp_fd), socket.socket(fileno=inter_fd)
+        _serve(directory.topology(), name, directory, *sockets, [logging.StreamHandler()])
+        return
+    check_addresses(plan, name)
+    _serve_alone(plan, name, directory)
+
+
+def offset_wall_clock(seconds: float) -> None:
+    """As on another host, whose clock is set wrong: for all in this process that ask for the time of day, or for the
+    name of the host, by which delivery logs say who shares a clock."""
+    for name, by in (("time", seconds), ("time_ns", int(seconds * 1e9))):
+        setattr(time, name, functools.partial(_ahead, getattr(time, name), by))
+    socket.gethostname = functools.partial(str, f"{socket.gethostname()}{seconds:+g}s")
+
+
+def _ahead(clock: Callable[[], float], by: float) -> float:
+    return clock() + by
+
+
+def check_addresses(plan: Topology, name: str) -> None:
+    """A router that is started alone finds its neighbours, and they it, by the topology only."""
+    missing = [peer for peer, address in plan.dialled_by(name).items() if address is None]
+    if any(link.b == name for link in plan.links_of(name)) and plan.routers[name].inter is None:
+        missing.append(name)
+    if missing:
+        raise TopologyError(plan.path, [f"{plan.path}: expected routers.{peer}.inter, host:port" for peer in missing])
+
+
+def _serve_alone(plan: Topology, name: str, directory: RunDirectory) -> None:
+    config = plan.routers[name]
+    inter = config.inter or Address(config.amqp.host, 0)
+    try:
+        sockets = listen(config.amqp), listen(inter)
+    except ListenError as error:
+        raise RunError(f"router {name} cannot listen on {error}") from None
+    directory.make()
+    log = directory.log_path(name)
+    log.parent.mkdir(exist_ok=True)
+    handlers: list[logging.Handler] = [logging.StreamHandler(), logging.FileHandler(log)]
+    addresses = bound_address(sockets[0], config.amqp.host), bound_address(sockets[1], inter.host)
+    with directory.registered(name, plan, *addresses):
+        _serve(plan, name, directory, *sockets, handlers)
+
+
+class LineFormatter(logging.Formatter):
+    """A message is one line, whatever names and reasons of strangers it tells."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+
+def _serve(
+    plan: Topology,
+    name: str,
+    directory: RunDirectory,
+    amqp: socket.socket,
+    inter: socket.socket,
+    handlers: list[logging.Handler],
+) -> None:
+    from router.process import run_router
+
+    logging.basicConfig(level=logging.INFO, handlers=handlers)
+    for handler in handlers:
+        handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s"))
+    main = functools.partial(run_router, run_dir=directory.path, amqp_socket=amqp, inter_socket=inter)
+    run(main, plan, name)

@@ -1,0 +1,96 @@
+"""The command that is a subscriber."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+
+from failover.printable import printable
+from router.amqp.errors import AmqpError
+from router.cli.base import console
+from router.cli.clients import Target, address_argument, attached, find_target, kept, named, target_options, teller
+from router.cli.mesh import until_signal
+from router.cli.message import Show, as_json, as_lines, as_raw, as_text
+
+FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": as_json}
+
+
+@click.command()
+@address_argument
+@click.option("--count", type=click.IntRange(1), help="End after so many messages. Default: go on until ctrl-C.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    default="raw",
+    show_default=True,
+    help="raw: the body and a line's end; on a terminal, without what that would obey. pretty: the key and all"
+    " sections, for reading. json: the same, a message a line, for programs.",
+)
+@target_options
+def subscribe(
+    address: str,
+    count: int | None,
+    form: str,
+    urls: tuple[str, ...],
+    router: str | None,
+    run_dir: Path | None,
+    name: str | None,
+    state: Path | None,
+) -> None:
+    """Print messages as they come, and accept each.
+
+    When its router is lost it goes on at another, and looks for one for up to a minute: nothing is lost or comes twice.
+    With --state, the subscription stays when the command ends, for a minute, and the next run takes it up. Publishers
+    wait for it that long, and also for a command that was killed without --state. A message is accepted after it was
+    printed: the last line of a command that was killed may come again in the next run.
+
+    \b
+    Examples:
+      oncemesh subscribe topic/news --count 1000 --router c
+      oncemesh subscribe topic/news --format json | jq .body
+    """
+    name = named(name, "subscriber", state)
+    show: Show = FORMATS[form]
+    if form == "raw" and sys.stdout.isatty():
+        show = as_lines
+    taken = attached(_subscribe, find_target(run_dir, urls, router, name, state), name, address, count, show)
+    if count is not None and taken < count:
+        raise click.exceptions.Exit(1)
+
+
+async def _subscribe(target: Target, name: str, address: str, count: int | None, show: Show) -> int:
+    from failover.client import Subscriber
+
+    taken = 0
+    with kept(target) as store:
+        subscriber = Subscriber(
+            target.urls,
+            address,
+            container=name,
+            link="subscribe",
+            log=target.log,
+            store=store,
+            events=teller(console(stderr=True), name),
+        )
+        async with until_signal(), subscriber:
+            async for delivery in subscriber:
+                write(show, delivery.key, delivery.message)
+                await delivery.accept()
+                taken += 1
+                if taken == count:
+                    break
+    return taken
+
+
+def write(show: Show, key: bytes, message: bytes) -> None:
+    """Who publishes what is no message must not stop us."""
+    try:
+        shown = show(key, message)
+    except AmqpError as error:
+        unread = f"{printable(key.decode(errors='backslashreplace'))} cannot be read as an AMQP message: {error}"
+        click.echo(unread, err=True)
+    else:
+        click.echo(shown)

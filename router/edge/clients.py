@@ -1,0 +1,117 @@
+"""The edge for AMQP clients: which node a link is attached to, and which end hears what comes on it.
+
+A table has the nodes by their address, `$status` first; every other address is that of a topic, or of nothing. What
+comes on a link is its end's to handle (`router.edge.ends`), in batches; nothing is decided here about any delivery.
+"""
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+
+from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
+from router.amqp.connection import Connection
+from router.amqp.handler import Handler
+from router.amqp.link import Link
+from router.amqp.values import ErrorCondition
+from router.edge.attach import Refusal, address_of, begins_life
+from router.edge.ends import AddressNode, End, TopicEnd
+from topic.actions import LinkAction
+from topic.node import Node
+
+log = logging.getLogger("oncemesh.clients")
+
+
+class ClientEdge(Handler):
+    """The handler of all connections of clients. A link's context is its `End`."""
+
+    def __init__(self, node: Node, topics: AddressNode) -> None:
+        self.node = node
+        self.nodes: Mapping[str, AddressNode] = {}
+        self.connections: set[Connection] = set()
+        self._topics = topics
+
+    # connections
+
+    def on_open(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        connection.open()
+
+    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
+        self.connections.discard(connection)
+        for link in connection.links:
+            self._gone(link, closed=False)
+
+    def close(self, condition: str, description: str) -> None:
+        """Close every client's connection; their links end without closing detaches."""
+        for connection in list(self.connections):
+            connection.close(condition, description)
+            connection.wake()
+
+    # links
+
+    def on_attach(self, link: Link) -> None:
+        if begins_life(link) and link.connection.can_prove:  # it may be late, and its client have gone elsewhere
+            link.connection.prove(partial(self._attach, link))
+        else:
+            self._attach(link)
+
+    def _attach(self, link: Link) -> None:
+        if link.ended:
+            return
+        try:
+            self.nodes.get(address_of(link), self._topics).attach(link)
+        except Refusal as refusal:
+            link.refuse(refusal.condition, str(refusal))
+        self.node.perform()
+
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
+        if condition is not None:
+            container = link.connection.remote_container
+            log.warning("client %s: link %s: %s: %s", container, link.name, condition.name, condition.description)
+        self._gone(link, closed=closed)
+        self.node.perform()
+
+    def _gone(self, link: Link, *, closed: bool) -> None:
+        """A closing detach ends the terminus, any other end of the link suspends it, if it asked for a timeout."""
+        now = self.node.now()
+        end: End | None = link.context
+        if end is not None:
+            if closed or not end.lasts:
+                link.context = None  # else it is kept for a re-attach
+            end.gone(now, closed=closed)
+
+    def on_credit(self, link: Link) -> None:
+        end: End | None = link.context
+        if end is not None:
+            end.on_credit()
+
+    def on_echo(self, link: Link) -> None:
+        end: End = link.context
+        end.on_echo()
+        self.node.perform()
+
+    # deliveries: hot
+
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        end: End = link.context
+        end.on_transfers(transfers)
+        self.node.perform()
+
+    def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None:
+        end: End = link.context
+        end.on_resumed(resumed)
+        self.node.perform()
+
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
+        end: End = link.context
+        end.on_dispositions(dispositions)
+        self.node.perform()
+
+    # what the core asks
+
+    @staticmethod
+    def perform(action: LinkAction) -> None:
+        end: TopicEnd = action.link
+        if not end.link.ended:
+            end.perform(action)
+            end.link.connection.wake()

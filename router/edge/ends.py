@@ -1,0 +1,91 @@
+"""Our end of a client's link: what happens to it, and what the topic core asks of it.
+
+An end of whatever node hears what comes on its link; those of topics also do what the core asks (`topic.actions`). A
+delivery is known to the engine by a handle and to the core by a record: an end translates, for as long as the delivery
+is unsettled there, and decides nothing. `publisher_link` and `subscriber_link` are the two kinds.
+"""
+
+from typing import Protocol
+
+from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
+from router.amqp.link import Link
+from router.edge.attach import AttachRequest
+from topic.actions import Detach, LinkAction
+from topic.identity import Epoch, LinkIdentity
+from topic.node import Node
+
+
+class End:
+    """Of any node: what happens on its link. It leaves out of account whatever it does not say otherwise."""
+
+    __slots__ = ("link",)
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the terminus outlives the link."""
+        return False
+
+    def on_credit(self) -> None: ...
+    def on_transfers(self, transfers: Transfers) -> None: ...
+    def on_resumed(self, resumed: ResumedTransfers) -> None: ...
+    def on_dispositions(self, dispositions: Dispositions) -> None: ...
+    def on_echo(self) -> None: ...
+
+    def gone(self, now: float, *, closed: bool) -> None:
+        """The link is over; `closed`: the terminus too."""
+
+
+class AddressNode(Protocol):
+    """What clients attach to, by its address."""
+
+    def attach(self, link: Link) -> None:
+        """Give the link an end for its context, and answer it, now or later; or raise `Refusal`."""
+
+
+class TopicEnd(End):
+    """Of a topic."""
+
+    __slots__ = ("lifetime", "node")
+
+    def __init__(self, link: Link, request: AttachRequest, node: Node) -> None:
+        super().__init__(link)
+        self.lifetime = request.lifetime  # granted
+        self.node = node
+
+    @property
+    def lasts(self) -> bool:
+        return bool(self.lifetime.timeout)
+
+    @property
+    def identity(self) -> LinkIdentity:
+        raise NotImplementedError
+
+    @property
+    def epoch(self) -> Epoch:
+        raise NotImplementedError
+
+    def perform(self, action: LinkAction) -> None:
+        """Do what the core asks."""
+        raise NotImplementedError
+
+    def answer(
+        self,
+        properties: dict[str, str | bytes],
+        unsettled: dict[bytes, int] | None,
+        max_message: int | None = None,
+    ) -> None:
+        self.link.answer(
+            durable=self.lifetime.durable,
+            expiry_policy=self.lifetime.policy,
+            timeout=self.lifetime.timeout,
+            max_message_size=max_message,
+            properties=properties,
+            unsettled=unsettled,
+        )
+
+    def detach(self, action: Detach) -> None:
+        self.link.context = None
+        self.link.detach(action.condition, action.description)

@@ -1,0 +1,193 @@
+"""The end of a link that we receive from: a publisher's, with its deliveries that are not settled.
+
+A re-attach (protocol 7.7) brings no unsettled map, as nothing was lost: the session has gone on. The end that was left
+behind knows what such a map would say, and for the core the attach is one that resumes. What both ends still have is
+not transferred again: the core's new record is given the old handle.
+"""
+
+from collections.abc import Sequence
+from itertools import compress, groupby
+from typing import Final
+
+from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
+from router.amqp.errors import PRECONDITION_FAILED
+from router.amqp.link import Link
+from router.amqp.values import ACCEPTED, Handle
+from router.edge.attach import AttachRequest, answers_echoes
+from router.edge.ends import TopicEnd
+from router.edge.signs import SignsOfLife
+from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Echo, LinkAction
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record, Stream
+from topic.identity import Epoch, LinkIdentity
+from topic.node import Node
+from topic.properties import ALONE, EPOCH, GENERATION, SUBSCRIBERS
+
+PARTIAL_ACCEPTANCE: Final = "oncemesh:partial-acceptance"
+"""In the `info` of a rejection's error, whose condition is a standard one: some decoders know no others."""
+
+
+class PublisherLink(TopicEnd):
+    __slots__ = ("_max_message", "again", "alone", "former", "handles", "records", "signs", "stream")
+
+    def __init__(
+        self, link: Link, request: AttachRequest, node: Node, max_message: int, former: "PublisherLink | None"
+    ) -> None:
+        super().__init__(link, request, node)
+        self.stream: Stream
+        answers = answers_echoes(link) or (former is not None and former.signs.answers)
+        self.signs: SignsOfLife = SignsOfLife(link, self._alive, answers=answers)
+        self.former = former.stream if former is not None else None  # which this attach continues
+        self._max_message = max_message
+        self.alone = 0  # accepted on this link, and nobody was subscribed to them
+        link.tells = self.state
+        self.handles: dict[Record, Handle] = {}
+        self.records: dict[Handle, Record] = {}
+        self.again: dict[Handle, Record] = {}  # unsettled on the former link, in order, until we have answered
+        if former is not None:
+            self.again = former.again | former.records
+
+    @property
+    def identity(self) -> LinkIdentity:
+        return self.stream.identity
+
+    @property
+    def epoch(self) -> Epoch:
+        return self.stream.epoch
+
+    def unsettled(self) -> dict[bytes, int]:
+        """The map that a re-attaching client would bring. What it was told and has not settled it may not have kept."""
+        assert self.former is not None
+        return dict.fromkeys([*(record.tag for record in self.again.values()), *self.former.expected.values()], 0)
+
+    def state(self) -> dict[str, int]:
+        """What the client is told of its link whenever it asks for the flow state (protocol 5, Nobody)."""
+        audience = self.node.topic.directory.audience(self.identity.address)
+        return {SUBSCRIBERS: audience.size, ALONE: self.alone}
+
+    def _alive(self, answered: bool) -> None:
+        """The client was there when it was last asked."""
+        if self.link.context is self and not self.link.ended:
+            self.node.now()
+            self.node.topic.alive(self.stream, answered=answered)
+            self.node.perform()
+
+    # what happens on the link
+
+    def gone(self, now: float, *, closed: bool) -> None:
+        if closed:
+            self.node.topic.detach_publisher(self.stream)
+        else:
+            self.node.topic.suspend_publisher(self.stream, self, now)
+
+    def on_transfers(self, transfers: Transfers) -> None:
+        if True not in transfers.settled:
+            self._publish(transfers.handles, transfers.tags, transfers.messages)
+            return
+        start = 0
+        for presettled, run in groupby(transfers.settled):  # in their order
+            end = start + sum(1 for _ in run)
+            tags, messages = transfers.tags[start:end], transfers.messages[start:end]
+            if presettled:
+                self.node.topic.publish(self.stream, tags, messages, presettled=True)
+            else:
+                self._publish(transfers.handles[start:end], tags, messages)
+            start = end
+
+    def _publish(self, handles: list[Handle], tags: list[bytes], messages: list[bytes]) -> None:
+        records = self.node.topic.publish(self.stream, tags, messages, presettled=False)
+        self.records.update(zip(handles, records, strict=True))
+        self.handles.update(zip(records, handles, strict=True))
+
+    def on_resumed(self, resumed: ResumedTransfers) -> None:
+        """What our map listed is known; a client that got a null map sends what is new to us. The rest is ignored."""
+        if self.stream.reply is None:
+            whole = [row[:4] for row in resumed if not row[5]]
+            self._ignore(list(compress(resumed.handles, resumed.aborted)))
+            if whole:
+                self.on_transfers(Transfers(*map(list, zip(*whole, strict=True))))
+            return
+        for handle, tag, _, is_settled, _, is_aborted in resumed:
+            record = self.node.topic.transferred_again(self.stream, tag, aborted=is_settled or is_aborted)
+            if record is None:
+                self._ignore([handle])
+            elif handle is not None:
+                self.records[handle] = record
+                self.handles[record] = handle
+
+    def _ignore(self, handles: list[Handle]) -> None:
+        """Transfers that resume what is unknown here (AMQP 1.0 2.7.5), or end it: they are gone, and took no credit."""
+        self.link.settle_many([handle for handle in handles if handle is not None])
+        if handles:
+            self.link.flow(len(handles))
+
+    def on_dispositions(self, dispositions: Dispositions) -> None:
+        if False in dispositions.settled:
+            self._settled(list(compress(dispositions.handles, dispositions.settled)))
+        else:
+            self._settled(dispositions.handles)
+
+    def _settled(self, handles: Sequence[Handle]) -> None:
+        records = [self.records.pop(handle) for handle in handles]
+        for record in records:
+            del self.handles[record]
+        self.link.settle_many(handles)
+        if records:
+            self.node.topic.settle(self.stream, records)
+
+    def on_echo(self) -> None:
+        self.signs.answered()
+
+    # what the core asks
+
+    def perform(self, action: LinkAction) -> None:
+        match action:
+            case AnswerDeliveries():
+                self._answer_deliveries(action)
+            case Credit():
+                self.link.flow(action.count)
+            case Echo():
+                self.signs.ask()
+            case AnswerPublisher():
+                self._answer(action)
+            case Detach():
+                self.detach(action)
+            case _:
+                raise AssertionError(f"of a subscriber: {action}")
+
+    def _answer_deliveries(self, action: AnswerDeliveries) -> None:
+        handles = [self.handles[record] for record in action.records]
+        if action.outcome is DeliveryOutcome.ACCEPTED:
+            self.link.update_many(handles, ACCEPTED, action.settle)
+            if action.alone:
+                self.alone += action.alone
+                self.link.answer_echo()  # unasked: a router that is lost can be asked no more
+        else:
+            for handle in handles:
+                info = {PARTIAL_ACCEPTANCE: action.description}
+                self.link.reject(handle, PRECONDITION_FAILED, action.description, action.settle, info=info)
+        if action.settle:
+            for handle, record in zip(handles, action.records, strict=True):
+                del self.handles[record], self.records[handle]
+
+    def _answer(self, action: AnswerPublisher) -> None:
+        properties: dict[str, str | bytes] = {EPOCH: str(action.epoch), GENERATION: action.generation}
+        again, self.again = self.again, {}
+        if self.former is not None and self.former.generation != action.generation:  # its life has ended meanwhile
+            self.link.settle_many(again)
+            again = {}
+        self.answer(properties, action.unsettled if self.former is None else None, self._max_message)
+        self.former = None
+        self.link.flow(action.credit - len(again))
+        self.signs.begin()
+        if again:
+            self._publish_again(again)
+
+    def _publish_again(self, again: dict[Handle, Record]) -> None:
+        """What a client has transferred that attached again, it does not transfer again: we do, in its place."""
+        messages = [record.message for record in again.values() if record.message is not None]
+        assert len(messages) == len(again), "what its publisher has not settled is not forgotten"
+        self._publish(list(again), [record.tag for record in again.values()], messages)
+        settled = [handle for handle in again if self.link.remote_state(handle)[1]]
+        self._settled(settled)
+        self.node.perform()

@@ -1,0 +1,78 @@
+"""The node `$status`: whoever attaches to it and gives credit is sent the router's report (docs/status.md).
+
+What it costs a router to be looked at is bounded, however many look and whatever credit they give. Reports are made
+at most ten times a second, and take at most a tenth of the router's time; one report serves all who wait. A connection
+gets one copy of it, on the link that waits longest, and the next only when that has left. A report is never older than
+the credit that it is sent for.
+
+Never here: what a report says (`router.edge.report`).
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from router.amqp.errors import NOT_ALLOWED
+from router.amqp.link import Link
+from router.amqp.message import data_message
+from router.edge.attach import Refusal
+from router.edge.ends import End
+
+STATUS_ADDRESS: Final = "$status"
+PAUSE_S: Final = 0.1
+SHARE: Final = 9  # a report is followed by a pause of so many times what it took
+
+
+class StatusNode:
+    def __init__(self, report: Callable[[], bytes]) -> None:
+        self._report = report
+        self._waiting: dict[Link, None] = {}  # with credit, in the order in which they began to wait
+        self._asked = trio.Event()
+        self._sent = 0
+
+    def attach(self, link: Link) -> None:
+        if not link.is_sender:
+            raise Refusal(NOT_ALLOWED, f"{STATUS_ADDRESS} can only be received from")
+        end = link.context = StatusEnd(link, self)
+        link.answer()
+        end.on_credit()
+
+    def wait(self, link: Link) -> None:
+        self._waiting[link] = None
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Send reports, for as long as the router runs."""
+        while True:
+            await self._asked.wait()
+            began = trio.current_time()
+            self._tell()
+            await trio.sleep(max(PAUSE_S, SHARE * (trio.current_time() - began)))
+            if not self._waiting:
+                self._asked = trio.Event()
+
+    def _tell(self) -> None:
+        waiting, self._waiting = [link for link in self._waiting if link.credit > 0], {}
+        served = {link.connection: link for link in reversed(waiting) if not link.unsent}
+        report = data_message(self._report()) if served else b""
+        for link in served.values():
+            self._sent += 1
+            link.send(self._sent.to_bytes(8, "big"), report, settled=True)
+            link.drained()
+            link.connection.wake()
+        for link in (*(link for link in waiting if served.get(link.connection) is not link), *served.values()):
+            if link.credit > 0:
+                self._waiting[link] = None
+
+
+class StatusEnd(End):
+    __slots__ = ("_node",)
+
+    def __init__(self, link: Link, node: StatusNode) -> None:
+        super().__init__(link)
+        self._node = node
+
+    def on_credit(self) -> None:
+        if self.link.credit > 0:
+            self._node.wait(self.link)

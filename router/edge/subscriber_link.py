@@ -1,0 +1,272 @@
+"""The end of a link that we send to: a subscriber's, with its deliveries that are not settled.
+
+A re-attach (protocol 6.11) brings no unsettled map, as nothing was lost: the session has gone on. The end that was left
+behind knows what such a map would say, and for the core the attach is one that resumes. What both ends still have is
+not transferred again: the core's new record is given the old handle.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import compress
+from typing import Final
+
+from router.amqp.batches import Dispositions
+from router.amqp.errors import NOT_IMPLEMENTED, AmqpError
+from router.amqp.link import Link
+from router.amqp.message import merged, modified
+from router.amqp.values import (
+    ACCEPTED,
+    MODIFIED,
+    RECEIVED,
+    REJECTED,
+    RELEASED,
+    SND_SETTLED,
+    Handle,
+    OutcomeDetails,
+)
+from router.edge.attach import AttachRequest
+from router.edge.ends import TopicEnd
+from topic.actions import (
+    EXPIRED,
+    AnswerSubscriber,
+    Deliver,
+    Detach,
+    Echo,
+    LinkAction,
+    Redeliver,
+    Resume,
+    SettleSubscriber,
+)
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record
+from topic.edge.subscriber import LocalSubscriber
+from topic.identity import Epoch, LinkIdentity
+from topic.node import Node
+from topic.properties import EPOCH
+
+NOTHING: Final = b"\x00\x53\x75\xa0\x00"
+"""An empty data section, for resumed transfers without payload: some clients choke on transfers without any."""
+OUTCOMES: Final = {int(outcome): outcome for outcome in DeliveryOutcome}
+
+
+class SubscriberLink(TopicEnd):
+    __slots__ = ("_epoch", "again", "former", "handles", "modified", "named", "records", "sends_settled", "subscriber")
+
+    def __init__(self, link: Link, request: AttachRequest, node: Node, former: "SubscriberLink | None") -> None:
+        super().__init__(link, request, node)
+        self.subscriber: LocalSubscriber
+        self._epoch: Epoch
+        self.former = former  # which this attach continues, until we have answered
+        self.sends_settled = link.remote_snd_settle_mode == SND_SETTLED
+        self.handles: dict[Record, Handle] = {}
+        self.records: dict[Handle, Record] = {}
+        self.again: dict[bytes, Handle] = {}  # by key: unsettled on the former link, until the core resumes it
+        self.named: dict[bytes, int] = {}  # by key: the client's map, and what of that is not resumed yet
+        # What its modified outcomes make of a message that is offered again: failed deliveries, and annotations.
+        self.modified: dict[Record, tuple[int, bytes]] = {}
+
+    @property
+    def identity(self) -> LinkIdentity:
+        return self.subscriber.identity
+
+    @property
+    def epoch(self) -> Epoch:
+        """Of this attach, whatever has become of the subscriber since."""
+        return self._epoch
+
+    def begin(self, subscriber: LocalSubscriber) -> None:
+        """The core has taken the attach."""
+        self.subscriber = subscriber
+        self._epoch = subscriber.epoch
+
+    def unsettled(self) -> dict[bytes, int]:
+        """The map that a re-attaching client would bring. What it has released, it has not got any more."""
+        assert self.former is not None
+        handles = self.former.again | {record.key: handle for record, handle in self.former.handles.items()}
+        self.named = self.former.named
+        stated = {}
+        for key, handle in handles.items():
+            state, settled = self.link.remote_state(handle)
+            if state in (ACCEPTED, REJECTED) or not (settled or state in (RELEASED, MODIFIED)):
+                self.again[key] = handle
+                stated[key] = state
+            else:
+                self.link.settle(handle)
+        return {**self.named, **stated}
+
+    def agree(self, ours: Mapping[bytes, int] | None) -> dict[bytes, int] | None:
+        """Our map in the answer, when the core has said what is not settled. A re-attach is answered with a null one,
+        unless the client had brought a map before and was still being resumed by it."""
+        is_known = ours is not None and (self.former is None or bool(self.named))
+        ours = ours or {}
+        for key in [key for key in self.again if key not in ours]:
+            self.link.settle(self.again.pop(key))
+        self.named = {key: state for key, state in self.named.items() if key in ours}
+        named = self.named if self.former is not None else ours
+        self.former = None
+        return {key: ours[key] for key in named} if is_known else None
+
+    # what happens on the link
+
+    def gone(self, now: float, *, closed: bool) -> None:
+        if closed:
+            self.node.topic.detach_subscriber(self.subscriber, self)
+        else:
+            self._forget_unsent(self.link.unsent)
+            self.node.topic.suspend_subscriber(self.subscriber, self, now)
+
+    def _forget_unsent(self, count: int) -> None:
+        """The last transfers were never written: the client has not got them."""
+        for handle in list(self.records)[-count:] if count else ():
+            del self.handles[self.records.pop(handle)]
+
+    def on_credit(self) -> None:
+        self.node.topic.credit(self.subscriber, self.link.credit)
+        self.node.perform()
+        if self.link.draining and self.subscriber.answered:
+            self.link.drained()
+            self.node.topic.credit(self.subscriber, 0)
+
+    def on_echo(self) -> None:
+        self.node.topic.echoed(self.subscriber)
+
+    def on_dispositions(self, dispositions: Dispositions) -> None:
+        """Outcomes in runs of the same state, so that the order of redeliveries is that of the client's."""
+        handles, states, settled = dispositions.handles, dispositions.states, dispositions.settled
+        if self.again:  # what has become of these is looked at when the core resumes them
+            known = [handle in self.records for handle in handles]
+            handles, states, settled = (list(compress(column, known)) for column in (handles, states, settled))
+        if max(states, default=0) > MODIFIED:
+            self.link.connection.expel(self.link, NOT_IMPLEMENTED, "transactions are not supported")
+            return
+        records = [self.records[handle] for handle in handles]
+        gone = [record for record, is_settled in zip(records, settled, strict=True) if is_settled]
+        details = self._modified(handles, records, states) if MODIFIED in states else {}
+        if gone:
+            self.settle(gone)
+        if states.count(ACCEPTED) == len(states):
+            self.node.topic.outcomes(self.subscriber, records, DeliveryOutcome.ACCEPTED)
+            return
+        for record, modification in details.items():
+            self._modify(record, modification)
+        for record, state, is_settled in zip(records, states, settled, strict=True):
+            if state in (0, RECEIVED) and not is_settled:
+                continue
+            final = state == MODIFIED and details[record].undeliverable
+            outcome = OUTCOMES.get(state, DeliveryOutcome.RELEASED)  # settled without an outcome: our default-outcome
+            self.node.topic.outcomes(self.subscriber, [record], outcome, final=final)
+
+    def _modified(
+        self, handles: list[Handle], records: list[Record], states: list[int]
+    ) -> dict[Record, OutcomeDetails]:
+        """The details of these outcomes, while the handles are valid."""
+        rows = zip(records, handles, states, strict=True)
+        return {record: self.link.remote_outcome(handle) for record, handle, state in rows if state == MODIFIED}
+
+    def settle(self, records: Sequence[Record]) -> None:
+        """Settle those of the records that are still unsettled on this link."""
+        take = self.handles.pop
+        handles = [handle for record in records if (handle := take(record, None)) is not None]
+        for handle in handles:
+            del self.records[handle]
+        self.link.settle_many(handles)
+
+    def _modify(self, record: Record, outcome: OutcomeDetails) -> None:
+        """The client's outcome is modified (AMQP 1.0 3.4.5)."""
+        failures, annotations = self.modified.get(record, (0, b""))
+        with suppress(AmqpError):  # annotations that are none change nothing
+            annotations = merged(annotations, outcome.annotations)
+        if outcome.failed or annotations:
+            self.modified[record] = failures + outcome.failed, annotations
+
+    def message_again(self, record: Record) -> bytes:
+        """As it is offered once more: unchanged, if it was released (AMQP 1.0 3.4.4)."""
+        assert record.message is not None
+        return modified(record.message, *self.modified.get(record, (0, b"")))
+
+    # what the core asks
+
+    def perform(self, action: LinkAction) -> None:
+        match action:
+            case Deliver():
+                self._deliver(action)
+            case SettleSubscriber():
+                self._settle_subscriber(action)
+            case Redeliver():
+                self._redeliver(action)
+            case Resume():
+                self._resume(action)
+            case Echo():
+                self.link.echo()
+            case AnswerSubscriber():
+                self.answer({EPOCH: str(action.epoch)}, self.agree(action.unsettled))
+                self.on_credit()
+            case Detach():
+                self.detach(action)
+            case _:
+                raise AssertionError(f"of a publisher: {action}")
+
+    def _deliver(self, action: Deliver) -> None:
+        send, records, handles = self.link.send, self.records, self.handles
+        if self.sends_settled or action.records[0].presettled:
+            for record in action.records:
+                assert record.message is not None
+                send(record.key, record.message, True)
+            return
+        for record in action.records:
+            assert record.message is not None
+            handle = send(record.key, record.message)
+            records[handle] = record
+            handles[record] = handle
+
+    def _redeliver(self, action: Redeliver) -> None:
+        record = action.record
+        self.settle([record])
+        handle = self.link.send(record.key, self.message_again(record), self.sends_settled)
+        if handle is not None:
+            self.records[handle] = record
+            self.handles[record] = handle
+
+    def _resume(self, action: Resume) -> None:
+        record = action.record
+        in_hand = self.again.pop(record.key, None)
+        if in_hand is not None:
+            self._take_up(action, in_hand)
+            return
+        self.named.pop(record.key, None)
+        aborted = action.settled and not action.state
+        message = NOTHING if action.state or aborted else record.message
+        assert message is not None
+        handle = self.link.send(record.key, message, action.settled, resume=True, state=action.state, aborted=aborted)
+        if handle is not None:
+            self.records[handle] = record
+            self.handles[record] = handle
+
+    def _take_up(self, action: Resume, handle: Handle) -> None:
+        """What a client has in hand that attached again is not transferred again, and so takes no credit."""
+        state, settled = self.link.remote_state(handle)
+        if action.settled:
+            self.link.settle(handle)
+        else:
+            self.records[handle] = action.record
+            self.handles[action.record] = handle
+            if settled or state != action.state:
+                self.on_dispositions(Dispositions([handle], [state], [settled]))
+        self.node.topic.credit(self.subscriber, self.subscriber.credit + 1)
+
+    def _settle_subscriber(self, action: SettleSubscriber) -> None:
+        self.settle(action.records)
+        if self.modified:
+            for record in action.records:
+                self.modified.pop(record, None)
+
+    def detach(self, action: Detach) -> None:
+        self.link.context = None
+        answered = self._told if action.condition == EXPIRED else None
+        self.link.detach(action.condition, action.description, answered=answered)
+
+    def _told(self) -> None:
+        """Its client knows that its link has ended without its doing (protocol 8, Apart)."""
+        self.node.now()
+        self.node.topic.told(self.subscriber)
+        self.node.perform()

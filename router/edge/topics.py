@@ -1,0 +1,88 @@
+"""The node behind every address of a topic: attaches are checked here, and answered when the core says so (protocol 1,
+2, 6 and 7).
+"""
+
+from collections.abc import Sequence
+
+import attrs
+
+from router.amqp.link import Link
+from router.edge.attach import AttachRequest, read_request
+from router.edge.ends import TopicEnd
+from router.edge.publisher_link import PublisherLink
+from router.edge.subscriber_link import SubscriberLink
+from router.mesh.config import AddressRule
+from topic.directory.entry import Role
+from topic.identity import link_name
+from topic.node import Node
+
+
+class Topics:
+    def __init__(self, node: Node, addresses: Sequence[AddressRule], max_message: int, longest: float) -> None:
+        """`longest` is the longest timeout, in seconds, that a terminus is granted."""
+        self._node = node
+        self._prefixes = tuple(rule.prefix for rule in addresses)
+        self._max_message = max_message
+        self._longest = int(longest)
+
+    def attach(self, link: Link) -> None:
+        now = self._node.now()
+        request = read_request(link, self._prefixes, self._longest)
+        former = self._former(link, request)
+        if link.is_sender:
+            assert former is None or isinstance(former, SubscriberLink)
+            self._attach_subscriber(link, request, former, now)
+        else:
+            assert former is None or isinstance(former, PublisherLink)
+            self._attach_publisher(link, request, former, now)
+
+    def _former(self, link: Link, request: AttachRequest) -> TopicEnd | None:
+        """What a re-attach continues: that very link, if it has been attached nowhere else since, as far as we know."""
+        end: TopicEnd | None = link.former.context if link.former is not None else None
+        if end is None or end.identity != request.identity:
+            return None
+        role = Role.SUBSCRIBER if link.is_sender else Role.PUBLISHER
+        known = self._node.topic.directory.entry((role, link_name(request.identity)))
+        if known is None or known.epoch != end.epoch:
+            return None
+        link.continue_former()
+        return end
+
+    def _attach_subscriber(self, link: Link, request: AttachRequest, former: SubscriberLink | None, now: float) -> None:
+        end = link.context = SubscriberLink(link, request, self._node, former)
+        if former is not None:
+            seen, complete = former.epoch.hlc, not former.subscriber.incomplete
+            request = attrs.evolve(request, seen=seen, complete=complete, unsettled=end.unsettled())
+        else:
+            end.named = request.unsettled or {}
+        subscriber = self._node.topic.attach_subscriber(
+            request.identity,
+            end,
+            now,
+            seen=request.seen,
+            first=request.settles_first,
+            sends_settled=end.sends_settled,
+            lifetime=request.lifetime,
+            unsettled=request.unsettled,
+            complete=request.complete,
+            told=request.told,
+        )
+        end.begin(subscriber)
+
+    def _attach_publisher(self, link: Link, request: AttachRequest, former: PublisherLink | None, now: float) -> None:
+        end = link.context = PublisherLink(link, request, self._node, self._max_message, former)
+        if former is not None:
+            seen, complete = former.epoch.hlc, not former.stream.incomplete
+            generation, unsettled = former.stream.generation, end.unsettled()
+            request = attrs.evolve(request, seen=seen, complete=complete, generation=generation, unsettled=unsettled)
+        end.stream = self._node.topic.attach_publisher(
+            request.identity,
+            end,
+            now,
+            generation=request.generation,
+            seen=request.seen,
+            first=request.settles_first,
+            lifetime=request.lifetime,
+            unsettled=request.unsettled,
+            complete=request.complete,
+        )

@@ -1,0 +1,98 @@
+"""The configuration of a mesh: one frozen class per part of the topology file, every field with its unit.
+
+Reading the file is router/mesh/topology.py's work. Nothing here changes after it was read, and a router knows of
+its configuration only what stands here.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from router.mesh.quantities import Address
+
+
+@attrs.frozen
+class RouterConfig:
+    name: str
+    amqp: Address
+    """Listener for clients."""
+    inter: Address | None = None
+    """Listener for other routers; None = any free port, chosen and published by the launcher."""
+
+
+@attrs.frozen
+class LinkConfig:
+    """A connection between two routers, dialled by the one with the lower name."""
+
+    a: str
+    b: str
+    cost: int = 1
+    address: Address | None = None
+    """Dialled instead of the higher-named router's `inter`, for example through a forwarded port."""
+
+    def other(self, name: str) -> str:
+        assert name in (self.a, self.b)
+        return self.b if name == self.a else self.a
+
+
+@attrs.frozen
+class AddressRule:
+    prefix: str
+    kind: str = "topic"
+
+
+@attrs.frozen
+class Timing:
+    """All in seconds."""
+
+    hello: float = 0.2
+    """Between two HELLOs to a neighbour."""
+    dead: float = 1.0
+    """A neighbour that was silent for longer is lost."""
+    idle: float = 2.0
+    """AMQP idle-timeout, announced to clients and kept towards them."""
+    join: float = 2.0
+    """A router that has not joined a subscriber by then is no longer in contact."""
+    terminus: float = 60.0
+    """The longest timeout that a client's terminus is granted."""
+    forget: float = 86_400.0
+    """How long routers keep what they hold for clients out of sight, while one is missing that may have them."""
+    boot_wait: float = 10.0
+    """How long a booting router waits for a router that it cannot reach."""
+
+
+@attrs.frozen
+class Limits:
+    window: int = 1000
+    """Unsettled deliveries per publisher: its credit."""
+    max_message: int = 16 << 20
+    """Bytes of one message."""
+    max_frame: int = 64 << 10
+    """Bytes of one AMQP frame."""
+    redeliveries: int = 5
+    """How often a released or modified delivery is transferred anew."""
+
+
+@attrs.frozen
+class Topology:
+    mesh: str
+    routers: dict[str, RouterConfig]
+    links: tuple[LinkConfig, ...]
+    addresses: tuple[AddressRule, ...]
+    timing: Timing
+    limits: Limits
+    path: Path
+
+    def links_of(self, name: str) -> Iterator[LinkConfig]:
+        assert name in self.routers
+        return (link for link in self.links if name in (link.a, link.b))
+
+    def costs_of(self, name: str) -> dict[str, int]:
+        """Neighbour -> cost of the link to it."""
+        return {link.other(name): link.cost for link in self.links_of(name)}
+
+    def dialled_by(self, name: str) -> dict[str, Address | None]:
+        """Neighbour -> the address `name` dials it at, None where that is not known before the launch."""
+        neighbours = {link.b: link for link in self.links_of(name) if link.a == name}
+        return {peer: link.address or self.routers[peer].inter for peer, link in neighbours.items()}

@@ -1,0 +1,272 @@
+"""Starts and stops the processes of a mesh.
+
+The order of a start: bind every listener, write mesh.json, start one process per router with its listeners
+inherited, wait until each sees all others. Whatever goes wrong, the router is named with the reason and
+what this start began is stopped again. A router is told apart from any other process by its command line:
+
+    COMMAND NAME TOPOLOGY --run-dir DIR --amqp-fd N --inter-fd M
+
+Stopping is a signal first (see `stopping`); SIGKILL comes only for a router that has not ended in time, and is
+reported.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import attrs
+import psutil
+import trio
+
+from router.mesh.config import Topology
+from router.mesh.listeners import ListenError, bound_address, listen
+from router.mesh.quantities import Address, format_duration
+from router.mesh.reading import expected
+from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
+from router.mesh.status import FetchStatus, look, unfinished
+from router.mesh.stopping import DRAIN, DRAIN_S, STOP, STOP_S
+
+# -P: the module `router` must be ours whatever the working directory holds.
+ROUTER_COMMAND = (sys.executable, "-P", "-m", "router")
+
+START_S = 30.0
+LOOK_EVERY_S = 0.05
+
+
+class LaunchError(RunError):
+    """A mesh or a router could not be started, with the reason."""
+
+
+@attrs.frozen
+class Listeners:
+    amqp: socket.socket
+    inter: socket.socket
+
+
+@attrs.define
+class _Child:
+    process: subprocess.Popen[bytes]
+    log: Path
+    log_start: int
+    """Where this run's lines begin in its log."""
+
+
+class Launcher:
+    """Starts and stops routers of one run directory. Keeps hold of the processes that it started itself."""
+
+    def __init__(self, directory: RunDirectory, fetch: FetchStatus, command: Sequence[str] = ROUTER_COMMAND):
+        self.directory = directory
+        self.fetch = fetch
+        self.command = command
+        self._children: dict[str, _Child] = {}
+
+    async def up(self, topology: Topology) -> None:
+        """Starts all routers of `topology` in the run directory, which keeps the state of earlier runs."""
+        with self.directory.starting(whole=True), ExitStack() as stack:
+            if self.directory.exists() and self.directory.running():
+                raise LaunchError(f"{self.directory.path}: a mesh is running here, stop it with oncemesh down")
+            self.directory.check_mesh(topology)
+            listeners = self._listen(stack, topology)
+            self._write_record(topology, listeners)
+            await self._launch(listeners)
+
+    async def start(self, names: Collection[str]) -> None:
+        """Starts routers of a mesh that ran before, at the addresses that neighbours and clients know."""
+        self._check_names(names)
+        with self.directory.starting(whole=False), ExitStack() as stack:
+            topology = self.directory.topology()
+            running = self.directory.running()
+            for name in names:
+                if name in running:
+                    raise LaunchError(f"router {name} is running already (pid {running[name].pid})")
+            chosen = {name: topology.routers[name] for name in names}
+            await self._launch(self._listen(stack, attrs.evolve(topology, routers=chosen)))
+
+    def begin(self, names: Collection[str], clock_offset: float = 0.0) -> None:
+        """Starts routers as `start` does, but does not wait until they are up: what they need for it may be broken."""
+        self._check_names(names)
+        with self.directory.starting(whole=False), ExitStack() as stack:
+            topology = self.directory.topology()
+            chosen = {name: topology.routers[name] for name in names}
+            for name, sockets in self._listen(stack, attrs.evolve(topology, routers=chosen)).items():
+                self._spawn(name, sockets, clock_offset)
+            self._record_pids(names)
+
+    async def kill(self, names: Collection[str]) -> dict[str, str]:
+        """By SIGKILL; returns when they have ended."""
+        return await self._end(names, signal.SIGKILL, STOP_S, "killed")
+
+    async def stop(self, names: Collection[str]) -> dict[str, str]:
+        """Router -> what became of it."""
+        return await self._end(names, STOP, STOP_S, "stopped")
+
+    async def drain(self, name: str) -> str:
+        """The same, for one router, once its clients are attached to others, or would not be."""
+        return (await self._end([name], DRAIN, DRAIN_S + STOP_S, "drained and stopped"))[name]
+
+    async def _end(self, names: Collection[str], number: int, patience: float, ended: str) -> dict[str, str]:
+        self._check_names(names)
+        running = {name: process for name, process in self.directory.running().items() if name in names}
+        for process in running.values():
+            _signal(process, number)
+        stubborn = await self._wait_for_end(running, patience)
+        for name in stubborn:
+            _signal(running[name], signal.SIGKILL)
+        undying = await self._wait_for_end(stubborn, STOP_S)
+        if undying:
+            raise LaunchError(f"router {', '.join(undying)}: still there after SIGKILL")
+        self._forget(running)
+        killed = f"killed, it had not ended after {format_duration(patience)}"
+        outcome = {name: killed if name in stubborn else ended for name in running}
+        return {name: outcome.get(name, "was not running") for name in names}
+
+    def endings(self) -> Iterator[tuple[str, str]]:
+        """Routers started here that have ended since this was last asked, each with the reason."""
+        for name, child in list(self._children.items()):
+            if child.process.poll() is not None:
+                del self._children[name]
+                yield name, _reason(child)
+
+    def _check_names(self, names: Collection[str]) -> None:
+        known = self.directory.read().routers
+        for name in names:
+            if name not in known:
+                raise LaunchError(f'there is no router "{name}" in this mesh, {expected(name, known)}')
+
+    async def _wait_for_end(self, names: Collection[str], patience: float) -> list[str]:
+        """Those of `names` that have not ended after so long. A process that nobody reaped counts as ended."""
+        with trio.move_on_after(patience):
+            while self.directory.running().keys() & set(names):
+                await trio.sleep(LOOK_EVERY_S)
+        running = self.directory.running()
+        return [name for name in names if name in running]
+
+    def _listen(self, stack: ExitStack, topology: Topology) -> dict[str, Listeners]:
+        """All listeners of `topology`. Fixed ports first, lest a free port turns out to be one of them."""
+        wanted: list[tuple[str, str, Address]] = []
+        for name, router in topology.routers.items():
+            wanted.append((name, "amqp", router.amqp))
+            wanted.append((name, "inter", router.inter or Address(router.amqp.host, 0)))
+        bound: dict[tuple[str, str], socket.socket] = {}
+        for name, kind, address in sorted(wanted, key=lambda one: one[2].port == 0):
+            try:
+                bound[name, kind] = stack.enter_context(listen(address))
+            except ListenError as error:
+                raise LaunchError(f"router {name} cannot listen ({kind}) on {error}") from None
+        return {name: Listeners(bound[name, "amqp"], bound[name, "inter"]) for name in topology.routers}
+
+    def _write_record(self, topology: Topology, listeners: Mapping[str, Listeners]) -> None:
+        self.directory.keep(topology)
+        entries = {}
+        for name, router in topology.routers.items():
+            inter_host = router.inter.host if router.inter else router.amqp.host
+            entries[name] = RouterEntry(
+                pid=None,
+                amqp=str(bound_address(listeners[name].amqp, router.amqp.host)),
+                inter=str(bound_address(listeners[name].inter, inter_host)),
+                log=str(self.directory.log_path(name)),
+            )
+        self.directory.write(MeshRecord(topology.mesh, str(self.directory.topology_path), entries))
+
+    async def _launch(self, listeners: Mapping[str, Listeners]) -> None:
+        complete = False
+        try:
+            for name, sockets in listeners.items():
+                self._spawn(name, sockets)
+            self._record_pids(listeners)
+            await self._wait_until_up(listeners)
+            complete = True
+        finally:
+            if not complete:
+                with trio.CancelScope(shield=True):
+                    await self._abandon(listeners)
+
+    def _record_pids(self, names: Collection[str]) -> None:
+        with self.directory.edit() as record:
+            for name in names:
+                record.routers[name].pid = self._children[name].process.pid
+
+    def _spawn(self, name: str, sockets: Listeners, clock_offset: float = 0.0) -> None:
+        log = self.directory.log_path(name)
+        try:
+            log.parent.mkdir(exist_ok=True)
+            output = log.open("ab")
+        except OSError as error:
+            raise LaunchError(f"router {name} cannot start: {error.filename}: {error.strerror}") from None
+        amqp, inter = sockets.amqp.fileno(), sockets.inter.fileno()
+        arguments = [name, str(self.directory.topology_path), "--run-dir", str(self.directory.path)]
+        arguments += ["--amqp-fd", str(amqp), "--inter-fd", str(inter)]
+        arguments += ["--clock-offset", str(clock_offset)] if clock_offset else []
+        with output:
+            start = output.tell()
+            process = subprocess.Popen(
+                [*self.command, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(amqp, inter),
+                start_new_session=True,  # ctrl-c is for the launcher, which then stops its routers in order
+            )
+            self._children[name] = _Child(process, log, start)
+        sockets.amqp.close()  # a client of a router that dies at once must be refused, not kept waiting
+        sockets.inter.close()
+
+    async def _wait_until_up(self, names: Collection[str]) -> None:
+        topology = self.directory.topology()
+        lacking: dict[str, str] = {}
+        with trio.move_on_after(START_S):
+            while True:
+                for name, reason in self.endings():
+                    await trio.sleep(LOOK_EVERY_S)  # ctrl-c may have hit it too at its birth: then we end here
+                    raise LaunchError(f"router {name} cannot start: {reason}")
+                lacking = unfinished(topology, await look(self.directory, self.fetch), names)
+                if not lacking:
+                    return
+                await trio.sleep(LOOK_EVERY_S)
+        lacks = "; ".join(f"router {name} {lack}" for name, lack in lacking.items())
+        raise LaunchError(f"not up after {format_duration(START_S)}: {lacks or 'no answer'}")
+
+    async def _abandon(self, names: Collection[str]) -> None:
+        """Stops what a start that failed has begun, whether or not mesh.json knows of it yet."""
+        begun = {name: child.process for name, child in self._children.items() if name in names}
+        for process in begun.values():
+            process.terminate()
+        with trio.move_on_after(STOP_S):
+            while any(process.poll() is None for process in begun.values()):
+                await trio.sleep(LOOK_EVERY_S)
+        for process in begun.values():
+            process.kill()
+            process.wait()
+        self._forget(names)
+
+    def _forget(self, names: Collection[str]) -> None:
+        with self.directory.edit() as record:
+            for name in names:
+                record.routers[name].pid = None
+                child = self._children.pop(name, None)
+                if child is not None:
+                    child.process.poll()  # reaps it
+
+
+def _signal(process: psutil.Process, number: int) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
+
+
+def _reason(child: _Child) -> str:
+    """How it ended, and its last words, unless it was given no time for any."""
+    code = child.process.returncode
+    how = f"exit status {code}" if code >= 0 else f"ended by {signal.Signals(-code).name}"
+    if code == -signal.SIGKILL:
+        return how
+    with child.log.open("rb") as log:
+        size = log.seek(0, os.SEEK_END)
+        log.seek(max(child.log_start, size - 4096))
+        lines = log.read().decode(errors="replace").strip().splitlines()
+    return "\n    ".join([how, *lines[-5:]])

@@ -1,0 +1,41 @@
+"""Listening sockets, bound before the router that serves them exists.
+
+The launcher binds all listeners of a mesh first: a port that is taken is reported before anything was
+started, and neighbours know each other's addresses from the first moment. The sockets are blocking, bound
+and listening; a router process inherits them by file descriptor.
+"""
+
+import os
+import socket
+
+from router.mesh.quantities import Address
+
+# Connections that the kernel keeps for a router until it accepts them; the system caps it.
+BACKLOG = 4096
+
+
+class ListenError(Exception):
+    """An address cannot be listened on, with the reason."""
+
+
+def listen(address: Address) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, where = found[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ListenError(f"{address}: {error.strerror}") from None
+    try:
+        # Connections of an earlier router that wait for their end must not keep its port from it.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ListenError(f"{address}: {os.strerror(error.errno or 0)}") from None
+    return listener
+
+
+def bound_address(listener: socket.socket, host: str) -> Address:
+    """Where `listener` can be reached: `host` as it was configured, the port as the system gave it."""
+    return Address(host, listener.getsockname()[1])

@@ -1,0 +1,182 @@
+"""Reads a YAML file of ours into attrs classes, or says everything that is wrong with it at once.
+
+Each complaint reads `file:line: where: what, expected what`. `Reader` checks the shape of each part by cattrs: unknown
+and missing keys, every value by its own parser. A parser takes the text as it stands in the file and raises ValueError
+with a sentence that says what was found and what was expected. What holds between parts is for those who know the file:
+router/mesh/topology.py, failover/chaos/script.py.
+"""
+
+import difflib
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import attrs
+from cattrs import BaseConverter, ClassValidationError, Converter, ForbiddenExtraKeysError
+from cattrs.gen import make_dict_structure_fn, override
+
+from router.mesh.marked import Malformed, MarkedList, MarkedMap, MarkedText, Value, read
+from router.mesh.quantities import format_size, parse_size
+
+Part = TypeVar("Part")
+Hook = Callable[[Value, Any], Any]
+
+# A mesh of a thousand routers takes a tenth of this.
+_MOST_BYTES = 1 << 20
+
+
+class FileError(Exception):
+    """What is wrong with a file, one line each."""
+
+    def __init__(self, path: str | Path, messages: list[str]):
+        assert messages
+        lines = messages if len(messages) == 1 else [f"{len(messages)} problems in {path}:", *messages]
+        super().__init__("\n  ".join(lines))
+        self.messages = messages
+
+
+def shown(value: Value) -> str:
+    if isinstance(value, MarkedText):
+        return f'"{value}"' if value else "an empty value"
+    return "a mapping" if isinstance(value, MarkedMap) else "a list"
+
+
+def either(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def expected(word: str, known: Iterable[str]) -> str:
+    """What to say where a word is none of those that are known: `expected kill or cut; did you mean "kill"?`"""
+    names = list(known)
+    by_look = {name.casefold(): name for name in names}
+    like = difflib.get_close_matches(word.casefold(), by_look, n=1)
+    meant = f'; did you mean "{by_look[like[0]]}"?' if like else ""
+    return f"expected {either(names)}{meant}"
+
+
+def given(root: MarkedMap, key: str) -> "Value | None":
+    """What stands under `key`; a key without a value counts as left out."""
+    found = root.get(MarkedText(key))
+    return None if found == "" else found
+
+
+def text(parse: Callable[[str], Any]) -> Hook:
+    def hook(value: Value, _: Any) -> Any:
+        if not isinstance(value, MarkedText):
+            raise ValueError(f"{shown(value)}, expected a single value")
+        return parse(str(value))
+
+    return hook
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    def parse(number: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,12}", number) or not least <= int(number) <= most:
+            raise ValueError(f'"{number}", expected a whole number from {least} to {most}')
+        return int(number)
+
+    return parse
+
+
+def size(least: int, most: int) -> Callable[[str], int]:
+    def parse(number: str) -> int:
+        found = parse_size(number)
+        if not least <= found <= most:
+            raise ValueError(f'"{number}", expected a size from {least} to {most} bytes')
+        return found
+
+    return parse
+
+
+def converter(hooks: Mapping[type, Mapping[str, Hook]]) -> BaseConverter:
+    """Class -> field -> what reads its value."""
+    made = Converter(forbid_extra_keys=True, detailed_validation=True)
+    for cls, fields in hooks.items():
+        overrides = {name: override(struct_hook=hook) for name, hook in fields.items()}
+        made.register_structure_hook(cls, make_dict_structure_fn(cls, made, **overrides))  # type: ignore[arg-type]
+    return made
+
+
+def document(path: Path, kind: str, keys: Iterable[str], error: type[FileError]) -> MarkedMap:
+    """The mapping that a file of this kind is; raises `error`."""
+    try:
+        root = read(_contents(path, kind))
+    except OSError as reason:
+        raise error(path, [f"{path}: {reason.strerror}, expected a {kind} file"]) from None
+    except Malformed as reason:
+        where = path if reason.line is None else f"{path}:{reason.line}"
+        raise error(path, [f"{where}: {reason.problem}"]) from None
+    if not isinstance(root, MarkedMap):
+        raise error(path, [f"{path}:{root.line}: {shown(root)}, expected a mapping with {either(keys)}"])
+    return root
+
+
+def _contents(path: Path, kind: str) -> bytes:
+    """Never waits for a pipe nor reads a device that has no end."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise Malformed(None, f"not a regular file, expected a {kind} file")
+    if found.st_size > _MOST_BYTES:
+        raise Malformed(None, f"{format_size(found.st_size)}, expected a {kind} file of at most 1 MiB")
+    return path.read_bytes()
+
+
+class Reader:
+    """Reads every part even when another is wrong, so that one run shows all problems."""
+
+    CONVERTER: ClassVar[BaseConverter]
+
+    def __init__(self) -> None:
+        self.problems: list[tuple[int, str]] = []
+
+    def fail(self, line: int, problem: str) -> None:
+        self.problems.append((line, problem))
+
+    def check(self, path: Path, error: type[FileError]) -> None:
+        """Raises `error` if there were any problems."""
+        if self.problems:
+            raise error(path, [f"{path}:{line}: {problem}" for line, problem in sorted(self.problems)])
+
+    def keys(self, root: MarkedMap, known: Iterable[str]) -> None:
+        for key in root:
+            if key not in known:
+                self.fail(key.line, f'unknown key "{key}", {expected(key, known)}')
+
+    def items(self, root: MarkedMap, key: str, such: str) -> Iterator[Value]:
+        found = given(root, key)
+        if isinstance(found, MarkedList):
+            yield from found
+        elif found is not None:
+            self.fail(found.line, f"{key}: not a list, expected {such}")
+
+    def part(self, root: MarkedMap, key: str, cls: type[Part]) -> Part | None:
+        found = given(root, key)
+        return None if found is None else self.structure(found, cls, key)
+
+    def structure(self, value: Value, cls: type[Part], where: str) -> Part | None:
+        keys = [field.name for field in attrs.fields(cls)]  # type: ignore[arg-type]
+        if not isinstance(value, MarkedMap):
+            self.fail(value.line, f"{where}: {shown(value)} is not a mapping, expected the keys {', '.join(keys)}")
+            return None
+        try:
+            return self.CONVERTER.structure(value, cls)
+        except ClassValidationError as error:
+            self._explain(error, value, where, keys)
+            return None
+
+    def _explain(self, error: ClassValidationError, value: MarkedMap, where: str, keys: list[str]) -> None:
+        attributes, others = error.group_exceptions()
+        for cause, note in attributes:
+            found = value.get(MarkedText(note.name))
+            if found is None:
+                self.fail(value.line, f'{where}: "{note.name}" is missing, expected the keys {", ".join(keys)}')
+            else:
+                self.fail(found.line, f"{where}.{note.name}: {cause}")
+        for cause in others:
+            assert isinstance(cause, ForbiddenExtraKeysError), cause
+            for key in value:
+                if key not in keys:
+                    self.fail(key.line, f'{where}: unknown key "{key}", {expected(key, keys)}')

@@ -1,0 +1,282 @@
+"""The run directory of a mesh: who runs where, which process is which router, where everything is kept.
+
+    DIR/mesh.json          written by the launcher, or by each router that was started alone; read by routers, commands,
+                           scripts and the audit
+    DIR/topology.yaml      a copy of the topology, so that later commands need DIR alone
+    DIR/<router>/router.log, DIR/<router>/log/ (delivery log), DIR/<router>/state.db
+    DIR/clients/<name>/log/
+
+A process id in mesh.json is only ever a claim: before a process is looked at or signalled its command line
+must name this router and this directory. Never starts or stops anything itself.
+"""
+
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import attrs
+import cattrs
+import psutil
+
+from router.mesh.config import Topology
+from router.mesh.quantities import Address
+from router.mesh.topology import load
+
+
+class RunError(Exception):
+    """What a command asked of a run directory cannot be done, with the reason."""
+
+
+@attrs.define
+class RouterEntry:
+    pid: int | None
+    """None while the router is stopped."""
+    amqp: str
+    inter: str
+    log: str
+
+
+@attrs.define
+class MeshRecord:
+    """The contents of mesh.json."""
+
+    mesh: str
+    topology: str
+    routers: dict[str, RouterEntry]
+
+
+class RunDirectory:
+    def __init__(self, path: Path):
+        self.path = path.resolve()
+        self.record_path = self.path / "mesh.json"
+        self.topology_path = self.path / "topology.yaml"
+
+    def exists(self) -> bool:
+        return self.record_path.exists()
+
+    def log_path(self, name: str) -> Path:
+        return self.path / name / "router.log"
+
+    def make(self) -> list[Path]:
+        """Makes the directory if need be; returns those that were not there before, the innermost first."""
+        try:
+            fresh = [path for path in (self.path, *self.path.parents) if not path.exists()]
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unusable(error) from None
+        return fresh
+
+    def _unusable(self, error: OSError) -> RunError:
+        return RunError(f"{self.path}: cannot be a run directory: {error.strerror}")
+
+    @contextmanager
+    def starting(self, *, whole: bool) -> Iterator[None]:
+        """While the `whole` mesh is started nobody else starts anything; parts may be started at the same time.
+
+        A directory that was made for it goes again if nothing came to be in it.
+        """
+        fresh = self.make()
+        path = self.path / "up.lock"
+        try:
+            lock = path.open("w")
+        except OSError as error:
+            raise self._unusable(error) from None
+        with lock:
+            try:
+                fcntl.flock(lock, (fcntl.LOCK_EX if whole else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunError(f"{self.path}: another `up` or `start` is starting this mesh") from None
+            try:
+                yield
+            finally:
+                if fresh and not self.exists():
+                    _remove(path, fresh)
+
+    def read(self) -> MeshRecord:
+        try:
+            record = cattrs.structure(json.loads(self.record_path.read_text()), MeshRecord)
+            for entry in record.routers.values():
+                for address in (entry.amqp, entry.inter):
+                    Address.parse(address)
+        except FileNotFoundError:
+            raise RunError(f"{self.path}: no mesh.json, expected the run directory of a mesh") from None
+        except OSError as error:
+            raise RunError(f"{self.record_path}: {error.strerror}, expected the record of a mesh") from None
+        except (ValueError, RecursionError, cattrs.BaseValidationError) as error:
+            raise RunError(f"{self.record_path}: not a record of a mesh ({type(error).__name__})") from None
+        return record
+
+    def write(self, record: MeshRecord) -> None:
+        """Replaces mesh.json at once: readers see the old one or the new one, never half."""
+        fresh = self.record_path.with_suffix(".new")
+        fresh.write_text(json.dumps(cattrs.unstructure(record), indent=1) + "\n")
+        os.replace(fresh, self.record_path)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Commands that change mesh.json at the same time take turns."""
+        with (self.path / "mesh.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def edit(self) -> Iterator[MeshRecord]:
+        """The record, written back afterwards."""
+        with self._turn():
+            record = self.read()
+            yield record
+            self.write(record)
+
+    def keep(self, topology: Topology) -> None:
+        """Copies the file of `topology` to where later commands find it."""
+        with contextlib.suppress(shutil.SameFileError):
+            shutil.copyfile(topology.path, self.topology_path)
+
+    @contextmanager
+    def registered(self, name: str, topology: Topology, amqp: Address, inter: Address) -> Iterator[None]:
+        """While this process runs a router that was started alone, mesh.json says so as if `up` had started it."""
+        entry = RouterEntry(os.getpid(), str(amqp), str(inter), str(self.log_path(name)))
+        with self._turn():
+            record = self._record_for(topology)
+            earlier = self.process(name, record.routers[name]) if name in record.routers else None
+            if earlier is not None and earlier.pid != entry.pid:
+                raise RunError(f"{self.path}: router {name} is running already (pid {earlier.pid})")
+            record.routers[name] = entry
+            self.keep(topology)
+            self.write(record)
+        try:
+            yield
+        finally:
+            # Whoever moved or removed the directory meanwhile needs no complaint from a router that ends.
+            with contextlib.suppress(RunError, OSError), self.edit() as record:
+                if name in record.routers and record.routers[name].pid == entry.pid:
+                    record.routers[name].pid = None
+
+    def _record_for(self, topology: Topology) -> MeshRecord:
+        """The record of an earlier run of this mesh, else an empty one."""
+        if self.exists():
+            record = self.read()
+            self.check_mesh(topology)
+            if record.routers.keys() <= topology.routers.keys():
+                return record
+            if self.running():
+                raise RunError(f"{self.path}: mesh {record.mesh} is running here with other routers")
+        return MeshRecord(topology.mesh, str(self.topology_path), {})
+
+    def check_mesh(self, topology: Topology) -> None:
+        """A directory is one mesh's: what another left there is not to be overwritten."""
+        if self.exists() and (mesh := self.read().mesh) != topology.mesh:
+            raise RunError(
+                f"{self.path}: the run directory of another mesh, {mesh}: "
+                f"choose one for {topology.mesh} with --run-dir, or move this one away"
+            )
+
+    def topology(self) -> Topology:
+        """The topology with the addresses that this run really uses in the place of free ports."""
+        entries = self.read().routers
+        topology = load(self.topology_path)
+        if not entries.keys() <= topology.routers.keys():
+            raise RunError(f"{self.path}: mesh.json names routers that topology.yaml does not know")
+        routers = dict(topology.routers)  # not all are in mesh.json if they were started alone
+        for name, entry in entries.items():
+            amqp, inter = Address.parse(entry.amqp), Address.parse(entry.inter)
+            routers[name] = attrs.evolve(routers[name], amqp=amqp, inter=inter)
+        return attrs.evolve(topology, routers=routers)
+
+    def process(self, name: str, entry: RouterEntry) -> psutil.Process | None:
+        """The process that runs this router, None if it does not run."""
+        claimed = self._claimed(name, entry)
+        return claimed[0] if claimed is not None and claimed[1] == self.path else None
+
+    def _claimed(self, name: str, entry: RouterEntry) -> tuple[psutil.Process, Path] | None:
+        """The recorded process, if it is a router of this name, and the run directory that its command line names."""
+        if entry.pid is None:
+            return None
+        try:
+            process = psutil.Process(entry.pid)
+            arguments = process.cmdline()  # an error or empty for one that has ended and is not reaped
+            if name not in arguments:
+                return None
+            directory = _named_directory(arguments, self.path.name)
+            if directory is not None and not directory.is_absolute():
+                directory = Path(process.cwd(), directory)
+        except (psutil.Error, ValueError):
+            return None
+        return None if directory is None else (process, directory.resolve())
+
+    def astray(self) -> Iterator[str]:
+        """Says which recorded processes are routers, but of another directory: this one was moved or copied."""
+        for name, entry in self.read().routers.items() if self.exists() else ():
+            claimed = self._claimed(name, entry)
+            if claimed is not None and claimed[1] != self.path:
+                process, directory = claimed
+                yield (
+                    f"{self.path}: router {name} (pid {process.pid}) runs with the run directory {directory}; "
+                    "if it was moved here, move it back to stop the router"
+                )
+
+    def running(self) -> dict[str, psutil.Process]:
+        entries = self.read().routers
+        found = {name: self.process(name, entry) for name, entry in entries.items()}
+        return {name: process for name, process in found.items() if process is not None}
+
+
+def _named_directory(arguments: Sequence[str], mesh: str) -> Path | None:
+    """The run directory of a router's command line; of one that was started alone it may be the default."""
+    named = [following for option, following in pairwise(arguments) if option == "--run-dir"]
+    named += [option.removeprefix("--run-dir=") for option in arguments if option.startswith("--run-dir=")]
+    if named:
+        return Path(named[0])
+    return Path("run", mesh) if "router" in arguments else None
+
+
+def _remove(lock: Path, directories: Sequence[Path]) -> None:
+    with contextlib.suppress(OSError):  # somebody put something there
+        lock.unlink()
+        for directory in directories:
+            directory.rmdir()
+
+
+@functools.cache  # a command that looks twice complains once
+def _warn(text: str) -> None:
+    print(f"Warning: {text}", file=sys.stderr)
+
+
+def find_run_dir(given: Path | None, base: Path = Path("run")) -> RunDirectory:
+    """The directory asked for, else that of the only mesh that runs under `base`."""
+    if given is not None:
+        directory = RunDirectory(given)
+        for stray in directory.astray():
+            _warn(stray)
+        return directory
+    running = list(_running_meshes(base))
+    if len(running) == 1:
+        return running[0]
+    if not running:
+        ended = [str(path.parent) for path in sorted(base.glob("*/mesh.json"))]
+        those = f": {', '.join(ended)}" if ended else ""
+        what_to_do = "start one with oncemesh up, or name its directory with --run-dir"
+        raise RunError(f"no mesh is running under ./{base}: {what_to_do}{those}")
+    names = ", ".join(f"{base}/{directory.path.name}" for directory in running)
+    raise RunError(f"several meshes are running ({names}), choose one with --run-dir")
+
+
+def _running_meshes(base: Path) -> Iterator[RunDirectory]:
+    """One directory that is not to be read must not hide the others."""
+    for path in sorted(base.glob("*/mesh.json")):
+        directory = RunDirectory(path.parent)
+        try:
+            for stray in directory.astray():
+                _warn(stray)
+            if directory.running():
+                yield directory
+        except RunError as error:
+            _warn(f"left out: {error}")

@@ -1,0 +1,108 @@
+"""What the routers of a mesh say of themselves, gathered, and what is still missing before a mesh is up.
+
+A router's status is the JSON object that it sends to a client attached to `$status`. How it is fetched is an
+argument, so that this module knows no AMQP. Never waits, never starts or stops anything.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from router.mesh.config import Topology
+from router.mesh.quantities import Address
+from router.mesh.rundir import RouterEntry, RunDirectory
+from router.mesh.topology import reachable
+
+# host, port, seconds -> the status; raises OSError, trio.BrokenResourceError or trio.TooSlowError
+FetchStatus = Callable[[str, int, float], Awaitable[dict[str, Any]]]
+
+PATIENCE_S = 2.0
+
+
+@attrs.frozen
+class RouterView:
+    """One router as seen from outside: `status` is None if it is stopped or does not answer."""
+
+    name: str
+    pid: int | None
+    amqp: str
+    log: str
+    status: dict[str, Any] | None
+
+    @property
+    def running(self) -> bool:
+        return self.pid is not None
+
+
+async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterView]:
+    """All routers of the mesh, asked at the same time."""
+    views: dict[str, RouterView] = {}
+
+    async def ask(name: str, entry: RouterEntry, pid: int | None) -> None:
+        status = await status_at(entry.amqp, fetch) if pid is not None else None
+        views[name] = RouterView(name, pid, entry.amqp, entry.log, status)
+
+    entries = directory.read().routers
+    async with trio.open_nursery() as nursery:
+        for name, entry in entries.items():
+            process = directory.process(name, entry)
+            nursery.start_soon(ask, name, entry, process.pid if process is not None else None)
+    return {name: views[name] for name in entries}
+
+
+async def status_at(amqp: str, fetch: FetchStatus) -> dict[str, Any] | None:
+    """None if the router at this host:port does not answer."""
+    address = Address.parse(amqp)
+    anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    try:
+        return await fetch(anywhere.get(address.host, address.host), address.port, PATIENCE_S)
+    except (OSError, trio.BrokenResourceError, trio.TooSlowError):
+        return None
+
+
+def contacts_of(view: RouterView) -> set[str]:
+    routes = view.status["routes"] if view.status else []
+    return {route["router"] for route in routes if route["contact"]}
+
+
+def unfinished(topology: Topology, views: Mapping[str, RouterView], names: Collection[str]) -> dict[str, str]:
+    """Router -> what it still lacks to be up: links to running neighbours, contact with all whom running ones join."""
+    up = {name for name, view in views.items() if view.running}
+    links = [(link.a, link.b) for link in topology.links if {link.a, link.b} <= up]
+    lacking = {}
+    for name in names:
+        peers = reachable(name, links)
+        lack = _lack(views[name], peers - {name}, whole=len(peers) == len(topology.routers))
+        neighbours = [b if a == name else a for a, b in links if name in (a, b)]
+        lack = lack or _links_lack(name, views, names, neighbours)
+        if lack:
+            lacking[name] = lack
+    return lacking
+
+
+def _lack(view: RouterView, peers: set[str], whole: bool) -> str:
+    if view.status is None:
+        return "does not answer"
+    unseen = sorted(peers - contacts_of(view))
+    if unseen:
+        return f"does not see {', '.join(unseen)}"
+    # In part of a mesh a router may wait for the others as long as boot_wait: no fault of its start.
+    if whole and view.status["state"] != "ready":
+        return f"is {view.status['state']}"
+    return ""
+
+
+def _linked(view: RouterView) -> set[str]:
+    return {link["neighbour"] for link in view.status["links"] if link["up"]} if view.status else set()
+
+
+def _links_lack(name: str, views: Mapping[str, RouterView], names: Collection[str], neighbours: Iterable[str]) -> str:
+    """Contact may come by way of others. A neighbour in `names` answers for its end of the link itself."""
+    missing = [
+        other
+        for other in neighbours
+        if other not in _linked(views[name]) or (other not in names and name not in _linked(views[other]))
+    ]
+    return f"has no link to {', '.join(sorted(missing))}" if missing else ""

@@ -1,0 +1,186 @@
+"""Reads a topology file into router.mesh.config classes, or says everything that is wrong with it at once.
+
+The shape of each part is checked by `router.mesh.reading`; what holds between parts (names, ports, links) is
+checked here.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from router.mesh.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
+from router.mesh.marked import MarkedList, MarkedMap, MarkedText, Value
+from router.mesh.quantities import Address, format_duration
+from router.mesh.reading import FileError, Reader, document, expected, given, shown
+from router.mesh.topology_parts import CONVERTER, LinkPart, RouterPart
+
+PARTS = ("mesh", "routers", "links", "addresses", "timing", "limits")
+
+# Names become folder names and parts of printed epochs; `clients` is the folder of the clients' logs.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_RESERVED = ("clients",)
+
+
+# A neighbour is not lost for one or two HELLOs that come late.
+_HELLOS = 3
+
+
+class TopologyError(FileError):
+    """What is wrong with a topology file, one line each."""
+
+
+def load(path: str | Path) -> Topology:
+    """The topology in the file at `path`; raises TopologyError."""
+    path = Path(path)
+    reader, root = _Reader(), document(path, "topology", PARTS, TopologyError)
+    if "topology" in root:
+        raise TopologyError(path, [f"{path}: a chaos script, expected a topology; to run it: oncemesh chaos {path}"])
+    topology = reader.topology(root, path)
+    reader.check(path, TopologyError)
+    return topology
+
+
+class _Reader(Reader):
+    CONVERTER = CONVERTER
+
+    def topology(self, root: MarkedMap, path: Path) -> Topology:
+        self.keys(root, PARTS)
+        routers, lines = self.routers(root)
+        return Topology(
+            mesh=self.mesh(root),
+            routers=routers,
+            links=self.links(root, lines),
+            addresses=self.addresses(root),
+            timing=self.timing(root),
+            limits=self.part(root, "limits", Limits) or Limits(),
+            path=path,
+        )
+
+    def mesh(self, root: MarkedMap) -> str:
+        name = root.get(MarkedText("mesh"))
+        if name is None:
+            self.fail(root.line, '"mesh" is missing, expected the name of the mesh')
+        elif not isinstance(name, MarkedText) or not _NAME.fullmatch(name):
+            self.fail(name.line, f"mesh: {shown(name)} is not a name, expected letters, digits, - and _")
+        return str(name)
+
+    def routers(self, root: MarkedMap) -> tuple[dict[str, RouterConfig], dict[str, int]]:
+        """The routers that could be read, and the line of each that is named at all."""
+        found = root.get(MarkedText("routers"))
+        if not isinstance(found, MarkedMap) or not found:
+            line = root.line if found is None else found.line
+            self.fail(line, "routers: the mesh is empty, expected a router such as a: {amqp: host:port}")
+            return {}, {}
+        routers = {}
+        for name, value in found.items():
+            if name in _RESERVED:
+                self.fail(name.line, f'routers: "{name}" is reserved, expected another name')
+            elif not _NAME.fullmatch(name):
+                self.fail(name.line, f'routers: "{name}" cannot name a router, expected letters, digits, - and _')
+            part = self.structure(value, RouterPart, f"routers.{name}")
+            if part is not None:
+                routers[str(name)] = RouterConfig(str(name), part.amqp, part.inter)
+        self.ports(found, routers)
+        return routers, {str(name): name.line for name in found}
+
+    def ports(self, found: MarkedMap, routers: Mapping[str, RouterConfig]) -> None:
+        taken: list[tuple[Address, str]] = []
+        for name, router in routers.items():
+            for kind, address in (("amqp", router.amqp), ("inter", router.inter)):
+                if address is None or address.port == 0:
+                    continue
+                owner = next((other for old, other in taken if _collide(old, address)), None)
+                if owner is not None:
+                    part = found[MarkedText(name)]
+                    line = part[MarkedText(kind)].line if isinstance(part, MarkedMap) else part.line
+                    self.fail(line, f"routers.{name}.{kind}: {address} is already {owner}, expected another port")
+                taken.append((address, f"routers.{name}.{kind}"))
+
+    def links(self, root: MarkedMap, routers: Mapping[str, int]) -> tuple[LinkConfig, ...]:
+        links: dict[tuple[str, str], LinkConfig] = {}
+        problems_before = len(self.problems)
+        for index, value in enumerate(self.items(root, "links", "links such as [a, b]")):
+            where = f"links[{index}]"
+            part = self.structure(_long_form(value), LinkPart, where)
+            if part is not None and self.joins_two(part.between, routers, value.line, where):
+                a, b = sorted(part.between)
+                if (a, b) in links:
+                    self.fail(value.line, f"{where}: {a} and {b} are linked already, expected one link between them")
+                links[a, b] = LinkConfig(a, b, part.cost, part.address)
+        if len(self.problems) == problems_before:
+            self.connected(routers, list(links))
+        return tuple(links.values())
+
+    def joins_two(self, ends: tuple[str, str], routers: Mapping[str, int], line: int, where: str) -> bool:
+        unknown = [end for end in ends if end not in routers]
+        for end in unknown:
+            known = expected(end, routers) if routers else "expected a router of this mesh"
+            self.fail(line, f'{where}: there is no router "{end}", {known}')
+        if ends[0] == ends[1]:
+            self.fail(line, f'{where}: links "{ends[0]}" to itself, expected two different routers')
+        return not unknown and ends[0] != ends[1]
+
+    def connected(self, routers: Mapping[str, int], links: list[tuple[str, str]]) -> None:
+        if not routers:
+            return
+        first = next(iter(routers))
+        reached = reachable(first, links)
+        for name, line in routers.items():
+            if name not in reached:
+                self.fail(line, f"routers.{name}: no path to {first}, expected links that join all routers")
+
+    def addresses(self, root: MarkedMap) -> tuple[AddressRule, ...]:
+        if given(root, "addresses") is None:
+            return (AddressRule("topic/"),)
+        rules: dict[str, AddressRule] = {}
+        for index, value in enumerate(self.items(root, "addresses", "rules such as {prefix: topic/, kind: topic}")):
+            rule = self.structure(value, AddressRule, f"addresses[{index}]")
+            if rule is not None and rule.prefix in rules:
+                self.fail(
+                    value.line,
+                    f'addresses[{index}]: prefix "{rule.prefix}" has a rule, expected one rule each',
+                )
+            elif rule is not None:
+                rules[rule.prefix] = rule
+        return tuple(rules.values())
+
+    def timing(self, root: MarkedMap) -> Timing:
+        timing = self.part(root, "timing", Timing) or Timing()
+        least = _HELLOS * timing.hello
+        if timing.dead < least and not math.isclose(timing.dead, least):
+            line = root[MarkedText("timing")].line
+            dead, hello = format_duration(timing.dead), format_duration(timing.hello)
+            self.fail(
+                line,
+                f"timing: dead is {dead}, expected at least {_HELLOS} times hello ({hello}): {format_duration(least)}",
+            )
+        if timing.forget < timing.terminus:
+            forget, terminus = format_duration(timing.forget), format_duration(timing.terminus)
+            line = root[MarkedText("timing")].line
+            self.fail(line, f"timing: forget is {forget}, expected at least terminus ({terminus})")
+        return timing
+
+
+def reachable(start: str, links: list[tuple[str, str]]) -> set[str]:
+    """The routers that a path of `links` joins to `start`, with itself."""
+    reached, fresh = {start}, [start]
+    while fresh:
+        name = fresh.pop()
+        ends = {b if a == name else a for a, b in links if name in (a, b)} - reached
+        reached |= ends
+        fresh.extend(ends)
+    return reached
+
+
+def _collide(one: Address, other: Address) -> bool:
+    anywhere = ("0.0.0.0", "::")
+    return one.port == other.port and (one.host == other.host or one.host in anywhere or other.host in anywhere)
+
+
+def _long_form(link: Value) -> Value:
+    if not isinstance(link, MarkedList):
+        return link
+    long = MarkedMap({MarkedText("between"): link})
+    long.line = link.line
+    return long

@@ -1,0 +1,65 @@
+"""The parts of a topology file: which keys each has and which parser reads each value.
+
+What holds between parts is router/mesh/topology.py's work.
+"""
+
+from typing import Any
+
+import attrs
+
+from router.mesh.config import AddressRule, Limits, Timing
+from router.mesh.marked import MarkedList, MarkedText, Value
+from router.mesh.quantities import Address, parse_duration
+from router.mesh.reading import converter, shown, size, text, whole
+
+MOST_MESSAGE = 1 << 30
+"""The largest `limits.max_message`."""
+
+
+@attrs.frozen
+class RouterPart:
+    amqp: Address
+    inter: Address | None = None
+
+
+@attrs.frozen
+class LinkPart:
+    between: tuple[str, str]
+    cost: int = 1
+    address: Address | None = None
+
+
+def _prefix(text: str) -> str:
+    if not text or not text.isprintable() or " " in text:
+        raise ValueError(f'"{text}" is not a prefix, expected the start of an address such as topic/')
+    return text
+
+
+def _kind(text: str) -> str:
+    if text != "topic":
+        raise ValueError(f'unknown kind "{text}", expected topic')
+    return text
+
+
+def _pair(value: Value, _: Any) -> tuple[str, str]:
+    ends = [str(end) for end in value if isinstance(end, MarkedText)] if isinstance(value, MarkedList) else []
+    if not isinstance(value, MarkedList) or len(value) != 2 or len(ends) != 2:
+        raise ValueError(f"{shown(value)}, expected the names of two routers such as [a, b]")
+    return ends[0], ends[1]
+
+
+_ADDRESS = text(Address.parse)
+CONVERTER = converter(
+    {
+        RouterPart: {"amqp": _ADDRESS, "inter": _ADDRESS},
+        LinkPart: {"between": _pair, "cost": text(whole(1, 65535)), "address": _ADDRESS},
+        AddressRule: {"prefix": text(_prefix), "kind": text(_kind)},
+        Timing: {field.name: text(parse_duration) for field in attrs.fields(Timing)},
+        Limits: {
+            "window": text(whole(1, 1_000_000)),
+            "max_message": text(size(1 << 10, MOST_MESSAGE)),
+            "max_frame": text(size(512, 1 << 24)),
+            "redeliveries": text(whole(0, 1000)),
+        },
+    }
+)
