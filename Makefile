@@ -70,6 +70,12 @@ interop-tools:
 	dpkg-deb -x build/interop/rabbitmq-server_*.deb build/interop/package
 	rm -rf build/interop/rabbitmq && mv build/interop/package/usr/lib/rabbitmq/lib/*/plugins build/interop/rabbitmq
 	rm -rf build/interop/package build/interop/rabbitmq-server_*.deb
+	$(MAKE) --silent build/interop/proton_client
+
+# Before the tests run: what has just been written may be "busy" for who runs it at once.
+build/interop/proton_client: tests/interop/proton_client.cpp
+	@mkdir -p build/interop
+	@g++ -std=c++17 -O1 -o $@ $< -lqpid-proton-cpp
 
 soak: setup
 	@$(VENV)/bin/python -m tests.failover.chaos --seeds $(SEEDS) $(SOAK) topologies/chaos/*.yaml
