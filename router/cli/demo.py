@@ -9,7 +9,7 @@ import click
 from router.cli.base import needs_audit
 from router.cli.chaos import play
 
-SCRIPT = Path(__file__).parents[1] / "failover" / "chaos" / "demo" / "demo.yaml"
+SCRIPT = Path(__file__).parents[2] / "failover" / "chaos" / "demo" / "demo.yaml"
 
 
 @click.command()
