@@ -37,10 +37,12 @@ class Channel:
         "_unacked",
         "ack_at",
         "probe_at",
+        "progress_at",
     )
 
-    def __init__(self, min_timeout: float, max_timeout: float) -> None:
+    def __init__(self, min_timeout: float, max_timeout: float, now: float) -> None:
         assert 0 < min_timeout <= max_timeout
+        self.progress_at = now  # when the last new frame or acknowledgement came
         self.ack_at = inf  # when an ACK is due that found no data to travel with
         self.probe_at = inf  # when the other side must have acknowledged something
         self._sent = 0
@@ -77,6 +79,7 @@ class Channel:
         for _ in range(acknowledged - first):
             self._unacked.popleft()
         self._timeout = self._min_timeout
+        self.progress_at = now
         self._restart_timeout(now)
 
     def receive(self, number: int, payload: bytes, now: float) -> list[bytes]:
@@ -84,6 +87,7 @@ class Channel:
         self._owe(now)
         if number <= self._received or number > self._received + REORDER_LIMIT:
             return []
+        self.progress_at = now
         self._early[number] = payload
         ready = []
         while (following := self._early.pop(self._received + 1, None)) is not None:

@@ -42,14 +42,14 @@ class Contacts:
             contact.reached(change.incarnation, now)
             self._greet_if_due(contact, now)
         elif isinstance(change, Unreachable):
-            self._apply(contact, contact.lost())
+            self._apply(contact, contact.lost(), now)
         elif contact.established:
             channel = self._channels[contact.router]
             self._resend(contact, channel, channel.unacknowledged(channel.sent), now)
 
     def drop(self, router: str, now: float) -> None:
         contact = self._contacts[router]
-        self._apply(contact, contact.drop(now))
+        self._apply(contact, contact.drop(now), now)
         self._greet_if_due(contact, now)
 
     def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
@@ -69,13 +69,17 @@ class Contacts:
             return  # ourselves, or a router this mesh does not have
         _, theirs, ours, x, y = target
         if frame.kind == GREET:
-            self._apply(contact, contact.receive_greet(theirs, ours, bool(x), now))
+            self._apply(contact, contact.receive_greet(theirs, ours, bool(x), now), now)
             self._greet_if_due(contact, now)
             return
         belongs, change = contact.receive_data(theirs, ours)
-        self._apply(contact, change)
+        self._apply(contact, change, now)
         if belongs:
             self._receive_in_contact(contact, frame, x, y, now)
+
+    def progress(self, router: str) -> float:
+        channel = self._channels.get(router)
+        return -inf if channel is None else channel.progress_at
 
     def handle_timer(self, now: float) -> None:
         for contact in self._contacts.values():
@@ -120,10 +124,10 @@ class Contacts:
             self._send_one(GREET, contact, int(contact.established), 0)
             contact.greet_sent(now)
 
-    def _apply(self, contact: Contact, change: ContactChange | None) -> None:
+    def _apply(self, contact: Contact, change: ContactChange | None, now: float) -> None:
         if change is ContactChange.MADE:
             assert contact.router not in self._channels
-            self._channels[contact.router] = Channel(*self._timeouts)
+            self._channels[contact.router] = Channel(*self._timeouts, now)
             self.established[contact.router] = contact.incarnation
             self._emit(ContactMade(contact.router, contact.incarnation))
         elif change is ContactChange.LOST:

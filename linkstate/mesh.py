@@ -6,7 +6,8 @@ interface.
 1. The shell keeps one transport per configured neighbour with two ordered links on it, `linkstate` and
    `channel`, and says when it comes (`link_up`) and goes (`link_down`), by the neighbour's name.
 2. It hands over every body it receives, after telling the clock the time of day (`HybridClock.advance`). A
-   PeerError means that nothing of that body was applied and that the transport should be closed.
+   PeerError means that nothing of that body was applied and that the transport should be closed. It says so (`heard`)
+   when any bytes came: a neighbour whose long body is under way lives.
 3. After every call it drains `out`, in order. Bodies for one neighbour and link may be joined into one.
 4. It calls `handle_timer` no later than `deadline()`, which may have changed after any call.
 5. `now` never goes backwards.
@@ -111,6 +112,14 @@ class Mesh:
                     elsewhere.append(target)
             if elsewhere:
                 self._forwarding.relay(frame, elsewhere)
+
+    def heard(self, neighbour: str, now: float) -> None:
+        """Bytes came from the neighbour, be they only part of a body: it lives."""
+        self._linkstate.receive_traffic(neighbour, now)
+
+    def progress(self, router: str) -> float:
+        """When something last went on in the contact with `router`: what it sent has come, or it has acknowledged."""
+        return self._contacts.progress(router)
 
     def handle_timer(self, now: float) -> None:
         self._linkstate.handle_timer(now)

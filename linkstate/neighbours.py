@@ -7,7 +7,7 @@
                                                  name us, or of another
                                                  incarnation
 
-A link counts only when UP, that is when both sides hear each other. Any traffic counts as life, but only
+A link counts only when UP, that is when both sides hear each other. Any bytes count as life, but only
 a HELLO brings a silent neighbour back, since only a HELLO says which incarnation is talking. This module
 does not send: it says when a HELLO is due.
 """
@@ -78,7 +78,7 @@ class Neighbour:
             self._enter(NeighbourState.UP if hears_us else NeighbourState.ONE_WAY, now)
 
     def receive_traffic(self, now: float) -> bool:
-        """Something other than a HELLO came. False if it must be ignored: we do not know who is talking."""
+        """Something other than a HELLO came, or a part of it. False if we do not know who is talking: it is ignored."""
         if not self.heard:
             return False
         self._lost_at = now + self._dead

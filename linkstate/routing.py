@@ -80,7 +80,7 @@ class LinkState:
             self._update(now)
 
     def receive_traffic(self, name: str, now: float) -> bool:
-        """Traffic on the other link counts as life. False if it must be ignored."""
+        """Traffic on the other link, or part of a body, counts as life. False if it must be ignored."""
         return self.neighbour(name).receive_traffic(now)
 
     def handle_timer(self, now: float) -> None:

@@ -141,6 +141,12 @@ class Neighbours(Handler):
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         link.connection.close("amqp:connection:forced", "a link between routers ends with its connection")
 
+    def heard(self, connection: Connection) -> None:
+        """Bytes have come, perhaps of a message that takes long: the neighbour lives."""
+        transport: Transport | None = connection.context
+        if transport is not None and transport.up and connection.last_received is not None:
+            self._linkstate.heard(transport.name, connection.last_received)
+
     def on_credit(self, link: Link) -> None:
         transport: Transport | None = link.connection.context
         if transport is not None:

@@ -188,10 +188,18 @@ class Process:
             max_message=limits.max_message,
             idle_timeout=timing.idle,
         )
-        await self._serve(stream, connection)
+        await self._serve(stream, connection, self.node.pump)
 
-    async def _serve_neighbour(self, stream: trio.SocketStream) -> None:
-        await self._serve(stream, self._neighbour_connection(server=True))
+    async def _serve_neighbour(self, stream: trio.SocketStream, *, server: bool = True, peer: str = "") -> None:
+        connection = self._neighbour_connection(server=server)
+        if not server:
+            connection.open()
+
+        def after_input() -> None:
+            self.neighbours.heard(connection)
+            self.node.pump()
+
+        await self._serve(stream, connection, after_input, peer)
 
     def _neighbour_connection(self, *, server: bool) -> Connection:
         return Connection(
@@ -204,11 +212,13 @@ class Process:
             idle_timeout=max(self.topology.timing.idle, 2 * self.topology.timing.dead),
         )
 
-    async def _serve(self, stream: trio.SocketStream, connection: Connection, peer: str = "") -> None:
+    async def _serve(
+        self, stream: trio.SocketStream, connection: Connection, after_input: Callable[[], None], peer: str = ""
+    ) -> None:
         with contextlib.suppress(OSError):
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer = peer or _far_end(stream)
-        await serve(stream, connection, clock=self.node.now, after_input=self.node.pump, peer=peer)
+        await serve(stream, connection, clock=self.node.now, after_input=after_input, peer=peer)
 
     async def _dial(self, neighbour: str, address: Address) -> None:
         """Keep a connection to a neighbour; the first attempts follow each other fast. One that does not last counts as
@@ -220,10 +230,8 @@ class Process:
             except OSError as error:
                 log.debug("router %s: %s", neighbour, error)
             else:
-                connection = self._neighbour_connection(server=False)
-                connection.open()
                 began = trio.current_time()
-                await self._serve(stream, connection, peer=f"router {neighbour}")
+                await self._serve_neighbour(stream, server=False, peer=f"router {neighbour}")
                 if trio.current_time() - began > RETRY_MOST_S:
                     wait = RETRY_FIRST_S
             await trio.sleep(wait)

@@ -13,7 +13,7 @@ The contract between core and shell:
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -334,13 +334,14 @@ class Topic:
         return min([*self.attaches.deadline(), self.expiry.deadline(), self.boot.deadline()])
 
     @event
-    def handle_timer(self, now: float) -> None:
+    def handle_timer(self, now: float, progress: Callable[[str], float]) -> None:
+        """`progress`: when something last went on in the contact with a router."""
         self.boot.check(now)
         self.attaches.begin_unknown(now)
         self.expiry.handle_timer(now)
         self.generations.give_up_nowhere(now, self.expiry.all_since)
-        for router in self.attaches.late(now):
-            self.out.append(DropContact(router, f"has not answered an attach within {self.settings.join:g} s"))
+        for router in self.attaches.late(now, progress):
+            self.out.append(DropContact(router, f"has not answered an attach for {self.settings.join:g} s, nor got on"))
 
     @event
     def told(self, subscriber: LocalSubscriber) -> None:

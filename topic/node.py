@@ -59,6 +59,9 @@ class NodeMesh(Protocol):
     def drop_contact(self, router: str, now: float) -> None:
         """Declare the contact with a router lost."""
 
+    def progress(self, router: str) -> float:
+        """When something last went on in the contact with `router`."""
+
     def handle_timer(self, now: float) -> None: ...
 
     def deadline(self) -> float: ...
@@ -144,7 +147,7 @@ class Node:
         now = self.now()
         self._look = now + LOOK_S
         self.mesh.handle_timer(now)
-        self.topic.handle_timer(now)
+        self.topic.handle_timer(now, self.mesh.progress)
 
     def deadline(self) -> float:
         return min(self.mesh.deadline(), self.topic.deadline(), self._look)

@@ -4,7 +4,6 @@ Computed when asked for, from the cores' own state; nothing is counted for it on
 """
 
 import json
-import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
@@ -150,7 +149,7 @@ class Reporter:
         topic = self._node.topic
         told = {name for name, stream in topic.home.streams.items() if not stream.answered}
         told |= {name for name, subscriber in topic.edge.subscribers.items() if not subscriber.answered}
-        waiting, routers = topic.attaches.waiting, set(topic.attaches.late(math.inf))
+        waiting, routers = topic.attaches.waiting, topic.attaches.awaited
         if not told.issuperset(waiting):  # links that nobody in contact knows: perhaps the others do
             routers |= set(topic.directory.others) - topic.directory.applied.keys()
         ages = self._waiting_attaches.look((("", name) for name in waiting), trio.current_time())

@@ -53,7 +53,7 @@ class Timing:
     idle: float = 2.0
     """AMQP idle-timeout, announced to clients and kept towards them."""
     join: float = 2.0
-    """A router that has not joined a subscriber by then is no longer in contact."""
+    """A router that has not joined a subscriber by then, nor got on with anything else, is no longer in contact."""
     terminus: float = 60.0
     """The longest timeout that a client's terminus is granted."""
     forget: float = 86_400.0

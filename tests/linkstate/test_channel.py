@@ -9,7 +9,7 @@ from linkstate.channel import ACK_DELAY, ACK_EVERY, REORDER_LIMIT, Channel
 
 
 def channel() -> Channel:
-    return Channel(min_timeout=0.2, max_timeout=1.0)
+    return Channel(min_timeout=0.2, max_timeout=1.0, now=0.0)
 
 
 def test_numbers_start_from_one() -> None:

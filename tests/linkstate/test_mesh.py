@@ -151,6 +151,25 @@ def test_silence_is_noticed_after_dead() -> None:
     assert not network.meshes["a"].contacts and not network.meshes["b"].contacts
 
 
+def test_bytes_of_a_body_that_is_still_under_way_keep_a_neighbour(mesh: Mesh) -> None:
+    mesh.receive_linkstate("b", encode_hello(Hello("b", 200, 0, 100, 0)), 0.0)
+    mesh.heard("b", DEAD - 0.1)
+    mesh.handle_timer(DEAD + 0.1)
+    assert mesh.neighbours["b"].up
+    mesh.handle_timer(2 * DEAD)
+    assert not mesh.neighbours["b"].up
+
+
+def test_a_contact_gets_on_when_data_or_acknowledgements_come() -> None:
+    network = running(line("a", "b"))
+    began = network.meshes["a"].progress("b")
+    network.send("a", ["b"], b"payload")
+    sent = network.now
+    network.run(10 * ACK_DELAY)
+    assert began < sent < network.meshes["b"].progress("a") < network.meshes["a"].progress("b")
+    assert network.meshes["a"].progress("nobody") < 0
+
+
 def test_a_link_that_works_one_way_only_does_not_count() -> None:
     """b still hears a, but a does not hear b: both ends give up the contact."""
     network = running(line("a", "b"))

@@ -44,6 +44,20 @@ def test_a_router_that_does_not_join_in_time_is_dropped_and_the_attach_answered(
     assert reader.answered
 
 
+def test_a_router_that_gets_on_with_what_it_has_to_send_is_waited_for() -> None:
+    bench = Bench("a", "b", "c")
+    bench.hold("c", "a")
+    reader = bench.subscriber("a")
+    bench.stations["a"].contacts.progressed["c"] = bench.now + 1.0
+    bench.time(SETTINGS.join)
+    assert not [action for action in bench.actions["a"] if isinstance(action, DropContact)]
+    bench.time(1.0)
+    [drop] = [action for action in bench.actions["a"] if isinstance(action, DropContact)]
+    assert drop.router == "c"
+    bench.part("a", "c")
+    assert reader.answered
+
+
 def test_a_publisher_is_answered_when_all_routers_in_contact_know_of_it() -> None:
     bench = Bench("a", "b", "c")
     bench.hold("b", "a")

@@ -1,13 +1,14 @@
 """Attaches that wait for other routers before they are answered (protocol 6.7, 7.1, 7.6).
 
 A publisher's attach waits until every router in contact has acknowledged the section version that lists it, a
-subscriber's until every router in contact has joined it. Neither waits longer than `join`, nor for a router that is
-lost. A publisher with an unsettled map that no router in contact knows waits for the others before it even begins. What
-an attach changes in directory and records is decided in `topic.core` and `topic.termini.generations`.
+subscriber's until every router in contact has joined it. Neither waits for a router that is lost, nor longer than
+`join` for one that gets on with nothing. A publisher with an unsettled map that no router in contact knows waits for
+the others before it even begins. What an attach changes in directory and records is decided in `topic.core` and
+`topic.termini.generations`.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import attrs
@@ -178,14 +179,30 @@ class Attaches:
         deadlines += [waiting.deadline for waiting in self._unknown.values()]
         return deadlines + [subscriber.deadline for subscriber in self._subscribers.values()]
 
-    def late(self, now: float) -> list[str]:
-        """Routers in contact that an attach has waited for longer than `join`."""
-        directory = self.directory
+    @property
+    def awaited(self) -> set[str]:
+        """Routers in contact that attaches wait for."""
+        awaited = {router for subscriber in self._subscribers.values() for router in subscriber.unanswered}
+        return awaited.union(*(self._behind(waiting.version) for waiting in self._publishers.values()))
+
+    def late(self, now: float, progress: Callable[[str], float]) -> list[str]:
+        """Routers in contact that an attach has waited for longer than `join`, and that have not got on with anything
+        for as long. Who works through a queue is not late: the answer comes behind it."""
         late: set[str] = set()
         for subscriber in self._subscribers.values():
             if now >= subscriber.deadline:
-                late |= subscriber.unanswered
+                subscriber.deadline = self._judge(subscriber.unanswered, now, progress, late)
         for waiting in self._publishers.values():
             if now >= waiting.deadline:
-                late.update(router for router in directory.contacts if directory.acked[router] < waiting.version)
+                waiting.deadline = self._judge(self._behind(waiting.version), now, progress, late)
         return sorted(late)
+
+    def _behind(self, version: int) -> set[str]:
+        directory = self.directory
+        return {router for router in directory.contacts if directory.acked[router] < version}
+
+    def _judge(self, awaited: Collection[str], now: float, progress: Callable[[str], float], late: set[str]) -> float:
+        """Adds who is late; when to look again at the others."""
+        ends = {router: progress(router) + self._join for router in awaited}
+        late.update(router for router, end in ends.items() if end <= now)
+        return min((end for end in ends.values() if end > now), default=now)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import attrs
 import trio
@@ -32,11 +33,11 @@ class Router(Process):
         super()._pumped()
         self.mesh.step()
 
-    async def _serve(self, stream: trio.SocketStream, connection: Connection, peer: str = "") -> None:
+    async def _serve(self, stream: trio.SocketStream, connection: Connection, *arguments: Any, **hooks: Any) -> None:
         with trio.CancelScope() as scope:
             self.mesh.scopes[connection] = scope
             try:
-                await super()._serve(stream, connection, peer)
+                await super()._serve(stream, connection, *arguments, **hooks)
             finally:
                 del self.mesh.scopes[connection]
 
