@@ -23,6 +23,8 @@ TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 STOLEN: Final = "amqp:link:stolen"
 
+NO_TRANSACTIONS: Final = "transactions are not supported"
+
 
 class AmqpError(Exception):
     """The peer broke AMQP: the connection it came on is over, nothing else is."""

@@ -3,7 +3,7 @@
 Pure. Never here: which field of which performative it is.
 """
 
-from router.amqp.codec import decode
+from router.amqp.codec import Described, decode
 from router.amqp.errors import INVALID_FIELD, AmqpError
 from router.amqp.performative import NULL, split_list
 
@@ -25,6 +25,12 @@ def first_of(terminus: bytes) -> bytes:
     _, at = decode(terminus, 1) if terminus != NULL else (None, 0)
     elements, _ = split_list(terminus, at, 1) if at else ([], 0)
     return elements[0] if elements else NULL
+
+
+def is_transactional(state: bytes) -> bool:
+    """Of a delivery state (AMQP 1.0 4.5.5)."""
+    value = decode(state)[0]
+    return isinstance(value, Described) and value.descriptor in (0x34, "amqp:transactional-state:list")
 
 
 def check_name(encoded: bytes, what: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from router.amqp.echo import Echoes
 from router.amqp.endpoints import Endpoints
 from router.amqp.engine import Engine
-from router.amqp.errors import UNATTACHED_HANDLE
+from router.amqp.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED, UNATTACHED_HANDLE
 from router.amqp.inbox import Inbox
 from router.amqp.library import lib
 from router.amqp.link import Link
@@ -86,7 +86,13 @@ class Intake:
                 self._noted = note
             case TransferFrame():
                 link = self._link_of_next(_DELIVERY)
-                if link is not None and not link.is_sender and not link.ended:
+                if note.transactional:
+                    self._inbox.hand_over()  # what came before it is published
+                if link is None or link.is_sender or link.ended:
+                    pass
+                elif note.transactional:
+                    self._endpoints.expel(link, NOT_IMPLEMENTED, NO_TRANSACTIONS)
+                else:
                     link.expect(resumed=note.resumed, message_format=note.format)
         self.handle_events()
         self._noted = None

@@ -32,10 +32,11 @@ class FlowFrame(NamedTuple):
 
 
 class TransferFrame(NamedTuple):
-    """The first frame of a delivery that is resumed, or of a message-format other than 0."""
+    """The first frame of a delivery that is resumed, or of a message-format other than 0; any within a transaction."""
 
     resumed: bool
     format: int
+    transactional: bool
 
 
 class StrayFrame(NamedTuple):

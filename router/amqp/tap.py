@@ -21,7 +21,7 @@ from router.amqp import performative
 from router.amqp.codec import decode, uint
 from router.amqp.deliveries import LinkDeliveries
 from router.amqp.errors import RESOURCE_LIMIT, AmqpError
-from router.amqp.fields import check_arrays, check_name, first_of, number_of
+from router.amqp.fields import check_arrays, check_name, first_of, is_transactional, number_of
 from router.amqp.link import LINK_NUMBER, Link
 from router.amqp.message import ENVELOPE_SIZE, format_of
 from router.amqp.notes import AttachFrame, BeginFrame, FlowFrame, Note, Piece, StrayFrame, TransferFrame, Wire
@@ -56,7 +56,7 @@ _OUTCOMES: Final = b"\xe0" + bytes((len(_SYMBOLS) + 1, len(_NAMES))) + _SYMBOLS
 _MODIFIED: Final = b"\x00\x53\x27"
 _STATE: Final = 4  # its place in a disposition
 _SHORT_FLOW: Final = b"\x00\x53\x13\xc0"
-_MESSAGE_FORMAT, _RESUME = 3, 8  # places of these fields in a transfer
+_MESSAGE_FORMAT, _TRANSFER_STATE, _RESUME = 3, 7, 8  # places of these fields in a transfer
 _HANDLE, _DELIVERY_COUNT, _LINK_CREDIT, _ECHO, _PROPERTIES = 4, 5, 6, 9, 10  # the same in a flow
 
 
@@ -194,7 +194,9 @@ class Tap:
             return StrayFrame(channel, handle)
         resumed = self._walk.fields == _RESUME < len(fields) and fields[_RESUME] in TRUES
         message_format = number_of(fields, _MESSAGE_FORMAT) or 0
-        return TransferFrame(resumed, message_format) if resumed or message_format else None
+        transactional = len(fields) > _TRANSFER_STATE and is_transactional(fields[_TRANSFER_STATE])
+        note = TransferFrame(resumed, message_format, transactional)
+        return note if any(note) else None
 
     def _look_at_disposition(self, channel: bytes, fields: list[bytes]) -> None:
         self.settlements.take(channel, fields)

@@ -1,8 +1,9 @@
 """Over the incoming frames that need no look: the hot half of the tap.
 
 Most frames are like the one before, but for their size and what they carry, so comparing is cheaper than decoding. What
-is compared decides whether a look is needed: the kind of frame, and of a transfer that its handle is attached and its
-message-format is 0. Nothing else is read, but for the delivery-ids of settlements that are to be answered.
+is compared decides whether a look is needed: the kind of frame, and of a transfer that its handle is attached, its
+message-format is 0 and its state null. Nothing else is read, but for the delivery-ids of settlements that are to be
+answered.
 
 Never here: what the others mean (`tap`).
 """
@@ -13,14 +14,16 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
+from router.amqp.codec import skip
+from router.amqp.errors import AmqpError
 from router.amqp.performative import DISPOSITION, NULL, TRANSFER, TRUE
 from router.amqp.values import MAX_TAG
 
 HEAD: Final = 14  # bytes of a frame to the field count of a short list
 _FIELDS: Final = {0xC0: (13, HEAD), 0xD0: (16, 20)}  # by a list's constructor: where its field count is, and the first
-_BINARY, _ZERO = 0xA0, 0x43  # a tag's constructor, a uint that is 0
-_UINTS: Final = {NULL[0]: 1, _ZERO: 1, 0x52: 2, 0x70: 5}  # the widths of a uint's forms
-_MESSAGE_FORMAT: Final = 3  # its place in a transfer
+_BINARY, _ZERO = 0xA0, b"\x43"  # a tag's constructor, a uint that is 0
+_UINTS: Final = {NULL[0]: 1, _ZERO[0]: 1, 0x52: 2, 0x70: 5}  # the widths of a uint's forms
+_MESSAGE_FORMAT, _STATE = 3, 7  # their places in a transfer
 
 # A frame's size, and what has to be as in the one before: of a disposition to its role, of a transfer as far as needed.
 _begin: Final = struct.Struct(">I11s").unpack_from
@@ -67,13 +70,14 @@ class _Shape(NamedTuple):
 
     begin: Callable[[bytes, int], tuple[int, bytes]]
     head: bytes  # behind the size, to the constructor of the delivery-id
-    tag_at: int  # the tag's length, and the message-format: where, and what
+    tag_at: int  # the tag's length, and what follows the tag: where, and what
     tag: int
-    format_at: int
-    format: int
+    rest_at: int
+    rest_end: int
+    rest: bytes  # the message-format; up to the state, if there are so many fields
 
 
-NOTHING: Final = _Shape(_begin, b"", 0, 0, 0, 0)
+NOTHING: Final = _Shape(_begin, b"", 0, 0, 0, 0, b"")
 
 
 class Walk:
@@ -114,20 +118,20 @@ class Walk:
 
     def past(self, data: bytes, at: int) -> int:
         """From a frame to the first one that needs a look, or is cut off in its begin."""
-        begin, head, tag_at, tag, format_at, zero = shape = self._shape_before
+        begin, head, tag_at, tag, rest_at, rest_end, rest = shape = self._shape_before
         disposition, settlement, told = self._disposition, self._settlement, self._noted
         former = 0  # the size of the frame before
         max_frame, end = self.max_frame, len(data)
         last = end - _LEAST
         while at <= last:
             code = data[at + 10]
-            if code == TRANSFER and at + format_at < end:
+            if code == TRANSFER and at + rest_end <= end:
                 size, known = begin(data, at)
-                if known != head or data[at + tag_at] != tag or data[at + format_at] != zero:
+                if known != head or data[at + tag_at] != tag or data[at + rest_at : at + rest_end] != rest:
                     found = self._shape(data, at)
                     if found is None:
                         break
-                    begin, head, tag_at, tag, format_at, zero = shape = found
+                    begin, head, tag_at, tag, rest_at, rest_end, rest = shape = found
             elif code != DISPOSITION:
                 break
             elif settlement and data[at + 4 : at + 16] == settlement and at + _SETTLEMENT <= end:
@@ -168,8 +172,8 @@ class Walk:
             row = None
             if code == DISPOSITION and known == disposition:
                 row = self._row(data[here : here + _LEAST], size)
-            elif code == TRANSFER and format_at < size:
-                row = self._row(data[here : here + 4 + len(head)], size, (tag_at, tag), (format_at, zero))
+            elif code == TRANSFER and rest_end <= size:
+                row = self._row(data[here : here + 4 + len(head)], size, (tag_at, tag), *enumerate(rest, rest_at))
             alike = row(data, at) if row is not None else None
             at = at if alike is None else alike.end()
             former = 0
@@ -203,24 +207,31 @@ class Walk:
             return None
         try:
             return self._of_transfer(data, at, *_FIELDS[start[-1]])
-        except (IndexError, KeyError):
+        except (IndexError, KeyError, AmqpError):
             return None
 
     def _of_transfer(self, data: bytes, at: int, count_at: int, handle_at: int) -> _Shape | None:
         handle_at += at
         id_at = handle_at + _UINTS[data[handle_at]]
         tag_at = id_at + _UINTS[data[id_at]]
-        format_at = tag_at + 1
+        rest_at = tag_at + 1
         if data[tag_at] == _BINARY and data[tag_at + 1] <= MAX_TAG:
             tag_at += 1
-            format_at = tag_at + 1 + data[tag_at]
+            rest_at = tag_at + 1 + data[tag_at]
         elif data[tag_at] != NULL[0]:
             return None
         handle = data[at + 6 : at + 8], int.from_bytes(data[handle_at + 1 : id_at], "big")
         fields = int.from_bytes(data[at + count_at : handle_at], "big")
         if not _MESSAGE_FORMAT < fields <= self.fields or handle not in self.attached:
             return None
-        if data[format_at] not in (_ZERO, NULL[0]):
+        rest_end = rest_at + 1
+        if data[rest_at:rest_end] not in (_ZERO, NULL):
             return None
-        head = data[at + 4 : id_at + 1]
-        return _Shape(_begins[len(head)], head, tag_at - at, data[tag_at], format_at - at, data[format_at])
+        if fields > _STATE:
+            for _ in range(_MESSAGE_FORMAT + 1, _STATE):
+                rest_end = skip(data, rest_end)
+            rest_end += 1
+            if data[rest_end - 1 : rest_end] != NULL:
+                return None
+        head, rest = data[at + 4 : id_at + 1], data[rest_at:rest_end]
+        return _Shape(_begins[len(head)], head, tag_at - at, data[tag_at], rest_at - at, rest_end - at, rest)

@@ -4,7 +4,7 @@ import re
 
 from attrs import frozen
 
-from router.amqp.errors import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED
+from router.amqp.errors import INVALID_FIELD, NO_TRANSACTIONS, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED
 from router.amqp.link import Link
 from router.amqp.values import (
     EXPIRE_CONNECTION,
@@ -104,7 +104,7 @@ def _checked_address(link: Link) -> str:
     if terminus is None:
         raise Refusal(NOT_IMPLEMENTED, "a link without a terminus is resumed nowhere")
     if terminus.coordinator:
-        raise Refusal(NOT_IMPLEMENTED, "transactions are not supported")
+        raise Refusal(NOT_IMPLEMENTED, NO_TRANSACTIONS)
     if terminus.dynamic:
         raise Refusal(NOT_IMPLEMENTED, "dynamic nodes are not supported")
     address = address_of(link)

@@ -11,7 +11,7 @@ from itertools import compress
 from typing import Final
 
 from router.amqp.batches import Dispositions
-from router.amqp.errors import NOT_IMPLEMENTED, AmqpError
+from router.amqp.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED, AmqpError
 from router.amqp.link import Link
 from router.amqp.message import merged, modified
 from router.amqp.values import (
@@ -137,7 +137,7 @@ class SubscriberLink(TopicEnd):
             known = [handle in self.records for handle in handles]
             handles, states, settled = (list(compress(column, known)) for column in (handles, states, settled))
         if max(states, default=0) > MODIFIED:
-            self.link.connection.expel(self.link, NOT_IMPLEMENTED, "transactions are not supported")
+            self.link.connection.expel(self.link, NOT_IMPLEMENTED, NO_TRANSACTIONS)
             return
         records = [self.records[handle] for handle in handles]
         gone = [record for record, is_settled in zip(records, settled, strict=True) if is_settled]

@@ -1,5 +1,7 @@
 """The frame tap on the byte stream: frames in pieces, frames of odd forms, and what it adds to ours."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,10 +9,23 @@ from hypothesis import strategies as st
 from router.amqp.codec import Described as DecodedType
 from router.amqp.codec import decode
 from router.amqp.connection import Connection
-from router.amqp.errors import FRAMING_ERROR, AmqpError
+from router.amqp.errors import FRAMING_ERROR, NOT_IMPLEMENTED, AmqpError
 from router.amqp.link import Link
 from router.amqp.values import ACCEPTED, NO_STATE, DeliveryState
-from tests.router.amqp.frames import ATTACH, SOURCE, TARGET, Described, Symbol, attach, frame, opening, transfer
+from tests.router.amqp.frames import (
+    ATTACH,
+    SOURCE,
+    TARGET,
+    TRANSFER,
+    Described,
+    Raw,
+    Symbol,
+    attach,
+    encode,
+    frame,
+    opening,
+    transfer,
+)
 from tests.router.amqp.pair import Pair, Recorder
 from tests.router.amqp.test_hostile_input import Answering, condition_of, server
 from tests.router.amqp.test_sessions import frames_of
@@ -188,3 +203,23 @@ def test_a_source_of_ours_names_its_outcomes() -> None:
     assert source[9] == [f"amqp:{outcome}:list" for outcome in ("accepted", "rejected", "released", "modified")]
     assert attaches["in"][13] == attaches["out"][13] == {"a": "b"}
     assert len(attaches["out"][5].value) <= 5
+
+
+@pytest.mark.parametrize("descriptor", [0x34, Symbol("amqp:transactional-state:list")])
+@pytest.mark.parametrize("before", [[], [None, None, False]])
+def test_a_transfer_within_a_transaction_ends_its_link(before: list[Any], descriptor: int | str) -> None:
+    """No message is published that its sender may still take back."""
+    handler = Answering()
+    connection = server(handler)
+    connection.receive(opening() + attach("a", 0, receiver=False) + attach("b", 1, receiver=False), 0.0)
+    connection.data_to_send()
+    code = encode(descriptor) if isinstance(descriptor, str) else b"\x53\x34"
+    state = Raw(b"\0" + code + encode([b"transaction"]))
+    plain = [frame(TRANSFER, 0, n, b"%d" % n, 0, False, False, *before, payload=b"%d" % n) for n in range(3)]
+    within = frame(TRANSFER, 0, 3, b"3", 0, False, False, None, state, False, payload=b"3")
+    later = frame(TRANSFER, 0, 4, b"4", 0, False, False, *before, payload=b"4")
+    connection.receive(b"".join(plain) + within + later + transfer(1, 5, payload=b"5"), 0.0)
+    assert handler.messages == [b"0", b"1", b"2", b"5"]
+    assert ("detach", "a", False, NOT_IMPLEMENTED) in handler.events
+    assert not connection.closed
+    connection.release()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from router.amqp.performative import DISPOSITION, FLOW, TRANSFER, build
 from router.amqp.walk import Walk
 
+STATES = b"\x40", b"\x40", b"\x00\x53\x34\x45"
 IDS = st.integers(700, 709) | st.integers(0, 2**32 - 1)
 
 
@@ -20,7 +21,8 @@ def transfers(draw: st.DrawFn) -> bytes:
         draw(st.sampled_from([b"\x43", b"\x43", b"\x52\x01"])),
         draw(st.sampled_from([b"\x43", b"\x43", b"\x52\x05"])),
     )
-    fields = [handle, word(draw(IDS)), b"\xa0" + bytes((len(tag),)) + tag, form, b"\x42"]
+    more = draw(st.sampled_from([[], [], *([b"\x41", b"\x40", state, b"\x42"] for state in STATES)]))
+    fields = [handle, word(draw(IDS)), b"\xa0" + bytes((len(tag),)) + tag, form, b"\x42", *more]
     return build(b"\0\0", TRANSFER, fields, draw(st.binary(min_size=1, max_size=2)))
 
 
@@ -61,3 +63,14 @@ def test_frames_in_a_row_are_passed_as_each_would_be(frames: list[bytes], times:
     stop, settled = walked(b"".join(row), notes=notes)
     assert stop == passed
     assert set(settled) >= set(told) if stop < sum(map(len, row)) else set(settled) == set(told)
+
+
+def test_who_writes_all_fields_of_its_transfers_is_passed_until_one_has_a_state() -> None:
+    def transfer(number: int, state: bytes) -> bytes:
+        fields = [b"\x43", word(number), b"\xa0\x01t", b"\x43", b"\x42", b"\x42", b"\x50\x01", state, *[b"\x42"] * 3]
+        return build(b"\0\0", TRANSFER, fields, b"message")
+
+    plain = b"".join(transfer(number, b"\x40") for number in range(20))
+    data = plain + transfer(20, b"\x00\x53\x34\x45")
+    assert walked(data, notes=False) == (len(plain), [])
+    assert walked(data[len(plain) :], notes=False) == (0, [])
