@@ -9,7 +9,8 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -59,7 +60,7 @@ def needs_audit(command: Command) -> Command:
 
 
 class Commands(click.Group):
-    """A group that lists its commands in the order of use and turns the users' errors into one plain message."""
+    """A group that lists its commands in the order of use and tells the users' errors plainly."""
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         cmd.short_help = cmd.get_short_help_str(limit=1000)  # click would cut it on a narrow terminal
@@ -71,21 +72,29 @@ class Commands(click.Group):
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         if (columns := shutil.get_terminal_size().columns) < NARROW:
             extra.setdefault("terminal_width", columns)
-        return super().make_context(*arguments, **extra)
+        with plain_errors():  # --help and --version are printed here
+            return super().make_context(*arguments, **extra)
 
     def invoke(self, context: click.Context) -> Any:
-        try:
+        with plain_errors():
             return super().invoke(context)
-        except (RunError, FileError) as error:
-            raise click.ClickException(str(error)) from None
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and error.filename is None:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to be written would fail at the exit again
-                raise click.ClickException(f"standard output: {error.strerror}") from None
-            # One that names a file is about what the user gave us; any other deserves its traceback.
-            if error.filename is None or isinstance(error, BrokenPipeError):
-                raise
-            raise click.ClickException(f"{os.fsdecode(error.filename)}: {error.strerror}") from None
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """What is no bug is told in one line."""
+    try:
+        yield
+    except (RunError, FileError) as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and error.filename is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to be written would fail at the exit again
+            raise click.ClickException(f"standard output: {error.strerror}") from None
+        # One that names a file is about what the user gave us; any other deserves its traceback.
+        if error.filename is None or isinstance(error, BrokenPipeError):
+            raise
+        raise click.ClickException(f"{os.fsdecode(error.filename)}: {error.strerror}") from None
 
 
 def console(*, stderr: bool = False) -> "Console":

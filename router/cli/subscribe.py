@@ -19,7 +19,7 @@ FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": 
 
 @click.command()
 @address_argument
-@click.option("--count", type=click.IntRange(1), help="End after so many messages. Default: go on until ctrl-C.")
+@click.option("--count", type=click.IntRange(1), help="End after so many messages. Default: go on until Ctrl-C.")
 @click.option(
     "--format",
     "form",

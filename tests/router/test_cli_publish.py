@@ -194,9 +194,11 @@ async def test_what_a_home_told_before_it_died_is_counted_on(tmp_path_factory: p
         mesh.end()
 
 
-def test_an_output_that_is_full_is_told(mesh: RunningMesh) -> None:
-    command = [*COMMAND, "status", "--run-dir", str(mesh.directory.path)]
+@pytest.mark.parametrize("words", [["status"], ["--help"], ["--version"], ["drain", "--help"]])
+def test_an_output_that_is_full_is_told(words: list[str], mesh: RunningMesh) -> None:
+    where = ["--run-dir", str(mesh.directory.path)] if words == ["status"] else []
     with open("/dev/full", "wb") as full:
+        command = [*COMMAND, *words, *where]
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE_S)
     assert (result.returncode, result.stderr) == (1, b"Error: standard output: No space left on device\n")
 
