@@ -229,7 +229,8 @@ class Report:
         for doubt in self.doubts:
             console.print(f"not known: {doubt}", markup=False)
         if self.unknown_records:
-            console.print(f"{self.unknown_records} settled records were not seen to be forgotten before a log ended")
+            unseen = f"{self.unknown_records} settled records were not seen to be forgotten before a log ended"
+            console.print(f"{unseen}: nobody misses anything", soft_wrap=True)
         colour = {Verdict.HOLDS: "green", Verdict.VIOLATED: "red"}.get(self.verdict, "yellow")
         console.print(self.sentence, style=f"bold {colour}", markup=False, soft_wrap=bool(self.exceptions))
 
