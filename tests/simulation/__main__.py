@@ -25,14 +25,16 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="list all seeds that fail")
     parser.add_argument("--odd", action="append", choices=ODD, default=[], help="what happens besides, in every run")
     options = parser.parse_args()
-    began, failed, promises = time.monotonic(), 0, 0
+    began, failed, promises, kept, spoken_for = time.monotonic(), 0, 0, 0, 0
     causes: Counter[str] = Counter()
     steps: list[int] = []
     for seed in range(options.seed, options.seed + options.count):
         world, failure = attempt(seed, trace=options.trace, odd=tuple(options.odd))
         steps.append(world.schedule.steps)
-        promises += world.judge.promises
-        causes += world.judge.causes
+        promises += world.judge.promises.made
+        causes += world.judge.promises.causes()
+        kept += world.judge.promises.kept_all_the_same()
+        spoken_for += len(world.judge.lives.spoken_for)
         if failure is not None:
             failed += 1
             if not options.keep_going:
@@ -47,9 +49,10 @@ def main() -> int:
         f"{options.count} seeds, {statistics.median(steps):.0f} steps in the median, {failed} failed, {seconds:.1f} s, "
         f"{60 * options.count / seconds:.0f} a minute"
     )
-    print(f"{promises} promises of exactly once; of these ended, for that")
+    print(f"{promises} promises of exactly once; {kept} ended and were kept all the same, and these were not, for that")
     for cause, count in causes.most_common():
-        print(f"  {count:>8} {count / max(promises, 1):7.2%}  {cause}")
+        print(f"  {count:>8} {count / max(promises, 1):8.3%}  {cause}")
+    print(f"{spoken_for} lives of publishers were at least once: a machine acknowledged on a link left (protocol 10)")
     return 1 if failed else 0
 
 

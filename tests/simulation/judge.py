@@ -4,7 +4,7 @@ It trusts no core with a promise: what a subscriber was promised is what its pub
 the message, and `tests.simulation.termini` watches that no router forgets a subscriber without cause. A limit is
 recognised by its cause, noted in the trace as "limit: ...":
 
-- when home decided, no router that can have told it knew the subscriber; or that came back without memory, to such
+- when home decided, no router that can have told it knew the subscriber; or that came with a null map, to such
 - a slower clock gave an older attach of the client a later epoch, or one from before it began afresh came after that
 - a life expired on one side of a partition and went on elsewhere; or longer ago than routers remember
 - the machine of a publisher that answers no echo acknowledged on a link that the publisher had left: for that life
@@ -12,7 +12,6 @@ recognised by its cause, noted in the trace as "limit: ...":
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from tests.simulation.lives import Lives
 from tests.simulation.memory import Memory
 from tests.simulation.parties import (
     CLOSED,
+    DELETED,
     FORGOTTEN,
     GIVEN_UP,
     REJECTED,
@@ -30,6 +30,7 @@ from tests.simulation.parties import (
     Reader,
     Violation,
 )
+from tests.simulation.promises import Promises
 from tests.simulation.termini import Termini
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
@@ -68,11 +69,9 @@ class Judge:
         """The last message sent under each key."""
         self.seen_count = 0
         self.accepted_count = 0
-        self.promises = 0
+        self.promises = Promises(self.readers)
         self.inexact: set[str] = set()
         """Clients that some limit has left without the promise of exactly once, for good."""
-        self.causes: Counter[str] = Counter()
-        """Why promises to subscribers that are to get everything exactly once have ended, but for being kept."""
         self.untold: dict[str, bool] = {}
         """Subscribers that have ended without their word and do not know of it, and whether they must be told."""
 
@@ -151,19 +150,19 @@ class Judge:
         promised = [name for name, reader in self.readers.items() if self._is_promised(link, name, reader)]
         for text in texts:
             message = self.messages[text]
-            self._move(message, link.router.name)
+            self._move(message, link)
             if message.settled_for:  # by an answer that was lost: at least once
                 self._sent_anew(text)
             if message.published < 0 and not message.presettled:
                 message.promised, message.promised_at = set(promised), self.schedule.now
-                self.promises += sum(self.readers[name].exact for name in promised)
+                self.promises.made += sum(self.readers[name].exact for name in promised)
             message.published = self.schedule.now
 
-    def _move(self, message: Message, home: str) -> None:
+    def _move(self, message: Message, link: "PublisherLink") -> None:
         """The message has another home now, for which plain subscribers are those of its own contacts."""
-        if message.home not in ("", home):
+        if message.home not in ("", link.router.name):
             message.promised -= {name for name, reader in self.readers.items() if not reader.resumes}
-        message.home = home
+        message.home, message.sent_on = link.router.name, link
 
     def _sent_anew(self, text: bytes) -> None:
         self.messages[text].anew = True
@@ -173,7 +172,7 @@ class Judge:
 
     def republished(self, link: "PublisherLink", text: bytes) -> None:
         message = self.messages[text]
-        self._move(message, link.router.name)
+        self._move(message, link)
         if message.settled_for:
             self._sent_anew(text)
         message.published = max(message.published, self.schedule.now)
@@ -211,7 +210,7 @@ class Judge:
         """The subscriber need not get the message any more."""
         message.promised.discard(name)
         if self.readers[name].exact and message.text not in self.readers[name].final:
-            self.causes[cause] += 1
+            self.promises.ended.append((message, name, cause))
             self.note("judge", f"{message.text.decode()} need not get to {name}: {cause}")
 
     def told(self, link: "Link") -> None:
@@ -234,6 +233,7 @@ class Judge:
 
     def informed(self, text: bytes) -> None:
         """The publisher has been told the outcome."""
+        self.messages[text].told = True
 
     def answered(self, link: "PublisherLink", texts: list[bytes], outcome: DeliveryOutcome) -> None:
         """A home answers its publisher."""
@@ -264,7 +264,9 @@ class Judge:
             if self._moved_out_of_reach(reader, home) or self._is_overtaken(name, reader, home):
                 return
         elif home.has_booted and not self.termini.known_around(home, name, reader):
-            self.ends(message, name, VOLATILE if self._has_outlived(message, name) else UNKNOWN)
+            if message.sent_on.client.link is not message.sent_on:
+                return  # the publisher has left that link, and will not read the answer
+            self.ends(message, name, self._why_unknown(home, message, name))
             return
         elif outcome == "REJECTED" and self._has_lapsed(home, name):
             self.ends(message, name, REJECTED)
@@ -272,11 +274,15 @@ class Judge:
         label = message.text.decode()
         raise Violation(f"2 {outcome.lower()} too early: {home.name} answers {label}, {name} is not done with it")
 
-    def _has_outlived(self, message: Message, name: str) -> bool:
-        """Whether all routers that knew the subscriber by then have died, and it had not asked them to remember it."""
-        reader, client = self.readers[name], self._subscriber(name)
+    def _why_unknown(self, home: "Router", message: Message, name: str) -> str:
+        """Why nobody around home knows the subscriber: all routers that knew it by then have died, and it had not asked
+        them to remember it; or it had, and a store is not what it was; or who knows it is elsewhere."""
+        reader, durable = self.readers[name], self._subscriber(name).durable
         older = [router for router in self.routers.values() if router.alive and router.booted_at <= message.promised_at]
-        return not client.durable and not any(self.termini.knows(router, name, reader) for router in older)
+        if not durable and not any(self.termini.knows(router, name, reader) for router in older):
+            return VOLATILE
+        deleted = any((router.name, name) in self.memory.deleted for router in self.termini.around(home))
+        return DELETED if deleted else UNKNOWN
 
     def _subscriber(self, name: str) -> "SubscriberClient":
         return next(client for client in self.subscribers if client.name == name)
@@ -337,9 +343,9 @@ class Judge:
             self._void(name, lambda home: home != link.router.name and self.contact(link.router, home) is None)
         lost = reader.resumes and reader.since is not None and unsettled is None
         if lost and not self.termini.known_around(link.router, name, reader):
-            reader.since = None
+            around = [router.name for router in self.termini.around(link.router)]
             self.untold.pop(name, None)
-            self._void(name, lambda home: True, FORGOTTEN)
+            self._void(name, lambda home: home in around, FORGOTTEN)
         if name in self.untold and (unsettled is None or link.client.away >= link.client.shortest):
             self.untold[name] = False  # it claims nothing from before, or knows by itself
 

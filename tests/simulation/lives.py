@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from tests.simulation.publisher_link import PublisherLink
 
 
-SPOKEN_FOR = "(lives of publishers) its machine acknowledged on a link that it had left: at least once (10)"
-
-
 class Lives:
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
@@ -65,7 +62,6 @@ class Lives:
         """The machine of a publisher that has gone elsewhere acknowledges on its old link: for its home it is there."""
         if (link.client.name, link.life) not in self.spoken_for:
             self._judge.note(link.client.name, f"limit: it has left {link}, and its machine speaks for it")
-            self._judge.causes[SPOKEN_FOR] += 1
             self.spoken_for.add((link.client.name, link.life))
 
     def is_spoken_for(self, message: Message) -> bool:

@@ -20,6 +20,8 @@ class Memory:
         self._judge = judge
         self.named: set[bytes] = set()
         """By the unsettled map of the subscriber that attaches in this event."""
+        self.deleted: set[tuple[str, str]] = set()
+        """Router and client: a durable one, which the router knew, and its store does not, or not as it was."""
         self._forgotten: list[bytes] = []
         """In the event that a router is handling."""
         self._stamps: dict[str, int] = {}
@@ -62,11 +64,13 @@ class Memory:
 
     def boots(self, router: "Router", former: int, *, store: bool) -> None:
         """A router is back; if its store is, it knows the durable links that it knew (8, Boot)."""
+        remembered = self._judge.termini.remembered(router, former)
         if not store:
+            self.deleted |= {(router.name, name) for name, _, known in remembered if known is None}
             self._stamps.pop(router.name, None)
             self._endings_lost()
             return
-        for name, epoch, known in self._judge.termini.remembered(router, former):
+        for name, epoch, known in remembered:
             self._judge.check(known == epoch, f"3 store: {router.name} knew {name} by {epoch}, now by {known}")
 
     def _endings_lost(self) -> None:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 UNKNOWN = "limit: no router in contact with the home knew it"
-FORGOTTEN = "limit: it had lost its memory, and no router around knew it"
+DELETED = "limit: no router in contact with the home knew it any more, as a store that did was lost or an older copy"
+FORGOTTEN = "limit: it came with a null map, and no router around knew it"
 VOLATILE = "all routers that knew it have died, and it had not asked to outlive them"
 AWAY = "it was away for longer than its timeout"
 BEGUN = "it has begun afresh elsewhere, with a null map, which claims nothing from before"
@@ -40,12 +41,15 @@ class Message:
     plain: bool
     """Of a plain publisher, whose routers give up its deliveries with every link or contact that ends."""
     sent_on: "PublisherLink"
+    """First; then on which it was transferred last."""
     home: str = ""
     """Where its publisher has transferred it last."""
     published: float = -1.0
     """When its publisher's router got it first."""
     promised: set[str] = attrs.Factory(set)
     promised_at: float = -1.0
+    told: bool = False
+    """Its publisher has read an outcome."""
     over: bool = False
     """Its publisher holds it no longer: it settled it, or gave it up, or its life ended."""
     settled_for: bool = False

@@ -19,6 +19,9 @@ def check_quiescence(world: "World") -> None:
     for client in world.clients:
         attached = client.link is not None and client.answered
         judge.check(attached or client.gone, f"5 liveness: {client.name} is not attached")
+    for message in [message for message in judge.messages.values() if message.told]:
+        missing = [name for name in sorted(message.promised) if message.text not in judge.readers[name].final]
+        judge.check(not missing, f"2 kept: {message.text.decode()} was answered, and {missing} never had it")
     for subscriber in world.subscribers:
         judge.check(not subscriber.unsettled, f"4 unsettled: {subscriber.name} keeps {subscriber.texts}")
     untold = [client.name for client in world.subscribers if not client.gone and judge.untold.get(client.name)]
