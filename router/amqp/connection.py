@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final, Protocol, Unpack
 
+from router.amqp.codec import Described, Symbol, encode
 from router.amqp.echo import Echoes
 from router.amqp.endpoints import Endpoints, LinkOwner
 from router.amqp.engine import Engine
@@ -34,6 +35,7 @@ from router.amqp.library import (
     write_condition,
 )
 from router.amqp.link import Link
+from router.amqp.performative import CLOSE, build
 from router.amqp.restated import Restated
 from router.amqp.sasl import SaslClient, SaslLayer, SaslServer
 from router.amqp.sessions import Sessions
@@ -81,6 +83,8 @@ class Connection:
         self._idle_timeout = idle_timeout
         self._first_tick: float | None = None
         self._error: AmqpError | None = None
+        self._has_spoken = False  # something was written
+        self._farewell = b""  # a close that proton does not write
         self._at_eof = False
         self._sasl: SaslLayer = SaslServer() if server else SaslClient()
         self.can_prove = False  # the shell's, as what follows: whether its stream can tell, see `prove`
@@ -169,6 +173,9 @@ class Connection:
             if self._endpoints.attach_postponed():
                 data += self.tap.rewrite(self._engine.pull())
             data += self.echoes.flows()
+            self._has_spoken = self._has_spoken or bool(data)
+            if self._has_spoken and self._farewell:
+                data, self._farewell = data + self._farewell, b""
         if self._sasl.out:
             data, self._sasl.out = self._sasl.out + data, b""
         self._restated.settled(len(self.settling))
@@ -264,6 +271,10 @@ class Connection:
         write_condition(lib.pn_connection_condition(self._engine.connection), error.condition, error.description)
         lib.pn_connection_open(self._engine.connection)
         lib.pn_connection_close(self._engine.connection)
+        if not self.opened and not lib.pn_condition_is_set(lib.pn_transport_condition(self._engine.transport)):
+            # Before the peer's open proton writes no close but for what it has found itself.
+            error_list = Described(0x1D, [Symbol(error.condition), error.description])
+            self._farewell = build(b"\0\0", CLOSE, [encode(error_list)])
         self._finish(ErrorCondition(error.condition, error.description))
 
     def _finish(self, condition: ErrorCondition | None) -> None:

@@ -98,7 +98,12 @@ class Tap:
                 end = at
                 break
             frame = data[at : at + size]
-            note, replaced = self._look(frame) if at + size <= end else (None, frame)
+            try:
+                note, replaced = self._look(frame) if at + size <= end else (None, frame)
+            except AmqpError:
+                if start < at:
+                    yield data, start, at, None
+                raise
             if note is not None or replaced is not frame:
                 if start < at:
                     yield data, start, at, None

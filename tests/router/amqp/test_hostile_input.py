@@ -25,6 +25,7 @@ from router.amqp.values import ACCEPTED, RCV_SECOND, REJECTED
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,
+    CLOSE,
     DETACH,
     DISPOSITION,
     FLOW,
@@ -101,6 +102,23 @@ def test_a_frame_of_no_known_kind(body: bytes) -> None:
 
 def test_begin_before_open() -> None:
     assert condition_of(server(), HEADER + frame(BEGIN, None, 0, 1000, 1000)) == NOT_ALLOWED
+
+
+@pytest.mark.parametrize("cut", [0, 8])
+@pytest.mark.parametrize("data", [frame(BEGIN, None, 0, 1000, 1000), frame(OPEN, "name\0of another")])
+def test_whoever_breaks_amqp_before_or_by_its_open_is_told(data: bytes, cut: int) -> None:
+    connection = server()
+    data = HEADER + data
+    connection.receive(data[:cut], 0.0)
+    assert connection.data_to_send() in (b"", HEADER)
+    with pytest.raises(AmqpError) as caught:
+        connection.receive(data[cut:], 0.0)
+    told = connection.data_to_send()
+    while told:
+        last, told = told, told[int.from_bytes(told[:4], "big") :] if told[:4] != b"AMQP" else told[8:]
+    assert code_of(last) == CLOSE
+    assert caught.value.condition.encode() in last
+    assert connection.data_to_send() == b""
 
 
 def test_a_second_open() -> None:
