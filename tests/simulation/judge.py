@@ -19,6 +19,7 @@ from tests.simulation.knobs import Knobs
 from tests.simulation.lives import Lives
 from tests.simulation.memory import Memory
 from tests.simulation.parties import (
+    APART,
     CLOSED,
     DELETED,
     FORGOTTEN,
@@ -34,6 +35,7 @@ from tests.simulation.promises import Promises
 from tests.simulation.termini import Termini
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
+from topic.directory.entry import Status
 from topic.edge.unconfirmed import FINAL
 from topic.identity import NAME_LENGTH, delivery_key, link_name
 
@@ -275,8 +277,12 @@ class Judge:
         raise Violation(f"2 {outcome.lower()} too early: {home.name} answers {label}, {name} is not done with it")
 
     def _why_unknown(self, home: "Router", message: Message, name: str) -> str:
-        """Why nobody around home knows the subscriber: all routers that knew it by then have died, and it had not asked
-        them to remember it; or it had, and a store is not what it was; or who knows it is elsewhere."""
+        """Why nobody around home knows the subscriber: home knows that it has ended; or all routers that knew it by
+        then have died, and it had not asked them to remember it; or a store is not what it was; or who knows it is
+        elsewhere."""
+        entry = home.topic.directory.subscriber(link_name(self._subscriber(name).identity))
+        if entry is not None and not entry.live:
+            return CLOSED if entry.status is Status.CLOSED else APART
         reader, durable = self.readers[name], self._subscriber(name).durable
         older = [router for router in self.routers.values() if router.alive and router.booted_at <= message.promised_at]
         if not durable and not any(self.termini.knows(router, name, reader) for router in older):
