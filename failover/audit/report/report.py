@@ -223,11 +223,11 @@ class Report:
             console.print(_finding_table(self.findings, self.violations))
         for title, problems in (("missing or damaged", self.problems), ("torn end, read up to there", self.torn)):
             for problem in problems:
-                console.print(f"{title}: {problem.path}: {problem.what}", markup=False)
+                console.print(f"{title}: {problem.path}: {problem.what}", markup=False, soft_wrap=True)
         for clock in self.clocks:
             console.print(f"{clock}: nothing is ordered by that", markup=False, soft_wrap=True)
         for doubt in self.doubts:
-            console.print(f"not known: {doubt}", markup=False)
+            console.print(f"not known: {doubt}", markup=False, soft_wrap=True)
         if self.unknown_records:
             unseen = f"{self.unknown_records} settled records were not seen to be forgotten before a log ended"
             console.print(f"{unseen}: nobody misses anything", soft_wrap=True)
