@@ -7,15 +7,17 @@ it does not send again what may only be slow: it asks (PROBE) how far the other 
 the answer shows to be missing. A change of path is different: what was under way is likely gone, so it
 all goes again at once.
 
-The queue of unacknowledged payloads is bounded by the windows of the publishers whose messages are in
-them; the early ones by REORDER_LIMIT. A channel knows nothing of routers, frames or contact numbers and
-does not send: its owner does, and throws it away with the contact.
+What is numbered are chunks (`chunks`). The queue of unacknowledged ones is bounded by the windows of the
+publishers whose messages are in them; the early ones by REORDER_LIMIT. A channel knows nothing of routers,
+frames or contact numbers and does not send: its owner does, and throws it away with the contact.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from itertools import count, islice
 from math import inf
+
+from linkstate.chunks import Chunk, Joiner
 
 ACK_EVERY = 16
 ACK_DELAY = 0.020
@@ -27,6 +29,7 @@ class Channel:
 
     __slots__ = (
         "_early",
+        "_joiner",
         "_max_timeout",
         "_min_timeout",
         "_owed",
@@ -40,15 +43,16 @@ class Channel:
         "progress_at",
     )
 
-    def __init__(self, min_timeout: float, max_timeout: float, now: float) -> None:
+    def __init__(self, min_timeout: float, max_timeout: float, max_payload: int, now: float) -> None:
         assert 0 < min_timeout <= max_timeout
         self.progress_at = now  # when the last new frame or acknowledgement came
         self.ack_at = inf  # when an ACK is due that found no data to travel with
         self.probe_at = inf  # when the other side must have acknowledged something
         self._sent = 0
-        self._unacked: deque[bytes] = deque()  # the payloads of the last len() numbers up to _sent
+        self._unacked: deque[Chunk] = deque()  # those of the last len() numbers up to _sent
         self._received = 0  # all up to here were handed on
-        self._early: dict[int, bytes] = {}
+        self._early: dict[int, Chunk] = {}
+        self._joiner = Joiner(max_payload)
         self._probed = 0  # the highest number that a PROBE without an answer has named
         self._owed = 0  # frames since our last acknowledgement
         self._min_timeout = self._timeout = min_timeout
@@ -62,10 +66,10 @@ class Channel:
     def in_flight(self) -> int:
         return len(self._unacked)
 
-    def push(self, payload: bytes, now: float) -> int:
-        """Take a payload into the channel; its number is returned."""
+    def push(self, chunk: Chunk, now: float) -> int:
+        """Take a chunk into the channel; its number is returned."""
         self._sent += 1
-        self._unacked.append(payload)
+        self._unacked.append(chunk)
         if len(self._unacked) == 1:
             self._restart_timeout(now)
         return self._sent
@@ -82,17 +86,19 @@ class Channel:
         self.progress_at = now
         self._restart_timeout(now)
 
-    def receive(self, number: int, payload: bytes, now: float) -> list[bytes]:
-        """What can now be handed on, in order."""
+    def receive(self, number: int, chunk: Chunk, now: float) -> list[bytes]:
+        """The payloads that are now complete, in order. Raises OversizedError."""
         self._owe(now)
         if number <= self._received or number > self._received + REORDER_LIMIT:
             return []
         self.progress_at = now
-        self._early[number] = payload
+        self._early[number] = chunk
         ready = []
         while (following := self._early.pop(self._received + 1, None)) is not None:
             self._received += 1
-            ready.append(following)
+            payload = self._joiner.join(following)
+            if payload is not None:
+                ready.append(payload)
         return ready
 
     def acknowledge(self) -> int:
@@ -101,13 +107,13 @@ class Channel:
         self.ack_at = inf
         return self._received
 
-    def missing(self, highest: int) -> Iterator[tuple[int, bytes]]:
+    def missing(self, highest: int) -> Iterator[tuple[int, Chunk]]:
         """The other side has answered a PROBE that named `highest`: what it has not acknowledged of the numbers up to
         there. Nothing if we did not ask: an answer is short, and what is sent again may be long."""
         highest, self._probed = min(highest, self._probed), 0
         return self.unacknowledged(highest)
 
-    def unacknowledged(self, highest: int) -> Iterator[tuple[int, bytes]]:
+    def unacknowledged(self, highest: int) -> Iterator[tuple[int, Chunk]]:
         """What the other side has not acknowledged of the numbers up to `highest`."""
         first = self._sent - len(self._unacked)
         return zip(count(first + 1), islice(self._unacked, max(0, highest - first)), strict=False)

@@ -9,10 +9,11 @@ from math import inf
 from typing import Any
 
 from linkstate.channel import Channel
+from linkstate.chunks import Chunk, OversizedError, cut
 from linkstate.contact import Contact, ContactChange
-from linkstate.events import Action, ContactLost, ContactMade, Reachability, Reached, Received, Unreachable
+from linkstate.events import Action, Broken, ContactLost, ContactMade, Reachability, Reached, Received, Unreachable
 from linkstate.forwarding import Forwarding
-from linkstate.frames import ACK, DATA, GREET, PROBE, ChannelFrame, Target
+from linkstate.frames import ACK, DATA, GREET, PART, PROBE, ChannelFrame, Target
 
 
 class Contacts:
@@ -28,13 +29,14 @@ class Contacts:
         *,
         hello: float,
         dead: float,
+        max_payload: int,
     ) -> None:
         self.established: dict[str, int] = {}  # router -> incarnation, for those in contact
         self._contacts = {r: Contact(r, incarnation, hello) for r in sorted(routers) if r != name}
         self._channels: dict[str, Channel] = {}
         self._forwarding = forwarding
         self._emit = emit
-        self._timeouts = hello, dead  # of a channel without progress: the first and the longest
+        self._settings = hello, dead, max_payload  # of channels: without progress the first and the longest timeout
 
     def reachability(self, change: Reachability, now: float) -> None:
         contact = self._contacts[change.router]
@@ -53,14 +55,15 @@ class Contacts:
         self._greet_if_due(contact, now)
 
     def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
-        addressed: list[Target] = []
-        for router in targets:
-            channel = self._channels.get(router)
-            if channel is not None:
-                contact = self._contacts[router]
-                number = channel.push(payload, now)
-                addressed.append((router, contact.ours, contact.theirs, number, channel.acknowledge()))
-        self._forwarding.send(DATA, addressed, payload)
+        for chunk in cut(payload):
+            addressed: list[Target] = []
+            for router in targets:
+                channel = self._channels.get(router)
+                if channel is not None:
+                    contact = self._contacts[router]
+                    number = channel.push(chunk, now)
+                    addressed.append((router, contact.ours, contact.theirs, number, channel.acknowledge()))
+            self._forwarding.send_chunk(chunk, addressed)
 
     def receive(self, frame: ChannelFrame, target: list[Any], now: float) -> None:
         """A frame of which we are this target. The numbers in it are as its source sees them."""
@@ -97,9 +100,15 @@ class Contacts:
 
     def _receive_in_contact(self, contact: Contact, frame: ChannelFrame, x: int, y: int, now: float) -> None:
         channel = self._channels[contact.router]
-        if frame.kind == DATA:
+        if frame.kind in (DATA, PART):
             channel.receive_ack(y, now)
-            for payload in channel.receive(x, frame.payload(), now):
+            try:
+                payloads = channel.receive(x, frame.chunk(), now)
+            except OversizedError as error:
+                self._emit(Broken(contact.router, str(error)))
+                self.drop(contact.router, now)
+                return
+            for payload in payloads:
                 self._emit(Received(contact.router, payload))
             if now >= channel.ack_at:
                 self._send_one(ACK, contact, channel.acknowledge(), 0)
@@ -110,14 +119,14 @@ class Contacts:
             elif y:
                 self._resend(contact, channel, channel.missing(y), now)
 
-    def _resend(self, contact: Contact, channel: Channel, payloads: Iterable[tuple[int, bytes]], now: float) -> None:
-        for number, payload in payloads:
+    def _resend(self, contact: Contact, channel: Channel, chunks: Iterable[tuple[int, Chunk]], now: float) -> None:
+        for number, chunk in chunks:
             target = contact.router, contact.ours, contact.theirs, number, channel.acknowledge()
-            self._forwarding.send(DATA, [target], payload)
+            self._forwarding.send_chunk(chunk, [target])
         channel.resent(now)
 
     def _send_one(self, kind: int, contact: Contact, x: int, y: int) -> None:
-        self._forwarding.send(kind, [(contact.router, contact.ours, contact.theirs, x, y)])
+        self._forwarding.send(kind, (contact.router, contact.ours, contact.theirs, x, y))
 
     def _greet_if_due(self, contact: Contact, now: float) -> None:
         if now >= contact.greet_at:
@@ -127,7 +136,7 @@ class Contacts:
     def _apply(self, contact: Contact, change: ContactChange | None, now: float) -> None:
         if change is ContactChange.MADE:
             assert contact.router not in self._channels
-            self._channels[contact.router] = Channel(*self._timeouts, now)
+            self._channels[contact.router] = Channel(*self._settings, now)
             self.established[contact.router] = contact.incarnation
             self._emit(ContactMade(contact.router, contact.incarnation))
         elif change is ContactChange.LOST:

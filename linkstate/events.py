@@ -42,7 +42,15 @@ class ContactLost:
     router: str
 
 
-Action = Transmit | Received | ContactMade | ContactLost
+@frozen
+class Broken:
+    """What came from `router` broke the protocol: its contact is lost for that, as the next action says."""
+
+    router: str
+    reason: str
+
+
+Action = Transmit | Received | ContactMade | ContactLost | Broken
 
 
 @frozen

@@ -2,18 +2,17 @@
 targets.
 
 A frame names its targets. At every router they are divided by next hop, and each part goes on with the
-payload as it came: a relay writes a new header and never decodes a payload. A target without a next hop
+chunk as it came: a relay writes a new header and never decodes a payload. A target without a next hop
 is dropped, as is a frame that has crossed more links than the mesh has routers: while routes change,
 frames may go in circles.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from linkstate.chunks import Buffer, Chunk
 from linkstate.clock import HybridClock
-from linkstate.frames import ChannelFrame, Target, bin_prefix, encode_header
+from linkstate.frames import DATA, PART, ChannelFrame, Target, bin_prefix, encode_header
 from linkstate.paths import Route
-
-Buffer = bytes | memoryview
 
 
 class Forwarding:
@@ -33,14 +32,17 @@ class Forwarding:
         self._routes = routes
         self._transmit = transmit
 
-    def send(self, kind: int, targets: Iterable[Target], payload: bytes | None = None) -> None:
-        content = () if payload is None else (bin_prefix(len(payload)), payload)
+    def send(self, kind: int, target: Target) -> None:
+        self._dispatch(kind, self._name, self._max_hops, self._clock.read(), (target,), ())
+
+    def send_chunk(self, chunk: Chunk, targets: Iterable[Target]) -> None:
+        kind, content = PART if chunk.more else DATA, (bin_prefix(len(chunk.content)), chunk.content)
         self._dispatch(kind, self._name, self._max_hops, self._clock.read(), targets, content)
 
     def relay(self, frame: ChannelFrame, targets: Iterable[Target]) -> None:
         hops_left = min(frame.hops_left, self._max_hops) - 1
         if hops_left > 0:
-            self._dispatch(frame.kind, frame.source, hops_left, frame.clock, targets, (frame.raw_payload(),))
+            self._dispatch(frame.kind, frame.source, hops_left, frame.clock, targets, (frame.raw_chunk(),))
 
     def _dispatch(
         self,

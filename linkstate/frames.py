@@ -1,14 +1,14 @@
 """The bytes between neighbours on both links: how a body is cut into frames, and frames into fields.
 
 A body is a run of msgpack *bin* objects, so bodies can be joined and a frame can be skipped without
-being decoded. One bin holds a frame's header, a msgpack array. A DATA frame is followed by a second bin,
-its payload, which is cut out by its offsets and never looked into.
+being decoded. One bin holds a frame's header, a msgpack array. DATA and PART frames are followed by a
+second bin, a chunk of a payload, which is cut out by its offsets and never looked into.
 
     linkstate   HELLO    [0, name, incarnation, clock, heard incarnation or 0, digest of the database]
                 SUMMARY  [1, clock, [[origin, incarnation, sequence], ...]]
                 ENTRIES  [2, clock, [[origin, incarnation, sequence, age ms, links], ...]]
                          where links is [[neighbour, incarnation, cost], ...]
-    channel     [kind, source, hops left, clock, [[router, ours, theirs, x, y], ...]], with DATA a payload
+    channel     [kind, source, hops left, clock, [[router, ours, theirs, x, y], ...]], and perhaps a chunk
 
 Every channel frame names its targets the same way, so a relay treats all kinds alike: `ours` and
 `theirs` are the contact numbers as the source sees them, x and y depend on the kind (see the constants).
@@ -24,14 +24,16 @@ from typing import Any, NamedTuple
 import msgpack
 from attrs import frozen
 
+from linkstate.chunks import CHUNK, Chunk
 from linkstate.errors import PeerError
 
 HELLO, SUMMARY, ENTRIES = range(3)
 
 GREET = 0  # x: 1 if the source considers the contact established
-DATA = 1  # x: sequence number, y: cumulative acknowledgement of the other direction
+DATA = 1  # a payload, or its last chunk; x: sequence number, y: cumulative acknowledgement of the other direction
 ACK = 2  # x: cumulative acknowledgement, y: the `highest` of the PROBE this answers, or 0
 PROBE = 3  # x: cumulative acknowledgement, y: highest sequence number sent so far
+PART = 4  # as DATA: a chunk of a payload that more chunks follow
 
 Target = tuple[str, int, int, int, int]
 
@@ -86,7 +88,7 @@ LinkstateFrame = Hello | Summary | Entries
 
 
 class ChannelFrame(NamedTuple):
-    """One frame as found in a body; the payload's two offsets are with and without its bin prefix."""
+    """One frame as found in a body; the chunk's two offsets are with and without its bin prefix."""
 
     kind: int
     source: str
@@ -94,16 +96,16 @@ class ChannelFrame(NamedTuple):
     clock: int
     targets: list[Any]
     body: bytes
-    payload_start: int
-    payload_content: int
-    payload_end: int
+    chunk_start: int
+    chunk_content: int
+    chunk_end: int
 
-    def payload(self) -> bytes:
-        return self.body[self.payload_content : self.payload_end]
+    def chunk(self) -> Chunk:
+        return Chunk(self.body[self.chunk_content : self.chunk_end], self.kind == PART)
 
-    def raw_payload(self) -> memoryview:
-        """The payload with its prefix, to be passed on as it is."""
-        return memoryview(self.body)[self.payload_start : self.payload_end]
+    def raw_chunk(self) -> memoryview:
+        """The chunk with its prefix, to be passed on as it is."""
+        return memoryview(self.body)[self.chunk_start : self.chunk_end]
 
 
 def bin_prefix(size: int) -> bytes:
@@ -145,12 +147,12 @@ def decode_channel(body: bytes) -> list[ChannelFrame]:
     while offset < len(body):
         start, end = _bin_bounds(body, offset)
         kind, source, hops_left, clock, targets = _channel_header(_unpack(body, start, end))
-        payload_start = payload_content = offset = end
-        if kind == DATA:
-            payload_content, offset = _bin_bounds(body, payload_start)
-        frames.append(
-            ChannelFrame(kind, source, hops_left, clock, targets, body, payload_start, payload_content, offset)
-        )
+        chunk_start = chunk_content = offset = end
+        if kind in (DATA, PART):
+            chunk_content, offset = _bin_bounds(body, chunk_start)
+            if offset - chunk_content > CHUNK:
+                raise PeerError(f"a chunk of {offset - chunk_content} bytes")
+        frames.append(ChannelFrame(kind, source, hops_left, clock, targets, body, chunk_start, chunk_content, offset))
     return frames
 
 
@@ -188,7 +190,7 @@ def _has_shape(fields: object, shape: list[type]) -> bool:
 
 
 def _channel_header(fields: list[Any]) -> list[Any]:
-    if not _has_shape(fields, _CHANNEL_SHAPE) or not GREET <= fields[0] <= PROBE:
+    if not _has_shape(fields, _CHANNEL_SHAPE) or not GREET <= fields[0] <= PART:
         raise PeerError("not a frame of the channel link")
     if not all(_has_shape(target, _TARGET_SHAPE) for target in fields[4]):
         raise PeerError("a channel frame with a malformed target")

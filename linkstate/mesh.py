@@ -8,7 +8,8 @@ interface.
 2. It hands over every body it receives, after telling the clock the time of day (`HybridClock.advance`). A
    PeerError means that nothing of that body was applied and that the transport should be closed. It says so (`heard`)
    when any bytes came: a neighbour whose long body is under way lives.
-3. After every call it drains `out`, in order. Bodies for one neighbour and link may be joined into one.
+3. After every call it drains `out`, in order. Bodies for one neighbour and link may be joined into one, and wait in
+   an `Outbox` until the transport has room.
 4. It calls `handle_timer` no later than `deadline()`, which may have changed after any call.
 5. `now` never goes backwards.
 
@@ -44,8 +45,10 @@ class Mesh:
         *,
         hello: float,
         dead: float,
+        max_payload: int,
     ) -> None:
-        """`links` gives the cost of the link to each neighbour; `hello` and `dead` are seconds."""
+        """`links` gives the cost of the link to each neighbour; `hello` and `dead` are seconds, `max_payload` are the
+        bytes of the largest payload that is taken from another router."""
         assert 0 < incarnation < 1 << 64 - NUMBER_BITS
         self.name = name
         self.out: list[Action] = []
@@ -62,6 +65,7 @@ class Mesh:
             lambda action: self.out.append(action),
             hello=hello,
             dead=dead,
+            max_payload=max_payload,
         )
 
     @property

@@ -1,8 +1,9 @@
 """The transports to neighbouring routers: one AMQP connection per configured link (architecture: between routers).
 
 The lower name dials. Each side opens with its router id as container-id and attaches two presettled links,
-`oncemesh.linkstate` and `oncemesh.channel`; the neighbour is up when all four are. Bodies that became ready since the
-last flush travel as one message. What they say is `linkstate`'s business.
+`oncemesh.linkstate` and `oncemesh.channel`; the neighbour is up when all four are. Bodies that are ready travel as one
+message. No more of them is given to the engine than is written at once: the rest waits in the outbox, where link state
+goes before data. What bodies say is `linkstate`'s business.
 """
 
 import logging
@@ -12,6 +13,7 @@ from typing import Any
 from linkstate.errors import PeerError as BrokenFrame
 from linkstate.events import Transmit
 from linkstate.mesh import Mesh
+from linkstate.outbox import Outbox
 from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
 from router.amqp.errors import AmqpError
@@ -26,15 +28,15 @@ log = logging.getLogger("oncemesh.neighbours")
 PREFIX = "oncemesh."
 LINKS = ("linkstate", "channel")
 CREDIT = 100_000
-MESSAGE_BYTES = 256 * 1024
-"""Bodies are joined up to this size, so that the far end works while we go on."""
+ENGINE_BYTES = 128 * 1024
+"""What the engine is given of bodies before it has written; as much again may be in the hands of the writer."""
 MESH = "oncemesh:mesh"
 
 
 class Transport:
-    """One connection with a neighbour and the bodies that wait for its next flush."""
+    """One connection with a neighbour and the bodies that wait for room in it."""
 
-    __slots__ = ("attached", "bodies", "connection", "name", "senders", "sent", "up")
+    __slots__ = ("attached", "connection", "held", "name", "outbox", "senders", "sent", "up")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -43,7 +45,9 @@ class Transport:
         self.senders: dict[str, Link] = {}
         self.attached: set[str] = set()
         """Links that the neighbour sends on."""
-        self.bodies: dict[str, list[bytes]] = {link: [] for link in LINKS}
+        self.outbox = Outbox()
+        self.held = 0
+        """Bytes of bodies that the engine was given and has not written."""
         self.up = False
         self.sent = 0
 
@@ -53,10 +57,14 @@ class Transport:
             len(self.attached) == len(LINKS) and all(s.credit > 0 for s in self.senders.values()) and self.senders != {}
         )
 
-    def send(self, link: str, bodies: list[bytes]) -> None:
-        """Bodies as one message; each link's tags count up."""
-        self.sent += 1
-        self.senders[link].send(self.sent.to_bytes(8, "big"), data_message(b"".join(bodies)), True)
+    def fill(self) -> None:
+        """Give the engine what it has room for. Each link's tags count up."""
+        while self.held < ENGINE_BYTES and self.ready and (taken := self.outbox.take(ENGINE_BYTES)):
+            link, bodies = taken
+            message = data_message(b"".join(bodies))
+            self.held += len(message)
+            self.sent += 1
+            self.senders[link].send(self.sent.to_bytes(8, "big"), message, True)
 
 
 class Neighbours(Handler):
@@ -171,34 +179,23 @@ class Neighbours(Handler):
     def transmit(self, action: Transmit) -> None:
         transport = self._up.get(action.neighbour)
         if transport is not None:
-            transport.bodies[action.link].append(action.body)
+            transport.outbox.put(action.link, action.body)
             self._touched[transport] = None
 
     def flush(self) -> None:
-        """Hand what is queued to the connections, as few messages as sizes allow."""
+        """Have the connections write what was queued."""
         touched, self._touched = self._touched, {}
         for transport in touched:
             if transport.up:
-                for link, bodies in transport.bodies.items():
-                    if bodies and transport.senders[link].credit > 0:
-                        self._send(transport, link, bodies)
+                transport.fill()
                 transport.connection.wake()
 
-    def _send(self, transport: Transport, link: str, bodies: list[bytes]) -> None:
-        joined: list[bytes] = []
-        size = 0
-        taken = 0
-        for body in bodies:
-            if joined and size + len(body) > MESSAGE_BYTES:
-                if transport.senders[link].credit <= 1:
-                    break
-                transport.send(link, joined)
-                joined, size = [], 0
-            joined.append(body)
-            size += len(body)
-            taken += 1
-        transport.send(link, joined)
-        del bodies[:taken]
+    def written(self, connection: Connection) -> None:
+        """What the engine held is about to be written: it has room again."""
+        transport: Transport | None = connection.context
+        if transport is not None and transport.up:
+            transport.held = 0
+            transport.fill()
 
     def close(self) -> None:
         for transport in list(self._up.values()):

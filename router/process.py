@@ -9,6 +9,7 @@ import logging
 import resource
 import signal
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -40,7 +41,12 @@ log = logging.getLogger("oncemesh")
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 1.0
 INTER_FRAME = 256 * 1024
-INTER_MESSAGE = (1 << 31) - 1
+INTER_MESSAGE = 16 << 20
+BESIDES = 64 << 20
+"""Bytes of the largest payload between routers beside those of one message: there are sections, too."""
+TCP_NOTSENT_LOWAT = 25  # of Linux; Python 3.11 has no name for it
+UNSENT_BYTES = 128 * 1024
+"""What a neighbour's socket takes beyond what is under way: the rest waits where link state goes before data."""
 GOODBYE_S = 1.0
 """How long a stopping router waits for its peers to take its closes."""
 LOOK_S = 0.01
@@ -61,7 +67,7 @@ class Process:
         shell = Shell(self._pumped)
         mesh, topic = boot(
             name, incarnation, topology.routers, costs, block, settings, store, shell,
-            hello=timing.hello, dead=timing.dead,
+            hello=timing.hello, dead=timing.dead, max_payload=limits.max_message + BESIDES,
         )  # fmt: skip
         self.node = Node(mesh, topic, store, shell)
         topics = Topics(self.node, topology.addresses, limits.max_message, timing.terminus)
@@ -199,7 +205,9 @@ class Process:
             self.neighbours.heard(connection)
             self.node.pump()
 
-        await self._serve(stream, connection, after_input, peer)
+        if sys.platform == "linux":
+            stream.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+        await self._serve(stream, connection, after_input, peer, lambda: self.neighbours.written(connection))
 
     def _neighbour_connection(self, *, server: bool) -> Connection:
         return Connection(
@@ -213,12 +221,15 @@ class Process:
         )
 
     async def _serve(
-        self, stream: trio.SocketStream, connection: Connection, after_input: Callable[[], None], peer: str = ""
-    ) -> None:
+        self, stream: trio.SocketStream, connection: Connection, after_input: Callable[[], None], peer: str = "",
+        before_output: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         with contextlib.suppress(OSError):
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer = peer or _far_end(stream)
-        await serve(stream, connection, clock=self.node.now, after_input=after_input, peer=peer)
+        await serve(
+            stream, connection, clock=self.node.now, after_input=after_input, before_output=before_output, peer=peer
+        )
 
     async def _dial(self, neighbour: str, address: Address) -> None:
         """Keep a connection to a neighbour; the first attempts follow each other fast. One that does not last counts as

@@ -24,7 +24,7 @@ import attrs
 
 from linkstate.clock import HybridClock
 from linkstate.events import Action as MeshAction
-from linkstate.events import ContactLost, ContactMade, Received, Transmit
+from linkstate.events import Broken, ContactLost, ContactMade, Received, Transmit
 from linkstate.mesh import Mesh
 from topic.actions import Action, DropContact, LinkAction, Note
 from topic.core import Topic
@@ -206,6 +206,8 @@ class Node:
             elif isinstance(action, ContactMade):
                 self._shell.note(action)
                 self.topic.contact(action.router, action.incarnation, now)
+            elif isinstance(action, Broken):
+                self._shell.note(Breach(action.router, action.reason))
             elif action.router in self.topic.directory.contacts:  # else it was over with a breach
                 self._shell.note(action)
                 self.topic.lost(action.router)
@@ -234,10 +236,11 @@ def boot(
     *,
     hello: float,
     dead: float,
+    max_payload: int,
 ) -> tuple[Mesh, Topic]:
     """The cores of a router that starts now. Its clock begins where the store reserved it, so that what it names is
     younger than all that it named before."""
     clock = HybridClock(store.reserved)
     clock.advance(shell.wall_us() // 1000)
-    mesh = Mesh(name, incarnation, routers, links, clock, hello=hello, dead=dead)
+    mesh = Mesh(name, incarnation, routers, links, clock, hello=hello, dead=dead, max_payload=max_payload)
     return mesh, Topic(name, incarnation, routers, clock, journal, settings, shell.now(), store.remembered)

@@ -22,6 +22,8 @@ class Impairment:
     jitter: float = 0.0
     resets: float = 0.0
     """Of its connections, per second."""
+    rate: float = math.inf
+    """Bytes a second that get through."""
 
     def __or__(self, other: "Impairment") -> "Impairment":
         return Impairment(
@@ -30,6 +32,7 @@ class Impairment:
             self.latency + other.latency,
             self.jitter + other.jitter,
             self.resets + other.resets,
+            min(self.rate, other.rate),
         )
 
 
@@ -96,6 +99,7 @@ class Links:
             severed=condition.severed,
             latency=condition.latency,
             jitter=condition.jitter,
+            rate=condition.rate,
         )
         self._changed[name].set()
         self._changed[name] = trio.Event()

@@ -226,6 +226,7 @@ class Nemesis:
         "partition": _spoil,
         "cut": _spoil,
         "slow": _spoil,
+        "narrow": _spoil,
         "flaky": _spoil,
         "crash-client": _crash,
     }
@@ -241,6 +242,7 @@ class Nemesis:
         "partition": _mend_links,
         "cut": _mend_links,
         "slow": _mend_links,
+        "narrow": _mend_links,
         "flaky": _mend_links,
         "crash-client": _come_back,
     }
@@ -264,6 +266,8 @@ def condition_of(word: str, options: Mapping[str, object]) -> Impairment:
         return Impairment(silent=True)
     if word == "slow":
         return Impairment(latency=cast(float, options["latency"]), jitter=cast(float, options.get("jitter", 0.0)))
+    if word == "narrow":
+        return Impairment(rate=cast(float, options["rate"]))
     return Impairment(resets=cast(float, options["resets"]))
 
 
@@ -271,4 +275,6 @@ def _shown(option: str, value: object) -> str:
     """As a script says it."""
     if not isinstance(value, float):
         return str(value)
+    if option == "rate":
+        return f"{value / 1e6:g}MB/s"
     return f"{value:g}/s" if option == "resets" else f"{'-' if value < 0 else ''}{format_duration(abs(value))}"

@@ -9,10 +9,12 @@ Bytes are carried as they come; nothing here knows AMQP. What a link can suffer,
   TCP does.
 - `sever`: connections are reset, and new ones at once as well. `reset` does the first only.
 - `delay`: everything comes later, by a time that may vary. Bytes never overtake each other.
+- `narrow`: no more than so many bytes a second get through, in each direction.
 
 `heal` ends all of it.
 """
 
+import math
 import socket
 import struct
 from collections.abc import Callable
@@ -25,6 +27,9 @@ from router.mesh.quantities import Address
 
 HOST: Final = "127.0.0.1"
 CHUNK: Final = 64 << 10
+LEAST: Final = 1 << 10
+TURN_S: Final = 0.01
+"""A narrow link takes what it carries in so much time, as chunks of LEAST bytes or more."""
 UNDER_WAY: Final = 64
 """Chunks that a delayed link holds in each direction; who sends more is kept waiting."""
 REFUSED_S: Final = 0.1
@@ -43,6 +48,7 @@ class LinkProxy:
         self._flows.set()
         self._severed = False
         self._latency = self._jitter = 0.0
+        self._rate = math.inf
         self._carried: set[trio.CancelScope] = set()
         self._address: Address | None = None
 
@@ -54,7 +60,8 @@ class LinkProxy:
 
     @property
     def whole(self) -> bool:
-        return self._flows.is_set() and not self._severed and not self._latency + self._jitter
+        is_quick = not self._latency + self._jitter and self._rate == math.inf
+        return self._flows.is_set() and not self._severed and is_quick
 
     def silence(self) -> None:
         if self._flows.is_set():
@@ -72,9 +79,16 @@ class LinkProxy:
         """By `latency` seconds and anything up to `jitter` more."""
         self._latency, self._jitter = latency, jitter
 
-    def become(self, *, silent: bool, severed: bool, latency: float, jitter: float) -> None:
+    def narrow(self, rate: float) -> None:
+        """To `rate` bytes a second."""
+        self._rate = rate
+
+    def become(
+        self, *, silent: bool, severed: bool, latency: float = 0.0, jitter: float = 0.0, rate: float = math.inf
+    ) -> None:
         """All at once: a link that stays silent lets nothing through when it ceases to be slow."""
         self.delay(latency, jitter)
+        self.narrow(rate)
         if not silent:
             self._flows.set()
         else:
@@ -84,7 +98,7 @@ class LinkProxy:
         self._severed = severed
 
     def heal(self) -> None:
-        self.become(silent=False, severed=False, latency=0.0, jitter=0.0)
+        self.become(silent=False, severed=False)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen on a free port and carry, until cancelled."""
@@ -135,7 +149,11 @@ class LinkProxy:
 
     async def _read(self, here: trio.SocketStream, put: trio.MemorySendChannel[tuple[float, bytes]]) -> None:
         with put:
-            while data := await here.receive_some(CHUNK):
+            free = 0.0
+            while data := await here.receive_some(int(min(CHUNK, max(LEAST, self._rate * TURN_S)))):
+                if self._rate < math.inf:
+                    free = max(free, trio.current_time()) + len(data) / self._rate
+                    await trio.sleep_until(free)
                 delay = self._latency + self._random.uniform(0, self._jitter)
                 await put.send((trio.current_time() + delay, data))
 

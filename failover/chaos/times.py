@@ -1,4 +1,4 @@
-"""Times as a chaos script writes them: spans to draw from, windows, rates.
+"""Times as a chaos script writes them: spans to draw from, windows, rates, bandwidths.
 
 Each parser raises ValueError with a sentence that says what was found and what was expected.
 """
@@ -13,6 +13,8 @@ from router.mesh.quantities import parse_duration
 
 MOST_PER_S = 10.0
 LONGEST_S = 24 * 3600.0
+LEAST_BANDWIDTH = 1000
+_BYTES = {"kB": 1e3, "MB": 1e6}
 _PER = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -63,6 +65,15 @@ def parse_rate(text: str) -> float:
     rate = float(found[1]) / _PER[found[2]] if found else 0.0
     if not 0 < rate <= MOST_PER_S:
         raise ValueError(f'"{text}" is not a rate, expected so many in a time such as 0.5/s, 6/m or 20/h, at most 10/s')
+    return rate
+
+
+def parse_bandwidth(text: str) -> float:
+    """Bytes a second, from `8MB/s` or `100kB/s`."""
+    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(kB|MB)/s", text)
+    rate = float(found[1]) * _BYTES[found[2]] if found else 0.0
+    if rate < LEAST_BANDWIDTH:
+        raise ValueError(f'"{text}" is not a bandwidth, expected such as 8MB/s or 100kB/s, at least 1kB/s')
     return rate
 
 

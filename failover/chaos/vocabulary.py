@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from failover.chaos.times import parse_offset, parse_rate
+from failover.chaos.times import parse_bandwidth, parse_offset, parse_rate
 from router.mesh.quantities import parse_duration
 
 
@@ -56,11 +56,12 @@ _ALL = (
     Verb("partition", Aim.SIDES),
     Verb("cut", Aim.LINKS, options={"how": _how}),
     Verb("slow", Aim.LINKS, options={"latency": parse_duration, "jitter": parse_duration}, needs=("latency",)),
+    Verb("narrow", Aim.LINKS, options={"rate": parse_bandwidth}, needs=("rate",)),
     Verb("flaky", Aim.LINKS, options={"resets": parse_rate}, needs=("resets",)),
     Verb("crash-client", Aim.CLIENTS),
     Verb("start", Aim.ROUTERS, lasts=False, ends=("kill", "restart", "drain", "kill-all", "lose-state")),
     Verb("resume", Aim.ROUTERS, lasts=False, ends=("pause",)),
     Verb("heal", Aim.MESH, lasts=False, ends=("partition",)),
-    Verb("restore", Aim.LINKS, lasts=False, ends=("cut", "slow", "flaky")),
+    Verb("restore", Aim.LINKS, lasts=False, ends=("cut", "slow", "narrow", "flaky")),
 )
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in _ALL}

@@ -51,7 +51,7 @@ class Pace:
         self._since = time.monotonic()
 
     def due(self, now: float) -> int:
-        self._since = max(self._since, now - ARREARS_S)
+        self._since = max(self._since, now - max(ARREARS_S, 2 / self._rate))  # a slow one is due after all
         count = math.floor((now - self._since) * self._rate)
         self._since += count / self._rate
         return int(max(0, min(count, self._most - self.number)))

@@ -1,6 +1,6 @@
 """A network of meshes under virtual time, with faults, and a ledger that checks what channels promise.
 
-    router a ──transport──▶ router b      a transport is numbered; what was under way on an older one is gone
+    router a ──outbox, transport──▶ router b      a transport is numbered; what was under way on an older one is gone
     faults: loss, reordering, silence in one direction, transports cut at one end or both, restarts, pauses
 
 The ledger numbers the contacts of each end. A payload belongs to one contact at its sender and is received
@@ -11,17 +11,21 @@ contact received is at every moment a prefix of what was sent in its partner.
 import heapq
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
-from typing import Literal
+from math import inf
+from typing import Any, Literal
 
 from linkstate.clock import HybridClock
-from linkstate.events import Action, ContactLost, ContactMade, Received, Transmit
+from linkstate.events import Broken, ContactLost, ContactMade, Received, Transmit
 from linkstate.mesh import Mesh
+from linkstate.outbox import Outbox
 
 HELLO = 0.2
 DEAD = 1.0
 DELAY = 0.002
+TRANSPORT_BYTES = 128 * 1024
+MAX_PAYLOAD = 1 << 20
 
 Link = tuple[str, str]
 ContactId = tuple[str, str, int]  # at this router, with that router, the how manieth
@@ -85,9 +89,14 @@ class Network:
         self.ledger = Ledger()
         self.transmitted: list[tuple[str, Transmit]] = []
         self.received: list[tuple[str, Received]] = []
+        self.broken: list[tuple[str, Broken]] = []
         self._transport: dict[Link, int] = dict.fromkeys(self._directions(), 0)  # of this end, 0 if none
         self._serial = 0
-        self._queue: list[tuple[float, int, str, str, int, str, bytes]] = []
+        self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self.rate = inf
+        """Bytes a second that a transport carries in each direction."""
+        self._outboxes = {direction: Outbox() for direction in self._directions()}
+        self._busy: set[Link] = set()
         self._paused: dict[str, float] = {}
         self._incarnations = {router: 1000 + i for i, router in enumerate(self.routers)}
         self._skew_ms = {router: self.random.randrange(-1000, 1000) for router in self.routers}
@@ -100,6 +109,7 @@ class Network:
         """A new transport between two neighbours; what the old one still carried is gone."""
         self._serial += 1
         self._transport[a, b] = self._transport[b, a] = self._serial
+        self._outboxes[a, b], self._outboxes[b, a] = Outbox(), Outbox()
         for here, there in ((a, b), (b, a)):
             self.meshes[here].link_up(there, self.now)
             self._drain(here)
@@ -113,6 +123,7 @@ class Network:
         for a, b in ((here, there), (there, here)) if both else ((here, there),):
             if self._transport[a, b]:
                 self._transport[a, b] = 0
+                self._outboxes[a, b] = Outbox()
                 self.meshes[a].link_down(b, self.now)
                 self._drain(a)
 
@@ -123,6 +134,7 @@ class Network:
         self._boot(router)
         for neighbour in self.neighbours(router):
             self._transport[router, neighbour] = 0
+            self._outboxes[router, neighbour] = Outbox()
             if noticed:
                 self.cut(neighbour, router, both=False)
 
@@ -145,6 +157,7 @@ class Network:
     def heal(self) -> None:
         """No more faults; transports that are whole stay as they are, with the contacts over them."""
         self.loss = self.jitter = 0.0
+        self.rate = inf
         self.deaf.clear()
         for a, b in self.links:
             if not self._transport[a, b] or self._transport[a, b] != self._transport[b, a]:
@@ -180,18 +193,21 @@ class Network:
     def _boot(self, router: str) -> None:
         clock = self._clocks[router] = HybridClock()
         incarnation, links = self._incarnations[router], self.neighbours(router)
-        self.meshes[router] = Mesh(router, incarnation, self.routers, links, clock, hello=HELLO, dead=DEAD)
+        self.meshes[router] = Mesh(
+            router, incarnation, self.routers, links, clock, hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD
+        )
 
     def _resumes(self, router: str) -> float:
         return self._paused.get(router, 0.0)
 
     def _next(self) -> float:
         timers = [max(mesh.deadline(), self._resumes(router)) for router, mesh in self.meshes.items()]
-        return min([*timers, self._queue[0][0] if self._queue else float("inf")])
+        return min([*timers, self._queue[0][0] if self._queue else inf])
 
     def _step(self) -> None:
         if self._queue and self._queue[0][0] <= self.now:
-            self._deliver(*heapq.heappop(self._queue))
+            _, _, event, arguments = heapq.heappop(self._queue)
+            event(*arguments)
             return
         for router, mesh in self.meshes.items():
             if max(mesh.deadline(), self._resumes(router)) <= self.now:
@@ -200,12 +216,20 @@ class Network:
                 assert mesh.deadline() > self.now, "a timer that does not advance spins"
                 self._drain(router)
 
-    def _deliver(self, at: float, serial: int, source: str, here: str, transport: int, link: str, body: bytes) -> None:
+    def _at(self, at: float, event: Callable[..., None], *arguments: Any) -> None:
+        self._serial += 1
+        heapq.heappush(self._queue, (at, self._serial, event, arguments))
+
+    def _deliver(self, source: str, here: str, transport: int, link: str, body: bytes) -> None:
+        """A body, or, if it is empty, the sign that part of one has come."""
         if self._resumes(here) > self.now:
-            heapq.heappush(self._queue, (self._resumes(here), serial, source, here, transport, link, body))
+            self._at(self._resumes(here), self._deliver, source, here, transport, link, body)
         elif self._transport[here, source] == transport:
             self._advance(here)
-            self.meshes[here].receive(source, link, body, self.now)
+            if body:
+                self.meshes[here].receive(source, link, body, self.now)
+            else:
+                self.meshes[here].heard(source, self.now)
             self._drain(here)
 
     def _advance(self, router: str) -> None:
@@ -214,7 +238,7 @@ class Network:
     def _drain(self, router: str) -> None:
         mesh = self.meshes[router]
         actions, mesh.out = mesh.out, []
-        for action in self._joined(actions):
+        for action in actions:
             match action:
                 case Transmit():
                     self._transmit(router, action)
@@ -225,29 +249,39 @@ class Network:
                     self.ledger.made(router, action.router)
                 case ContactLost():
                     self.ledger.lost(router, action.router)
-
-    def _joined(self, actions: list[Action]) -> list[Action]:
-        """Bodies that follow each other to the same place travel as one, as they do in production."""
-        joined: list[Action] = []
-        for action in actions:
-            last = joined[-1] if joined else None
-            if isinstance(action, Transmit) and isinstance(last, Transmit) and action[:2] == last[:2]:
-                joined[-1] = Transmit(action.neighbour, action.link, last.body + action.body)
-            else:
-                joined.append(action)
-        return joined
+                case Broken():
+                    self.broken.append((router, action))
+        for neighbour in self.neighbours(router):
+            self._fill((router, neighbour))
 
     def _transmit(self, source: str, action: Transmit) -> None:
         assert self.meshes[source].neighbours[action.neighbour].connected, "sent without a transport"
         self.transmitted.append((source, action))
-        direction = source, action.neighbour
-        transport = self._transport[direction]
-        if not transport or direction in self.deaf or self.random.random() < self.loss:
+        if self._transport[source, action.neighbour]:
+            self._outboxes[source, action.neighbour].put(action.link, action.body)
+
+    def _fill(self, direction: Link) -> None:
+        """What the transport has room for; bodies to the same place travel as one, as they do in production."""
+        while direction not in self._busy and (taken := self._outboxes[direction].take(TRANSPORT_BYTES)):
+            link, bodies = taken
+            self._carry(direction, link, b"".join(bodies))
+
+    def _carry(self, direction: Link, link: str, body: bytes) -> None:
+        (source, here), transport = direction, self._transport[direction]
+        takes = len(body) / self.rate
+        if takes:
+            self._busy.add(direction)
+            self._at(self.now + takes, self._free, direction)
+        if direction in self.deaf or self.random.random() < self.loss:
             return
-        self._serial += 1
-        at = self.now + DELAY + self.random.random() * self.jitter
-        frame = at, self._serial, source, action.neighbour, transport, action.link, action.body
-        heapq.heappush(self._queue, frame)
+        came = self.now + DELAY + self.random.random() * self.jitter
+        for hello in range(int(takes / HELLO)):
+            self._at(came + hello * HELLO, self._deliver, source, here, transport, link, b"")
+        self._at(came + takes, self._deliver, source, here, transport, link, body)
+
+    def _free(self, direction: Link) -> None:
+        self._busy.discard(direction)
+        self._fill(direction)
 
     def bodies(self, source: str, neighbour: str, link: Literal["linkstate", "channel"]) -> list[bytes]:
         """What was transmitted so far on one link in one direction."""

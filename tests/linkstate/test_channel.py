@@ -6,16 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkstate.channel import ACK_DELAY, ACK_EVERY, REORDER_LIMIT, Channel
+from linkstate.chunks import Chunk
 
 
 def channel() -> Channel:
-    return Channel(min_timeout=0.2, max_timeout=1.0, now=0.0)
+    return Channel(min_timeout=0.2, max_timeout=1.0, max_payload=1000, now=0.0)
 
 
 def test_numbers_start_from_one() -> None:
     sender = channel()
-    assert [sender.push(b"x", 0.0), sender.push(b"y", 0.0)] == [1, 2]
-    assert list(sender.unacknowledged(sender.sent)) == [(1, b"x"), (2, b"y")]
+    assert [sender.push(Chunk(b"x"), 0.0), sender.push(Chunk(b"y"), 0.0)] == [1, 2]
+    assert list(sender.unacknowledged(sender.sent)) == [(1, Chunk(b"x")), (2, Chunk(b"y"))]
 
 
 @given(st.permutations(range(1, 9)), st.lists(st.integers(1, 8)))
@@ -23,23 +24,23 @@ def test_what_comes_in_any_order_and_twice_goes_on_in_order_and_once(order: list
     receiver = channel()
     handed_on = []
     for number in [*order[:4], *again, *order]:
-        handed_on += receiver.receive(number, bytes([number]), 0.0)
+        handed_on += receiver.receive(number, Chunk(bytes([number])), 0.0)
     assert handed_on == [bytes([number]) for number in range(1, 9)]
 
 
 def test_what_is_too_early_is_not_kept() -> None:
     receiver = channel()
-    assert receiver.receive(REORDER_LIMIT + 1, b"far", 0.0) == []
+    assert receiver.receive(REORDER_LIMIT + 1, Chunk(b"far"), 0.0) == []
     for number in range(1, REORDER_LIMIT + 1):
-        assert receiver.receive(number, b"", 0.0) == [b""]
+        assert receiver.receive(number, Chunk(b""), 0.0) == [b""]
 
 
 def test_one_acknowledgement_covers_many_frames() -> None:
     receiver = channel()
     for number in range(1, ACK_EVERY):
-        receiver.receive(number, b"", 0.0)
+        receiver.receive(number, Chunk(b""), 0.0)
         assert receiver.ack_at == ACK_DELAY
-    receiver.receive(ACK_EVERY, b"", 0.01)
+    receiver.receive(ACK_EVERY, Chunk(b""), 0.01)
     assert receiver.ack_at == 0.01
     assert receiver.acknowledge() == ACK_EVERY
     assert receiver.ack_at == inf
@@ -47,18 +48,18 @@ def test_one_acknowledgement_covers_many_frames() -> None:
 
 def test_a_duplicate_is_acknowledged_again() -> None:
     receiver = channel()
-    receiver.receive(1, b"", 0.0)
+    receiver.receive(1, Chunk(b""), 0.0)
     receiver.acknowledge()
-    assert receiver.receive(1, b"", 1.0) == []
+    assert receiver.receive(1, Chunk(b""), 1.0) == []
     assert receiver.ack_at == 1.0 + ACK_DELAY
 
 
 def test_acknowledged_payloads_are_let_go() -> None:
     sender = channel()
     for payload in (b"1", b"2", b"3"):
-        sender.push(payload, 0.0)
+        sender.push(Chunk(payload), 0.0)
     sender.receive_ack(2, 0.1)
-    assert list(sender.unacknowledged(3)) == [(3, b"3")]
+    assert list(sender.unacknowledged(3)) == [(3, Chunk(b"3"))]
     sender.receive_ack(1, 0.1)
     assert sender.in_flight == 1
     sender.receive_ack(3, 0.1)
@@ -67,14 +68,14 @@ def test_acknowledged_payloads_are_let_go() -> None:
 
 def test_an_acknowledgement_of_what_was_never_sent_is_ignored() -> None:
     sender = channel()
-    sender.push(b"1", 0.0)
+    sender.push(Chunk(b"1"), 0.0)
     sender.receive_ack(2, 0.1)
     assert sender.in_flight == 1
 
 
 def test_without_progress_the_other_side_is_asked_ever_more_rarely() -> None:
     sender = channel()
-    sender.push(b"1", 0.0)
+    sender.push(Chunk(b"1"), 0.0)
     asked = []
     for _ in range(5):
         asked.append(round(sender.probe_at, 3))
@@ -84,17 +85,17 @@ def test_without_progress_the_other_side_is_asked_ever_more_rarely() -> None:
 
 def test_what_is_missing_is_sent_again_once_for_each_question() -> None:
     sender = channel()
-    sender.push(b"1", 0.0)
+    sender.push(Chunk(b"1"), 0.0)
     assert list(sender.missing(1)) == [], "nobody was asked"
     sender.probed(0.2)
-    assert list(sender.missing(1)) == [(1, b"1")]
+    assert list(sender.missing(1)) == [(1, Chunk(b"1"))]
     assert list(sender.missing(1)) == []
 
 
 def test_progress_makes_it_patient_for_the_first_timeout_again() -> None:
     sender = channel()
-    sender.push(b"1", 0.0)
-    sender.push(b"2", 0.0)
+    sender.push(Chunk(b"1"), 0.0)
+    sender.push(Chunk(b"2"), 0.0)
     sender.probed(0.2)
     sender.receive_ack(1, 0.5)
     assert sender.probe_at == 0.7
@@ -103,6 +104,6 @@ def test_progress_makes_it_patient_for_the_first_timeout_again() -> None:
 def test_only_what_was_sent_before_the_question_is_sent_again() -> None:
     sender = channel()
     for payload in (b"1", b"2", b"3"):
-        sender.push(payload, 0.0)
+        sender.push(Chunk(payload), 0.0)
     sender.receive_ack(1, 0.1)
-    assert list(sender.unacknowledged(2)) == [(2, b"2")]
+    assert list(sender.unacknowledged(2)) == [(2, Chunk(b"2"))]

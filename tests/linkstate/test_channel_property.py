@@ -1,8 +1,11 @@
 """Whatever the network does: FIFO, no loss, no duplicate in a contact, and both ends agree when it ended."""
 
+from math import inf
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from linkstate.chunks import CHUNK
 from tests.linkstate.network import DEAD, Link, Network, line, ring
 
 MESHES = [
@@ -16,9 +19,9 @@ MESHES = [
 FAULTS = ["cut", "cut one end", "connect", "connect", "deafen", "hear", "restart", "vanish", "pause", "drop"]
 
 faults = st.tuples(st.sampled_from(FAULTS), st.integers(0, 7))
-sends = st.tuples(st.just("send"), st.integers(0, 7))
+sends = st.tuples(st.sampled_from(["send", "send", "send large"]), st.integers(0, 7))
 waits = st.tuples(st.just("wait"), st.sampled_from([1, 5, 30, 200, 700, 1300]))
-weather = st.tuples(st.just("weather"), st.sampled_from([0, 0, 1, 2, 3]))
+weather = st.tuples(st.sampled_from(["weather", "narrow"]), st.sampled_from([0, 0, 1, 2, 3]))
 steps = st.lists(st.one_of(sends, sends, waits, waits, faults, weather), max_size=60)
 
 
@@ -31,10 +34,14 @@ def do(network: Network, step: tuple[str, int], serial: int) -> None:
             others = [r for r in network.routers if r != router]
             for i in range(1 + value):
                 network.send(router, others, f"{serial}.{i}".encode())
+        case "send large":
+            network.send(router, [r for r in network.routers if r != router], f"{serial}.".encode().ljust(3 * CHUNK))
         case "wait":
             network.run(value / 1000)
         case "weather":
             network.loss, network.jitter = [(0.0, 0.0), (0.3, 0.0), (0.0, 0.3), (0.2, 0.05)][value]
+        case "narrow":
+            network.rate = [inf, 10e6, 1e6, 2e5][value]
         case "cut":
             network.cut(a, b)
         case "cut one end":

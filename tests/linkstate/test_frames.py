@@ -44,9 +44,9 @@ def test_linkstate_frames_come_back_as_they_were() -> None:
 @given(st.lists(st.one_of(st.binary(), st.sampled_from([255, 256, 65535, 65536]).map(bytes))))
 def test_payloads_are_any_bytes_and_cut_out_exactly(payloads: list[bytes]) -> None:
     frames = decode_channel(b"".join(map(data, payloads)))
-    assert [frame.payload() for frame in frames] == payloads
+    assert [frame.chunk().content for frame in frames] == payloads
     assert all(frame.targets == TARGETS for frame in frames)
-    assert [msgpack.unpackb(frame.raw_payload()) for frame in frames] == payloads
+    assert [msgpack.unpackb(frame.raw_chunk()) for frame in frames] == payloads
 
 
 @given(st.binary(), st.sampled_from([decode_linkstate, decode_channel]))
@@ -93,7 +93,7 @@ def test_a_body_that_is_cut_off_is_the_peers_error(length: int) -> None:
         [GREET, "a", 3, 99, [["b", 1, 2, 3, True]]],
         [GREET, "a", 3, 99, ["b"]],
         [GREET, b"a", 3, 99, TARGETS],
-        [4, "a", 3, 99, TARGETS],
+        [5, "a", 3, 99, TARGETS],
     ],
 )
 def test_a_channel_header_of_another_shape_is_the_peers_error(fields: list[object]) -> None:

@@ -21,7 +21,7 @@ from linkstate.frames import (
 )
 from linkstate.mesh import Mesh
 from linkstate.routing import MAX_AGE_DEADS
-from tests.linkstate.network import DEAD, DELAY, HELLO, Link, Network, line, ring
+from tests.linkstate.network import DEAD, DELAY, HELLO, MAX_PAYLOAD, Link, Network, line, ring
 
 
 def running(links: dict[Link, int]) -> Network:
@@ -38,7 +38,7 @@ def arrived(network: Network, here: str) -> list[bytes]:
 
 @pytest.fixture
 def mesh() -> Mesh:
-    mesh = Mesh("a", 100, ["a", "b", "c"], {"b": 1}, HybridClock(), hello=HELLO, dead=DEAD)
+    mesh = Mesh("a", 100, ["a", "b", "c"], {"b": 1}, HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
     mesh.link_up("b", 0.0)
     mesh.receive_linkstate("b", encode_hello(Hello("b", 200, 0, 100, 0)), 0.0)
     mesh.out.clear()
@@ -342,7 +342,9 @@ def test_an_advertisement_of_our_own_that_we_did_not_write_is_overridden(mesh: M
 
 def test_channel_frames_are_ignored_until_the_neighbour_said_who_it_is() -> None:
     """b ╌╌ a ── c"""
-    mesh = Mesh("a", 100, ["a", "b", "c"], {"b": 1, "c": 1}, HybridClock(), hello=HELLO, dead=DEAD)
+    mesh = Mesh(
+        "a", 100, ["a", "b", "c"], {"b": 1, "c": 1}, HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD
+    )
     mesh.link_up("b", 0.0)
     mesh.link_up("c", 0.0)
     flood = encode_entries(0, [AgedAdvertisement("c", 300, 1, 0, (("a", 100, 1),))])
@@ -367,7 +369,7 @@ def advertised(mesh: Mesh) -> tuple[AgedAdvertisement, ...]:
 
 
 def test_a_mesh_of_one_router_has_nobody_to_wait_for() -> None:
-    mesh = Mesh("a", 100, ["a"], {}, HybridClock(), hello=HELLO, dead=DEAD)
+    mesh = Mesh("a", 100, ["a"], {}, HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
 
     mesh.handle_timer(mesh.deadline())
 

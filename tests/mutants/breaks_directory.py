@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from linkstate.chunks import Joiner
 from linkstate.clock import HybridClock
-from linkstate.contact import Contact
+from linkstate.contact import Contact, ContactChange
+from linkstate.contacts import Contacts
+from tests.linkstate import test_chunks
 from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
 from tests.topic import test_moving
 from topic.directory.directory import Directory
@@ -166,5 +169,20 @@ def rumours_forgotten(_: Method) -> Method:
 
     def broken(directory: Directory, router: str) -> list[Change]:
         return []
+
+    return broken
+
+
+@mutant(Contacts, "_apply", by="1", scenario=test_chunks.test_a_chunk_of_an_old_contact_is_not_joined_to_a_new_one)
+def chunks_outlive_their_contact(apply: Method) -> Method:
+    """3.2: when a contact ends, both ends forget what was in flight, also of a payload that came in part."""
+    former: dict[str, Joiner] = {}
+
+    def broken(contacts: Contacts, contact: Contact, change: ContactChange | None, now: float) -> None:
+        if change is ContactChange.LOST:
+            former[contact.router] = contacts._channels[contact.router]._joiner
+        apply(contacts, contact, change, now)
+        if change is ContactChange.MADE and contact.router in former:
+            contacts._channels[contact.router]._joiner = former[contact.router]
 
     return broken

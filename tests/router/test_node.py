@@ -72,7 +72,9 @@ def boot(store: CountingStore, routers: str = "a", wall_s: int = 1_700_000_000) 
     ends.store = store
     links = {router: 1 for router in routers if router != "a"}
     block = Block("a", "router", 1)
-    cores = boot_cores("a", store.begin(1), routers, links, block, Settings(), store, ends, hello=0.2, dead=1.0)
+    cores = boot_cores(
+        "a", store.begin(1), routers, links, block, Settings(), store, ends, hello=0.2, dead=1.0, max_payload=1 << 20
+    )
     return Node(*cores, store, ends), ends
 
 

@@ -131,7 +131,7 @@ class Router:
         settings = Settings(knobs.window, knobs.redeliveries, 2.0, knobs.boot_wait, longest, FORGET)
         self.mesh, self.topic = boot(
             self.name, self.incarnation, self.names, costs, self._log(), settings, self.store, shell,
-            hello=knobs.dead / 4, dead=knobs.dead,
+            hello=knobs.dead / 4, dead=knobs.dead, max_payload=1 << 20,
         )  # fmt: skip
         return Watched(self, shell)
 

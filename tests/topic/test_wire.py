@@ -12,7 +12,7 @@ from tests.topic.bench import Bench
 from topic.delivery.record import Record, Stream
 from topic.errors import BreachError
 from topic.identity import Epoch, LinkIdentity
-from topic.wire.outgoing import Outgoing
+from topic.wire.outgoing import FLUSH_BYTES, Outgoing
 from topic.wire.segments import Segment, decode
 
 NAME = b"publisher123"
@@ -65,6 +65,21 @@ def test_what_is_for_a_lost_router_is_not_sent_and_the_others_keep_theirs() -> N
     [[kind, _, _, seen, n, presettled, keys, messages, only]] = decode(payload)
     assert (kind, seen, n, presettled) == (Segment.FORWARD, {"a": 1, "b": 2}, 7, False)
     assert (keys, messages, only) == (b"k" * 32, [b"message"], None)
+
+
+@given(st.lists(st.integers(0, 3 * FLUSH_BYTES), min_size=1, max_size=8))
+def test_no_batch_has_more_than_its_bytes_of_messages_or_one_message(sizes: list[int]) -> None:
+    outgoing = Outgoing()
+    records = [Record(STREAM, b"k" * 32, b"t", bytes(size)) for size in sizes]
+    for n, record in enumerate(records):
+        record.n = n
+    outgoing.forward(("a",), STREAM, records, {"a": 1}, None)
+    batches = [decode(payload) for _, payload in outgoing.take()]
+    forwarded = [(segment[4] + i, len(m)) for batch in batches for segment in batch for i, m in enumerate(segment[7])]
+    assert forwarded == list(enumerate(sizes))
+    for batch in batches:
+        carried = [len(message) for segment in batch for message in segment[7]]
+        assert sum(carried) < 2 * FLUSH_BYTES + max(carried)
 
 
 GOOD_ACK = [Segment.ACK, 0]

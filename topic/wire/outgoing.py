@@ -117,12 +117,18 @@ class Outgoing:
         only: tuple[bytes, Epoch] | None,
     ) -> None:
         """Forward records with consecutive `n`, all presettled or none, to all joined subscribers; or `only` to that
-        attach of one subscriber (protocol 5, Publish and 6.3)."""
+        attach of one subscriber (protocol 5, Publish and 6.3). What is more than a batch takes goes in several."""
         first = records[0]
         assert first.n >= 0
         messages = [record.message for record in records]
+        size = sum(map(len, filter(None, messages)))
+        if size > FLUSH_BYTES and len(records) > 1:
+            middle = len(records) // 2
+            for part in (records[:middle], records[middle:]):
+                self.forward(routers, stream, part, seen, only)
+            return
         batch = self._batch(routers)
-        batch.size += sum(map(len, filter(None, messages)))
+        batch.size += size
         versions = {router: seen[router] for router in routers}
         keys = b"".join([record.key for record in records])
         segment = [

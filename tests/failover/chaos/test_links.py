@@ -55,6 +55,7 @@ async def test_a_partition_cuts_what_joins_its_sides(links: Links) -> None:
 
 def test_conditions_add_up() -> None:
     assert Impairment(silent=True, latency=1.0) == SILENT | SLOW | SLOW
+    assert Impairment(rate=1e6) == Impairment(rate=2e6) | Impairment(rate=1e6)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,7 @@ def test_conditions_add_up() -> None:
         ("partition", {}, SILENT),
         ("slow", {"latency": 0.5}, SLOW),
         ("slow", {"latency": 0.5, "jitter": 0.1}, Impairment(latency=0.5, jitter=0.1)),
+        ("narrow", {"rate": 8e6}, Impairment(rate=8e6)),
         ("flaky", {"resets": 2.0}, Impairment(resets=2.0)),
     ],
 )

@@ -126,6 +126,18 @@ async def test_a_slow_link_gives_all_of_it_later_and_in_order(proxy: LinkProxy, 
         assert 4.0 <= trio.current_time() - started <= 8.0  # there and back
 
 
+async def test_a_narrow_link_carries_so_many_bytes_in_a_second_and_loses_none(
+    proxy: LinkProxy, autojump_clock: object
+) -> None:
+    async with await connect(proxy) as stream:
+        proxy.narrow(100_000)
+        assert not proxy.whole
+        started = trio.current_time()
+        await stream.send_all(bytes(300_000))
+        assert await read(stream, 300_000) == bytes(300_000)
+        assert 3.0 <= trio.current_time() - started <= 6.1  # there and back, at the same time
+
+
 async def test_a_reset_ends_connections_but_not_the_link(proxy: LinkProxy) -> None:
     async with await connect(proxy) as old:
         await old.send_all(b"before")

@@ -1,0 +1,58 @@
+"""Payloads in chunks (protocol 3, layer 2): cut where they are sent, joined where they arrive.
+
+A chunk that is not the last one of its payload says that more follows. Each is numbered, acknowledged and sent again
+by itself, and relays pass chunks on as they come: so a large payload neither keeps others off a link for long, nor goes
+all over again when a path changes. A joiner belongs to one channel and ends with it.
+
+Never here: numbers, order, frames (`channel`, `frames`).
+"""
+
+from typing import NamedTuple
+
+CHUNK = 64 * 1024  # bytes: a payload that is no larger is one chunk, as it is
+
+Buffer = bytes | memoryview
+
+
+class OversizedError(Exception):
+    """The other end goes on with a payload that is larger than any may be."""
+
+
+class Chunk(NamedTuple):
+    content: Buffer
+    more: bool = False
+
+
+def cut(payload: bytes) -> list[Chunk]:
+    size = len(payload)
+    if size <= CHUNK:
+        return [Chunk(payload)]
+    view = memoryview(payload)
+    return [Chunk(view[start : start + CHUNK], start + CHUNK < size) for start in range(0, size, CHUNK)]
+
+
+class Joiner:
+    """What has come of one payload."""
+
+    __slots__ = ("_chunks", "_most", "_size")
+
+    def __init__(self, most: int) -> None:
+        """No payload has more than `most` bytes."""
+        self._most = most
+        self._chunks: list[Buffer] = []
+        self._size = 0
+
+    def join(self, chunk: Chunk) -> bytes | None:
+        """The payload that this chunk, the next in order, completes; None if more follows. Raises OversizedError."""
+        if not chunk.more and not self._chunks:
+            return bytes(chunk.content)
+        self._size += len(chunk.content)
+        if self._size > self._most:
+            raise OversizedError(f"sends a payload of more than {self._most} bytes")
+        self._chunks.append(chunk.content)
+        if chunk.more:
+            return None
+        payload = b"".join(self._chunks)
+        self._chunks.clear()
+        self._size = 0
+        return payload

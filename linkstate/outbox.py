@@ -1,0 +1,35 @@
+"""What waits until the transport to one neighbour has room (protocol 3, layer 2): link state never waits behind data.
+
+A shell hands no more to its transport than that can write at once, and takes the next from here when it has: so what
+link state says waits for what lies in the transport, and for nothing else.
+"""
+
+from collections import deque
+from typing import Literal
+
+from linkstate.events import CHANNEL, LINKSTATE
+
+
+class Outbox:
+    """Bodies for one neighbour, in order on each of its two links."""
+
+    __slots__ = ("_channel", "_linkstate")
+
+    def __init__(self) -> None:
+        self._linkstate: list[bytes] = []
+        self._channel: deque[bytes] = deque()
+
+    def put(self, link: Literal["linkstate", "channel"], body: bytes) -> None:
+        (self._channel if link == CHANNEL else self._linkstate).append(body)
+
+    def take(self, room: int) -> tuple[Literal["linkstate", "channel"], list[bytes]] | None:
+        """What is to go next, to be joined into one body: of about `room` bytes, but at least one. None if nothing
+        waits."""
+        if self._linkstate:
+            bodies, self._linkstate = self._linkstate, []
+            return LINKSTATE, bodies
+        waiting, bodies = self._channel, []
+        while waiting and room > 0:
+            bodies.append(waiting.popleft())
+            room -= len(bodies[-1])
+        return (CHANNEL, bodies) if bodies else None
