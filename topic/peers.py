@@ -103,7 +103,7 @@ class Peers:
 
     def _correct(self, router: str, told: list[LinkEntry]) -> None:
         """Tell the router of links that it takes for live and that have ended."""
-        known = [(entry.epoch, self.directory.entry((entry.role, entry.name))) for entry in told if entry.live]
+        known = [(entry.epoch, self.directory.entry(entry.index)) for entry in told if entry.live]
         ended = [ours for epoch, ours in known if ours is not None and not ours.live and ours.epoch >= epoch]
         self.outlet.batches.gossip(router, ended)
 

@@ -54,7 +54,7 @@ def leftovers(topic: Topic) -> Iterator[tuple[str, object]]:
         yield "unread", list(subscriber.unread)
     yield "unjoined", [home for home, names in edge.reports.unjoined.items() if names]
     yield "departures", list(directory.departures)
-    yield "lapsed", [*directory.lapsed, *filter(None, directory._untold.values())]
+    yield "lapsed", [*directory.lapsed, *filter(None, directory._entries._untold.values())]
     yield "announced", list(directory._announced)
     yield "tombstones", list(directory._tombstones)
     yield "waiting attaches", topic.attaches.waiting

@@ -145,7 +145,7 @@ def nothing_abandoned(_: Method) -> Method:
     """7.5: what edges hold of an abandoned life is delivered and settled without its publisher."""
 
     def broken(edge: Edge, stream: Stream) -> None:
-        edge.streams.pop(stream.publisher, None)
+        edge.streams.discard(stream)
 
     return broken
 

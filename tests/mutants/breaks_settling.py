@@ -24,7 +24,7 @@ def settled_on_outcome(report: Method, init: Method) -> tuple[Method, Method]:
         report(reports, record)
         edge = edges[reports]
         Settlement(edge.outlet, edge.records, {}, lambda subscriber: None).settle_locals([record])
-        edge.records.forget(record)
+        edge.records.forget(record.stream, [record])
 
     def built(edge: Edge, *arguments: Any) -> None:
         init(edge, *arguments)
@@ -72,7 +72,7 @@ def key_used_again_at_once(_: Method) -> Method:
     """5 Reused tags: a key that the network still holds is withheld."""
 
     def broken(table: RecordTable, records: list[Record]) -> bool:
-        table.by_key.update((record.key, record) for record in records)
+        table._enter({record.key: record for record in records}, records[0].stream.address)
         return True
 
     return broken

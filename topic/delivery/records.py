@@ -4,7 +4,7 @@ A key belongs to one delivery at a time. What becomes of a record while it is he
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 
 from topic.delivery.record import Record, State, Stream
@@ -16,6 +16,8 @@ class RecordTable:
     def __init__(self) -> None:
         self.by_key: dict[bytes, Record] = {}
         """Placeholders too; presettled records not."""
+        self._at: dict[str, dict[bytes, Record]] = {}
+        """The same by address."""
         self.busy_keys: dict[bytes, Stream] = {}
         """Keys that an older delivery holds, and the stream whose next delivery waits for each."""
         self.unblocked: list[Stream] = []
@@ -25,21 +27,39 @@ class RecordTable:
         them."""
 
     def enter(self, records: list[Record]) -> bool:
-        """Enter new records by key. False, and nothing entered, if an older delivery holds one of the keys: a tag must
-        not be used again before the network has forgotten it (protocol 10)."""
+        """Enter new records of one stream. False, and nothing entered, if an older delivery holds one of the keys: a
+        tag must not be used again before the network has forgotten it (protocol 10)."""
         keys = [record.key for record in records]
         if len(set(keys)) < len(keys) or not self.by_key.keys().isdisjoint(keys):
             return False
-        self.by_key.update(zip(keys, records, strict=True))
+        self._enter(dict(zip(keys, records, strict=True)), records[0].stream.address)
         return True
 
-    def forget(self, record: Record) -> None:
-        """Forget a record that nobody needs, and free its key."""
-        if self.by_key.get(record.key) is record:
-            del self.by_key[record.key]
-            if self.busy_keys and record.key in self.busy_keys:
-                self.unblocked.append(self.busy_keys.pop(record.key))
-        record.stream.records.pop(record.n, None)
+    def name(self, record: Record) -> None:
+        """Enter a record that the unsettled map of a subscriber names, and that is not here or waits behind others."""
+        assert record.key not in self.by_key
+        self._enter({record.key: record}, record.stream.address)
+
+    def _enter(self, records: dict[bytes, Record], address: str) -> None:
+        self.by_key.update(records)
+        self._at.setdefault(address, {}).update(records)
+
+    def at(self, address: str) -> Collection[Record]:
+        """The records of an address, in the order in which they were entered."""
+        return self._at.get(address, {}).values()
+
+    def forget(self, stream: Stream, records: list[Record]) -> None:
+        """Forget records of the stream that nobody needs, and free their keys."""
+        by_key, in_order, at_address = self.by_key, stream.records, self._at.get(stream.address, {})
+        for record in records:
+            key = record.key
+            if by_key.get(key) is record:
+                del by_key[key], at_address[key]
+                if self.busy_keys and key in self.busy_keys:
+                    self.unblocked.append(self.busy_keys.pop(key))
+            in_order.pop(record.n, None)
+        if not at_address:
+            self._at.pop(stream.address, None)
 
     def drop_messages(self) -> None:
         """Drop the messages of settled records: the shell has sent them."""

@@ -5,12 +5,14 @@ follow. The highest epoch wins. This module keeps the merged view and says what 
 delivery; what follows from a change is `topic.termini.changes`'s business.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import attrs
 
-from topic.directory.entry import AddressAudience, Change, Index, LinkEntry, Role, Status, audience_of
+from topic.directory.entries import LinkEntries
+from topic.directory.entry import AddressAudience, Change, Index, LinkEntry, Owner, Role, Status, audience_of
 from topic.directory.rumours import Rumours
+from topic.directory.section_log import SectionLog
 from topic.errors import BreachError
 from topic.identity import Epoch
 
@@ -34,12 +36,9 @@ class Directory:
         """The latest epoch of each contact that was applied: it has told its attaches up to there."""
         self.acked: dict[str, int] = dict.fromkeys(self.others, 0)
         """Version of our section that each router of the topology has acknowledged; -1 until it has in this contact."""
-        self.departures: dict[bytes, int] = {}
-        """Departure log: subscribers that moved away from here, or lapsed, and the section version of that."""
-        self._entries: dict[Index, LinkEntry] = {}
-        self._subscribers: dict[str, dict[bytes, LinkEntry]] = {}
-        self._untold: dict[str, dict[bytes, LinkEntry]] = {}
-        """By address: subscribers that something was accepted without, and that have not been told."""
+        self.departures: SectionLog[bytes] = SectionLog()
+        """Departure log: subscribers that moved away from here, or lapsed."""
+        self._entries = LinkEntries()
         self.lapsed: dict[bytes, int] = {}
         """Subscribers that this router waits for no more, until their owner's word; since when they are out of reach,
         in microseconds of the wall clock (8, Apart)."""
@@ -47,7 +46,10 @@ class Directory:
         """Links that moved, by the word of the router that they left, before their new owner has said so. They are
         orphans."""
         self._rumours = Rumours()
-        self._tombstones: dict[Index, int] = {}
+        self._tombstones: SectionLog[Index] = SectionLog()
+        """Links of ours that have ended."""
+        self._ended: dict[Index, None] = {}
+        """Links of others that have ended, and are forgotten when everybody knows."""
         self._audiences: dict[str, AddressAudience] = {}
         self.unsaved: list[LinkEntry] = []
         """Durable entries that changed since the shell last took them to the state store."""
@@ -68,18 +70,29 @@ class Directory:
     def subscriber(self, name: bytes) -> LinkEntry | None:
         return self._entries.get((Role.SUBSCRIBER, name))
 
-    def subscribers(self, address: str) -> Iterable[LinkEntry]:
-        """Live subscribers of an address, in the order in which they became known."""
-        return self._subscribers.get(address, {}).values()
+    def subscribers(self, address: str) -> Collection[LinkEntry]:
+        """The live subscribers of an address."""
+        return self._entries.subscribers(address)
 
     def entry(self, index: Index) -> LinkEntry | None:
         return self._entries.get(index)
 
     def entries(self) -> Iterator[LinkEntry]:
-        return iter(self._entries.values())
+        return iter(self._entries)
+
+    def expired_lives(self) -> list[LinkEntry]:
+        return list(self._entries.expired_lives.values())
+
+    def unattended(self, is_here: Callable[[LinkEntry], bool]) -> list[LinkEntry]:
+        """Live links without a client, as far as can be seen from here: our own and orphans, but for those whose client
+        `is_here`; and those that we agreed to let expire."""
+        entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self._tells(owner)]
+        listed = filter(None, map(entries.get, self._announced))
+        found = {entry.index: entry for entry in (*entries.owned(*out_of_sight), *listed, *entries.bound.values())}
+        return entries.in_order(entry for entry in found.values() if entry.live and not is_here(entry))
 
     def is_mine(self, entry: LinkEntry) -> bool:
-        return entry.epoch.router == self.router and entry.epoch.incarnation == self.incarnation
+        return entry.owner == (self.router, self.incarnation)
 
     def in_contact(self, entry: LinkEntry) -> bool:
         """Whether the link's owner, in that incarnation, is this router, or is in contact and its section was
@@ -88,12 +101,15 @@ class Directory:
 
     def is_announced(self, entry: LinkEntry) -> bool:
         """Whether the link has moved, and its new owner has not said so."""
-        return (entry.role, entry.name) in self._announced
+        return entry.index in self._announced
 
     def tells_itself(self, entry: LinkEntry) -> bool:
         """Whether the link's owner, in that incarnation, is in contact and has told its section."""
-        router = entry.router
-        return self.contacts.get(router) == entry.epoch.incarnation and router in self.applied
+        return self._tells(entry.owner)
+
+    def _tells(self, owner: Owner) -> bool:
+        router, incarnation = owner
+        return self.contacts.get(router) == incarnation and router in self.applied
 
     def audience(self, address: str) -> AddressAudience:
         """The audience of a message published now (protocol 5, Publish). Cached until the directory changes."""
@@ -106,34 +122,32 @@ class Directory:
         listed = self.subscribers(address)
         members = [(entry, self.in_contact(entry)) for entry in listed if entry.name not in self.lapsed]
         lapsed = [entry.name for entry in listed if entry.name in self.lapsed]
-        return audience_of(self.router, members, (*self._untold.get(address, ()), *lapsed))
+        return audience_of(self.router, members, (*self._entries.untold(address), *lapsed))
 
     # own section
 
     def write(self, entry: LinkEntry) -> Change:
         """Put an entry of our own into the section. The caller sends the delta of the new version."""
         assert self.is_mine(entry), "a router writes its own section only"
-        old = self._entries.get((entry.role, entry.name))
-        assert old is None or old.epoch <= entry.epoch
         self.version += 1
-        self._put(entry)
+        old = self._put(entry)
         if not entry.live and not entry.expired_life:
-            self._tombstones[entry.role, entry.name] = self.version
+            self._tombstones.add(entry.index, self.version)
             self._prune()
         return Change(old, entry)
 
     def section(self) -> tuple[list[LinkEntry], list[LinkEntry]]:
         """Our whole section, and gossip: what has ended; links of routers that we are not in contact with; and links
         that last, as the contact may not be in contact with their owner."""
-        own = [entry for entry in self._entries.values() if self.is_mine(entry)]
-        others = [entry for entry in self._entries.values() if not self.is_announced(entry) and not self.is_mine(entry)]
+        own = self._entries.in_order(self._entries.owned((self.router, self.incarnation)))
+        others = [entry for entry in self._entries if not self.is_announced(entry) and not self.is_mine(entry)]
         return own, [e for e in others if not e.live or e.lifetime.timeout or not self.in_contact(e)]
 
     def depart(self, name: bytes) -> None:
         """A subscriber of ours has moved away, or lapsed. Logged until every contact knows (protocol 3.3); the caller
         sends the delta of the new version."""
         self.version += 1
-        self.departures[name] = self.version
+        self.departures.add(name, self.version)
 
     def acknowledge(self, router: str, version: int) -> None:
         """A contact has applied our section up to `version`."""
@@ -152,16 +166,11 @@ class Directory:
 
     def _prune(self) -> None:
         """Forget departures that every contact knows, and endings that every router knows."""
-        in_contact = min((self.acked[router] for router in self.contacts), default=self.version)
-        for name in [name for name, version in self.departures.items() if version <= in_contact]:
-            del self.departures[name]
+        self.departures.take(min((self.acked[router] for router in self.contacts), default=self.version))
         if self._all_know:
-            dead = [(index, entry) for index, entry in self._entries.items() if not entry.live]
-            for index in [index for index, entry in dead if not self.is_mine(entry) and not entry.expired_life]:
+            for index in list(self._ended):
                 self._remove(index)
-        everywhere = min(self.acked.values(), default=self.version)
-        for index in [index for index, version in self._tombstones.items() if version <= everywhere]:
-            del self._tombstones[index]
+        for index in self._tombstones.take(min(self.acked.values(), default=self.version)):
             self._remove(index)
 
     # links that expire
@@ -188,15 +197,15 @@ class Directory:
         lapsed = self.lapsed.get(entry.name) if entry.role is Role.SUBSCRIBER else None
         self._put(marked)
         if announced and marked.live:
-            self._announced.add((entry.role, entry.name))
+            self._announced.add(entry.index)
         if lapsed is not None and marked.live:
             self.lapse(marked, lapsed)
         return Change(entry, marked)
 
     def forget(self, entry: LinkEntry) -> None:
         """Forget an expired life that nobody comes back for."""
-        if self._entries.get((entry.role, entry.name)) is entry:
-            self._remove((entry.role, entry.name))
+        if self._entries.get(entry.index) is entry:
+            self._remove(entry.index)
 
     # the others' sections
 
@@ -213,10 +222,10 @@ class Directory:
         self.applied.pop(router, None)
         self._heard.pop(router, None)
         self._audiences.clear()
-        theirs = [entry for entry in self._entries.values() if entry.router == router]
-        expired = [entry for entry in theirs if entry.live and not entry.lifetime.timeout]
+        theirs = self._entries.owned(*[owner for owner in self._entries.owners if owner[0] == router])
+        expired = self._entries.in_order(entry for entry in theirs if entry.live and not entry.lifetime.timeout)
         for entry in expired:
-            self._remove((entry.role, entry.name))
+            self._remove(entry.index)
         self._prune()
         return [Change(entry, None) for entry in expired]
 
@@ -224,20 +233,16 @@ class Directory:
         """Take a contact's whole section. What it closed it lists until we acknowledge that. So a link that it lists no
         longer has moved: it is an orphan, or expires if it has no timeout."""
         self._check_owner(router, own)
-        incarnation = self.contacts[router]
-        listed = {(entry.role, entry.name) for entry in own}
-        gone = [
-            (index, entry)
-            for index, entry in self._entries.items()
-            if entry.epoch[1:] == (router, incarnation) and index not in listed and not entry.expired_life
-        ]
+        listed = {entry.index for entry in own}
+        known = self._entries.owned((router, self.contacts[router]))
         changes: list[Change] = []
-        for index, entry in gone:
+        gone = self._entries.in_order(entry for entry in known if entry.index not in listed and not entry.expired_life)
+        for entry in gone:
             if entry.live and entry.lifetime.timeout:
-                self._announced.add(index)
+                self._announced.add(entry.index)
                 self._audiences.pop(entry.identity.address, None)
             else:
-                self._remove(index)
+                self._remove(entry.index)
                 changes += [Change(entry, None)] if entry.live else []
         return changes + self.apply_delta(router, version, own) + self.apply_gossip(gossip)
 
@@ -246,7 +251,7 @@ class Directory:
         for endings, which it may not know. Until it speaks, or is lost, what is told of its subscribers is a rumour."""
         others = [entry for entry in entries if not self.is_mine(entry)]
         for entry in filter(self.tells_itself, others):
-            self._rumours.hear(entry, self.entry((entry.role, entry.name)))
+            self._rumours.hear(entry, self.entry(entry.index))
         return self._merge([entry for entry in others if not entry.live or not self.tells_itself(entry)])
 
     def believe_rumours(self, router: str) -> list[Change]:
@@ -277,31 +282,30 @@ class Directory:
         before we heard of this."""
         changes: list[Change] = []
         for entry in moved:
-            index = entry.role, entry.name
-            old = self._entries.get(index)
-            if old is None or old.epoch[1:] != (router, self.contacts[router]) or old.epoch >= entry.epoch:
+            old = self._entries.get(entry.index)
+            if old is None or old.owner != (router, self.contacts[router]) or old.epoch >= entry.epoch:
                 continue
             in_contact = self.contacts.get(entry.router) == entry.epoch.incarnation
             lasts = entry.lifetime.timeout > 0 and not self.is_mine(entry)
             if lasts or (in_contact and self._heard.get(entry.router, old.epoch) < entry.epoch):
                 self._put(entry)
                 if in_contact:
-                    self._announced.add(index)
+                    self._announced.add(entry.index)
                 changes.append(Change(old, entry))
             else:
-                self._remove(index)
+                self._remove(entry.index)
                 changes.append(Change(old, None))
         return changes
 
     def _check_owner(self, router: str, entries: list[LinkEntry]) -> None:
         owner = (router, self.contacts[router])
-        if any(entry.epoch[1:] != owner for entry in entries):
+        if any(entry.owner != owner for entry in entries):
             raise BreachError(f"router {router} writes in a section that is not its own")
 
     def _merge(self, entries: list[LinkEntry]) -> list[Change]:
         changes: list[Change] = []
         for entry in entries:
-            old = self._entries.get((entry.role, entry.name))
+            old = self._entries.get(entry.index)
             if old is not None and old.epoch == entry.epoch and old.live and entry.live and self.is_announced(entry):
                 entry = attrs.evolve(entry, status=old.status)  # we may have agreed to let it expire
             elif old is not None and old.rank >= entry.rank:
@@ -309,42 +313,34 @@ class Directory:
             if entry.live or entry.expired_life or not self._all_know:
                 self._put(entry)
             elif old is not None:
-                self._remove((entry.role, entry.name))
+                self._remove(entry.index)
             if entry.live or (old is not None and old.live):
                 changes.append(Change(old, entry))
         return changes
 
-    def _put(self, entry: LinkEntry) -> None:
-        index = (entry.role, entry.name)
-        self._tombstones.pop(index, None)
-        self._announced.discard(index)
+    def _put(self, entry: LinkEntry) -> LinkEntry | None:
+        """Returns the entry in whose place it comes."""
         self._rumours.settle(entry)
-        old = self._entries.get(index)
-        assert old is None or old.epoch <= entry.epoch
-        self._entries[index] = entry
+        old = self._entries.put(entry)
+        self._changed(entry)
         if entry.outlives_router or (old is not None and old.outlives_router):
             self.unsaved.append(entry)
-        if entry.role is Role.SUBSCRIBER:
-            self._unlist(entry)
-            if entry.live or entry.expired_life:
-                lists = self._subscribers if entry.live else self._untold
-                lists.setdefault(entry.identity.address, {})[entry.name] = entry
-
-    def _unlist(self, entry: LinkEntry) -> None:
-        self.lapsed.pop(entry.name, None)
-        address = entry.identity.address
-        for lists in (self._subscribers, self._untold):
-            at_address = lists.get(address, {})
-            at_address.pop(entry.name, None)
-            if not at_address:
-                lists.pop(address, None)
-        self._audiences.pop(address, None)
+        if not (entry.live or entry.expired_life or self.is_mine(entry)):
+            self._ended[entry.index] = None
+        return old
 
     def _remove(self, index: Index) -> None:
-        entry = self._entries.pop(index)
+        entry = self._entries.remove(index)
+        self._changed(entry)
         if entry.outlives_router:
             self.unsaved.append(attrs.evolve(entry, status=Status.CLOSED))
-        self._tombstones.pop(index, None)
+
+    def _changed(self, entry: LinkEntry) -> None:
+        """What was noted of the link's last entry holds no more."""
+        index = entry.index
+        self._tombstones.discard(index)
+        self._ended.pop(index, None)
         self._announced.discard(index)
         if entry.role is Role.SUBSCRIBER:
-            self._unlist(entry)
+            self.lapsed.pop(entry.name, None)
+            self._audiences.pop(entry.identity.address, None)

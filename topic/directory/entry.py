@@ -95,8 +95,17 @@ class LinkEntry:
         return self.aware if self.live else self.epoch.hlc
 
     @property
+    def index(self) -> "Index":
+        return self.role, self.name
+
+    @property
     def router(self) -> str:
         return self.epoch.router
+
+    @property
+    def owner(self) -> "Owner":
+        """The home or custodian: a router, and which incarnation of it."""
+        return self.epoch[1:]
 
     def pack(self) -> list[Any]:
         identity = (self.identity.container, self.identity.link, self.identity.address)
@@ -143,6 +152,7 @@ class AddressAudience:
 
 
 Index = tuple[Role, bytes]
+Owner = tuple[str, int]
 
 
 def audience_of(router: str, members: list[tuple[LinkEntry, bool]], lapsed: tuple[bytes, ...]) -> AddressAudience:

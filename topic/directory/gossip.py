@@ -47,14 +47,17 @@ class Gossip:
         version that `applied` has for their router and incarnation."""
         told, self._told[router] = self._told[router], self._number
         found: list[LinkEntry] = []
-        for name, news in reversed(list(self._news.items())):
+        dead: list[bytes] = []
+        for name, news in reversed(self._news.items()):
             if news.number <= told:
                 break
             entry = self._directory.subscriber(name)
             if entry is None or not entry.live:
-                del self._news[name]
+                dead.append(name)
             elif entry.router != router and not _covers(applied.get(entry.router), entry, news.version):
                 found.append(entry)
+        for name in dead:
+            del self._news[name]
         return found[::-1]
 
 

@@ -5,7 +5,7 @@ outcome, home is told. When that outcome may leave is `topic.edge.reports`'s bus
 `topic.edge.settlement`'s.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from topic.actions import Deliver, Redeliver, Resume
 from topic.delivery.outcomes import LOGGED, DeliveryOutcome
@@ -25,7 +25,7 @@ class EdgeDelivery:
         self,
         outlet: Outlet,
         records: RecordTable,
-        at: Mapping[str, list[LocalSubscriber]],
+        at: Mapping[str, Collection[LocalSubscriber]],
         reports: Reports,
         redeliveries: int,
         evaluate: Callable[[Stream, list[Record]], None],

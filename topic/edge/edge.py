@@ -10,6 +10,7 @@ from topic.delivery.gates import UNPROVEN
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, OPEN, QUEUED, WITHHELD, Record, State, Stream, name_all
 from topic.delivery.records import RecordTable, in_ranges, ranges_without
+from topic.delivery.streams import Streams
 from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
 from topic.edge.delivery import EdgeDelivery, name_in
@@ -35,11 +36,10 @@ class Edge:
         self.outlet = outlet
         self.records = records
         self.directory = directory
-        self.streams: dict[bytes, Stream] = {}
-        """By publisher name, under the epoch of the last Forward."""
+        self.streams = Streams()
         self.subscribers: dict[bytes, LocalSubscriber] = {}
-        self._at: dict[str, list[LocalSubscriber]] = {}
-        self.unconfirmed = Unconfirmed(outlet, records, directory, self.subscribers)
+        self._at: dict[str, dict[LocalSubscriber, None]] = {}
+        self.unconfirmed = Unconfirmed(outlet, records, directory, self._at)
         self.reports = Reports(outlet, self.subscribers)
         self.delivery = EdgeDelivery(outlet, records, self._at, self.reports, redeliveries, evaluate)
         self.settlement = self.delivery.settlement
@@ -51,10 +51,10 @@ class Edge:
         """Take in a subscriber that attaches, for the first time or anew. Every home has to join it."""
         if subscriber.name not in self.subscribers:
             self.subscribers[subscriber.name] = subscriber
-            self._at.setdefault(subscriber.identity.address, []).append(subscriber)
+            self._at.setdefault(subscriber.identity.address, {})[subscriber] = None
         self.reports.attaches(subscriber.name)
         _forget_attempts(subscriber)
-        named = [record for record in self._records() if subscriber in record.locals]
+        named = [record for record in self._records(subscriber) if subscriber in record.locals]
         self.unconfirmed.hold_for(subscriber, named)
         self._leave_out(subscriber, [record for record in named if record.stream.abandoned])
         if not subscriber.incomplete:
@@ -68,12 +68,12 @@ class Edge:
         assert self.subscribers[subscriber.name] is subscriber
         del self.subscribers[subscriber.name]
         address = subscriber.identity.address
-        self._at[address].remove(subscriber)
+        del self._at[address][subscriber]
         if not self._at[address]:
             del self._at[address]
         subscriber.gated.clear()
         self.reports.left(subscriber.name)
-        named = [record for record in self._records() if subscriber in record.locals]
+        named = [record for record in self._records(subscriber) if subscriber in record.locals]
         self._unname(subscriber, named)
         left = [record for record in named if record.drop(subscriber)]
         subscriber.stop_resuming()
@@ -87,7 +87,7 @@ class Edge:
         for waiting in (subscriber.joined, subscriber.ready, subscriber.gated):
             waiting.clear()
         self.reports.left(subscriber.name)
-        named = [record for record in self._records() if subscriber in record.locals]
+        named = [record for record in self._records(subscriber) if subscriber in record.locals]
         self._unname(subscriber, named)
         left = [record for record in dict.fromkeys(named) if record.locals.get(subscriber) in OPEN]
         for record in left:
@@ -110,11 +110,11 @@ class Edge:
         there = self._at.get(record.stream.address, ())
         return any(record in subscriber.resuming or record.key in (subscriber.client_map or ()) for subscriber in there)
 
-    def _records(self) -> Iterator[Record]:
-        """All records that local subscribers may be named in."""
-        entered = self.records.by_key
-        yield from entered.values()
-        for stream in self.streams.values():
+    def _records(self, subscriber: LocalSubscriber) -> Iterator[Record]:
+        """All records that the subscriber may be named in."""
+        address, entered = subscriber.identity.address, self.records.by_key
+        yield from self.records.at(address)
+        for stream in self.streams.at(address):
             yield from (record for record, _ in stream.withheld_at_edge if entered.get(record.key) is not record)
 
     def joined(self, home: str, subscriber: LocalSubscriber, gated: dict[bytes, int]) -> None:
@@ -130,17 +130,18 @@ class Edge:
                 subscriber.gate(publisher, home, first)
                 if first == UNPROVEN:
                     self.reports.unproven(publisher)
-        homed = self._homed_at(home)
+        homed = self._homed_at(home, subscriber)
         self._leave_out(subscriber, [r for r in homed if gated.get(r.stream.publisher) != UNPROVEN])
         self.reports.joined(home, subscriber.name)
         self.delivery.pump(subscriber)
 
-    def _homed_at(self, router: str) -> list[Record]:
-        """The records of that router's present incarnation. Of what an earlier one was home of it knows nothing."""
+    def _homed_at(self, router: str, subscriber: LocalSubscriber) -> list[Record]:
+        """The records for the subscriber of that router's present incarnation. Of what an earlier one was home of it
+        knows nothing."""
         directory = self.directory
         own = router == directory.router
         home = router, directory.incarnation if own else directory.contacts.get(router)
-        return [record for record in self._records() if record.stream.epoch[1:] == home]
+        return [record for record in self._records(subscriber) if record.stream.epoch[1:] == home]
 
     def _leave_out(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
         """Home has not named the subscriber in these: it waits for them no longer."""
@@ -157,10 +158,10 @@ class Edge:
             subscriber.ready.extend(subscriber.open_gate(publisher))
             self.delivery.pump(subscriber)
 
-    def rehomed(self, publisher: bytes) -> None:
+    def rehomed(self, publisher: bytes, address: str) -> None:
         """The publisher has a new attach, or is gone: the gates of its older attach fall (6.5). What waited for a sign
         of its life (6.6) is not given any more, as none will come."""
-        for subscriber in self.subscribers.values():
+        for subscriber in self._at.get(address, ()):
             gate = subscriber.gated.get(publisher)
             if gate is not None:
                 left = gate.records if gate.first == UNPROVEN else ()
@@ -180,14 +181,13 @@ class Edge:
         """The stream of a publisher's current epoch."""
         stream = self.streams.get(publisher.name)
         if stream is None or stream.epoch != publisher.epoch:
-            assert stream is None, "a new epoch abandons or re-homes the old stream first"
             stream = Stream(publisher.name, publisher.identity, publisher.epoch, publisher.generation)
-            self.streams[publisher.name] = stream
+            self.streams.add(stream)
         return stream
 
     def forward(self, stream: Stream, first: int, seen: int, records: list[Record]) -> None:
         """Take a Forward of the current epoch, for all local subscribers that home has joined."""
-        moved = self._moved_since(seen)
+        moved = self.directory.departures.since(seen)
         joined = self.delivery.joined_at(stream)
         if stream.unconfirmed:
             for n, record in enumerate(records, first):
@@ -211,7 +211,7 @@ class Edge:
             if stream.home not in subscriber.joined and stream.publisher not in subscriber.gated:
                 # Joined says what of it is gated
                 subscriber.gate(stream.publisher, stream.home, 0)
-        self._forward_one(stream, n, self._moved_since(seen), record, named)
+        self._forward_one(stream, n, self.directory.departures.since(seen), record, named)
         self.release(stream)
 
     def _forward_one(
@@ -240,10 +240,6 @@ class Edge:
             self.delivery.hand_on(stream, records, self.delivery.joined_at(stream))
         for n in range(first, first + len(records)):
             self.outlet.batches.outcome(stream.home, stream, n)
-
-    def _moved_since(self, seen: int) -> tuple[bytes, ...]:
-        departures = self.directory.departures
-        return tuple(name for name, version in departures.items() if version > seen)
 
     def _begin(self, stream: Stream, records: list[Record]) -> None:
         """Offer new records to their local subscribers. While an older delivery holds one of the keys, withhold them:
@@ -298,8 +294,7 @@ class Edge:
         """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.5, 8)."""
         assert not stream.here
         stream.abandoned = True
-        if self.streams.get(stream.publisher) is stream:
-            del self.streams[stream.publisher]
+        self.streams.discard(stream)
         for record, subscribers in stream.withheld_at_edge:  # nobody has had these here
             for subscriber in subscribers:
                 if record.locals.get(subscriber) in OPEN:

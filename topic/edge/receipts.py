@@ -84,6 +84,6 @@ class Receipts:
                 assert not record.unread
                 for home in record.awaited:
                     self.outlet.batches.forgotten(home, stream, record.n)
-                self.records.forget(record)
+            self.records.forget(stream, run)
             if stream.withheld_at_edge or stream.withheld:
                 self.records.unblocked.append(stream)

@@ -3,7 +3,7 @@
 When the record may be forgotten afterwards is `topic.edge.receipts`'s business.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from topic.actions import SettleSubscriber
 from topic.delivery.record import QUEUED, WITHHELD, Record, Stream, settle
@@ -21,7 +21,7 @@ class Settlement:
         self,
         outlet: Outlet,
         records: RecordTable,
-        at: Mapping[str, list[LocalSubscriber]],
+        at: Mapping[str, Collection[LocalSubscriber]],
         pump: Callable[[LocalSubscriber], None],
     ) -> None:
         """`at` has the subscribers by address. `pump` sends a subscriber what its credit lets go."""

@@ -7,7 +7,7 @@ answered stays true. A delivery is confirmed when home forwards it again or says
 is `topic.home.resolution`'s business.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from topic.delivery.outcomes import GIVEN_BACK, LOGGED, DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, Record, State, Stream
@@ -29,14 +29,19 @@ class Unconfirmed:
     """The unconfirmed deliveries of one router. Each stream has its own in `Stream.unconfirmed`."""
 
     def __init__(
-        self, outlet: Outlet, records: RecordTable, directory: Directory, subscribers: Mapping[bytes, LocalSubscriber]
+        self,
+        outlet: Outlet,
+        records: RecordTable,
+        directory: Directory,
+        at: Mapping[str, Collection[LocalSubscriber]],
     ) -> None:
+        """`at` has the local subscribers by address."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
         self.ask_here: Callable[[Stream, list[bytes]], None]
         """Asks the home rules, where home is this router."""
-        self._subscribers = subscribers
+        self._at = at
 
     # into this state
 
@@ -47,11 +52,11 @@ class Unconfirmed:
         held = [record for record in stream.records.values() if record.state is not State.SETTLED]
         for record in held:
             if record.presettled:
-                self.records.forget(record)
+                self.records.forget(stream, [record])
             else:
                 record.hold()
                 stream.unconfirmed[record.key] = record
-        for subscriber in self._subscribers.values():
+        for subscriber in self._at.get(stream.address, ()):
             subscriber.hold_back([stream.publisher])
 
     def _drop_waiting(self, stream: Stream) -> None:
@@ -104,7 +109,7 @@ class Unconfirmed:
                 if record is None:
                     record = stream.unconfirmed[key] = Record(stream, key, b"", None)
                     unknown.setdefault(stream, []).append(key)
-                self.records.by_key[key] = record
+                self.records.name(record)
             if record is not None and _is_meant(subscriber, record, state):
                 self._state(subscriber, record, state)
                 known.append(record)

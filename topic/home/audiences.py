@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from topic.delivery.gates import Gate
 from topic.delivery.record import AWAITING_HOME, Record, State, Stream
+from topic.delivery.streams import Streams
 from topic.directory.entry import LinkEntry
 from topic.edge.edge import Edge
 from topic.home.liveness import Liveness
@@ -24,7 +25,7 @@ class Audiences:
         self,
         edge: Edge,
         liveness: Liveness,
-        streams: dict[bytes, Stream],
+        streams: Streams,
         evaluate: Callable[[Stream, list[Record]], None],
     ) -> None:
         """`evaluate` is told of records that fewer are awaited for."""
@@ -46,16 +47,15 @@ class Audiences:
             peer=self._custodian(subscriber),
             epoch=str(subscriber.epoch),
         )
-        for stream in self._streams.values():
-            if stream.address == subscriber.identity.address:
-                unproven = known and self._needs_proof(stream, subscriber)
-                self._gate(stream, subscriber, () if known else UNSETTLED, unproven=unproven)
+        for stream in self._streams.at(subscriber.identity.address):
+            unproven = known and self._needs_proof(stream, subscriber)
+            self._gate(stream, subscriber, () if known else UNSETTLED, unproven=unproven)
         self.tell_joined(subscriber)
 
     def tell_joined(self, subscriber: LinkEntry) -> None:
         """Tell the custodian, with the gates that stand; once more when a backlog came later than that."""
-        name = subscriber.name
-        gates = {s.publisher: s.gates[name].first for s in self._streams.values() if name in s.gates}
+        name, streams = subscriber.name, self._streams.at(subscriber.identity.address)
+        gates = {stream.publisher: stream.gates[name].first for stream in streams if name in stream.gates}
         if self.directory.is_mine(subscriber):
             self.edge.joined(subscriber.router, self.edge.subscribers[subscriber.name], gates)
         else:
@@ -137,13 +137,13 @@ class Audiences:
 
     # subscribers that move or go
 
-    def gone(self, subscriber: bytes) -> None:
+    def gone(self, subscriber: LinkEntry) -> None:
         """The subscriber has closed or expired: it is in no audience and behind no gate."""
-        for stream in list(self._streams.values()):
-            stream.gates.pop(subscriber, None)
-            awaited = [record for record in stream.records.values() if subscriber in record.orphans]
+        for stream in list(self._streams.at(subscriber.identity.address)):
+            stream.gates.pop(subscriber.name, None)
+            awaited = [record for record in stream.records.values() if subscriber.name in record.orphans]
             for record in awaited:
-                record.orphans.discard(subscriber)
+                record.orphans.discard(subscriber.name)
             self._evaluate(stream, awaited)
 
     def lose(self, router: str) -> None:
@@ -169,23 +169,21 @@ class Audiences:
         """A known subscriber has attached anew, and was at `former`. Await it by name for what that router has not told
         the outcome of (6.3, Backlog), and for what waited for it before it lapsed."""
         local = self.edge.subscribers.get(subscriber.name) if former == self.outlet.router else None
-        for stream in self._streams.values():
-            if stream.address == subscriber.identity.address:
-                for record in stream.records.values():
-                    lapsed = subscriber.name in record.without
-                    if lapsed and record.state is State.IN_DOUBT:
-                        record.without = tuple(name for name in record.without if name != subscriber.name)
-                    if lapsed or former in record.awaited or (local and record.locals.get(local) == AWAITING_HOME):
-                        self._expect(record, subscriber.name)
+        for stream in self._streams.at(subscriber.identity.address):
+            for record in stream.records.values():
+                lapsed = subscriber.name in record.without
+                if lapsed and record.state is State.IN_DOUBT:
+                    record.without = tuple(name for name in record.without if name != subscriber.name)
+                if lapsed or former in record.awaited or (local and record.locals.get(local) == AWAITING_HOME):
+                    self._expect(record, subscriber.name)
 
     def adopt(self, subscriber: LinkEntry) -> None:
         """The subscriber was learned of from a contact: await it for anything that its publishers have resumed here
         (6.4)."""
-        for stream in self._streams.values():
-            if stream.address == subscriber.identity.address:
-                self._gate(stream, subscriber, (State.ACCEPTED,), unproven=False)
-                for record in stream.records.values():
-                    self._expect(record, subscriber.name)
+        for stream in self._streams.at(subscriber.identity.address):
+            self._gate(stream, subscriber, (State.ACCEPTED,), unproven=False)
+            for record in stream.records.values():
+                self._expect(record, subscriber.name)
 
     def _expect(self, record: Record, name: bytes) -> None:
         gate = record.stream.gates.get(name)

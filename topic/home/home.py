@@ -13,6 +13,7 @@ from topic.actions import AnswerDeliveries
 from topic.delivery.outcomes import LOGGED, DeliveryOutcome, Refusals, add_refusals
 from topic.delivery.record import Question, Record, State, Stream, accept, settle, spread
 from topic.delivery.records import RecordTable, in_ranges
+from topic.delivery.streams import Streams
 from topic.directory.directory import Directory
 from topic.edge.edge import Edge
 from topic.home.audiences import Audiences
@@ -35,8 +36,7 @@ class Home:
         self.edge = Edge(outlet, records, directory, redeliveries, self.evaluate)
         self.booted = False
         """Nobody is answered before that (protocol 8, Boot)."""
-        self.streams: dict[bytes, Stream] = {}
-        """By publisher name; the current epoch only."""
+        self.streams = Streams()
         self._undecided: dict[Stream, None] | None = None
         """Streams to evaluate at the end of the event; None if they are evaluated at once."""
         self.liveness = Liveness(outlet, records, self._answer_question)
@@ -179,8 +179,7 @@ class Home:
     def _handed_on(self, stream: Stream, records: list[Record]) -> None:
         """Every edge has handed these presettled records on, or dropped them."""
         settle(records)
-        for record in records:
-            self.records.forget(record)
+        self.records.forget(stream, records)
         self.settlement.grant(stream, len(records))
 
     @contextmanager
@@ -240,7 +239,7 @@ class Home:
     def supersede(self, stream: Stream) -> None:
         """The publisher has a later attach: what is in doubt is unconfirmed now, and its gates fall (6.5, 7.4)."""
         assert self.streams[stream.publisher] is stream
-        del self.streams[stream.publisher]
+        self.streams.discard(stream)
         stream.link = None
         stream.gates.clear()
         self.edge.unconfirmed.hold(stream)
@@ -321,7 +320,7 @@ class Home:
 
     def abandon(self, stream: Stream) -> None:
         """The publisher is gone: every router delivers and settles what it holds, and so does this one (7.5)."""
-        self.streams.pop(stream.publisher, None)
+        self.streams.discard(stream)
         stream.abandoned = True
         stream.link = None
         for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # else it falls where it stands
@@ -334,8 +333,7 @@ class Home:
         for record in records:
             record.awaited.clear()
             record.orphans.clear()
-            if record.presettled:
-                self.records.forget(record)
+        self.records.forget(stream, [record for record in records if record.presettled])
         self.edge.receipts.forget(
             [r for r in records if r.state is State.SETTLED and not r.presettled and not r.unread]
         )

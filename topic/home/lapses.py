@@ -12,6 +12,7 @@ import attrs
 
 from topic.actions import EXPIRED, Detach, Note
 from topic.delivery.record import Record, Stream
+from topic.delivery.streams import Streams
 from topic.directory.entry import LinkEntry, Status
 from topic.edge.edge import Edge
 from topic.edge.subscriber import LocalSubscriber
@@ -26,7 +27,7 @@ class Lapses:
         self,
         edge: Edge,
         audiences: Audiences,
-        streams: dict[bytes, Stream],
+        streams: Streams,
         evaluate: Callable[[Stream, list[Record]], None],
     ) -> None:
         """`evaluate` is told of records that fewer are awaited for."""
@@ -49,7 +50,7 @@ class Lapses:
             directory.depart(name)  # homes that forward before they hear of it count on it here
             self.outlet.batches.delta(directory.contacts, directory.version, [], [])
             self._audiences.left_without(name, self._edge.leave(local))
-        for stream in list(self._streams.values()):
+        for stream in list(self._streams.at(entry.identity.address)):
             awaited = [record for record in stream.records.values() if name in record.orphans]
             for record in awaited:
                 record.orphans.discard(name)

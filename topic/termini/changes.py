@@ -71,7 +71,7 @@ class Changes:
         if change.new is None or not entry.live:
             if local is not None:
                 self._subscriber_left(local, entry)
-            self._home.audiences.gone(entry.name)
+            self._home.audiences.gone(entry)
             return
         if local is not None and not self.directory.is_mine(entry):
             self._subscriber_moved(local, entry)
@@ -137,7 +137,7 @@ class Changes:
 
     def ended_elsewhere(self, entry: LinkEntry) -> None:
         """Others went on without a link of ours while it was out of their reach: its client has to begin afresh."""
-        current = self.directory.entry((entry.role, entry.name))
+        current = self.directory.entry(entry.index)
         if current is None or current.epoch != entry.epoch or not current.live:
             return
         if entry.ending:

@@ -13,7 +13,6 @@ matter is decided. If the contacts change meanwhile, it is asked again.
 """
 
 import math
-from collections.abc import Iterator
 from typing import Protocol
 
 import attrs
@@ -88,7 +87,7 @@ class Expiry:
             return
         self._looked = now
         self.all_since = min(self.all_since, now) if self.directory.complete else math.inf
-        entries = {((entry.role, entry.name), entry.epoch): entry for entry in self._without_client()}
+        entries = {(entry.index, entry.epoch): entry for entry in self.directory.unattended(self._links.is_here)}
         self._lonely = {attach: self._lonely.get(attach) or _Lonely(now) for attach in entries}
         self._forget(now)
         for attach, entry in entries.items():
@@ -135,21 +134,12 @@ class Expiry:
     def _forget(self, now: float) -> None:
         """Forget expired lives after the time in which their clients might come back and not know. It runs while nobody
         is out of contact who might hold them."""
-        ended = [entry for entry in self.directory.entries() if entry.expired_life]
+        ended = self.directory.expired_lives()
         self._ended = {entry.epoch: self._ended.get(entry.epoch, now) for entry in ended}
         for entry in ended:
             since = self._ended[entry.epoch]
             if now >= max(since, self.all_since) + self._remember or now >= since + self._forget_s:
                 self.directory.forget(entry)
-
-    def _without_client(self) -> Iterator[LinkEntry]:
-        """Suspended links of ours, and orphans. Also those that we agreed to let expire, while the router that asked
-        may be gone: their owner, being asked again, says whether they live."""
-        directory = self.directory
-        for entry in directory.entries():
-            lonely = directory.is_mine(entry) or not directory.in_contact(entry) or entry.status is Status.BOUND
-            if entry.live and lonely and not self._links.is_here(entry):
-                yield entry
 
     def _speaks_for(self, entry: LinkEntry) -> bool:
         """Whether it is up to this router to propose the end of the link."""
@@ -168,7 +158,7 @@ class Expiry:
     def _propose(self, entry: LinkEntry, decision: Decision) -> None:
         assert entry.live
         contacts = self.directory.contacts
-        poll = self._polls[entry.role, entry.name] = _Poll(entry.epoch, decision, set(contacts))
+        poll = self._polls[entry.index] = _Poll(entry.epoch, decision, set(contacts))
         self.outlet.batches.expire(contacts, entry, decision)
         self._decide(entry, poll)
 
@@ -187,7 +177,7 @@ class Expiry:
 
     def _decide(self, entry: LinkEntry, poll: _Poll) -> None:
         if not poll.awaited:
-            del self._polls[entry.role, entry.name]
+            del self._polls[entry.index]
             if entry.live and entry.epoch == poll.epoch and not self._links.is_here(entry):
                 self.outlet.batches.expired(self.directory.contacts, entry, poll.decision)
                 if poll.decision is Decision.EXPIRED:
@@ -202,12 +192,12 @@ class Expiry:
 
     def _abort(self, entry: LinkEntry) -> None:
         """Nothing is decided: who agreed is free again."""
-        polled = attrs.evolve(entry, epoch=self._polls.pop((entry.role, entry.name)).epoch)
+        polled = attrs.evolve(entry, epoch=self._polls.pop(entry.index).epoch)
         self.outlet.batches.expired(self.directory.contacts, polled, Decision.NOTHING)
 
     def _lapse(self, entry: LinkEntry) -> None:
         assert entry.role is Role.SUBSCRIBER
-        lonely = self._lonely.get(((entry.role, entry.name), entry.epoch))
+        lonely = self._lonely.get((entry.index, entry.epoch))
         if lonely is not None:
             lonely.lapsed_at.update(self.directory.contacts)
         away = entry.lifetime.timeout if lonely is None else self._looked - lonely.since
@@ -224,7 +214,7 @@ class Expiry:
 
     def awaits(self, router: str, entry: LinkEntry) -> None:
         """The router still counts on a subscriber. If that has lapsed, the router has to be told once more."""
-        lonely = self._lonely.get(((entry.role, entry.name), entry.epoch))
+        lonely = self._lonely.get((entry.index, entry.epoch))
         if lonely is not None:
             lonely.lapsed_at.discard(router)
 
@@ -250,7 +240,7 @@ class Expiry:
         """Whether we agree. The owner of a link knows; any other router may have lost sight of it earlier than we."""
         if entry.router == router:
             return True
-        lonely = self._lonely.get(((entry.role, entry.name), entry.epoch))
+        lonely = self._lonely.get((entry.index, entry.epoch))
         if lonely is None or self._links.is_here(entry):
             return False
         if decision is Decision.LAPSED:

@@ -78,8 +78,8 @@ class Generations:
             LinkEntry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=lifetime),
         )
         self._attaches.withdraw_unknown(name)
-        self._retire(name, stream)
-        self._home.streams[name] = stream
+        self._retire(name, stream.address, stream)
+        self._home.streams.add(stream)
         stream.here = True
         if life is None or client_map is None:
             self._home.begin_afresh(stream, says_so=client_map is None)
@@ -101,14 +101,14 @@ class Generations:
         """A publisher has a new attach elsewhere, or has ended."""
         name, entry = change.entry.name, change.entry
         if change.new is None or not change.new.live or self._has_ended(change):
-            self._retire(name, None)
+            self._retire(name, entry.identity.address, None)
             return
         current = self._home.streams.get(name) or self._edge.streams.get(name)
         if current is None or current.epoch != entry.epoch:
             stream = Stream(name, entry.identity, entry.epoch, entry.generation)
-            self._retire(name, stream)
+            self._retire(name, stream.address, stream)
             if stream.unconfirmed:
-                self._edge.streams[name] = stream
+                self._edge.streams.add(stream)
                 self._edge.unconfirmed.ask(stream, list(stream.unconfirmed))
         self._attaches.known(entry)
 
@@ -121,10 +121,12 @@ class Generations:
         self.outlet.batches.expired([entry.router], entry, Decision.EXPIRED)
         return True
 
-    def _retire(self, name: bytes, new: Stream | None) -> None:
+    def _retire(self, name: bytes, address: str, new: Stream | None) -> None:
         """End the publisher's earlier attaches. What they have in doubt is resumed under the `new` one if that is of
         the same life (7.4), and abandoned otherwise (7.5)."""
-        mine, other = self._home.streams.get(name), self._edge.streams.pop(name, None)
+        mine, other = self._home.streams.get(name), self._edge.streams.get(name)
+        if other is not None:
+            self._edge.streams.discard(other)
         if mine is not None:
             self._end_link(mine, None if new is None else new.home)
         for stream in (mine, other, *self._take_nowhere(name)):
@@ -136,7 +138,7 @@ class Generations:
                 continue
             self._keep_placeholders(stream, new)
             (self._home.abandon if stream is mine else self._edge.abandon)(stream)
-        self._edge.rehomed(name)
+        self._edge.rehomed(name, address)
 
     def _keep_placeholders(self, stream: Stream, new: Stream | None) -> None:
         """Keep placeholders of an abandoned life: a key does not tell its generation, so they may be of a life that

@@ -1,0 +1,99 @@
+"""The entries of one directory, and where they are found: by link, by owner, by address (protocol 3.3).
+
+What concerns few links costs what these are, however many there are. Whom to believe of a link is
+`topic.directory.directory`'s business.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import count
+from typing import TypeVar
+
+from topic.directory.entry import Index, LinkEntry, Owner, Role, Status
+
+
+class LinkEntries:
+    """One entry for each link, in the order in which links became known; subscribers of an address, in that of their
+    latest entries."""
+
+    def __init__(self) -> None:
+        self._by_index: dict[Index, LinkEntry] = {}
+        self._numbers: dict[Index, int] = {}
+        self._next = count()
+        self._owned: dict[Owner, dict[Index, LinkEntry]] = {}
+        self._subscribers: dict[str, dict[bytes, LinkEntry]] = {}
+        self._untold: dict[str, dict[bytes, LinkEntry]] = {}
+        self.expired_lives: dict[Index, LinkEntry] = {}
+        self.bound: dict[Index, LinkEntry] = {}
+
+    def __iter__(self) -> Iterator[LinkEntry]:
+        return iter(self._by_index.values())
+
+    def get(self, index: Index) -> LinkEntry | None:
+        return self._by_index.get(index)
+
+    def subscribers(self, address: str) -> Collection[LinkEntry]:
+        """The live subscribers of an address."""
+        return self._subscribers.get(address, {}).values()
+
+    def untold(self, address: str) -> Collection[bytes]:
+        """Subscribers of an address that something was accepted without, and that have not been told."""
+        return self._untold.get(address, ())
+
+    @property
+    def owners(self) -> list[Owner]:
+        return list(self._owned)
+
+    def owned(self, *owners: Owner) -> Iterator[LinkEntry]:
+        """The entries of these owners, in no order."""
+        return (entry for owner in owners for entry in self._owned.get(owner, {}).values())
+
+    def in_order(self, entries: Iterable[LinkEntry]) -> list[LinkEntry]:
+        """These, in the order in which they became known."""
+        numbers = self._numbers
+        return sorted(entries, key=lambda entry: numbers[entry.index])
+
+    def put(self, entry: LinkEntry) -> LinkEntry | None:
+        """Take the entry in. Returns the one in whose place it comes."""
+        index = entry.index
+        old = self._by_index.get(index)
+        if old is None:
+            self._numbers[index] = next(self._next)
+        else:
+            assert old.epoch <= entry.epoch
+            self._unlist(index, old)
+        self._by_index[index] = entry
+        self._owned.setdefault(entry.owner, {})[index] = entry
+        if entry.status is Status.BOUND:
+            self.bound[index] = entry
+        if entry.expired_life:
+            self.expired_lives[index] = entry
+        if entry.role is Role.SUBSCRIBER and (entry.live or entry.expired_life):
+            lists = self._subscribers if entry.live else self._untold
+            lists.setdefault(entry.identity.address, {})[entry.name] = entry
+        return old
+
+    def remove(self, index: Index) -> LinkEntry:
+        entry = self._by_index.pop(index)
+        del self._numbers[index]
+        self._unlist(index, entry)
+        return entry
+
+    def _unlist(self, index: Index, entry: LinkEntry) -> None:
+        _discard(self._owned, entry.owner, index)
+        self.bound.pop(index, None)
+        self.expired_lives.pop(index, None)
+        if entry.role is Role.SUBSCRIBER:
+            _discard(self._subscribers, entry.identity.address, entry.name)
+            _discard(self._untold, entry.identity.address, entry.name)
+
+
+K = TypeVar("K")
+M = TypeVar("M")
+
+
+def _discard(lists: dict[K, dict[M, LinkEntry]], key: K, member: M) -> None:
+    members = lists.get(key)
+    if members is not None:
+        members.pop(member, None)
+        if not members:
+            del lists[key]

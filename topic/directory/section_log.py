@@ -1,0 +1,44 @@
+"""What has happened in our section, by its versions, and is kept until others have acknowledged that (protocol 3.3)."""
+
+from collections.abc import Hashable, Iterator
+from itertools import takewhile
+from typing import Generic, TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+
+class SectionLog(Generic[T]):
+    """Items, each once, by ascending version."""
+
+    def __init__(self) -> None:
+        self._versions: dict[T, int] = {}
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._versions)
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def add(self, item: T, version: int) -> None:
+        """The version is none lower than any before."""
+        self.discard(item)
+        self._versions[item] = version
+
+    def discard(self, item: T) -> None:
+        self._versions.pop(item, None)
+
+    def since(self, version: int) -> tuple[T, ...]:
+        """What came after that version."""
+        if not self._versions:
+            return ()
+        later = takewhile(lambda item: self._versions[item] > version, reversed(self._versions))
+        return tuple(later)[::-1]
+
+    def take(self, version: int) -> list[T]:
+        """Take what came up to that version."""
+        if not self._versions:
+            return []
+        earlier = list(takewhile(lambda item: self._versions[item] <= version, self._versions))
+        for item in earlier:
+            del self._versions[item]
+        return earlier
