@@ -331,7 +331,7 @@ class Topic:
 
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
-        return min([*self.attaches.deadline(), self.expiry.deadline(), self.boot.deadline()])
+        return min(self.attaches.deadline(), self.expiry.deadline(), self.boot.deadline())
 
     @event
     def handle_timer(self, now: float, progress: Callable[[str], float]) -> None:

@@ -35,8 +35,8 @@ class LocalSubscriber:
     """A subscriber whose custodian is this router."""
 
     __slots__ = (
-        "accepted", "answered", "armed", "attempts", "client_map", "confirmable", "credit", "deadline",
-        "delivered", "echo_covers", "epoch", "gated", "identity", "incomplete", "joined", "lifetime", "link",
+        "accepted", "answered", "armed", "attempts", "client_map", "confirmable", "credit", "delivered",
+        "echo_covers", "epoch", "gated", "identity", "incomplete", "joined", "lifetime", "link",
         "marker", "name", "ready", "resuming", "sends_settled", "settles_first", "stale", "unanswered",
         "unread",
     )  # fmt: skip
@@ -64,8 +64,6 @@ class LocalSubscriber:
         self.unanswered: set[str] = set()
         """Routers in contact whose Joined for this epoch is awaited."""
         self.answered = False
-        self.deadline = 0.0
-        """When the routers in `unanswered` count as out of contact, in seconds."""
         self.lifetime = Lifetime()
         """With a timeout the client may come back with a map: its settlements are remembered until read (5, Forget)."""
         self.client_map: Mapping[bytes, int] | None = None

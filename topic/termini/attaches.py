@@ -8,7 +8,8 @@ the others before it even begins. What an attach changes in directory and record
 """
 
 import json
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -23,14 +24,14 @@ from topic.edge.subscriber import LocalSubscriber
 from topic.identity import LinkIdentity
 from topic.journal import Event
 from topic.outlet import Outlet
+from topic.termini.deadlines import Deadlines
 
 
-@attrs.define(slots=True)
+@attrs.frozen(slots=True, eq=False)
 class _Waiting:
     stream: Stream
     version: int
     """The first version of our section that lists the publisher."""
-    deadline: float
 
 
 @attrs.frozen(slots=True)
@@ -61,7 +62,9 @@ class Attaches:
         self._answered = answered
         self._unknown: dict[bytes, _Unknown] = {}
         self._publishers: dict[bytes, _Waiting] = {}
+        """In the order of their attaches, and so of their versions."""
         self._subscribers: dict[bytes, LocalSubscriber] = {}
+        self._deadlines: Deadlines[_Waiting | LocalSubscriber] = Deadlines()
 
     # publishers that nobody in contact knows
 
@@ -106,8 +109,9 @@ class Attaches:
 
     def publisher(self, stream: Stream, now: float) -> None:
         """The publisher's entry has just been written and sent: answer it when the contacts have acknowledged that."""
-        assert stream.here and not stream.answered
-        self._publishers[stream.publisher] = _Waiting(stream, self.directory.version, now + self._join)
+        assert stream.here and not stream.answered and stream.publisher not in self._publishers
+        waiting = self._publishers[stream.publisher] = _Waiting(stream, self.directory.version)
+        self._deadlines.set(waiting, now + self._join)
         self.answer_publishers()
 
     def subscriber(self, subscriber: LocalSubscriber, now: float) -> None:
@@ -115,22 +119,26 @@ class Attaches:
         assert not subscriber.answered and subscriber.link is not None
         subscriber.answered = False
         subscriber.unanswered = set(self.directory.contacts)
-        subscriber.deadline = now + self._join
         self._subscribers[subscriber.name] = subscriber
+        self._deadlines.set(subscriber, now + self._join)
 
     def withdraw_publisher(self, name: bytes) -> None:
-        self._publishers.pop(name, None)
+        waiting = self._publishers.pop(name, None)
+        if waiting is not None:
+            self._deadlines.discard(waiting)
 
     def withdraw_subscriber(self, name: bytes) -> None:
-        self._subscribers.pop(name, None)
+        subscriber = self._subscribers.pop(name, None)
+        if subscriber is not None:
+            self._deadlines.discard(subscriber)
 
     def contact(self, router: str, now: float) -> None:
         """There is one more router to wait for, for `join` from now on."""
         for subscriber in self._subscribers.values():
             subscriber.unanswered.add(router)
-            subscriber.deadline = now + self._join
+            self._deadlines.set(subscriber, now + self._join)
         for waiting in self._publishers.values():
-            waiting.deadline = now + self._join
+            self._deadlines.set(waiting, now + self._join)
 
     def lost(self) -> None:
         """A contact is over: nobody waits for that router any more."""
@@ -140,23 +148,25 @@ class Attaches:
 
     def answer_publishers(self) -> None:
         """Answer the publishers that all contacts have acknowledged."""
-        for name, waiting in list(self._publishers.items()):
-            if self.directory.all_contacts_have(waiting.version):
-                del self._publishers[name]
-                stream = waiting.stream
-                stream.answered = True
-                columns = {"publisher": name, "generation": stream.generation, "epoch": stream.label}
-                self._trace(stream.identity, stream.settles_first, stream.lifetime, **columns)
-                answer = AnswerPublisher(stream.link, stream.epoch, stream.generation, self._window, stream.reply)
-                self.outlet.actions.append(answer)
-                self._answered(stream)
+        while self._publishers:
+            waiting = next(iter(self._publishers.values()))
+            if not self.directory.all_contacts_have(waiting.version):
+                return
+            stream = waiting.stream
+            self.withdraw_publisher(stream.publisher)
+            stream.answered = True
+            columns = {"publisher": stream.publisher, "generation": stream.generation, "epoch": stream.label}
+            self._trace(stream.identity, stream.settles_first, stream.lifetime, **columns)
+            answer = AnswerPublisher(stream.link, stream.epoch, stream.generation, self._window, stream.reply)
+            self.outlet.actions.append(answer)
+            self._answered(stream)
 
     def answer_subscriber(self, subscriber: LocalSubscriber) -> None:
         """Answer the subscriber if all contacts have joined it."""
         if subscriber.unanswered or self._subscribers.get(subscriber.name) is not subscriber:
             return
         subscriber.answered = True
-        del self._subscribers[subscriber.name]
+        self.withdraw_subscriber(subscriber.name)
         columns = {"subscriber": subscriber.name, "epoch": str(subscriber.epoch)}
         self._trace(subscriber.identity, subscriber.settles_first, subscriber.lifetime, **columns)
         reply = resume(subscriber, self.records.by_key)
@@ -173,11 +183,10 @@ class Attaches:
         """Names of the links whose attaches wait."""
         return [*self._publishers, *self._subscribers, *self._unknown]
 
-    def deadline(self) -> list[float]:
-        """Times at which `late` may have a router to name."""
-        deadlines = [waiting.deadline for waiting in self._publishers.values()]
-        deadlines += [waiting.deadline for waiting in self._unknown.values()]
-        return deadlines + [subscriber.deadline for subscriber in self._subscribers.values()]
+    def deadline(self) -> float:
+        """When `late` may have a router to name, or `begin_unknown` an attach to begin; infinity if never."""
+        unknown = next(iter(self._unknown.values())).deadline if self._unknown else math.inf
+        return min(unknown, self._deadlines.earliest())
 
     @property
     def awaited(self) -> set[str]:
@@ -189,20 +198,13 @@ class Attaches:
         """Routers in contact that an attach has waited for longer than `join`, and that have not got on with anything
         for as long. Who works through a queue is not late: the answer comes behind it."""
         late: set[str] = set()
-        for subscriber in self._subscribers.values():
-            if now >= subscriber.deadline:
-                subscriber.deadline = self._judge(subscriber.unanswered, now, progress, late)
-        for waiting in self._publishers.values():
-            if now >= waiting.deadline:
-                waiting.deadline = self._judge(self._behind(waiting.version), now, progress, late)
+        for waiting in self._deadlines.due(now):
+            awaited = self._behind(waiting.version) if isinstance(waiting, _Waiting) else waiting.unanswered
+            ends = {router: progress(router) + self._join for router in awaited}
+            late.update(router for router, end in ends.items() if end <= now)
+            self._deadlines.set(waiting, min((end for end in ends.values() if end > now), default=now))
         return sorted(late)
 
     def _behind(self, version: int) -> set[str]:
         directory = self.directory
         return {router for router in directory.contacts if directory.acked[router] < version}
-
-    def _judge(self, awaited: Collection[str], now: float, progress: Callable[[str], float], late: set[str]) -> float:
-        """Adds who is late; when to look again at the others."""
-        ends = {router: progress(router) + self._join for router in awaited}
-        late.update(router for router, end in ends.items() if end <= now)
-        return min((end for end in ends.values() if end > now), default=now)
