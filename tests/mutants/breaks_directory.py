@@ -97,11 +97,12 @@ def expired_lives_forgotten(_: Method) -> Any:
 def others_not_stored(put: Method) -> Method:
     """3.3: durable links are written to the store of every router that learns of them."""
 
-    def broken(directory: Directory, entry: LinkEntry) -> None:
+    def broken(directory: Directory, entry: LinkEntry) -> Any:
         saved = list(directory.unsaved)
-        put(directory, entry)
+        old = put(directory, entry)
         if not directory.is_mine(entry):
             directory.unsaved[:] = saved
+        return old
 
     return broken
 

@@ -66,7 +66,7 @@ def not_gated_by_acceptances(gate: Method) -> Method:
 def gates_outlive_their_home(_: Method) -> Method:
     """6.5 Gate: when a publisher is re-homed, its gates fall."""
 
-    def broken(edge: Edge, publisher: bytes) -> None:
+    def broken(edge: Edge, publisher: bytes, address: str) -> None:
         edge.reports.rehomed(publisher)
 
     return broken
