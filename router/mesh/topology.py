@@ -156,10 +156,15 @@ class _Reader(Reader):
                 f"timing: dead is {dead}, expected at least {_HELLOS} times hello ({hello}): {format_duration(least)}",
             )
         if timing.forget < timing.terminus:
-            forget, terminus = format_duration(timing.forget), format_duration(timing.terminus)
-            line = root[MarkedText("timing")].line
-            self.fail(line, f"timing: forget is {forget}, expected at least terminus ({terminus})")
+            self.too_short(root, "forget", timing.forget, "terminus", timing.terminus)
+        if timing.boot_wait < timing.dead:  # so late may a neighbour notice that a router's former life is over
+            self.too_short(root, "boot_wait", timing.boot_wait, "dead", timing.dead)
         return timing
+
+    def too_short(self, root: MarkedMap, name: str, value: float, other: str, least: float) -> None:
+        line = root[MarkedText("timing")].line
+        text = f"{name} is {format_duration(value)}, expected at least {other} ({format_duration(least)})"
+        self.fail(line, f"timing: {text}")
 
 
 def reachable(start: str, links: list[tuple[str, str]]) -> set[str]:

@@ -174,6 +174,11 @@ links:
             id="dead before hello",
         ),
         pytest.param(
+            TWO_ROUTERS + "links: [[a, b]]\ntiming: {boot_wait: 0.5s}\n",
+            "mesh.yaml:6: timing: boot_wait is 500ms, expected at least dead (1.0s)",
+            id="boot_wait before dead",
+        ),
+        pytest.param(
             "mesh: m\nrouters:\n  clients: {amqp: h:1}\n",
             'mesh.yaml:3: routers: "clients" is reserved, expected another name',
             id="the folder of the clients",
