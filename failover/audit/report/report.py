@@ -230,7 +230,7 @@ class Report:
             console.print(f"not known: {doubt}", markup=False, soft_wrap=True)
         if self.unknown_records:
             unseen = f"{self.unknown_records} settled records were not seen to be forgotten before a log ended"
-            console.print(f"{unseen}: nobody misses anything", soft_wrap=True)
+            console.print(f"{unseen}: nobody misses anything")
         colour = {Verdict.HOLDS: "green", Verdict.VIOLATED: "red"}.get(self.verdict, "yellow")
         console.print(self.sentence, style=f"bold {colour}", markup=False, soft_wrap=bool(self.exceptions))
 
