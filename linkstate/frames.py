@@ -101,7 +101,7 @@ class ChannelFrame(NamedTuple):
     chunk_end: int
 
     def chunk(self) -> Chunk:
-        return Chunk(self.body[self.chunk_content : self.chunk_end], self.kind == PART)
+        return Chunk(memoryview(self.body)[self.chunk_content : self.chunk_end], self.kind == PART)
 
     def raw_chunk(self) -> memoryview:
         """The chunk with its prefix, to be passed on as it is."""

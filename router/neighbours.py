@@ -19,7 +19,7 @@ from router.amqp.connection import Connection
 from router.amqp.errors import AmqpError
 from router.amqp.handler import Handler
 from router.amqp.link import Link
-from router.amqp.message import body_of, data_message
+from router.amqp.message import body_of, joined_message
 from router.amqp.values import SND_SETTLED, ErrorCondition
 from topic.node import Node
 
@@ -61,7 +61,7 @@ class Transport:
         """Give the engine what it has room for. Each link's tags count up."""
         while self.held < ENGINE_BYTES and self.ready and (taken := self.outbox.take(ENGINE_BYTES)):
             link, bodies = taken
-            message = data_message(b"".join(bodies))
+            message = joined_message(bodies)
             self.held += len(message)
             self.sent += 1
             self.senders[link].send(self.sent.to_bytes(8, "big"), message, True)

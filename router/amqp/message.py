@@ -8,7 +8,7 @@ one is kept in an *envelope*, which begins with a byte that no message of format
 front. So it is carried wherever the message is, and costs the others nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -46,8 +46,13 @@ def content_of(message: bytes) -> bytes:
 
 def data_message(body: bytes, properties: Mapping[str, Any] | None = None) -> bytes:
     """A message of one data section, with application properties if there are any."""
-    section = b"\x00\x53\x75\xb0" + len(body).to_bytes(4, "big") + body
+    section = joined_message((body,))
     return encode(Described(APPLICATION_PROPERTIES, dict(properties))) + section if properties else section
+
+
+def joined_message(bodies: Sequence[bytes]) -> bytes:
+    """A message of one data section that has them all."""
+    return b"".join((b"\x00\x53\x75\xb0", sum(map(len, bodies)).to_bytes(4, "big"), *bodies))
 
 
 def body_of(message: bytes) -> bytes:
