@@ -38,7 +38,7 @@ class LogEntry:
 
 @attrs.frozen(slots=True)
 class BlockView:
-    """One block read back; `columns` are as on disk, for readers in bulk."""
+    """One block read back, its columns for readers in bulk. Each entry has its own keys here, so there is no `at`."""
 
     source: str
     role: str
@@ -52,7 +52,7 @@ class BlockView:
     def entries(self) -> Iterator[LogEntry]:
         """The entries one by one, for people and tests."""
         start = 0
-        for row in zip(*(self.columns[name] for name in COLUMNS), strict=True):
+        for row in zip(*(self.columns[name] for name in COLUMNS if name != "at"), strict=True):
             *numbers, count, n, ns, tags = row
             texts = [self.strings[index] if index >= 0 else None for index in numbers[4:]]
             cuts = range(start * KEY_LENGTH, (start + count) * KEY_LENGTH, KEY_LENGTH)
@@ -135,12 +135,16 @@ def _decode(payload: bytes) -> BlockView | None:
     """The block in a payload whose checksum is right; None if it is none of ours all the same."""
     try:
         fields = msgpack.unpackb(payload)
-        head: Any = tuple(fields[name] for name in HEAD)
+        head: Any = [fields[name] for name in HEAD]
         columns = {name: fields[name] for name in COLUMNS}
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    rows = {len(column) for column in columns.values()}
-    if len(rows) != 1 or len(head[-1]) != KEY_LENGTH * sum(columns["count"]):
+    if len({len(column) for column in columns.values()}) != 1:
         return None
-    view: Any = (*head, columns)
+    *head, kept = head
+    spans = [(at, at + count) for at, count in zip(columns.pop("at"), columns["count"], strict=True)]
+    if not all(0 <= start <= end <= len(kept) // KEY_LENGTH for start, end in spans):
+        return None
+    keys = b"".join(kept[start * KEY_LENGTH : end * KEY_LENGTH] for start, end in spans)
+    view: Any = (*head, keys, columns)
     return BlockView(*view)

@@ -12,19 +12,19 @@ Files
     or with the first byte of a block.
 
 Block
-    b"OML1", u32be length of the payload, u32be crc32 of the payload, payload: a msgpack map of
+    b"OML2", u32be length of the payload, u32be crc32 of the payload, payload: a msgpack map of
     source str, role "router"|"publisher"|"subscriber", incarnation int;
     host str: writers with the same host share a wall clock, "" where unknown;
     number: the blocks of an incarnation are numbered from 0 on, across its segments, so that a lost one is
     noticed;
     strings [str]: the table the columns point into;
-    keys bin: the delivery keys of all entries, 32 bytes each, in the order of the entries;
+    keys bin: the delivery keys that the entries tell of, 32 bytes each;
     and columns, lists with one element per entry:
     event, outcome (`Event`, `LoggedOutcome`), time (µs of wall clock), hlc (a router's; 0 in a client);
     address, publisher, subscriber, peer, generation (hex), epoch ("hlc.router.incarnation"), detail (JSON):
     indexes into strings, -1 = none;
-    count: how many keys; n: of the first key, the others follow on, -1 = unknown; ns: nil or the n of every
-    key;
+    count: how many keys, and at: which of the block's the first of them is, as most deliveries are told of more
+    than once; n: of the first key, the others follow on, -1 = unknown; ns: nil or the n of every key;
     tags: nil or the delivery-tag of every key.
 
 Entries
@@ -100,9 +100,7 @@ from typing import Any
 
 import msgpack
 
-from topic.identity import KEY_LENGTH
-
-MAGIC = b"OML1"
+MAGIC = b"OML2"
 HEADER_LENGTH = len(MAGIC) + 8
 SEGMENT_LIMIT = 32 << 20
 BY_MAP = "map"
@@ -154,7 +152,7 @@ class LoggedOutcome(IntEnum):
 
 
 TABLED = ("address", "publisher", "subscriber", "peer", "generation", "epoch", "detail")
-ROW = COLUMNS = ("event", "outcome", "time", "hlc", *TABLED, "count", "n", "ns", "tags")
+ROW = COLUMNS = ("event", "outcome", "time", "hlc", *TABLED, "count", "at", "n", "ns", "tags")
 HEAD = ("source", "role", "incarnation", "host", "number", "strings", "keys")
 
 Name = str | bytes | None
@@ -163,7 +161,7 @@ Name = str | bytes | None
 class Block:
     """The block being written by one source; reused for all its blocks, as it numbers them."""
 
-    __slots__ = ("_keys", "_number", "_rows", "_saved_keys", "_saved_rows", "head")
+    __slots__ = ("_keys", "_number", "_rows", "_saved_keys", "_saved_rows", "_starts", "head")
 
     def __init__(self, source: str, role: str, incarnation: int, *, host: str = "") -> None:
         assert role in ("router", "publisher", "subscriber")
@@ -172,10 +170,10 @@ class Block:
         self._number = 0
         self._rows: list[tuple[Any, ...]] = []
         self._keys: list[bytes] = []
-        """Of the rows that were not asked for yet."""
+        self._starts: dict[bytes, int] = {}
+        """Where in the keys those are that entries began with, or would go on with."""
         self._saved_rows = 0
-        self._saved_keys: list[bytes] = []
-        """Of the others, joined."""
+        self._saved_keys = 0
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -208,11 +206,21 @@ class Block:
 
         `keys` is read at once; `ns` and `tags` are kept, so the caller must not change them afterwards.
         """
-        count = len(keys)
-        if count:
-            self._keys.extend(keys)
+        at = self._place(keys) if keys else 0
         names = (address, publisher, subscriber, peer, generation, epoch, detail)
-        self._rows.append((event, outcome, time_us, hlc, *names, count, n, ns, tags))
+        self._rows.append((event, outcome, time_us, hlc, *names, len(keys), at, n, ns, tags))
+
+    def _place(self, keys: Sequence[bytes]) -> int:
+        """Where these are in the block's: what is told of many deliveries is soon told again of as many, or a part."""
+        known = self._keys
+        at = self._starts.get(keys[0], len(known))
+        end = at + len(keys)
+        if known[at:end] != keys:
+            at = self._starts[keys[0]] = len(known)
+            known.extend(keys)
+        elif end < len(known):
+            self._starts[known[end]] = end
+        return at
 
     def unsaved(self) -> bytes | None:
         """The entries since this was last asked, as a frame of the tail (`topic.tail`); None if there are none."""
@@ -220,21 +228,17 @@ class Block:
         if not rows:
             return None
         self._saved_rows += len(rows)
-        return _packed((self._number, rows, self._join_keys()))
-
-    def _join_keys(self) -> bytes:
-        keys = b"".join(self._keys)
-        self._keys.clear()
-        self._saved_keys.append(keys)
-        return keys
+        keys = self._keys[self._saved_keys :]
+        self._saved_keys += len(keys)
+        return _packed((self._number, rows, b"".join(keys)))
 
     def encode(self) -> bytes:
         """The block as bytes for the end of the segment; the block is empty afterwards and counts on."""
         assert self._rows, "an empty block is not written"
-        self._join_keys()
-        payload = encode_rows(self.head, self._number, self._rows, b"".join(self._saved_keys))
+        payload = encode_rows(self.head, self._number, self._rows, b"".join(self._keys))
         self._number += 1
-        self._rows, self._saved_rows, self._saved_keys = [], 0, []
+        self._rows, self._saved_rows = [], 0
+        self._keys, self._starts, self._saved_keys = [], {}, 0
         return MAGIC + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
 
 
@@ -250,7 +254,6 @@ def encode_rows(head: tuple[str, str, int, str], number: int, rows: Sequence[Seq
     strings: dict[str, int] = {}
     for name in TABLED:
         columns[name] = _tabled(columns[name], strings)
-    assert len(keys) == KEY_LENGTH * sum(columns["count"])
     return _packed(dict(zip(HEAD, (*head, number, list(strings), keys), strict=True)) | columns)
 
 

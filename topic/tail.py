@@ -4,7 +4,7 @@ A segment opens with a region of fixed size that its writer maps into memory, sh
 to the block is put there too, before anything that it tells of leaves; once the block is written, the tail is empty
 again. So `kill -9` loses no entry. The loss of power may lose any that the kernel has not yet written to the disk.
 
-    region     b"OMT1", u32be length of all that follows of it, then frames, up to one of length 0
+    region     b"OMT2", u32be length of all that follows of it, then frames, up to one of length 0
     frame      u32be length, u32be crc32 of the payload, payload: msgpack
     the first  [source, role, incarnation, host, boot]: as in a block, and which run of the host's kernel it is
     the others [number, rows, keys]: of the block that these entries will be in; rows as `topic.journal.ROW` names them.
@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 import msgpack
 
-MAGIC = b"OMT1"
+MAGIC = b"OMT2"
 REGION = 128 << 10
 """Bytes of a region. An event that does not fit makes its writer write the block at once."""
 _START = len(MAGIC) + 4

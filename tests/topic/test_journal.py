@@ -33,7 +33,11 @@ def rows() -> st.SearchStrategy[dict[str, Any]]:
             }
         )
 
-    return st.lists(st.binary(min_size=32, max_size=32), max_size=4).flatmap(whole)
+    told_of_often = st.lists(st.integers(0, 9), max_size=8).map(lambda some: [b"%032d" % one for one in some])
+    in_order = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(
+        lambda ends: [b"%032d" % one for one in range(*ends)]
+    )
+    return (told_of_often | in_order).flatmap(whole)
 
 
 def written(source: str, *batches: list[dict[str, Any]]) -> list[bytes]:
@@ -94,6 +98,17 @@ def test_an_encoded_block_starts_the_next_one_empty() -> None:
     assert len(block) == 0 and block.unsaved() is None
 
 
+def test_a_delivery_that_is_told_of_again_takes_its_key_once() -> None:
+    keys = [b"%032d" % number for number in range(100)]
+    block = Block("a", "router", 1)
+    for told in (keys, keys[:50], keys[50:80], keys[80:], keys):
+        block.append(Event.ACCEPTED, time_us=0, hlc=1, keys=told)
+    encoded = block.encode()
+    (view,), _ = read_blocks(encoded)
+    assert view.keys == b"".join(keys * 3)
+    assert encoded.count(keys[0]) == encoded.count(keys[-1]) == 1
+
+
 @given(st.data())
 def test_a_log_cut_anywhere_reads_up_to_its_last_whole_block(data: st.DataObject) -> None:
     whole = blocks(3)
@@ -137,7 +152,7 @@ def test_other_bytes_are_never_a_block(junk: bytes) -> None:
 
 def test_a_block_of_another_schema_is_unreadable_even_with_a_right_checksum() -> None:
     payload = msgpack.packb({"source": "a"})
-    foreign = b"OML1" + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
+    foreign = b"OML2" + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
     (good,) = blocks(1)
     views, damage = read_blocks(foreign + good)
     assert len(views) == 1

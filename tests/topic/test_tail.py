@@ -32,7 +32,7 @@ def test_what_was_appended_is_read_in_its_order() -> None:
 def test_an_empty_region_and_none_at_all() -> None:
     found = read_region(bytes(written(0)))
     assert found.left is not None and (found.left.number, found.left.rows, found.damaged_at) == (3, [], None)
-    assert read_region(b"OML1...").end == 0
+    assert read_region(b"OML2...").end == 0
 
 
 def test_old_frames_behind_the_end_do_not_count() -> None:
@@ -75,4 +75,4 @@ def test_a_damaged_frame_ends_the_tail_and_is_told_of(at: int, bit: int) -> None
 
 @given(st.binary(max_size=300))
 def test_garbage_behind_the_magic_never_raises(garbage: bytes) -> None:
-    read_region(b"OMT1" + garbage)
+    read_region(b"OMT2" + garbage)
