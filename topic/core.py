@@ -8,7 +8,7 @@ The contract between core and shell:
    `LocalSubscriber`) that an attach returns are valid until the shell detached them or got a `Detach` for their link.
 3. After `deadline()`, and at least every second or so, the shell calls `handle_timer`.
 4. Batches to a router arrive there in order, once, and only within the contact they were taken in.
-5. `PeerError` from `receive` means that the contact with that router must be dropped.
+5. `BreachError` from `receive` means that the contact with that router must be dropped.
 """
 
 import json

@@ -33,7 +33,7 @@ def accepted_without_orphans(audience: Method) -> Method:
     return broken
 
 
-@mutant(Audiences, "lost", by="2", **KILLS)
+@mutant(Audiences, "_await_orphans", by="2", **KILLS)
 def lost_subscribers_not_awaited(_: Method) -> Method:
     """8 Lost router: what its subscribers were awaited for, they are awaited for as orphans."""
 
@@ -116,7 +116,7 @@ def accepted_before_booted(_: Method) -> Method:
     return broken
 
 
-@mutant(Audiences, "lost", (Audiences, "_seek"), by="45", **NEWCOMERS | CROWDED)
+@mutant(Audiences, "_await_orphans", (Audiences, "_seek"), by="45", **NEWCOMERS | CROWDED)
 def gating_and_awaited(lost: Method, seek: Method) -> tuple[Method, Method]:
     """6.5 Gate: who is gated by a delivery is not awaited for it."""
 

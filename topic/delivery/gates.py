@@ -1,5 +1,8 @@
-"""The gates that keep a subscriber from later messages of a publisher (protocol 6.5, 6.6). Who opens them is not
-here."""
+"""The gates that keep a subscriber from later messages of a publisher (protocol 6.5, 6.6): what home knows of one.
+
+`topic.home.audiences` sets and opens them. What waits behind one is at the subscriber's custodian
+(`topic.edge.subscriber`). When the publisher attaches anew, all its gates fall (`topic.termini.generations`).
+"""
 
 UNPROVEN = -1
 """In place of the first gated `n`: everything is held back, and home may still forward a backlog."""

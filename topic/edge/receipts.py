@@ -58,8 +58,8 @@ class Receipts:
         subscriber.unmark()
 
     def attached_again(self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int] | None) -> None:
-        """The subscriber has attached with this map. What the map lacks it has read of; what the map names our answer
-        leaves out, so it reads of that with its next answer."""
+        """The subscriber has attached with this map. What the map lacks it has read of, also if the map is incomplete:
+        a limit (10). What the map names our answer leaves out, so it reads of that with its next answer."""
         unread = list(subscriber.unread)
         subscriber.unread.clear()
         for record in unread:

@@ -1,7 +1,7 @@
 """One local subscriber: its credit, the records that wait for it, and which homes have joined it (protocol 6.1 to 6.7).
 
-This decides *when* a record may go to the subscriber. What that means for the record is `topic.edge.delivery`'s
-business.
+This decides *when* a record may go to the subscriber: it has credit, no gate holds the record back, and the map of its
+attach was complete or names it (6.8). What that means for the record is `topic.edge.delivery`'s business.
 """
 
 from collections import deque

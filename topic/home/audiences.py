@@ -158,7 +158,7 @@ class Audiences:
                 if router in record.awaited:
                     record.awaited.discard(router)
                     if record.state is State.IN_DOUBT:
-                        self.lost(record, router)
+                        self._await_orphans(record, router)
                     elif not record.awaited and not record.unread:
                         self.edge.receipts.forget([record])
             self._evaluate(stream, list(stream.records.values()))
@@ -243,7 +243,7 @@ class Audiences:
                 self.await_by_name(record, subscriber)
         self.edge.delivery.finished([record for record in records if not record.open])
 
-    def lost(self, record: Record, router: str) -> None:
+    def _await_orphans(self, record: Record, router: str) -> None:
         """Await by name the subscribers that the lost router may have given the record to, but for those that it
         gates."""
         assert record.state is State.IN_DOUBT
