@@ -95,12 +95,14 @@ class Database:
             self.topology_changed = True
             del self.entries[origin]
 
-    def refresh_due(self, now: float) -> bool:
-        return self.own is not None and now >= self.own.written + self._refresh
+    @property
+    def refresh_at(self) -> float:
+        """When our own has to be renewed."""
+        return self.own.written + self._refresh if self.own else inf
 
     def deadline(self) -> float:
         expiry = min((self._expiry(a) for a in self.entries.values()), default=inf)
-        return min(expiry, self.own.written + self._refresh if self.own else inf)
+        return min(expiry, self.refresh_at)
 
     def export(self, origins: Iterable[str], now: float) -> list[AgedAdvertisement]:
         """Advertisements as they go on the wire. Ages are rounded up, so that what circulates does die."""

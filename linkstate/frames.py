@@ -175,21 +175,18 @@ def _bin_bounds(body: bytes, offset: int) -> tuple[int, int]:
     return start, end
 
 
-def _unpack(body: bytes, start: int, end: int) -> list[Any]:
+def _unpack(body: bytes, start: int, end: int) -> Any:
     try:
-        fields = msgpack.unpackb(memoryview(body)[start:end])
+        return msgpack.unpackb(memoryview(body)[start:end])
     except (ValueError, msgpack.UnpackException) as error:
         raise PeerError(f"a frame header is not msgpack: {error}") from error
-    if type(fields) is not list or not fields:
-        raise PeerError("a frame header is not an array")
-    return fields
 
 
-def _has_shape(fields: object, shape: list[type]) -> bool:
+def _has_shape(fields: Any, shape: list[type]) -> bool:
     return type(fields) is list and list(map(type, fields)) == shape
 
 
-def _channel_header(fields: list[Any]) -> list[Any]:
+def _channel_header(fields: Any) -> Any:
     if not _has_shape(fields, _CHANNEL_SHAPE) or not GREET <= fields[0] <= PART:
         raise PeerError("not a frame of the channel link")
     if not all(_has_shape(target, _TARGET_SHAPE) for target in fields[4]):
@@ -199,13 +196,13 @@ def _channel_header(fields: list[Any]) -> list[Any]:
     return fields
 
 
-def _linkstate_frame(fields: list[Any]) -> LinkstateFrame:
-    match fields[0]:
-        case 0 if _has_shape(fields, _HELLO_SHAPE) and 0 < fields[2] <= _LARGEST:
+def _linkstate_frame(fields: Any) -> LinkstateFrame:
+    match fields:
+        case [0, *_] if _has_shape(fields, _HELLO_SHAPE) and 0 < fields[2] <= _LARGEST:
             return Hello(*fields[1:])
-        case 1 if _has_shape(fields, _LISTING_SHAPE):
+        case [1, *_] if _has_shape(fields, _LISTING_SHAPE):
             return _summary(fields[1], fields[2])
-        case 2 if _has_shape(fields, _LISTING_SHAPE):
+        case [2, *_] if _has_shape(fields, _LISTING_SHAPE):
             return Entries(fields[1], tuple(_entry(row) for row in fields[2]))
     raise PeerError("not a frame of the linkstate link")
 

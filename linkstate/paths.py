@@ -32,13 +32,13 @@ class Advertised(Protocol):
 
 
 def shortest_paths(root: str, routers: Mapping[str, Advertised]) -> dict[str, Route]:
-    """A route to every router that can be reached from `root`, by name."""
+    """A route to every router that can be reached from `root`, one of them, by name."""
     routes: dict[str, Route] = {}
     candidates: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     while candidates:
         cost, path = heapq.heappop(candidates)
         router = path[-1] if path else root
-        if router in routes or (path and router == root):
+        if router in routes:
             continue
         if path:
             routes[router] = Route(path[0], cost, path, routers[router].incarnation)
@@ -50,11 +50,11 @@ def shortest_paths(root: str, routers: Mapping[str, Advertised]) -> dict[str, Ro
 
 def _two_way_links(router: str, routers: Mapping[str, Advertised]) -> Iterator[tuple[str, int]]:
     """Links both of whose ends list the other in its present incarnation: the others do not exist (yet)."""
-    here = routers.get(router)
-    for neighbour, incarnation, cost in here.links if here else ():
+    here = routers[router]
+    for neighbour, incarnation, cost in here.links:
         there = routers.get(neighbour)
         if there is None or there.incarnation != incarnation:
             continue
-        assert here is not None and cost >= 1, "a link without a cost would allow loops"
+        assert cost >= 1, "a link without a cost would allow loops"
         if any(n == router and i == here.incarnation for n, i, _ in there.links):
             yield neighbour, cost

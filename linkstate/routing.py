@@ -139,14 +139,14 @@ class LinkState:
 
     def _advertised(self, neighbour: Neighbour) -> bool:
         own = self.database.own
-        link = (neighbour.name, neighbour.incarnation, neighbour.cost)
-        return own is not None and link in own.links
+        assert own is not None, "we advertise before any neighbour is up"
+        return (neighbour.name, neighbour.incarnation, neighbour.cost) in own.links
 
     def _advertise(self, now: float) -> None:
         """Tell everybody about our links; a neighbour that is new gets the whole database with it."""
         own = self.database.own
         links = self._working_links()
-        if own is not None and own.links == links and not self.database.refresh_due(now):
+        if own is not None and own.links == links and now < self.database.refresh_at:
             return
         fresh = [n.name for n in self.neighbours.values() if n.up and not self._advertised(n)]
         self._flood_own(now)

@@ -120,7 +120,7 @@ def _next_block(data: bytes, position: int) -> tuple[int, int, BlockView] | None
     while (start := data.find(MAGIC, position)) >= 0:
         length = int.from_bytes(data[start + 4 : start + 8], "big")
         end = start + HEADER_LENGTH + length
-        if end <= len(data) and start + HEADER_LENGTH <= len(data):
+        if end <= len(data):
             payload = data[start + HEADER_LENGTH : end]
             block = None
             if zlib.crc32(payload) == int.from_bytes(data[start + 8 : start + 12], "big"):

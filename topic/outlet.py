@@ -40,7 +40,7 @@ class Outlet:
 
     def trace_records(self, event: Event, stream: Stream, records: list[Record], **columns: Any) -> None:
         """Log one entry about deliveries of one stream. At an edge it names the home as its peer."""
-        if stream.home != self.router and "peer" not in columns and event is not Event.OUTCOME:
+        if stream.home != self.router and event is not Event.OUTCOME:
             columns["peer"] = stream.home
         self._journal.append(
             event,

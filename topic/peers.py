@@ -125,7 +125,7 @@ class Peers:
         """Pass news on to the other contacts. They may be home of what these subscribers are owed, or hold what these
         publishers have sent, without contact to where they are; or have forgotten that a link was closed, and believed
         our section since. What expired behind a partition is told to its owner."""
-        news = [change.new for change in changes if change.new is not None and self._is_news(change, learned)]
+        news = [change.entry for change in changes if self._is_news(change, learned)]
         for contact in self.directory.contacts if news else ():
             if contact != router:
                 self.outlet.batches.gossip(contact, news)
@@ -142,8 +142,7 @@ class Peers:
         was_ours = old is not None and old.live and self.directory.is_mine(old)
         if entry.live:
             return (lasts and (learned or entry.resumed)) or (was_ours and entry.role is Role.PUBLISHER)
-        closed = entry.status is Status.CLOSED and old is not None and old.live and self.directory.tells_itself(entry)
-        return was_ours or (lasts and closed)
+        return was_ours or (lasts and entry.status is Status.CLOSED and self.directory.tells_itself(entry))
 
     def _on_expire(self, router: str, role: int, name: bytes, epoch: list[Any], decision: int) -> None:
         self._expiry.proposed(router, (Role(role), name), Epoch(*epoch), Decision(decision))
@@ -169,8 +168,9 @@ class Peers:
 
     def _is_awaited(self, router: str, name: bytes) -> None:
         """The router counts on the subscriber, whose lapse may have crossed its word: it would wait for ever."""
-        entry = self.directory.subscriber(name)
-        if entry is not None and name in self.directory.lapsed:
+        if name in self.directory.lapsed:
+            entry = self.directory.subscriber(name)
+            assert entry is not None
             self._expiry.awaits(router, entry)
 
     def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:

@@ -59,7 +59,7 @@ def test_a_higher_incarnation_of_ourselves_is_left_to_age_out(database: Database
 
 def test_an_advertisement_that_is_not_renewed_is_forgotten_but_our_own(database: Database) -> None:
     database.install(entry("b", 200, 1, age_ms=5_000), 1.0)
-    assert not database.refresh_due(9.9) and database.refresh_due(10.0)
+    assert database.refresh_at == 10.0
     database.expire(35.9)
     assert sorted(database.entries) == ["a", "b"]
     database.expire(36.0)

@@ -29,10 +29,9 @@ def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | Non
 
 
 def take_refusal(refusals: Refusals | None, outcome: DeliveryOutcome) -> Refusals | None:
-    """The count without one subscriber's outcome."""
+    """The count without one subscriber's outcome, which was no acceptance."""
     less = refusal(outcome)
-    if refusals is None or less is None:
-        return refusals
+    assert refusals is not None and less is not None
     left = (refusals[0] - less[0], refusals[1] - less[1], refusals[2] - less[2])
     assert min(left) >= 0
     return left if any(left) else None

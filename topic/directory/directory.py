@@ -204,8 +204,7 @@ class Directory:
 
     def forget(self, entry: LinkEntry) -> None:
         """Forget an expired life that nobody comes back for."""
-        if self._entries.get(entry.index) is entry:
-            self._remove(entry.index)
+        self._remove(entry.index)
 
     # the others' sections
 

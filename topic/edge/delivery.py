@@ -147,7 +147,7 @@ class EdgeDelivery:
     def _again(self, subscriber: LocalSubscriber, record: Record) -> bool:
         """Queue a released record once more, behind what waits already. False if it was offered often enough."""
         attempts = subscriber.attempts.get(record, 0)
-        if attempts >= self._redeliveries or record.state is State.SETTLED:
+        if attempts >= self._redeliveries:
             return False
         subscriber.attempts[record] = attempts + 1
         record.queue(subscriber)

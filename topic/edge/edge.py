@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from topic.delivery.gates import UNPROVEN
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import AWAITING_HOME, OPEN, QUEUED, WITHHELD, Record, State, Stream, name_all
+from topic.delivery.record import AWAITING_HOME, OPEN, WITHHELD, Record, State, Stream, name_all
 from topic.delivery.records import RecordTable, in_ranges, ranges_without
 from topic.delivery.streams import Streams
 from topic.directory.directory import Directory
@@ -60,8 +60,7 @@ class Edge:
         if not subscriber.incomplete:
             self._unname(subscriber, [record for record in named if record.key not in (subscriber.client_map or ())])
         for stream in self.records.unblocked:  # what waited for their keys, its map may name
-            if not stream.here:
-                self.release(stream)
+            self.release(stream)
 
     def drop(self, subscriber: LocalSubscriber) -> list[Record]:
         """Take a subscriber out. Returns the records that it had no final outcome of."""
@@ -164,8 +163,8 @@ class Edge:
         for subscriber in self._at.get(address, ()):
             gate = subscriber.gated.get(publisher)
             if gate is not None:
-                left = gate.records if gate.first == UNPROVEN else ()
-                self._await_no_more(subscriber, [record for record in left if record.locals.get(subscriber) == QUEUED])
+                if gate.first == UNPROVEN:
+                    self._await_no_more(subscriber, list(gate.records))
                 self.admit(subscriber, publisher, gate.home)
         self.reports.rehomed(publisher)
 
@@ -180,9 +179,10 @@ class Edge:
     def stream(self, publisher: LinkEntry) -> Stream:
         """The stream of a publisher's current epoch."""
         stream = self.streams.get(publisher.name)
-        if stream is None or stream.epoch != publisher.epoch:
+        if stream is None:
             stream = Stream(publisher.name, publisher.identity, publisher.epoch, publisher.generation)
             self.streams.add(stream)
+        assert stream.epoch == publisher.epoch, "a new epoch abandons or re-homes the old stream first"
         return stream
 
     def forward(self, stream: Stream, first: int, seen: int, records: list[Record]) -> None:
@@ -207,10 +207,6 @@ class Edge:
         If that attach is over, home learns so before our outcome, and forwards the record for the next attach."""
         known = self.subscribers.get(name)
         named = [known] if known is not None and known.epoch == attach else []
-        for subscriber in named:
-            if stream.home not in subscriber.joined and stream.publisher not in subscriber.gated:
-                # Joined says what of it is gated
-                subscriber.gate(stream.publisher, stream.home, 0)
         self._forward_one(stream, n, self.directory.departures.since(seen), record, named)
         self.release(stream)
 

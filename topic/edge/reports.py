@@ -61,7 +61,7 @@ class Reports:
         self._count_unproven()
         if not self.unjoined.get(home):
             for record in self.unreported.pop(home, ()):
-                if not record.open and record.state is State.IN_DOUBT and record.stream.home == home:
+                if not record.open and record.state is State.IN_DOUBT:
                     self.report(record)
 
     def left(self, subscriber: bytes) -> None:

@@ -30,7 +30,7 @@ def resume(subscriber: LocalSubscriber, records: Mapping[bytes, Record]) -> dict
     stated: deque[Record] = deque()
     for key, state in client_map.items():
         record = records.get(key)
-        if record is not None and record.state is not State.SETTLED and _is_for(record, subscriber):
+        if record is not None and record.state is not State.SETTLED and _has_part(subscriber, record):
             known = record.locals.get(subscriber, AWAITING_HOME)
             agreed = state if state in FINAL else 0 if known in OPEN else int(known)
             subscriber.resuming[record] = agreed
@@ -40,8 +40,6 @@ def resume(subscriber: LocalSubscriber, records: Mapping[bytes, Record]) -> dict
     return {record.key: state for record, state in subscriber.resuming.items()}
 
 
-def _is_for(record: Record, subscriber: LocalSubscriber) -> bool:
-    """Whether the subscriber has a part in the record. Nobody forwards an abandoned one again, so it needs to have an
-    outcome of it."""
-    stream = record.stream
-    return subscriber in record.locals if stream.abandoned else stream.address == subscriber.identity.address
+def _has_part(subscriber: LocalSubscriber, record: Record) -> bool:
+    """Whether there is something to come. Nobody forwards an abandoned record again: one needs to have an outcome."""
+    return not record.stream.abandoned or subscriber in record.locals

@@ -64,7 +64,7 @@ class Settlement:
     def _settle_resuming(self, records: list[Record]) -> list[LocalSubscriber]:
         """Note the settlement for subscribers that still wait to be resumed with some of the records: they read of it
         by that. Returns those subscribers."""
-        at_address = self._at.get(records[0].stream.address, ()) if records else ()
+        at_address = self._at.get(records[0].stream.address, ())
         resuming = [subscriber for subscriber in at_address if subscriber.resuming]
         for subscriber in resuming:
             for record in records:

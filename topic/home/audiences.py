@@ -98,11 +98,8 @@ class Audiences:
     def _give_backlog(self, stream: Stream, name: bytes) -> None:
         """Forward to the subscriber what it is awaited for. Its map may have told the outcome already."""
         owed = [record for record in stream.records.values() if _is_owed(record, name)]
-        forwarded = [record for record in owed if self._seek(record, name, not_at=None)]
-        subscriber = self.directory.subscriber(name)
-        if subscriber is not None:
-            for run in _runs(forwarded):
-                self._forward(run, subscriber)
+        for run in _runs([record for record in owed if self._seek(record, name, not_at=None)]):
+            self._forward(run, name)
         self._evaluate(stream, owed)
 
     def _custodian(self, subscriber: LinkEntry) -> str | None:
@@ -128,7 +125,8 @@ class Audiences:
         """The publisher has shown life: the backlog follows, and Joined again, which ends it."""
         self._give_backlog(stream, name)
         gate, subscriber = stream.gates.get(name), self.directory.subscriber(name)
-        if gate is not None and subscriber is not None:
+        if gate is not None:
+            assert subscriber is not None, "its gates fall as it goes"
             gate.unproven = False
             if not gate.remaining:
                 self.admit(stream, gate)
@@ -201,9 +199,8 @@ class Audiences:
 
     def seek(self, record: Record, name: bytes, *, not_at: str) -> None:
         """The subscriber left the router `not_at` without the delivery: await it where the directory has it."""
-        subscriber = self.directory.subscriber(name)
-        if self._seek(record, name, not_at=not_at) and subscriber is not None:
-            self._forward([record], subscriber)
+        if self._seek(record, name, not_at=not_at):
+            self._forward([record], name)
 
     def _seek(self, record: Record, name: bytes, *, not_at: str | None) -> bool:
         """Await the subscriber at its custodian, or as an orphan while that is nowhere, or where it left. Returns
@@ -229,9 +226,11 @@ class Audiences:
             record.routers = (*record.routers, router)
         return True
 
-    def _forward(self, records: list[Record], subscriber: LinkEntry) -> None:
+    def _forward(self, records: list[Record], name: bytes) -> None:
         """Forward records for this attach of the subscriber alone: the next attach may be gated by them."""
-        stream, router, attach = records[0].stream, subscriber.router, (subscriber.name, subscriber.epoch)
+        subscriber = self.directory.subscriber(name)
+        assert subscriber is not None
+        stream, router, attach = records[0].stream, subscriber.router, (name, subscriber.epoch)
         self.outlet.trace_records(Event.FORWARDED, stream, records, peer=router)
         self.outlet.batches.forward((router,), stream, records, self.directory.applied, attach)
 

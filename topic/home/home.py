@@ -243,7 +243,7 @@ class Home:
         stream.link = None
         stream.gates.clear()
         self.edge.unconfirmed.hold(stream)
-        done = [record for record in stream.records.values() if record.state is State.SETTLED]
+        done = list(stream.records.values())  # all that is settled: nothing else is left
         for record in done:
             record.awaited.clear()
         self.edge.receipts.forget([record for record in done if not record.unread])
@@ -334,9 +334,7 @@ class Home:
             record.awaited.clear()
             record.orphans.clear()
         self.records.forget(stream, [record for record in records if record.presettled])
-        self.edge.receipts.forget(
-            [r for r in records if r.state is State.SETTLED and not r.presettled and not r.unread]
-        )
+        self.edge.receipts.forget([record for record in records if record.state is State.SETTLED and not record.unread])
         done = [r for r in stream.records.values() if r.state is not State.SETTLED and not r.open]
         self.edge.settlement.close(stream, done)
 

@@ -74,11 +74,10 @@ class Lapses:
                 self.outlet.actions.append(Note(f"subscriber {entry.identity} has ended: {ending}"))
                 self.end(entry, ending)
 
-    def is_to_be_told(self, known: LinkEntry | None, entry: LinkEntry) -> bool:
+    @staticmethod
+    def is_to_be_told(known: LinkEntry, entry: LinkEntry) -> bool:
         """Whether this attach of a subscriber goes on from one that has ended without its client's knowledge."""
-        if known is None or not known.expired_life or not known.ending:
-            return False
-        return entry.live and entry.resumed and entry.aware < known.epoch.hlc
+        return known.ending != "" and entry.live and entry.resumed and entry.aware < known.epoch.hlc
 
     def end_late(self, entry: LinkEntry, ending: str) -> LinkEntry:
         """End an attach that went on elsewhere, out of our sight, while something was accepted here without it."""

@@ -64,7 +64,7 @@ class HomeSettlement:
 
     def grant(self, stream: Stream, count: int) -> None:
         """Grant the publisher credit for `count` deliveries that are over."""
-        if count and stream.link is not None:
+        if stream.link is not None:
             stream.unsettled -= count
             assert stream.unsettled >= 0
             self.outlet.actions.append(Credit(stream.link, count))

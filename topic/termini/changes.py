@@ -65,8 +65,8 @@ class Changes:
 
     def _subscriber_changed(self, change: Change, *, learned: bool) -> None:
         entry, old = change.entry, change.old
-        if self._home.lapses.is_to_be_told(old, entry):
-            entry = self._home.lapses.end_late(entry, old.ending if old is not None else "")
+        if old is not None and self._home.lapses.is_to_be_told(old, entry):
+            entry = self._home.lapses.end_late(entry, old.ending)
         local = self._edge.subscribers.get(entry.name)
         if change.new is None or not entry.live:
             if local is not None:

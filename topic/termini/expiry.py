@@ -90,10 +90,10 @@ class Expiry:
         entries = {(entry.index, entry.epoch): entry for entry in self.directory.unattended(self._links.is_here)}
         self._lonely = {attach: self._lonely.get(attach) or _Lonely(now) for attach in entries}
         self._forget(now)
-        for attach, entry in entries.items():
-            lonely = self._lonely.get(attach)
-            decision = None if lonely is None else self._due(entry, lonely)
-            if lonely is not None and decision is not None and now >= lonely.ask:
+        for attach, lonely in self._lonely.items():
+            entry = entries[attach]
+            decision = self._due(entry, lonely)
+            if decision is not None and now >= lonely.ask:
                 lonely.ask = now + ASK_AGAIN_S
                 if self._speaks_for(entry):
                     self._propose(entry, decision)
@@ -118,7 +118,7 @@ class Expiry:
 
     def _next_of(self, attach: Attach, lonely: _Lonely) -> float:
         entry = self.directory.entry(attach[0])
-        if entry is None or entry.epoch != attach[1]:
+        if entry is None:
             return math.inf
         if self._due(entry, lonely) is not None:
             return lonely.ask
@@ -178,7 +178,7 @@ class Expiry:
     def _decide(self, entry: LinkEntry, poll: _Poll) -> None:
         if not poll.awaited:
             del self._polls[entry.index]
-            if entry.live and entry.epoch == poll.epoch and not self._links.is_here(entry):
+            if entry.live and entry.epoch == poll.epoch:
                 self.outlet.batches.expired(self.directory.contacts, entry, poll.decision)
                 if poll.decision is Decision.EXPIRED:
                     self._end(entry)
@@ -213,7 +213,7 @@ class Expiry:
         self._polls.clear()
 
     def awaits(self, router: str, entry: LinkEntry) -> None:
-        """The router still counts on a subscriber. If that has lapsed, the router has to be told once more."""
+        """The router still counts on a subscriber that has lapsed: it has to be told once more."""
         lonely = self._lonely.get((entry.index, entry.epoch))
         if lonely is not None:
             lonely.lapsed_at.discard(router)
@@ -241,7 +241,7 @@ class Expiry:
         if entry.router == router:
             return True
         lonely = self._lonely.get((entry.index, entry.epoch))
-        if lonely is None or self._links.is_here(entry):
+        if lonely is None:
             return False
         if decision is Decision.LAPSED:
             return self._looked >= lonely.since + entry.lifetime.timeout
@@ -260,7 +260,7 @@ class Expiry:
                 self.outlet.batches.gossip(entry.router, [ended])
         elif decision is Decision.NOTHING:
             self._free(entry)
-        elif not self._links.is_here(entry) and (router == entry.router or not directory.in_contact(entry)):
+        elif router == entry.router or not directory.in_contact(entry):
             self._lapse(entry)
 
     def _free(self, entry: LinkEntry) -> None:

@@ -81,9 +81,10 @@ class Generations:
         self._retire(name, stream.address, stream)
         self._home.streams.add(stream)
         stream.here = True
-        if life is None or client_map is None:
+        if life is None:
             self._home.begin_afresh(stream, says_so=client_map is None)
         else:
+            assert client_map is not None
             self._home.resume(stream, client_map, complete=complete)
         self._attaches.publisher(stream, now)
 

@@ -172,7 +172,7 @@ class Outgoing:
         segments = self._batch(targets).segments
         if segments:
             last = segments[-1]
-            if last[0] is kind and last[2] == stream.epoch and last[1] == stream.publisher:
+            if last[0] is kind and last[2] == stream.epoch:  # no other publisher has that
                 ranges = last[3]
                 if ranges[-1] == n - 1:
                     ranges[-1] = n
