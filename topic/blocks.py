@@ -92,9 +92,10 @@ def _decode_tail(left: Left) -> list[BlockView]:
     """The block that it was to become; none if no writer of ours has made it, though its checksums are right."""
     try:
         view = _decode(encode_rows(left.head, left.number, left.rows, left.keys))
+        assert view is not None
     except (ValueError, TypeError, AttributeError, AssertionError):
         return []
-    return [] if view is None else [view]
+    return [view]
 
 
 def _read_blocks(data: bytes, position: int) -> tuple[list[BlockView], Damage | None]:

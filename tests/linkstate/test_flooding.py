@@ -38,6 +38,11 @@ def test_routers_that_the_mesh_does_not_have_are_refused(database: Database) -> 
     assert (sorted(database.entries), database.refused) == (["a"], 2)
 
 
+def test_a_router_with_more_links_than_there_are_others_is_refused(database: Database) -> None:
+    assert database.install(entry("b", 200, 1, links=2 * TO_A), 1.0) is NEWER
+    assert database.install(entry("b", 200, 2, links=3 * TO_A), 1.0) is REFUSED
+
+
 def test_our_own_older_version_is_answered_with_the_present_one(database: Database) -> None:
     assert database.install(entry("a", 99, 50), 1.0) is OLDER
 

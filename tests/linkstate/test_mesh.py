@@ -269,6 +269,14 @@ def test_a_body_of_many_hellos_and_summaries_is_answered_once(mesh: Mesh) -> Non
     assert len([action for action in mesh.out if isinstance(action, Transmit)]) <= 4
 
 
+@pytest.mark.parametrize("source", ["a", "stranger"])
+def test_a_frame_that_comes_from_ourselves_or_a_router_that_the_mesh_does_not_have_is_dropped(
+    mesh: Mesh, source: str
+) -> None:
+    mesh.receive_channel("b", encode_header([PROBE, source, 2, 0, [["a", 1, 1, 0, 0]]]), 0.1)
+    assert mesh.out == [] and mesh.contacts == {}
+
+
 def test_a_frame_that_names_a_target_twice_is_refused(mesh: Mesh) -> None:
     """Its payload would be cut out for each."""
     with pytest.raises(PeerError, match="twice"):

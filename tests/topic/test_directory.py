@@ -1,11 +1,13 @@
 """The merged view of links (protocol 3.3): the highest epoch wins, whatever the order of news."""
 
 import attrs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
+from topic.errors import BreachError
 from topic.identity import Epoch, LinkIdentity, link_name
 
 ROUTERS = ("a", "b", "c")
@@ -51,6 +53,51 @@ def test_news_of_an_older_attach_changes_nothing() -> None:
     assert here.apply_delta("c", 1, [entry("x", "c", 4)]) == []
     assert here.apply_delta("c", 2, [entry("x", "c", 4, Status.CLOSED)]) == []
     assert where(here) == {"x": "b"}
+
+
+def test_a_section_never_goes_back() -> None:
+    here = directory("b")
+    here.apply_delta("b", 2, [entry("x", "b", 5)])
+    with pytest.raises(BreachError, match="goes back"):
+        here.apply_delta("b", 1, [])
+
+
+def lasting(name: str, router: str, hlc: int) -> LinkEntry:
+    return attrs.evolve(entry(name, router, hlc), lifetime=Lifetime(60))
+
+
+def test_a_departure_that_is_older_than_the_attach_changes_nothing() -> None:
+    here = directory("b", "c")
+    here.apply_delta("b", 1, [entry("x", "b", 5)])
+    assert here.apply_departures("b", [entry("x", "c", 4)]) == []
+    assert where(here) == {"x": "b"}
+
+
+def test_who_moved_to_a_router_in_contact_is_nowhere_until_that_says_so() -> None:
+    here = directory("b", "c")
+    here.apply_delta("b", 1, [lasting("x", "b", 5)])
+    here.apply_departures("b", [lasting("x", "c", 6)])
+    [moved] = here.entries()
+    assert not here.in_contact(moved)
+    assert moved not in here.section()[1], "what nobody has but by hearsay is told to nobody"
+    here.apply_delta("c", 1, [lasting("x", "c", 6)])
+    assert here.in_contact(moved)
+
+
+def test_who_moved_out_of_contact_is_an_orphan_there() -> None:
+    here = directory("b")
+    here.apply_delta("b", 1, [lasting("x", "b", 5)])
+    here.apply_departures("b", [lasting("x", "c", 6)])
+    [moved] = here.entries()
+    assert not here.is_announced(moved) and moved in here.section()[1]
+
+
+def test_who_moved_to_a_router_that_has_told_later_attaches_and_not_this_is_gone() -> None:
+    here = directory("b", "c")
+    here.apply_delta("b", 1, [entry("x", "b", 5)])
+    here.apply_delta("c", 1, [entry("y", "c", 7)])
+    here.apply_departures("b", [entry("x", "c", 6)])
+    assert where(here) == {"y": "c"}
 
 
 def test_a_lost_router_takes_its_links_along() -> None:

@@ -4,11 +4,13 @@ import zlib
 from typing import Any
 
 import msgpack
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from topic.blocks import Damage, LogEntry, read_blocks
-from topic.journal import Block, Event, LoggedOutcome, parse_segment_name, segment_name
+from topic.journal import HEADER_LENGTH, MAGIC, Block, Event, LoggedOutcome, parse_segment_name, segment_name
+from topic.tail import REGION, Tail
 
 KEY = b"k" * 32
 names = st.none() | st.text("abcdefghij/.", min_size=1, max_size=12)
@@ -151,12 +153,43 @@ def test_other_bytes_are_never_a_block(junk: bytes) -> None:
 
 
 def test_a_block_of_another_schema_is_unreadable_even_with_a_right_checksum() -> None:
-    payload = msgpack.packb({"source": "a"})
-    foreign = b"OML2" + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
     (good,) = blocks(1)
-    views, damage = read_blocks(foreign + good)
-    assert len(views) == 1
-    assert damage == Damage(0, len(foreign), torn=False)
+    fields = msgpack.unpackb(good[HEADER_LENGTH:])
+    for forged in ({"source": "a"}, fields | {"keys": KEY[1:]}, fields | {"hlc": [1]}):
+        payload = msgpack.packb(forged)
+        foreign = MAGIC + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
+        views, damage = read_blocks(foreign + good)
+        assert len(views) == 1
+        assert damage == Damage(0, len(foreign), torn=False)
+
+
+RECEIVED: dict[str, Any] = {"event": Event.RECEIVED, "time_us": 2, "hlc": 3, "keys": [KEY], "n": 4}
+
+
+def region(number: int, *entries: dict[str, Any]) -> bytes:
+    """What a writer leaves that has written so many blocks, and these entries in none."""
+    block, data = Block("a", "router", 7, host="host"), bytearray(REGION)
+    for _ in range(number):
+        block.append(**RECEIVED)
+        block.encode()
+    tail = Tail(data, block.head, "boot", number)
+    for entry in entries:
+        block.append(**entry)
+        assert tail.append(block.unsaved() or b"")
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("left", "read"), [(region(2, RECEIVED), [0, 1, 2]), (region(1, RECEIVED), [0, 1]), (region(2), [0, 1])]
+)
+def test_what_is_in_no_block_yet_is_read_as_one_more(left: bytes, read: list[int]) -> None:
+    views, damage = read_blocks(left + b"".join(blocks(2)))
+    assert [view.number for view in views] == read and damage is None
+
+
+def test_a_tail_is_read_where_there_is_no_block() -> None:
+    [view], _ = read_blocks(region(0, RECEIVED, RECEIVED))
+    assert [entry.keys for entry in view.entries()] == [(KEY,), (KEY,)]
 
 
 def test_segment_names() -> None:

@@ -130,3 +130,72 @@ def test_who_asks_about_a_transfer_that_waits_for_evidence_waits_for_it_too(seco
         if reader.mine(Echo):
             reader.answer_echo()
     assert (one.delivered, two.delivered, pen.outcomes) == ([b"1"], [b"1"], {})
+
+
+def test_what_comes_later_waits_behind_what_waits_for_its_key() -> None:
+    _, pen, slow, quick = put_off_at_b()
+    pen.send(b"4")
+    pen.send(b"presettled", presettled=True)
+    assert (slow.delivered, quick.delivered) == ([b"1"], [b"1"])
+    slow.answer_echo()
+    assert slow.delivered == quick.delivered == [b"1", b"2", b"3", b"4"], "what is presettled is missed"
+
+
+@pytest.mark.parametrize("router", ["a", "b"])
+def test_what_its_publisher_gives_up_while_it_waits_for_its_key_is_given_to_nobody(router: str) -> None:
+    bench = Bench("a", "b")
+    pen, slow = pen_at(bench, "a"), reader_at(bench, router, "slow")
+    pen.send(b"1", tags=[b"x"])
+    slow.accept(b"1")
+    pen.settle(b"1")
+    bench.part("a", "b")
+    bench.meet("a", "b")
+    bench.flow()
+    pen.send(b"2", b"3", tags=[b"x", b"y"])
+    assert slow.delivered == [b"1"]
+    pen.settle(b"2")
+    slow.answer_echo()
+    assert slow.delivered == [b"1", b"3"]
+
+
+def test_what_waited_for_its_key_as_its_home_was_lost_comes_again() -> None:
+    bench, pen, slow, quick = put_off_at_b()
+    bench.part("a", "b")
+    stream = bench.cores["b"].edge.streams[pen.stream.publisher]
+    assert not stream.records.keys() - {0} and not stream.withheld_at_edge
+    bench.meet("a", "b")
+    bench.flow()
+    slow.answer_echo()
+    assert slow.delivered == quick.delivered == [b"1", b"2", b"3"]
+    for reader in (slow, quick):
+        reader.accept(b"2", b"3")
+    assert pen.outcomes == {b"x": DeliveryOutcome.ACCEPTED, b"y": DeliveryOutcome.ACCEPTED}
+
+
+def test_who_waits_for_a_key_waits_on_when_another_publisher_moves() -> None:
+    bench = Bench("a", "b")
+    slow = reader_at(bench, "a", "slow")
+    pens = [pen_at(bench, "a", name=name) for name in "pq"]
+    for pen in pens:
+        pen.send(pen.name.encode(), tags=[b"x"])
+    slow.accept(b"p", b"q")
+    for pen in pens:
+        pen.settle(pen.name.encode())
+        pen.send(b"again " + pen.name.encode(), tags=[b"x"])
+    pen_at(bench, "b", pens[0], unsettled={b"x": 0})
+    slow.answer_echo()
+    slow.answer_echo()
+    assert slow.delivered == [b"p", b"q", b"again q"]
+
+
+@pytest.mark.parametrize("named", [b"x", b"y", b"z"])
+def test_who_asks_home_about_what_waits_there_for_its_key_is_told_when_it_is_settled(named: bytes) -> None:
+    """z was never sent: that is settled, whatever waits."""
+    bench = Bench("a", "b")
+    pen, slow = pen_at(bench, "a"), reader_at(bench, "a", "slow")
+    pen.send(b"0", b"1", tags=[b"w", b"x"])
+    slow.accept(b"0", b"1")
+    pen.settle(b"0", b"1")
+    pen.send(b"2", b"3", tags=[b"w", b"y"])
+    reader = reader_at(bench, "b", unsettled={key_of(pen, named): DeliveryOutcome.ACCEPTED})
+    assert [is_settled for _, _, is_settled in reader.resumed] == [named != b"y"]

@@ -1,6 +1,7 @@
 """The region in which entries wait for their block: read whatever state its writer has left it in."""
 
 import msgpack
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +58,16 @@ def test_there_is_room_for_a_region_of_frames_and_no_more() -> None:
     assert len(region) == REGION
     found = read_region(bytes(region))
     assert found.left is not None and len(found.left.rows) == count > 1000
+
+
+@pytest.mark.parametrize("payload", [b"\xc1", msgpack.packb(5), msgpack.packb([3, []]), frame(4, 9)])
+def test_a_frame_that_no_writer_of_this_block_has_made_ends_the_tail(payload: bytes) -> None:
+    region = bytearray(REGION)
+    tail = Tail(region, HEAD, "boot", 3)
+    for written_next in (frame(3, 0), payload, frame(3, 1)):
+        tail.append(written_next)
+    found = read_region(bytes(region))
+    assert found.left is not None and found.left.rows == [[0]] and found.damaged_at is not None
 
 
 @given(st.integers(0, 250), st.integers(0, 7))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.topic.bench import Bench
+from tests.topic.bench import Bench, Pen, reader_at
+from topic.actions import Detach
 from topic.delivery.record import Record, Stream
 from topic.errors import BreachError
 from topic.identity import Epoch, LinkIdentity
@@ -84,6 +85,27 @@ def test_no_batch_has_more_than_its_bytes_of_messages_or_one_message(sizes: list
 
 GOOD_ACK = [Segment.ACK, 0]
 ENTRY = [1, ["c", "l", "topic/x"], [1, "b", 1], b"", 0, 0, "session-end", 0, False, "", 0]
+ONLY: list[Any] = [[NAME], [NAME, EPOCH, 1], [b"short", EPOCH], [NAME, 5]]
+GOOD: dict[Segment, list[Any]] = {
+    Segment.SECTION: [1, [ENTRY], [ENTRY]],
+    Segment.DELTA: [1, [ENTRY], [ENTRY]],
+    Segment.ACK: [0],
+    Segment.JOINED: [NAME, EPOCH, {NAME: 1}],
+    Segment.ADMIT: [NAME, NAME],
+    Segment.FORWARD: [NAME, EPOCH, {"a": 1}, 0, False, b"k" * 32, [b"m"], [NAME, EPOCH]],
+    Segment.OUTCOME: [NAME, EPOCH, [1, 1]],
+    Segment.OUTCOME_IN_FULL: [NAME, EPOCH, 1, [1, 2, 3], [NAME]],
+    Segment.SETTLE: [NAME, EPOCH, [1, 1]],
+    Segment.SETTLED: [NAME, EPOCH, [1, 1]],
+    Segment.FENCED: [NAME, EPOCH],
+    Segment.RESOLVE: [NAME, EPOCH, b"k" * 32],
+    Segment.RESOLVED: [NAME, EPOCH, b"k" * 32],
+    Segment.EXPIRE: [1, NAME, EPOCH, 1],
+    Segment.VOTE: [1, NAME, EPOCH, 1, True],
+    Segment.EXPIRED: [1, NAME, EPOCH, 1],
+    Segment.GOSSIP: [[ENTRY]],
+    Segment.APPLIED: [{"a": [1, 2]}],
+}
 MALFORMED: list[Any] = [
     [99],
     [[]],
@@ -110,6 +132,15 @@ MALFORMED: list[Any] = [
     [Segment.OUTCOME, NAME, EPOCH, [1, None]],
     [Segment.OUTCOME_IN_FULL, NAME, EPOCH, 1, [1, 2], []],
     [Segment.FENCED, NAME, 5],
+    [Segment.FORWARD, NAME, EPOCH, {"a": "1"}, 0, False, b"k" * 32, [b"m"], None],
+    *([Segment.FORWARD, NAME, EPOCH, {"a": 1}, 0, False, b"k" * 32, [b"m"], only] for only in ONLY),
+    [Segment.JOINED, NAME, EPOCH, {b"short": 1}],
+    [Segment.EXPIRE, True, NAME, EPOCH, 1],
+    [Segment.EXPIRE, 1, NAME, EPOCH, 1.5],
+    [Segment.EXPIRE, 1, NAME, EPOCH, 3],
+    [Segment.EXPIRE, 0, NAME, EPOCH, 1],
+    *([kind, *good[:place], 1.5, *good[place + 1 :]] for kind, good in GOOD.items() for place in range(len(good))),
+    *([Segment.DELTA, 1, [[*ENTRY[:place], 1.5, *ENTRY[place + 1 :]]], []] for place in range(len(ENTRY))),
 ]
 
 
@@ -121,6 +152,12 @@ def test_a_malformed_batch_is_the_peers_fault_and_nothing_of_it_is_applied(segme
     with pytest.raises(BreachError):
         bench.cores["a"].receive("b", msgpack.packb([GOOD_ACK, good, segment]))
     assert (list(directory.entries()), directory.applied["b"]) == ([], 0)
+
+
+def test_every_kind_of_segment_is_read_as_it_is_written() -> None:
+    assert GOOD.keys() == set(Segment)
+    said = [[kind, *columns] for kind, columns in GOOD.items()]
+    assert decode(msgpack.packb(said)) == msgpack.unpackb(msgpack.packb(said), strict_map_key=False)
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x91", b"\x81\x90\x00", msgpack.packb(5), b"\x90trailing"])
@@ -153,5 +190,59 @@ def test_outcomes_of_what_home_never_sent_are_harmless() -> None:
     pen = bench.publisher("a")
     ranges = [0, 1 << 62, 5, 2, 0, 0]
     for kind in (Segment.OUTCOME, Segment.SETTLED, Segment.SETTLE):
-        bench.cores["a"].receive("b", msgpack.packb([[kind, pen.stream.publisher, pen.stream.epoch, ranges]]))
+        say(bench, kind, pen, ranges)
+    say(bench, Segment.OUTCOME_IN_FULL, pen, 7, None, [])
     assert bench.records() == {}
+
+
+def say(bench: Bench, kind: Segment, pen: Pen, *columns: Any) -> None:
+    """What b says to a of the publisher's deliveries."""
+    bench.cores["a"].receive("b", msgpack.packb([[kind, pen.stream.publisher, pen.stream.epoch, *columns]]))
+    bench.collect("a")
+
+
+def test_a_forward_of_nothing_is_harmless() -> None:
+    bench = Bench("a", "b")
+    say(bench, Segment.FORWARD, bench.publisher("b"), {"a": 0}, 0, False, b"", [], None)
+    assert bench.records() == {}
+
+
+def test_what_is_said_to_be_settled_while_it_is_in_doubt_is_awaited_all_the_same() -> None:
+    bench = Bench("a", "b")
+    reader, pen = bench.subscriber("b"), bench.publisher("a")
+    pen.send(b"1")
+    say(bench, Segment.SETTLED, pen, [0, 0])
+    reader.accept(b"1")
+    pen.settle(b"1")
+    assert bench.records() == {} and len(reader.settled) == 1
+
+
+def test_what_is_settled_twice_is_settled_once() -> None:
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, "a"), bench.publisher("b")
+    pen.send(b"1")
+    for _ in range(2):
+        say(bench, Segment.SETTLE, pen, [0, 0])
+    assert len(reader.settled) == 1
+
+
+def test_a_publisher_that_is_fenced_twice_is_detached_once() -> None:
+    bench = Bench("a", "b")
+    pen = bench.publisher("a")
+    for _ in range(2):
+        say(bench, Segment.FENCED, pen)
+    bench.flow()
+    assert len(pen.mine(Detach)) == 1
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_comes_from_a_publisher_that_has_gone_or_never_was_is_fenced(is_known: bool) -> None:
+    bench = Bench("a", "b", "c")
+    bench.kill("c")  # who has closed is remembered
+    pen = bench.publisher("b")
+    pen.close()
+    stream = pen.stream if is_known else STREAM
+    forward = [Segment.FORWARD, stream.publisher, stream.epoch, {"a": 0}, 0, False, b"k" * 32, [b"m"], None]
+    bench.cores["a"].receive("b", msgpack.packb([forward]))
+    bench.collect("a")
+    assert bench.said[-1] == ("a", "b", Segment.FENCED) and bench.records() == {}

@@ -1,0 +1,94 @@
+"""One local subscriber, and the records that wait for it: gates, credit, and what is settled meanwhile (protocol 6)."""
+
+import pytest
+
+from tests.topic.bench import NEWS
+from topic.delivery.gates import UNPROVEN
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import QUEUED, WITHHELD, Record, Stream, name_all, settle
+from topic.edge.delivery import name_in
+from topic.edge.subscriber import CLEAR_AWAY, LocalSubscriber
+from topic.identity import Epoch, LinkIdentity
+
+P = b"publisher123"
+
+
+@pytest.fixture
+def subscriber() -> LocalSubscriber:
+    return LocalSubscriber(b"subscriber12", LinkIdentity("s", "in", NEWS))
+
+
+def records(subscriber: LocalSubscriber, count: int) -> list[Record]:
+    """Forwarded for it, n 0 and so on."""
+    stream = Stream(P, LinkIdentity("p", "out", NEWS), Epoch(1, "a", 1), b"12345678")
+    made = [Record(stream, b"%032d" % n, b"", b"message") for n in range(count)]
+    for n, record in enumerate(made):
+        record.n = n
+        stream.records[n] = record
+    name_all(made, [subscriber])
+    return made
+
+
+def test_what_is_older_than_the_gate_passes(subscriber: LocalSubscriber) -> None:
+    some = records(subscriber, 4)
+    subscriber.gate(P, "a", 2)
+    subscriber.credit = 10
+    assert subscriber.offer(P, some) == some[:2]
+    assert subscriber.open_gate(P) == some[2:]
+
+
+def test_a_gate_that_is_proven_lets_go_what_is_older_than_it_then_is(subscriber: LocalSubscriber) -> None:
+    some = records(subscriber, 4)
+    subscriber.gate(P, "a", UNPROVEN)
+    subscriber.offer(P, some)
+    subscriber.gate(P, "a", 2)
+    subscriber.credit = 10
+    assert subscriber.next_ready() == some[:2]
+    assert subscriber.open_gate(P) == some[2:]
+
+
+def test_what_is_settled_while_it_waits_is_cleared_away_before_it_piles_up(subscriber: LocalSubscriber) -> None:
+    some = records(subscriber, CLEAR_AWAY + 4)
+    kept, resumed = some[0], some[1]
+    subscriber.gate(P, "a", 3)
+    subscriber.offer(P, some)
+    subscriber.resuming[resumed] = 0
+    settle(some[1:])
+    for _ in some:
+        subscriber.pass_over()
+    assert list(subscriber.ready) == [kept, resumed] and subscriber.open_gate(P) == []
+
+
+def test_the_settlement_of_what_is_still_to_be_resumed_is_owed_once(subscriber: LocalSubscriber) -> None:
+    queued, awaited = records(subscriber, 2)
+    subscriber.offer(P, [queued])
+    awaited.locals[subscriber] = WITHHELD
+    for record in (queued, awaited):
+        subscriber.resuming[record] = 0
+        subscriber.owe(record)
+    assert list(subscriber.ready) == [queued, awaited]
+
+
+@pytest.mark.parametrize("on_its_link", [True, False])
+def test_what_it_gave_back_it_is_given_again_on_the_link_that_still_has_it(
+    subscriber: LocalSubscriber, on_its_link: bool
+) -> None:
+    [record] = records(subscriber, 1)
+    if on_its_link:
+        subscriber.attempts[record] = 1
+    record.let_go(subscriber, has_it=True)
+    assert record.locals[subscriber] == DeliveryOutcome.RELEASED
+    assert name_in(record, [subscriber], QUEUED) == [subscriber] * on_its_link
+
+
+@pytest.mark.parametrize("reason", ["settled", "presettled", "another key"])
+def test_a_map_names_nothing_that_waits_and_is_over_or_another_delivery(
+    subscriber: LocalSubscriber, reason: str
+) -> None:
+    [record] = records(subscriber, 1)
+    record.stream.withheld.append(record)
+    assert record.stream.put_off(record.key) is record
+    record.presettled = reason == "presettled"
+    if reason == "settled":
+        settle([record])
+    assert record.stream.put_off(b"another" if reason == "another key" else record.key) is None
