@@ -107,3 +107,20 @@ def test_only_what_was_sent_before_the_question_is_sent_again() -> None:
         sender.push(Chunk(payload), 0.0)
     sender.receive_ack(1, 0.1)
     assert list(sender.unacknowledged(2)) == [(2, Chunk(b"2"))]
+
+
+def test_neither_more_to_send_nor_an_acknowledgement_that_is_no_news_puts_a_probe_off() -> None:
+    sender = channel()
+    sender.push(Chunk(b"1"), 0.0)
+    sender.push(Chunk(b"2"), 0.05)
+    sender.receive_ack(1, 0.1)
+    for happens in (lambda: sender.push(Chunk(b"3"), 0.2), lambda: sender.receive_ack(1, 0.2)):
+        happens()
+        assert (sender.probe_at, sender.progress_at) == (0.1 + 0.2, 0.1)
+
+
+def test_what_comes_twice_is_no_progress() -> None:
+    receiver = channel()
+    for now in (1.0, 2.0):
+        receiver.receive(1, Chunk(b""), now)
+    assert receiver.progress_at == 1.0

@@ -120,3 +120,9 @@ def test_only_the_incarnation_that_is_reached_is_listened_to(contact: Contact) -
     contact.lost()
     contact.reached(201, 2.0)
     assert contact.receive_greet(restarted, A1, True, 2.1) is ContactChange.MADE
+
+
+def test_nobody_is_heard_to_whom_there_is_no_path() -> None:
+    unreached = Contact("b", 100, greet_interval=0.2)
+    assert unreached.receive_greet(5, A1, True, 1.1) is None and unreached.theirs == 0
+    assert unreached.receive_data(0, A1) == (False, None)

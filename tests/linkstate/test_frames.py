@@ -35,6 +35,11 @@ def data(payload: bytes) -> bytes:
     return encode_header([DATA, "a", 3, 99, TARGETS]) + bin_prefix(len(payload)) + payload
 
 
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 65_535, 65_536])
+def test_a_prefix_is_as_short_as_it_can_be(size: int) -> None:
+    assert bin_prefix(size) + bytes(size) == msgpack.packb(bytes(size))
+
+
 def test_linkstate_frames_come_back_as_they_were() -> None:
     entry = AgedAdvertisement("b", 9, 3, 250, (("a", 7, 1), ("c", 8, 4)))
     body = encode_hello(HELLO) + encode_summary(98, [("a", 7, 2)]) + encode_entries(97, [entry])

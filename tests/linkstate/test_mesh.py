@@ -383,3 +383,21 @@ def test_a_mesh_of_one_router_has_nobody_to_wait_for() -> None:
 
     assert mesh.contacts == {}
     assert mesh.out == []
+
+
+def test_what_a_neighbour_says_before_its_hello_is_left_out_of_account(mesh: Mesh) -> None:
+    mesh.link_up("b", 0.1)
+    mesh.out.clear()
+    mesh.receive_linkstate("b", encode_summary(0, []), 0.1)
+    assert mesh.out == []
+
+
+def test_a_mesh_at_rest_says_hello_and_nothing_else() -> None:
+    network = running(line("a", "b"))
+    network.run(1.0)
+    network.transmitted.clear()
+    network.run(4 * HELLO)
+    for here, there in (("a", "b"), ("b", "a")):
+        bodies = network.bodies(here, there, "linkstate")
+        assert bodies and {type(frame) for body in bodies for frame in decode_linkstate(body)} == {Hello}
+        assert not network.bodies(here, there, "channel")

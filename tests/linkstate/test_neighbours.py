@@ -76,3 +76,9 @@ def test_a_closed_transport_loses_the_neighbour_at_once(neighbour: Neighbour) ->
     neighbour.receive_hello(7, True, 10.1)
     neighbour.link_down(10.2)
     assert (neighbour.state, neighbour.heard, neighbour.deadline()) == (DOWN, 0, float("inf"))
+
+
+def test_a_state_lasts_since_it_began(neighbour: Neighbour) -> None:
+    neighbour.receive_hello(7, False, 10.1)
+    neighbour.receive_hello(8, False, 10.2)
+    assert (neighbour.state, neighbour.since) == (ONE_WAY, 10.1)

@@ -77,3 +77,10 @@ def test_a_link_that_the_other_end_has_with_our_former_incarnation_does_not_exis
 def test_a_detour_is_taken_when_it_costs_less() -> None:
     routes = shortest_paths("a", advertisements({("a", "c"): 5, ("a", "b"): 2, ("b", "c"): 2}))
     assert routes["c"] == Route("b", 4, ("b", "c"), 1)
+
+
+def test_a_link_to_another_of_the_same_incarnation_is_no_link_to_us() -> None:
+    """a ─▶ b ── c: b lists c, which began in the same millisecond as a."""
+    links = {"a": (("b", 1, 1),), "b": (("c", 1, 1),), "c": (("b", 1, 1),)}
+    routers = {router: Advertisement(router, 1, 1, theirs, 0.0) for router, theirs in links.items()}
+    assert shortest_paths("a", routers) == {}

@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests.topic.bench import Bench
+from tests.topic.bench import Bench, key_of, pen_at, reader_at
 from topic.actions import AnswerDeliveries
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime
+from topic.journal import Event
 from topic.wire.segments import Segment
 
 
@@ -198,3 +199,25 @@ def test_a_redelivery_proves_nothing_by_the_outcome_that_led_to_it() -> None:
     assert bench.records() == {"a": 2}
     reader.accept(b"2")
     assert bench.records() == {"a": 1}
+
+
+def test_the_log_has_each_delivery_that_is_received_once_but_for_presettled_ones() -> None:
+    bench = Bench("a", "b", "c")
+    reader_at(bench, "b", "there")
+    reader_at(bench, "c", "moving")
+    pen = pen_at(bench, "a")
+    pen.send(b"1")
+    pen.send(b"2", presettled=True)
+    reader_at(bench, "b", "moving", unsettled={})  # so it is forwarded once more
+    for router in ("a", "b"):
+        assert bench.logged(router, Event.RECEIVED) == [key_of(pen, b"1")]
+
+
+def test_the_log_has_an_outcome_that_a_map_states_once() -> None:
+    bench = Bench("a", "b")
+    pen = pen_at(bench, "a")
+    pen.send(b"1")
+    stated = {key_of(pen, b"1"): DeliveryOutcome.ACCEPTED}
+    for _ in range(2):
+        reader_at(bench, "b", unsettled=stated)
+    assert bench.logged("b", Event.OUTCOME) == [key_of(pen, b"1")]

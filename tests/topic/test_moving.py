@@ -1,8 +1,10 @@
 """Links that are attached again, elsewhere or here, and routers that are lost (protocol 5, Fence; 6.9, 7.5, 8)."""
 
 from tests.topic.bench import Bench, pen_at, reader_at
-from topic.actions import Detach
+from topic.actions import AnswerPublisher, Detach
+from topic.blocks import read_blocks
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.journal import Event
 
 
 def test_a_subscriber_attached_elsewhere_gets_there_what_it_has_not_accepted() -> None:
@@ -210,3 +212,82 @@ def test_a_rumour_is_over_when_its_owner_has_spoken() -> None:
     bench.part("a", "c")
     moved.send(b"1")
     assert moved.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+
+
+def test_what_is_said_of_a_link_that_is_over_is_left_out_of_account() -> None:
+    """Its connection ends after its detach, say; and the client has attached anew meanwhile."""
+    bench = Bench("a")
+    pens = [pen_at(bench, "a"), pen_at(bench, "a")]
+    pens[1].send(b"1")
+    readers = [reader_at(bench, "a"), reader_at(bench, "a")]
+    core = bench.tick("a")
+    core.alive(pens[0].stream)
+    core.suspend_publisher(pens[0].stream, pens[0], bench.now)
+    core.detach_publisher(pens[0].stream)
+    core.suspend_subscriber(readers[0].end, readers[0], bench.now)
+    core.detach_subscriber(readers[0].end, readers[0])
+    bench.flow()
+    pens[1].send(b"2")
+    assert b"2" in readers[1].delivered and not pens[1].mine(Detach) and not readers[1].mine(Detach)
+
+
+def test_a_link_that_is_suspended_is_suspended_once() -> None:
+    bench = Bench("a")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "a")
+    for _ in range(2):
+        bench.tick("a").suspend_publisher(pen.stream, pen, bench.now)
+        bench.tick("a").suspend_subscriber(reader.end, reader, bench.now)
+    blocks, _ = read_blocks(bench.stations["a"].journal.encode())
+    assert [entry.event for block in blocks for entry in block.entries()].count(Event.SUSPENDED) == 2
+
+
+def test_an_attach_that_waits_goes_with_its_own_client_only() -> None:
+    bench = Bench("a", "b", meet=False)
+    former = bench.publisher("a")
+    former.close()
+    waits = pen_at(bench, "a", unsettled={b"1": 0})
+    bench.tick("a").suspend_publisher(former.stream, former, bench.now)
+    assert bench.cores["a"].attaches.waiting == [waits.stream.publisher]
+    waits.close()
+    assert not bench.cores["a"].attaches.waiting
+
+
+def test_who_waited_here_and_was_attached_elsewhere_and_closed_there_since_is_told_so() -> None:
+    bench = Bench("a", "b", "c", meet=False)
+    waits = pen_at(bench, "a", unsettled={b"1": 0})
+    bench.publisher("b").close()
+    bench.meet("a", "b")
+    bench.flow()
+    bench.wait(11, "a")
+    assert [detach.condition for detach in waits.mine(Detach)] == ["amqp:link:stolen"] and not waits.mine(
+        AnswerPublisher
+    )
+
+
+def test_a_gate_that_opens_after_its_subscriber_has_gone_out_of_contact_opens_nothing() -> None:
+    bench = Bench("a", "b", "c")
+    pen, older = pen_at(bench, "a"), reader_at(bench, "a", "older")
+    pen.send(b"1")
+    newer = reader_at(bench, "a", "newer")
+    bench.part("a", "b")
+    moved = reader_at(bench, "b", "newer", unsettled={})
+    assert newer.mine(Detach)
+    older.accept(b"1")
+    pen.settle(b"1")
+    pen.send(b"2")
+    bench.meet("a", "b")
+    bench.flow()
+    assert moved.delivered == [b"2"]
+
+
+def test_that_a_link_of_ours_has_closed_elsewhere_is_passed_on() -> None:
+    bench = Bench("a", "b", "c", meet=False)
+    reader = bench.subscriber("a")
+    bench.meet("a", "c")
+    bench.flow()
+    bench.cores["b"].advance(1_700_001_000_000_000)
+    bench.subscriber("b").close()
+    bench.meet("a", "b")
+    bench.flow()
+    entry = bench.cores["c"].directory.subscriber(reader.end.name)
+    assert entry is None or not entry.live
