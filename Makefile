@@ -1,7 +1,7 @@
 # make demo   the main job end to end: a mesh, clients, a verdict
 # make test   all tests
 # make lint   style and types
-# make bench  throughput and latency on this machine, with a load generator in C
+# make bench  throughput and latency on this machine, with a load generator in C; and what many links cost
 # make spark-python  the Python that a Spark cluster runs the audit with, as an archive: docs/audit.md
 #
 # What proves the protocol at length, beyond what the tests do of it:
@@ -55,6 +55,8 @@ spark-python: setup
 
 bench: setup
 	@$(VENV)/bin/python -m tests.bench
+	@$(VENV)/bin/python -m tests.bench.growth
+	@$(VENV)/bin/python -m tests.bench.links
 
 # What the load generator is built with; once, on Debian and as root.
 bench-tools:

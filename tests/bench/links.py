@@ -1,0 +1,145 @@
+"""`python -m tests.bench.links`: how long routers take to attach many links, and to have those of a dead router again.
+
+A mesh of three is started; so many links of their own address, publishers and subscribers in turn, attach over 80
+connections, spread evenly. Then a router is killed: its clients, which notice that at once, attach with empty maps at
+the others. The clients speak through the engine of `router.amqp`, all of them in this process.
+"""
+
+import argparse
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import trio
+
+from router.amqp.connection import Connection
+from router.amqp.handler import Handler
+from router.amqp.link import Link
+from router.amqp.transport import serve
+from router.amqp.values import EXPIRE_CONNECTION, ErrorCondition
+from tests.bench.__main__ import mesh
+
+CONNECTIONS = 80
+TIMEOUT_S = 60
+LIMIT_S = 300.0
+
+
+class Crowd:
+    """All clients, and how many of their links the routers have answered."""
+
+    def __init__(self, addresses: Sequence[str], links: int) -> None:
+        self.addresses = list(addresses)
+        self.answered = 0
+        self.refused: list[str] = []
+        self.all_answered = trio.Event()
+        self._links = links
+
+    def count(self, change: int) -> None:
+        self.answered += change
+        if change > 0 and self.answered == self._links:
+            self.all_answered.set()
+
+    async def run(self, number: int, links: range) -> None:
+        """One client: it attaches, and does so at the next router when its connection is over."""
+        fresh = True
+        while True:
+            client = _Client(self, links, fresh=fresh)
+            host, port = self.addresses[number % len(self.addresses)].rsplit(":", 1)
+            connection = Connection(client, container=f"client {number}", server=False, idle_timeout=5.0)
+            connection.open()
+            try:
+                stream = await trio.open_tcp_stream(host, int(port))
+            except OSError:
+                await trio.sleep(0.02)
+            else:
+                await serve(stream, connection)
+                fresh = fresh and not client.answered
+
+
+class _Client(Handler):
+    def __init__(self, crowd: Crowd, links: range, *, fresh: bool) -> None:
+        self.answered = 0
+        self._crowd = crowd
+        self._links = links
+        self._fresh = fresh
+
+    def on_open(self, connection: Connection) -> None:
+        unsettled: dict[bytes, int] | None = None if self._fresh else {}
+        for number in self._links:
+            attach = connection.sender if number % 2 else connection.receiver
+            attach(
+                f"link {number}", f"topic/{number}", rcv_settle_mode=1, unsettled=unsettled, timeout=TIMEOUT_S,
+                expiry_policy=EXPIRE_CONNECTION,
+            )  # fmt: skip
+
+    def on_attached(self, link: Link) -> None:
+        self.answered += 1
+        self._crowd.count(1)
+
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
+        self._crowd.refused.append(f"{link.name}: {condition}")
+
+    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
+        self._crowd.count(-self.answered)
+
+
+class Clock:
+    """Seconds and processor seconds of the routers since the last look."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self.processes = [psutil.Process(pid) for pid in pids]
+        self._began, self._used = time.monotonic(), self._busy()
+
+    def _busy(self) -> list[float]:
+        return [sum(process.cpu_times()[:2]) for process in self.processes]
+
+    def look(self) -> str:
+        busy = self._busy()
+        used = " + ".join(f"{now - before:.1f}" for now, before in zip(busy, self._used, strict=True))
+        took = time.monotonic() - self._began
+        self._began, self._used = time.monotonic(), busy
+        return f"{took:6.1f} s, processor seconds of the routers {used}"
+
+
+async def measure(routers: Mapping[str, Any], links: int) -> None:
+    names = list(routers)
+    crowd = Crowd([routers[name]["amqp"] for name in names], links)
+    pids = [routers[name]["pid"] for name in names]
+    share = -(-links // CONNECTIONS)
+    with trio.fail_after(LIMIT_S):
+        async with trio.open_nursery() as nursery:
+            clock = Clock(pids)
+            for number in range(CONNECTIONS):
+                nursery.start_soon(crowd.run, number, range(links)[number * share : (number + 1) * share])
+            await crowd.all_answered.wait()
+            print(f"{links} links attached:        {clock.look()}")
+            clock = Clock(pids[:-1])
+            crowd.all_answered = trio.Event()
+            os.kill(pids[-1], signal.SIGKILL)
+            dead = crowd.addresses.pop()
+            await crowd.all_answered.wait()
+            print(f"those at {names[-1]} attached again:   {clock.look()}   ({dead} was killed)")
+            nursery.cancel_scope.cancel()
+    for reason in crowd.refused[:3]:
+        print(f"detached: {reason}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.links", description=__doc__)
+    parser.add_argument("links", type=int, nargs="*", default=[6000, 12000])
+    options = parser.parse_args()
+    for links in options.links:
+        with mesh("triangle") as routers:
+            trio.run(measure, routers, links)
+            for name, router in routers.items():
+                told = (Path(router["log"]).parent / "router.log").read_text().splitlines()
+                lost = [line for line in told if "contact" in line and ("lost" in line or "dropped" in line)]
+                print(f"router {name} lost contacts: {len(lost)}")
+
+
+if __name__ == "__main__":
+    main()
