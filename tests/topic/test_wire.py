@@ -44,14 +44,26 @@ def test_neighbouring_numbers_are_one_range() -> None:
     assert decode(payload)[0][3] == [3, 5, 9, 9]
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), min_size=1))
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "c", "ab", "bc", "abc"]), st.integers(0, 9)), min_size=1))
 def test_order_is_kept_for_every_target(said: list[tuple[str, int]]) -> None:
     outgoing = Outgoing()
-    for target, version in said:
-        outgoing.ack(target, version)
-    heard = [(targets[0], segment[1]) for targets, payload in outgoing.take() for segment in decode(payload)]
-    assert heard == said
+    for targets, version in said:
+        outgoing.delta(targets, version, [], [])
+    batches = [(targets, segment[1]) for targets, payload in outgoing.take() for segment in decode(payload)]
+    for router in "abc":
+        heard = [version for targets, version in batches if router in targets]
+        assert heard == [version for targets, version in said if router in targets]
     assert not outgoing
+
+
+def test_what_a_burst_of_attaches_says_to_each_travels_together() -> None:
+    outgoing = Outgoing()
+    for version in range(50):
+        outgoing.ack("a", version)
+        outgoing.delta(("b", "c"), version, [], [])
+    assert [targets for targets, _ in outgoing.take()] == [("a",), ("b", "c")]
+    outgoing.ack("a", 50)
+    assert len(outgoing.take()) == 1
 
 
 def test_what_is_for_a_lost_router_is_not_sent_and_the_others_keep_theirs() -> None:

@@ -29,10 +29,13 @@ class _Batch:
 
 
 class Outgoing:
-    """What is said until the shell flushes; one batch per run of the same targets."""
+    """What is said until the shell flushes. Who is told of each link of a burst in turn gets one batch: it grows until
+    something is said to some of its targets, and not to all, which must not overtake it."""
 
     def __init__(self) -> None:
         self._batches: list[_Batch] = []
+        self._growing: dict[tuple[str, ...], _Batch] = {}
+        """By targets, of which no two have one in common."""
 
     def __bool__(self) -> bool:
         return bool(self._batches)
@@ -40,6 +43,7 @@ class Outgoing:
     def take(self) -> list[tuple[tuple[str, ...], bytes]]:
         """Take the encoded batches with their targets, in order."""
         batches, self._batches = self._batches, []
+        self._growing.clear()
         return [(batch.targets, msgpack.packb(batch.segments)) for batch in batches]
 
     def forget(self, router: str) -> None:
@@ -47,14 +51,15 @@ class Outgoing:
         for batch in self._batches:
             batch.targets = tuple(target for target in batch.targets if target != router)
         self._batches = [batch for batch in self._batches if batch.targets]
+        self._growing.clear()
 
     def _batch(self, targets: tuple[str, ...]) -> _Batch:
-        if self._batches:
-            last = self._batches[-1]
-            if last.targets == targets and last.size < FLUSH_BYTES:
-                return last
-        batch = _Batch(targets)
-        self._batches.append(batch)
+        batch = self._growing.get(targets)
+        if batch is None or batch.size >= FLUSH_BYTES:
+            for others in [others for others in self._growing if not set(targets).isdisjoint(others)]:
+                del self._growing[others]
+            batch = self._growing[targets] = _Batch(targets)
+            self._batches.append(batch)
         return batch
 
     def _say(self, targets: Iterable[str], *segment: Any) -> None:
