@@ -178,8 +178,9 @@ class Connection:
                 data, self._farewell = data + self._farewell, b""
         if self._sasl.out:
             data, self._sasl.out = self._sasl.out + data, b""
-        self._restated.settled(len(self.settling))
-        self.settling.clear()
+        if self.settling:
+            self._restated.settled(len(self.settling))
+            self.settling.clear()
         self._sessions.free()
         return data
 

@@ -170,6 +170,8 @@ class Endpoints:
 
     def attach_postponed(self) -> bool:
         """What leaves is written. Whether there is more to be written now."""
+        if not self._leaving:
+            return False
         self._leaving.clear()
         postponed, self._postponed = self._postponed, []
         for link in postponed:

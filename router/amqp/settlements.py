@@ -74,5 +74,7 @@ class Settlements:
 
     def frames(self) -> bytes:
         """What is to be answered now; before other output, which may end the session."""
+        if not self._sessions:
+            return b""
         due = [session for session in self._sessions.values() if session.told and session.is_due()]
         return b"".join(session.frames() for session in due)
