@@ -1,12 +1,16 @@
 """Breakages of what routers know of links: directory, termini, clocks, channels (protocol 2, 3, 8)."""
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 from linkstate.chunks import Joiner
 from linkstate.clock import HybridClock
 from linkstate.contact import Contact, ContactChange
 from linkstate.contacts import Contacts
+from linkstate.events import CHANNEL
+from linkstate.mesh import Mesh
+from linkstate.outbox import Outbox
 from tests.linkstate import test_chunks
 from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
 from tests.topic import test_moving
@@ -22,6 +26,7 @@ AT_ONCE = RESUMING | {"faults": ("kill all", "kill all", "kill"), "restart": 0.9
 RETURNING = {"timeouts": (1, 60), "restless": 2.0, "pranks": ("sleep",), "think": 0.001, "faults": ()}
 SLOW = EXPIRING | {"timeouts": (1,), "delay": 1.0, "dead": 2.0, "faults": ("flap",) * 8}
 LATE = SLOW | {"restless": 2.0, "pranks": ("sleep",), "faults": ()}
+NARROW: dict[str, Any] = {"rate": 2e3, "chunk": 200, "faults": ()}
 SKEWED = {"skew": 60.0, "silent": 0.5}
 
 
@@ -185,5 +190,40 @@ def chunks_outlive_their_contact(apply: Method) -> Method:
         apply(contacts, contact, change, now)
         if change is ContactChange.MADE and contact.router in former:
             contacts._channels[contact.router]._joiner = former[contact.router]
+
+    return broken
+
+
+@mutant(Mesh, "heard", by="7", **NARROW | {"held": 4000, "dead": 1.0})
+def only_whole_bodies_are_life(_: Method) -> Method:
+    """3.1: any bytes count as life, also of a body that is still under way."""
+
+    def broken(mesh: Mesh, neighbour: str, now: float) -> None:
+        """Nothing was heard."""
+
+    return broken
+
+
+@mutant(Mesh, "progress", by="7", **NARROW | {"held": 100, "restless": 1.0})
+def who_works_through_a_queue_is_late(_: Method) -> Method:
+    """6.7: who gets on with what it has to send is waited for."""
+
+    def broken(mesh: Mesh, router: str) -> float:
+        return -inf
+
+    return broken
+
+
+@mutant(Outbox, "take", by="7", scenario=test_chunks.test_link_state_goes_before_data_and_data_in_order)
+def link_state_waits_behind_data(take: Method) -> Method:
+    """3.2: to a neighbour link state goes before data."""
+
+    def broken(outbox: Outbox, room: int) -> Any:
+        waiting = outbox._linkstate
+        if outbox._channel:
+            outbox._linkstate = []
+        taken = take(outbox, room)
+        outbox._linkstate = waiting if taken and taken[0] == CHANNEL else outbox._linkstate
+        return taken
 
     return broken

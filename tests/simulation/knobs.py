@@ -1,8 +1,11 @@
 """What one seed draws before the run begins: size, speed, and how often what goes wrong."""
 
+from math import inf
 from random import Random
 
 import attrs
+
+from linkstate.chunks import CHUNK
 
 FORGET = 100.0
 """Seconds after which what is kept for a link is given up though routers are missing; longer than any partition."""
@@ -104,6 +107,12 @@ class Knobs:
     """How many publishers say that they answer echoes, and do. Of the others every other one does."""
     lingering: float = 0.0
     """How many of the others leave their socket open when they attach elsewhere (protocol 10)."""
+    rate: float = inf
+    """Bytes a second that a link between routers carries in each direction."""
+    held: int = 1
+    """Bytes that such a link is given at once."""
+    chunk: int = CHUNK
+    """Bytes of a payload that travel in one frame."""
     apart: tuple[float, ...] = (2.0, 4.0, 8.0)
     """Longest times for which partitions last."""
 

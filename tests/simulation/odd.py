@@ -101,6 +101,12 @@ def _apart(_: Knobs, random: Random) -> dict[str, Any]:
     return {"apart": (8.0, 20.0), "timeouts": (2, 5), "turmoil": 25.0, "messages": 25, "faults": faults}
 
 
+def _narrow(knobs: Knobs, random: Random) -> dict[str, Any]:
+    """Links of few bytes a second, and chunks of few bytes, as messages are small; often without any other fault."""
+    shape = {"rate": random.choice((2e3, 1e4)), "held": random.choice((100, 4000)), "chunk": random.choice((40, 200))}
+    return shape | {"messages": 10, "faults": random.choice(((), (), knobs.faults))}
+
+
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "batch": _batch,
     "detach": _detach,
@@ -123,6 +129,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "big": _big,
     "long": _long,
     "apart": _apart,
+    "narrow": _narrow,
 }
 
 LIMITS = ("far clocks", "set back")

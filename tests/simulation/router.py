@@ -231,6 +231,7 @@ class Router:
         self.heard[router] = 0
 
     def loses_contact(self, router: str) -> None:
+        self.judge.check(self.knobs.faults != (), f"7 contacts: {self.name} loses {router} without a fault")
         other = self.judge.routers[router]
         self.part_from(other)
         other.part_from(self)

@@ -3,27 +3,29 @@
     a ──bodies──▶ b      who of the two notices an end, and when, is up to the fault; what is under way then may
     a ◀──bodies── b      still arrive, up to some point
 
-The lower name dials. A connection that one side still believes in ends for it when the other opens the next.
+The lower name dials. A connection that one side still believes in ends for it when the other opens the next. On a
+narrow link bodies wait in an outbox, as in production, and arrive byte by byte: a part of one is a sign of life.
 """
 
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from linkstate.outbox import Outbox
 from tests.simulation.knobs import Knobs
 from tests.simulation.schedule import Schedule
 
 if TYPE_CHECKING:
     from tests.simulation.router import Router
 
-Body = tuple[str, bytes]
+Body = tuple[Literal["linkstate", "channel"], bytes]
 """(linkstate or channel, bytes)"""
 
 
 class Connection:
     """One connection between two neighbours; `ends` that are open believe in it."""
 
-    __slots__ = ("arrival", "broken", "open", "stalled", "stash", "until")
+    __slots__ = ("arrival", "broken", "busy", "open", "outboxes", "stalled", "stash", "until")
 
     def __init__(self, ends: tuple[str, str]) -> None:
         self.arrival = dict.fromkeys(ends, 0.0)
@@ -35,6 +37,10 @@ class Connection:
         self.stalled = False
         """What arrives waits until the path is there again, as TCP has it."""
         self.stash: list[tuple[str, list[Body]]] = []
+        self.outboxes = {end: Outbox() for end in ends}
+        """What waits for room, for this end."""
+        self.busy: set[str] = set()
+        """Ends that bodies are under way to, and no more can be."""
 
 
 class Wire:
@@ -87,11 +93,37 @@ class Wire:
 
     def transmit(self, end: str, bodies: list[Body]) -> None:
         connection = self._current[end]
-        if connection is not None:
-            there = self.other(end)
-            delay = self._random.random() * self._knobs.delay * self.slow
-            at = connection.arrival[there] = max(connection.arrival[there], self._schedule.now + delay)
-            self._schedule.at(at, self._arrive, connection, there, bodies)
+        if connection is not None and self._knobs.rate == inf:
+            self._carry(connection, self.other(end), bodies, 0.0)
+        elif connection is not None:
+            for link, body in bodies:
+                connection.outboxes[self.other(end)].put(link, body)
+            self._fill(connection, end)
+
+    def _fill(self, connection: Connection, end: str) -> None:
+        """Whoever is alive hands over what its transport has room for."""
+        there, router = self.other(end), self._routers[end]
+        if there in connection.busy or self._current[end] is not connection or router.paused:
+            return
+        taken = connection.outboxes[there].take(self._knobs.held)
+        if taken is not None:
+            link, bodies = taken
+            takes = sum(map(len, bodies)) / self._knobs.rate
+            connection.busy.add(there)
+            self._schedule.after(takes, self._free, connection, end)
+            for part in range(1, int(4 * takes / self._knobs.dead)):
+                self._carry(connection, there, [], part * self._knobs.dead / 4)
+            self._carry(connection, there, [(link, b"".join(bodies))], takes)
+
+    def _free(self, connection: Connection, end: str) -> None:
+        connection.busy.discard(self.other(end))
+        self._fill(connection, end)
+
+    def _carry(self, connection: Connection, there: str, bodies: list[Body], takes: float) -> None:
+        """No bodies: a part of one."""
+        delay = takes + self._random.random() * self._knobs.delay * self.slow
+        at = connection.arrival[there] = max(connection.arrival[there], self._schedule.now + delay)
+        self._schedule.at(at, self._arrive, connection, there, bodies)
 
     def _arrive(self, connection: Connection, end: str, bodies: list[Body]) -> None:
         if connection.stalled:
@@ -103,6 +135,8 @@ class Wire:
         if self._current[end] is not connection:
             return
         mesh, neighbour, now = self._routers[end].mesh, self.other(end), self._schedule.now
+        if not bodies:
+            mesh.heard(neighbour, now)
         for link, body in bodies:
             mesh.receive(neighbour, link, body, now)
 

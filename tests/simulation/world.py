@@ -8,9 +8,11 @@
 
 from collections.abc import Collection, Sequence
 from random import Random
+from unittest.mock import patch
 
 import attrs
 
+from linkstate import chunks
 from tests.simulation.client import Client
 from tests.simulation.faults import Faults
 from tests.simulation.judge import Judge
@@ -108,6 +110,10 @@ class World:
     # the run
 
     def run(self) -> None:
+        with patch.object(chunks, "CHUNK", self.knobs.chunk):
+            self._run()
+
+    def _run(self) -> None:
         for router in self.routers.values():
             self.schedule.after(self.random.random() * 0.2, self.faults.start, router)
         for client in self.clients:
