@@ -82,7 +82,9 @@ class Contacts:
 
     def progress(self, router: str) -> float:
         channel = self._channels.get(router)
-        return -inf if channel is None else channel.progress_at
+        if channel is None:
+            return -inf
+        return inf if channel.in_flight else channel.progress_at
 
     def handle_timer(self, now: float) -> None:
         for contact in self._contacts.values():

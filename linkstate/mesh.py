@@ -122,7 +122,8 @@ class Mesh:
         self._linkstate.receive_traffic(neighbour, now)
 
     def progress(self, router: str) -> float:
-        """When something last went on in the contact with `router`: what it sent has come, or it has acknowledged."""
+        """When something last went on in the contact with `router`: what it sent has come, or it has acknowledged.
+        Infinite while it has not acknowledged all: that may wait behind others' data anywhere on its way."""
         return self._contacts.progress(router)
 
     def handle_timer(self, now: float) -> None:

@@ -335,7 +335,7 @@ class Topic:
 
     @event
     def handle_timer(self, now: float, progress: Callable[[str], float]) -> None:
-        """`progress`: when something last went on in the contact with a router."""
+        """`progress`: as in `linkstate.mesh`."""
         self.boot.check(now)
         self.attaches.begin_unknown(now)
         self.expiry.handle_timer(now)

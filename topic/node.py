@@ -60,7 +60,7 @@ class NodeMesh(Protocol):
         """Declare the contact with a router lost."""
 
     def progress(self, router: str) -> float:
-        """When something last went on in the contact with `router`."""
+        """When something last went on in the contact with `router`; infinite while something is under way to it."""
 
     def handle_timer(self, now: float) -> None: ...
 

@@ -91,7 +91,8 @@ def _big(_: Knobs, random: Random) -> dict[str, Any]:
 
 
 def _long(knobs: Knobs, random: Random) -> dict[str, Any]:
-    faults = tuple(random.choice(knobs.faults) for _ in range(random.choice((10, 20))))
+    count = random.choice((10, 20))
+    faults = tuple(random.choice(knobs.faults) for _ in range(count)) if knobs.faults else ()
     return {"turmoil": random.choice((20.0, 40.0)), "messages": random.choice((40, 80)), "faults": faults}
 
 

@@ -196,11 +196,12 @@ class Attaches:
 
     def late(self, now: float, progress: Callable[[str], float]) -> list[str]:
         """Routers in contact that an attach has waited for longer than `join`, and that have not got on with anything
-        for as long. Who works through a queue is not late: the answer comes behind it."""
+        for as long. Who has not acknowledged all is not late, nor who works through a queue: the question is on its
+        way, or the answer comes behind."""
         late: set[str] = set()
         for waiting in self._deadlines.due(now):
             awaited = self._behind(waiting.version) if isinstance(waiting, _Waiting) else waiting.unanswered
-            ends = {router: progress(router) + self._join for router in awaited}
+            ends = {router: min(now, progress(router)) + self._join for router in awaited}
             late.update(router for router, end in ends.items() if end <= now)
             self._deadlines.set(waiting, min((end for end in ends.values() if end > now), default=now))
         return sorted(late)
