@@ -43,7 +43,7 @@ def shortest_paths(root: str, routers: Mapping[str, Advertised]) -> dict[str, Ro
         if path:
             routes[router] = Route(path[0], cost, path, routers[router].incarnation)
         for neighbour, link_cost in _two_way_links(router, routers):
-            if neighbour not in routes and neighbour != root:
+            if neighbour != root:
                 heapq.heappush(candidates, (cost + link_cost, (*path, neighbour)))
     return dict(sorted(routes.items()))
 

@@ -7,18 +7,16 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from topic.delivery.records import RecordTable
 from topic.home.home import Home
 
 
-class HasRecords(Protocol):
+class HasHome(Protocol):
     """The core of one router, as far as this is concerned."""
 
     home: Home
-    records: RecordTable
 
 
-T = TypeVar("T", bound=HasRecords)
+T = TypeVar("T", bound=HasHome)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -29,8 +27,7 @@ def event(handler: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P]
     @wraps(handler)
     def handled(core: T, /, *arguments: P.args, **options: P.kwargs) -> R:
         result = handler(core, *arguments, **options)
-        if core.records.unblocked:
-            core.home.release_freed()
+        core.home.release_freed()
         return result
 
     return handled

@@ -118,7 +118,7 @@ class Peers:
         it may never hear of them."""
         for entry in told:
             current = self.directory.subscriber(entry.name)
-            if current is not None and current.epoch > entry.epoch and self.home.lapses.is_to_be_told(entry, current):
+            if current is not None and self.home.lapses.is_to_be_told(entry, current):
                 self._changes.end_apart(current, entry.ending)
 
     def _pass_on(self, router: str, changes: list[Change], *, learned: bool) -> None:

@@ -221,3 +221,15 @@ def test_the_log_has_an_outcome_that_a_map_states_once() -> None:
     for _ in range(2):
         reader_at(bench, "b", unsettled=stated)
     assert bench.logged("b", Event.OUTCOME) == [key_of(pen, b"1")]
+
+
+def test_the_log_tells_what_its_publisher_has_settled_from_what_it_left() -> None:
+    bench = Bench("a", "b")
+    reader, pen = bench.subscriber("b"), bench.publisher("a")
+    pen.send(b"1", b"2")
+    reader.accept(b"1")
+    pen.settle(b"1")
+    assert bench.logged("b", Event.SETTLED) == [key_of(pen, b"1")]
+    pen.close()
+    reader.accept(b"2")
+    assert bench.logged("b", Event.ABANDONED) == [key_of(pen, b"2")]

@@ -1,7 +1,9 @@
 """Joining subscribers and attaching publishers (protocol 6.1 to 6.7, 7.1): when attaches are answered, and gates."""
 
+import math
+
 from tests.topic.bench import SETTINGS, Bench, key_of, pen_at, reader_at
-from topic.actions import AnswerPublisher, AnswerSubscriber, Detach, DropContact, Echo
+from topic.actions import AnswerPublisher, AnswerSubscriber, Detach, DropContact, Echo, Note
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime
 from topic.wire.segments import Segment
@@ -197,10 +199,25 @@ def test_a_router_that_stays_away_is_waited_for_so_long_and_no_longer() -> None:
     bench = Bench("a", "b", meet=False)
     pen = bench.publisher("a")
     pen.send(b"1")
+    assert bench.cores["a"].boot.deadline() == SETTINGS.boot_wait
     bench.time(SETTINGS.boot_wait - 0.1)
     assert pen.outcomes == {}
     bench.time(0.2)
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+    assert [note.text for note in bench.actions["a"] if isinstance(note, Note)] == [
+        "boot: going on without b; subscribers that only they know are not awaited"
+    ]
+    assert bench.cores["a"].boot.deadline() == math.inf
+
+
+def test_a_publisher_that_nobody_knew_goes_on_when_it_becomes_known() -> None:
+    bench = Bench("a", "b", "c", meet=False)
+    former = pen_at(bench, "b")
+    pen = pen_at(bench, "a", unsettled={})
+    assert not pen.mine(AnswerPublisher)
+    bench.meet("a", "b")
+    bench.flow()
+    assert pen.mine(AnswerPublisher) and pen.stream.generation == former.stream.generation
 
 
 def test_joined_for_a_life_that_ended_is_not_taken_for_the_next_one() -> None:

@@ -184,9 +184,7 @@ class Audiences:
                 self._expect(record, subscriber.name)
 
     def _expect(self, record: Record, name: bytes) -> None:
-        gate = record.stream.gates.get(name)
-        is_gating = gate is not None and record.n in gate.remaining
-        if record.state is State.IN_DOUBT and not record.presettled and not is_gating:
+        if record.state is State.IN_DOUBT and not record.presettled and not _is_gating(record, name):
             self.await_by_name(record, name)
 
     def await_by_name(self, record: Record, name: bytes) -> None:
@@ -207,11 +205,11 @@ class Audiences:
         whether the delivery has to be forwarded there."""
         assert record.stream.here
         directory = self.directory
-        subscriber, gate = directory.subscriber(name), record.stream.gates.get(name)
+        subscriber = directory.subscriber(name)
         record.orphans.discard(name)
         if subscriber is None or not subscriber.live or subscriber.identity.address != record.stream.address:
             return False
-        if gate is not None and record.n in gate.remaining:
+        if _is_gating(record, name):
             return False
         router = subscriber.router
         is_nowhere = router == not_at or not directory.in_contact(subscriber)
@@ -246,12 +244,17 @@ class Audiences:
         """Await by name the subscribers that the lost router may have given the record to, but for those that it
         gates."""
         assert record.state is State.IN_DOUBT
-        gates = record.stream.gates
         at_address = self.directory.subscribers(record.stream.address)
         names = [entry.name for entry in at_address if entry.router == router and not record.presettled]
         for name in names:
-            if name not in gates or record.n not in gates[name].remaining:
+            if not _is_gating(record, name):
                 self.await_by_name(record, name)
+
+
+def _is_gating(record: Record, subscriber: bytes) -> bool:
+    """Whether the delivery keeps the subscriber from later ones: it is not for the subscriber itself."""
+    gate = record.stream.gates.get(subscriber)
+    return gate is not None and record.n in gate.remaining
 
 
 def _is_owed(record: Record, subscriber: bytes) -> bool:
