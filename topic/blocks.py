@@ -81,7 +81,7 @@ def read_blocks(data: bytes) -> tuple[list[BlockView], Damage | None]:
     goes on at the next whole block."""
     region = read_region(data)
     blocks, damage = _read_blocks(data, region.end)
-    if region.left is not None and region.left.rows and not (blocks and region.left.number <= blocks[-1].number):
+    if region.left is not None and not (blocks and region.left.number <= blocks[-1].number):
         blocks += _decode_tail(region.left)
     if damage is None and region.damaged_at is not None:
         damage = Damage(region.damaged_at, region.end - region.damaged_at, torn=True)
@@ -89,7 +89,8 @@ def read_blocks(data: bytes) -> tuple[list[BlockView], Damage | None]:
 
 
 def _decode_tail(left: Left) -> list[BlockView]:
-    """The block that it was to become; none if no writer of ours has made it, though its checksums are right."""
+    """The block that it was to become; none if it has no entries, or if no writer of ours has made it, though its
+    checksums are right."""
     try:
         view = _decode(encode_rows(left.head, left.number, left.rows, left.keys))
         assert view is not None

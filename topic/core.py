@@ -152,7 +152,7 @@ class Topic:
         """The publisher's link is gone without a closing detach. Its terminus lives on here for its timeout."""
         if self.attaches.gone_unknown(stream):
             return
-        if self.home.streams.get(stream.publisher) is not stream or stream.link is not link:
+        if stream.link is not link:  # it has a later attach, or has ended
             return
         if not stream.lifetime.timeout:
             self.detach_publisher(stream)
@@ -247,7 +247,7 @@ class Topic:
     @event
     def detach_subscriber(self, subscriber: LocalSubscriber, link: Any) -> None:
         """The subscriber's link has closed, or its terminus ended with connection or session."""
-        if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
+        if subscriber.link is not link:  # it has a later attach, or has ended
             return
         entry = self.directory.subscriber(subscriber.name)
         assert entry is not None and entry.epoch == subscriber.epoch
@@ -257,7 +257,7 @@ class Topic:
     @event
     def suspend_subscriber(self, subscriber: LocalSubscriber, link: Any, now: float) -> None:
         """The subscriber's link is gone without a closing detach. Its terminus lives on here for its timeout."""
-        if self.edge.subscribers.get(subscriber.name) is not subscriber or subscriber.link is not link:
+        if subscriber.link is not link:
             return
         if not subscriber.lifetime.timeout:
             self.detach_subscriber(subscriber, link)

@@ -77,7 +77,8 @@ def _all_conditions(tree: ast.Module) -> Iterator[tuple[Place, ast.AST, tuple[An
     for number, node in enumerate(ast.walk(tree)):
         if node in functions:
             for nth, condition in enumerate(_conditions(node)):
-                yield (number, nth), node, condition, functions[node]
+                if not isinstance(_get(*condition), ast.Constant | ast.Dict | ast.Tuple):  # `or {}`
+                    yield (number, nth), node, condition, functions[node]
 
 
 def _functions(node: ast.AST, name: str, *, inside: bool) -> Iterator[tuple[ast.AST, str]]:

@@ -22,6 +22,7 @@ from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
+from random import Random
 from types import CodeType
 from typing import Any, NoReturn, TextIO
 
@@ -224,10 +225,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.conditions", description=__doc__)
     parser.add_argument("paths", nargs="*", default=CORES, help="files or folders; both cores if none is given")
     parser.add_argument("--results", type=Path, default=ROOT / "build/conditions.jsonl", help="the file, %(default)s")
+    parser.add_argument("--sample", type=int, metavar="N", help="so many of the changes, drawn fairly")
     parser.add_argument("--report", action="store_true", help="play nothing: print what the file says")
     options = parser.parse_args()
     files = [file for path in options.paths for file in sorted((ROOT / path).rglob("*.py")) or [ROOT / path]]
     chosen = [change for file in files for change in changes(file.relative_to(ROOT).as_posix(), file.read_text())]
+    if options.sample:
+        chosen = Random(options.sample).sample(chosen, min(options.sample, len(chosen)))
     if not options.report:
         options.results.parent.mkdir(exist_ok=True)
         _run(chosen, options.results)

@@ -117,7 +117,8 @@ def test_a_life_that_was_resumed_where_nobody_knew_that_it_had_ended_ends() -> N
 
 
 def test_who_knows_of_one_ending_has_not_heard_of_the_next() -> None:
-    bench = Bench("a")
+    bench = Bench("a", "b")
+    bench.kill("b")  # so what has ended is remembered
     core, first = bench.cores["a"], reader_at(bench, "a")
     core.changes.end_apart(entry_of(core, first), "first")
     core.told(first.end)
@@ -139,6 +140,16 @@ def test_what_is_refused_is_accepted_without_nobody() -> None:
     here.answer(DeliveryOutcome.REJECTED, b"1")
     assert pen.outcomes == {b"1": DeliveryOutcome.REJECTED}
     assert entry_of(bench.cores["a"], apart).live
+
+
+def test_what_only_a_map_names_is_given_up_in_the_end_though_a_router_is_missing() -> None:
+    bench = Bench("a", "b", settings=FORGETFUL)
+    bench.kill("b")
+    reader = reader_at(bench, "a", unsettled={b"k" * 32: DeliveryOutcome.ACCEPTED})
+    bench.wait(118)
+    assert not reader.settled
+    bench.wait(4)
+    assert len(reader.settled) == 1
 
 
 def test_each_is_apart_from_what_was_accepted_without_it() -> None:

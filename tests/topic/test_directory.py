@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
+from topic.directory.rumours import Rumours
 from topic.errors import BreachError
 from topic.identity import Epoch, LinkIdentity, link_name
 
@@ -82,6 +83,19 @@ def test_who_moved_to_a_router_in_contact_is_nowhere_until_that_says_so() -> Non
     assert moved not in here.section()[1], "what nobody has but by hearsay is told to nobody"
     here.apply_delta("c", 1, [lasting("x", "c", 6)])
     assert here.in_contact(moved)
+
+
+def test_what_others_say_of_one_that_does_not_outlive_its_router_is_no_rumour() -> None:
+    rumours = Rumours()
+    for told in (entry("x", "b", 5), lasting("y", "b", 6), attrs.evolve(lasting("z", "b", 7), status=Status.CLOSED)):
+        rumours.hear(told, None)
+    assert [told.identity.container for told in rumours.take("b")] == ["y"]
+
+
+def test_what_is_durable_and_ends_with_its_session_outlives_no_router() -> None:
+    for timeout in (0, 60):
+        durable = attrs.evolve(entry("x", "b", 5), lifetime=Lifetime(timeout, "session-end", 1))
+        assert durable.outlives_router is bool(timeout)
 
 
 def test_who_moved_out_of_contact_is_an_orphan_there() -> None:

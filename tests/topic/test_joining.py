@@ -2,8 +2,8 @@
 
 import math
 
-from tests.topic.bench import SETTINGS, Bench, key_of, pen_at, reader_at
-from topic.actions import AnswerPublisher, AnswerSubscriber, Detach, DropContact, Echo, Note
+from tests.topic.bench import SETTINGS, Bench, pen_at
+from topic.actions import AnswerPublisher, AnswerSubscriber, Detach, DropContact, Note
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime
 from topic.wire.segments import Segment
@@ -322,51 +322,3 @@ def test_a_map_names_what_waits_for_the_key_of_an_abandoned_delivery() -> None:
     [key] = [record.key for record in pen.sent.values()]
     again = bench.subscriber("b", lifetime=Lifetime(60), unsettled={key: 0})
     assert (first.delivered, again.resumed) == ([b"1"], [(b"1", 0, False)])
-
-
-def test_who_is_joined_once_more_stays_behind_its_gate() -> None:
-    bench = Bench("a", "b")
-    older, pen = reader_at(bench, "a", "older"), pen_at(bench, "a")
-    pen.send(b"1")
-    newer = reader_at(bench, "b", "newer")
-    pen.send(b"2")
-    bench.cores["b"].edge.joined("a", newer.end, {pen.stream.publisher: 0, b"unknown12345": 0})
-    bench.flow()
-    assert newer.delivered == [] and list(newer.end.gated) == [pen.stream.publisher]
-    older.accept(b"1", b"2")
-    pen.settle(b"1")
-    assert newer.delivered == [b"2"]
-
-
-def test_what_gates_a_subscriber_does_not_wait_for_it_when_it_moves() -> None:
-    bench = Bench("a", "b", "c")
-    older, pen = reader_at(bench, "a", "older"), pen_at(bench, "a", lively=False)
-    pen.send(b"1")
-    reader_at(bench, "b", "newer")
-    reader_at(bench, "c", "newer", unsettled={})
-    older.accept(b"1")
-    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
-
-
-def test_what_a_subscriber_has_answered_does_not_wait_for_it_when_it_moves() -> None:
-    bench = Bench("a", "b", "c")
-    here, moving, pen = reader_at(bench, "a", "here"), reader_at(bench, "b"), pen_at(bench, "a", lively=False)
-    pen.send(b"1")
-    moving.accept(b"1")
-    reader_at(bench, "c", unsettled={key_of(pen, b"1"): DeliveryOutcome.ACCEPTED})
-    here.accept(b"1")
-    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
-
-
-def test_a_publisher_is_asked_about_outcomes_that_gate_somebody_and_no_others() -> None:
-    bench = Bench("a")
-    older, pen = reader_at(bench, "a", "older"), pen_at(bench, "a")
-    pen.send(b"1")
-    newer = reader_at(bench, "a", "newer")
-    pen.send(b"2")
-    asked = len(pen.mine(Echo))
-    older.accept(b"2")
-    bench.cores["a"].edge.admit(newer.end, pen.stream.publisher, "a")
-    bench.flow()
-    newer.accept(b"2")
-    assert b"2" in pen.outcomes and len(pen.mine(Echo)) == asked

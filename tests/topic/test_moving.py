@@ -217,11 +217,14 @@ def test_a_rumour_is_over_when_its_owner_has_spoken() -> None:
 def test_what_is_said_of_a_link_that_is_over_is_left_out_of_account() -> None:
     """Its connection ends after its detach, say; and the client has attached anew meanwhile."""
     bench = Bench("a")
-    pens = [pen_at(bench, "a"), pen_at(bench, "a")]
-    pens[1].send(b"1")
+    pens = [pen_at(bench, "a", lively=False)]
+    reader_at(bench, "a", "asks", unsettled={})
+    pens.append(pen_at(bench, "a", pens[0], unsettled={}))
     readers = [reader_at(bench, "a"), reader_at(bench, "a")]
     core = bench.tick("a")
+    questions = list(pens[0].stream.questions)
     core.alive(pens[0].stream)
+    assert questions and pens[0].stream.questions == questions
     core.suspend_publisher(pens[0].stream, pens[0], bench.now)
     core.detach_publisher(pens[0].stream)
     core.suspend_subscriber(readers[0].end, readers[0], bench.now)

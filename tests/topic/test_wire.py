@@ -13,6 +13,7 @@ from topic.actions import Detach
 from topic.delivery.record import Record, Stream
 from topic.errors import BreachError
 from topic.identity import Epoch, LinkIdentity
+from topic.node import Breach, Happening
 from topic.wire.outgoing import FLUSH_BYTES, Outgoing
 from topic.wire.segments import Segment, decode
 
@@ -224,6 +225,7 @@ def test_what_is_said_to_be_settled_while_it_is_in_doubt_is_awaited_all_the_same
     reader, pen = bench.subscriber("b"), bench.publisher("a")
     pen.send(b"1")
     say(bench, Segment.SETTLED, pen, [0, 0])
+    assert bench.records() == {"a": 1, "b": 1} and not pen.outcomes
     reader.accept(b"1")
     pen.settle(b"1")
     assert bench.records() == {} and len(reader.settled) == 1
@@ -238,13 +240,46 @@ def test_what_is_settled_twice_is_settled_once() -> None:
     assert len(reader.settled) == 1
 
 
+@pytest.mark.parametrize("later", [True, False])
+def test_what_is_settled_of_another_attach_stays(later: bool) -> None:
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, "a"), bench.publisher("b")
+    pen.send(b"1")
+    epoch = pen.stream.epoch._replace(hlc=pen.stream.epoch.hlc + (1 if later else -1))
+    bench.cores["a"].receive("b", msgpack.packb([[Segment.SETTLE, pen.stream.publisher, epoch, [0, 0]]]))
+    bench.collect("a")
+    assert not reader.settled
+
+
+def test_what_is_resolved_under_one_attach_is_so_under_no_other() -> None:
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, "a"), bench.publisher("b")
+    pen.send(b"1")
+    stream = pen.stream
+    another = Stream(stream.publisher, stream.identity, stream.epoch, stream.generation)
+    bench.cores["a"].edge.resolved(another, [pen.sent[b"1"].key])
+    bench.collect("a")
+    assert not reader.settled
+
+
+def test_who_breaks_the_protocol_is_lost_for_that_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench("a", "b")
+    noted: list[Happening] = []
+    monkeypatch.setattr(bench.stations["a"], "note", noted.append)
+    for _ in range(2):
+        bench.stations["a"].contacts.received("b", b"garbage")
+    bench.collect("a")
+    assert [type(happening) for happening in noted] == [Breach]
+    assert not bench.cores["a"].directory.contacts
+
+
 def test_a_publisher_that_is_fenced_twice_is_detached_once() -> None:
     bench = Bench("a", "b")
     pen = bench.publisher("a")
     for _ in range(2):
         say(bench, Segment.FENCED, pen)
     bench.flow()
-    assert len(pen.mine(Detach)) == 1
+    assert [action.link for action in bench.actions["a"] if isinstance(action, Detach)] == [pen]
 
 
 @pytest.mark.parametrize("is_known", [True, False])
