@@ -37,6 +37,12 @@ def test_a_greet_that_does_not_name_us_is_answered(contact: Contact) -> None:
     assert (contact.theirs, contact.established, contact.greet_at) == (B1, False, 1.1)
 
 
+def test_one_that_takes_a_former_contact_for_established_is_greeted(contact: Contact) -> None:
+    contact.greet_sent(1.0)
+    assert contact.receive_greet(B1, A1 - 1, True, 1.1) is None
+    assert contact.greet_at == 1.1
+
+
 def test_a_greet_that_names_us_makes_the_contact_and_tells_an_end_that_waits(contact: Contact) -> None:
     assert contact.receive_greet(B1, A1, False, 1.1) is ContactChange.MADE
     assert contact.greet_at == 1.1

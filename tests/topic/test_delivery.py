@@ -218,9 +218,9 @@ def test_the_log_has_an_outcome_that_a_map_states_once() -> None:
     pen = pen_at(bench, "a")
     pen.send(b"1")
     stated = {key_of(pen, b"1"): DeliveryOutcome.ACCEPTED}
-    for _ in range(2):
+    for logged in ([key_of(pen, b"1")], []):
         reader_at(bench, "b", unsettled=stated)
-    assert bench.logged("b", Event.OUTCOME) == [key_of(pen, b"1")]
+        assert bench.logged("b", Event.OUTCOME) == logged
 
 
 def test_the_log_tells_what_its_publisher_has_settled_from_what_it_left() -> None:

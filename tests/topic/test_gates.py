@@ -21,7 +21,7 @@ def test_who_is_joined_once_more_stays_behind_its_gate() -> None:
 
 def test_what_gates_a_subscriber_does_not_wait_for_it_when_it_moves() -> None:
     bench = Bench("a", "b", "c")
-    older, pen = reader_at(bench, "a", "older"), pen_at(bench, "a", lively=False)
+    older, pen = reader_at(bench, "b", "older"), pen_at(bench, "a", lively=False)
     pen.send(b"1")
     reader_at(bench, "b", "newer")
     reader_at(bench, "c", "newer", unsettled={})
