@@ -11,13 +11,13 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import trio
 
 from router.amqp.connection import Connection
-from router.amqp.transport import serve
+from router.amqp.transport import at_once, serve
 from router.edge.clients import ClientEdge
 from router.edge.report import Reporter
 from router.edge.status_node import STATUS_ADDRESS, StatusNode
@@ -30,6 +30,7 @@ from router.mesh.stopping import DRAIN, DRAIN_S, STOP
 from router.neighbours import Neighbours
 from router.shell import Shell
 from router.store import StateStore
+from router.turns import Turns
 from router.watchdog import watched
 from topic.journal import Block
 from topic.node import Node, boot
@@ -76,11 +77,13 @@ class Process:
         self.clients.nodes = {STATUS_ADDRESS: self._status}
         self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs)
         self._journal = JournalFile(directory / "log", incarnation, block)
+        self._turns = Turns()
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
 
     async def run(self, amqp: socket.socket, inter: socket.socket) -> None:
         """Serve until told to stop."""
+        trio.lowlevel.add_instrument(self._turns)
         with watched(self.topology.timing.dead):
             await self._run(amqp, inter)
 
@@ -194,7 +197,7 @@ class Process:
             max_message=limits.max_message,
             idle_timeout=timing.idle,
         )
-        await self._serve(stream, connection, self.node.pump)
+        await self._serve(stream, connection, self.node.pump, turn=self._turns.turn)
 
     async def _serve_neighbour(self, stream: trio.SocketStream, *, server: bool = True, peer: str = "") -> None:
         connection = self._neighbour_connection(server=server)
@@ -222,14 +225,15 @@ class Process:
 
     async def _serve(
         self, stream: trio.SocketStream, connection: Connection, after_input: Callable[[], None], peer: str = "",
-        before_output: Callable[[], None] = lambda: None,
+        before_output: Callable[[], None] = lambda: None, turn: Callable[[], Awaitable[None]] = at_once,
     ) -> None:  # fmt: skip
         with contextlib.suppress(OSError):
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer = peer or _far_end(stream)
         await serve(
-            stream, connection, clock=self.node.now, after_input=after_input, before_output=before_output, peer=peer
-        )
+            stream, connection, clock=self.node.now, after_input=after_input, before_output=before_output, turn=turn,
+            peer=peer,
+        )  # fmt: skip
 
     async def _dial(self, neighbour: str, address: Address) -> None:
         """Keep a connection to a neighbour; the first attempts follow each other fast. One that does not last counts as

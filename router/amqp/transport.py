@@ -7,7 +7,7 @@ ours: it goes up and ends whoever owns the connections.
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import trio
 
@@ -18,12 +18,17 @@ from router.amqp.errors import AmqpError
 log = logging.getLogger("oncemesh.amqp")
 
 READ_SIZE = 128 * 1024  # at most; less while what was read took long, as then others wait
+READ_FIRST = 16 * 1024
 READ_LEAST = 4 * 1024
 TURN_S = 0.05
 HEARTBEAT = b"\0\0\0\x08\x02\0\0\0"  # a frame without a body (AMQP 1.0 2.4.5)
 PROOF_FIRST_S = 0.001  # between two looks at what the peer's machine has acknowledged: at first, and at most
 PROOF_MOST_S = 0.25
 GOODBYE_S = 1.0  # for a peer to answer a close, and to take what is still to be written
+
+
+async def at_once() -> None:
+    """Nobody waits for a turn."""
 
 
 async def serve(
@@ -33,14 +38,16 @@ async def serve(
     clock: Callable[[], float] = trio.current_time,
     after_input: Callable[[], None] = lambda: None,
     before_output: Callable[[], None] = lambda: None,
+    turn: Callable[[], Awaitable[None]] = at_once,
     peer: str = "a peer without a name",
 ) -> None:
     """Run a connection until it is over; then stream and connection are closed and freed, and `on_close` was called.
 
     `after_input` is called whenever the handler may have been: time to act on what it was told; `before_output` before
-    anything is written to the stream. `peer` is what the log calls the other end until its open has named it.
+    anything is written to the stream. What was read waits for its `turn` before it is handled. `peer` is what the log
+    calls the other end until its open has named it.
     """
-    driver = _Driver(stream, connection, clock, after_input, before_output, peer)
+    driver = _Driver(stream, connection, clock, after_input, before_output, turn, peer)
     connection.on_wake = driver.wake
     try:
         async with trio.open_nursery() as ticking:
@@ -66,6 +73,7 @@ class _Driver:
         clock: Callable[[], float],
         after_input: Callable[[], None],
         before_output: Callable[[], None],
+        turn: Callable[[], Awaitable[None]],
         peer: str,
     ) -> None:
         self._stream = stream
@@ -74,9 +82,11 @@ class _Driver:
         self._clock = clock
         self._after_input = after_input
         self._before_output = before_output
+        self._turn = turn
         self._woken = trio.Event()
         self._patience = math.inf
-        self._read = 0
+        self._read = 0  # bytes from the stream, and how many of them were handled
+        self._handled = 0
         self._written = 0
         self._kernel = tcp.kernel_of(stream)
         connection.can_prove = self._kernel is not None
@@ -92,14 +102,16 @@ class _Driver:
         """Until the end of the stream. What comes after the connection's end is not looked at: closing a socket that
         has unread input would take our last words with it."""
         connection = self._connection
-        size = READ_SIZE
+        size = READ_FIRST
         try:
             while data := await self._stream.receive_some(size):
+                self._read += len(data)
+                await self._turn()
                 began = trio.current_time()
                 if not connection.closed:
                     with self._step():
                         connection.receive(bytes(data), self._clock())
-                self._read += len(data)
+                self._handled += len(data)
                 took_long = trio.current_time() - began > TURN_S
                 size = max(READ_LEAST, size // 2) if took_long else min(READ_SIZE, 2 * size)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -184,9 +196,9 @@ class _Driver:
             pause = min(2 * pause, PROOF_MOST_S)
         if not kernel.is_open():
             return False
+        await trio.sleep(PROOF_FIRST_S)  # what has left the kernel and is not counted yet is on its way to `read`
         come = self._read + kernel.unread()
-        await trio.sleep(PROOF_FIRST_S)  # what has been read and is not counted yet is on its way to `read`
-        while self._read < come:
+        while self._handled < come:
             await trio.sleep(pause)
         return True
 
@@ -202,6 +214,9 @@ class _Driver:
         deadline: float | None = self._clock()
         while deadline is not None and not connection.closed:
             await trio.sleep(max(0.0, deadline - self._clock()))
+            if self._handled < self._read:  # who waits for its turn has spoken
+                deadline = self._clock() + TURN_S
+                continue
             try:
                 deadline = connection.tick(self._clock())
             except AmqpError:

@@ -5,6 +5,7 @@ links, publishers and subscribers in turn or subscribers alone, come in bursts o
 """
 
 import argparse
+import gc
 import sys
 import time
 from collections import deque
@@ -15,6 +16,7 @@ from rich.table import Table
 
 from linkstate.clock import HybridClock
 from linkstate.events import Transmit
+from router.garbage import tame
 from tests.contacts import Contacts
 from tests.store import MemoryStore
 from topic.actions import AnswerPublisher, AnswerSubscriber, LinkAction
@@ -177,6 +179,7 @@ class Mesh:
 
 def measure(routers: int, links: int, *, own: bool) -> list[float]:
     """Microseconds per link, of each act."""
+    gc.collect()
     mesh, costs = Mesh(routers, links, own=own), list[float]()
     for act in ACTS:
         began = time.process_time()
@@ -191,6 +194,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.growth", description=__doc__)
     parser.add_argument("links", type=int, nargs="*", default=[1000, 4000, 16000])
     options = parser.parse_args()
+    tame()
     table = Table("routers", "links", "addresses", *ACTS, title="processor µs per link, of all routers together")
     for routers in (1, 3):
         for own in (True, False):

@@ -205,4 +205,4 @@ async def test_of_a_peer_that_takes_long_to_handle_less_is_read_at_once(
     """So that others get their turn."""
     stream = Flood(reads=20)
     await transport.serve(stream, server_of(Server()), after_input=lambda: mock_clock.jump(took_s))
-    assert (stream.sizes[0], stream.sizes[-1]) == (transport.READ_SIZE, last)
+    assert (stream.sizes[0], stream.sizes[-1]) == (transport.READ_FIRST, last)
