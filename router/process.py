@@ -30,7 +30,7 @@ from router.mesh.stopping import DRAIN, DRAIN_S, STOP
 from router.neighbours import Neighbours
 from router.shell import Shell
 from router.store import StateStore
-from router.turns import Turns
+from router.turns import ClientTurns
 from router.watchdog import watched
 from topic.journal import Block
 from topic.node import Node, boot
@@ -77,7 +77,7 @@ class Process:
         self.clients.nodes = {STATUS_ADDRESS: self._status}
         self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs)
         self._journal = JournalFile(directory / "log", incarnation, block)
-        self._turns = Turns()
+        self._turns = ClientTurns()
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
 

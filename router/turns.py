@@ -17,7 +17,7 @@ PASS_S: Final = 0.05
 """Seconds of a pass after which no further client is let in."""
 
 
-class Turns(trio.abc.Instrument):
+class ClientTurns(trio.abc.Instrument):
     """Of one trio run, where it is an instrument."""
 
     def __init__(self) -> None:

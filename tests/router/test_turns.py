@@ -3,13 +3,13 @@
 import trio
 import trio.testing
 
-from router.turns import PASS_S, Turns
+from router.turns import PASS_S, ClientTurns
 
 CLIENTS = 20
 
 
 async def test_between_the_turns_of_many_clients_others_are_served(mock_clock: trio.testing.MockClock) -> None:
-    turns, served = Turns(), list[str]()
+    turns, served = ClientTurns(), list[str]()
     trio.lowlevel.add_instrument(turns)
 
     async def client() -> None:
