@@ -35,6 +35,13 @@ def data(payload: bytes) -> bytes:
     return encode_header([DATA, "a", 3, 99, TARGETS]) + bin_prefix(len(payload)) + payload
 
 
+@pytest.mark.parametrize("fields", [[], [1], [2], [2, 5], [2, 5, "rows"], [1, 5, [], 0], 7, "text", {}])
+def test_a_linkstate_header_of_another_shape_is_the_peers_error(fields: object) -> None:
+    with pytest.raises(PeerError):
+        header = msgpack.packb(fields)
+        decode_linkstate(bin_prefix(len(header)) + header)
+
+
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 65_535, 65_536])
 def test_a_prefix_is_as_short_as_it_can_be(size: int) -> None:
     assert bin_prefix(size) + bytes(size) == msgpack.packb(bytes(size))

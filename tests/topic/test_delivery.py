@@ -233,3 +233,12 @@ def test_the_log_tells_what_its_publisher_has_settled_from_what_it_left() -> Non
     pen.close()
     reader.accept(b"2")
     assert bench.logged("b", Event.ABANDONED) == [key_of(pen, b"2")]
+
+
+def test_a_plain_subscriber_whose_connection_is_gone_is_gone_at_once() -> None:
+    bench = Bench("a", "b")
+    pen, reader = bench.publisher("b"), bench.subscriber("a")
+    pen.send(b"1")
+    bench.tick("a").suspend_subscriber(reader.end, reader, bench.now)
+    bench.flow()
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}

@@ -74,7 +74,7 @@ class EdgeDelivery:
         """Send presettled records to the subscribers with credit and without a gate. The others miss them (protocol 5,
         Presettled)."""
         for subscriber in joined:
-            if stream.publisher not in subscriber.gated and not subscriber.ready and not subscriber.incomplete:
+            if stream.publisher not in subscriber.gated and not subscriber.incomplete:
                 now = records[: subscriber.credit]
                 if now:
                     subscriber.credit -= len(now)

@@ -91,7 +91,7 @@ class LocalSubscriber:
         """Take new records of a publisher. Returns those to transfer now, and keeps the others."""
         if self.incomplete:
             records = self._named(records)
-        if self.gated and publisher in self.gated:
+        if publisher in self.gated:
             gate = self.gated[publisher]
             gate.records.extend(record for record in records if record.n >= gate.first)
             records = [record for record in records if record.n < gate.first]
