@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from linkstate.chunks import CHUNK
 from linkstate.errors import PeerError
 from linkstate.frames import (
     DATA,
@@ -40,6 +41,12 @@ def test_a_linkstate_header_of_another_shape_is_the_peers_error(fields: object) 
     with pytest.raises(PeerError):
         header = msgpack.packb(fields)
         decode_linkstate(bin_prefix(len(header)) + header)
+
+
+def test_a_chunk_that_is_larger_than_any_is_the_peers_error() -> None:
+    assert len(decode_channel(data(bytes(CHUNK)))) == 1
+    with pytest.raises(PeerError, match="a chunk of"):
+        decode_channel(data(bytes(CHUNK + 1)))
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 65_535, 65_536])

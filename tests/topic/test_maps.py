@@ -30,7 +30,7 @@ def test_what_is_transferred_again_is_what_our_map_has_listed_and_once() -> None
 def test_what_our_map_could_not_list_is_not_transferred_again() -> None:
     """1 is here, but the publisher has not named it; 2 is a placeholder."""
     bench = Bench("a")
-    pen = pen_at(bench, "a")
+    pen = pen_at(bench, "a", lively=False)
     reader_at(bench, "a", credit=0)
     pen.send(b"1")
     reader_at(bench, "a", unsettled={key_of(pen, b"2"): 0})
@@ -42,14 +42,15 @@ def test_what_our_map_could_not_list_is_not_transferred_again() -> None:
 
 def test_what_is_abandoned_while_an_attach_waits_is_not_in_its_answer() -> None:
     bench = Bench("a", "b")
-    pen = pen_at(bench, "a")
+    first, pen = reader_at(bench, "a", "first", credit=0), pen_at(bench, "a", lively=False)
     pen.send(b"1")
-    first = reader_at(bench, "a", "first", credit=0)
     bench.hold("b", "a")  # so the attach is not answered yet
     reader = reader_at(bench, "a", unsettled={key_of(pen, b"1"): 0})
     pen.close()
     bench.let_go()
-    assert reader.map == {} and not first.delivered
+    assert reader.map == {} and bench.records() == {"a": 1}
+    first.grant(1)
+    assert first.delivered == [b"1"]
 
 
 def test_what_has_its_outcome_by_a_map_is_answered_once() -> None:

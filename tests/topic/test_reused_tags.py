@@ -159,17 +159,21 @@ def test_what_its_publisher_gives_up_while_it_waits_for_its_key_is_given_to_nobo
     assert slow.delivered == [b"1", b"3"]
 
 
-def test_what_waited_for_its_key_as_its_home_was_lost_comes_again() -> None:
+@pytest.mark.parametrize("is_named", [True, False])
+def test_what_waited_for_its_key_as_its_home_was_lost_comes_again(is_named: bool) -> None:
     bench, pen, slow, quick = put_off_at_b()
+    named = {key_of(pen, b"y")} if is_named else set()
+    again = reader_at(bench, "b", "third", unsettled=dict.fromkeys(named, DeliveryOutcome.ACCEPTED))
     bench.part("a", "b")
     stream = bench.cores["b"].edge.streams[pen.stream.publisher]
-    assert not stream.records.keys() - {0} and not stream.withheld_at_edge and not stream.unconfirmed
+    assert not stream.records.keys() - {0} and not stream.withheld_at_edge and stream.unconfirmed.keys() == named
     bench.meet("a", "b")
     bench.flow()
     slow.answer_echo()
     assert slow.delivered == quick.delivered == [b"1", b"2", b"3"]
     for reader in (slow, quick):
         reader.accept(b"2", b"3")
+    again.accept(*filter(None, again.delivered))
     assert pen.outcomes == {b"x": DeliveryOutcome.ACCEPTED, b"y": DeliveryOutcome.ACCEPTED}
 
 
