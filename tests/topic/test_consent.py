@@ -66,12 +66,29 @@ def test_an_answer_about_another_attach_or_another_question_does_not_count(yes: 
 def test_what_ends_while_the_others_are_asked_ends_once(role: Role) -> None:
     bench = Bench("a", "b", "c")
     index, entry = asked(bench, pen_at(bench, "a") if role is Role.PUBLISHER else reader_at(bench, "a"))
-    bench.cores["a"].expiry.decided("b", index, entry.epoch, Decision.EXPIRED)
+    for _ in range(2):
+        bench.cores["a"].expiry.decided("b", index, entry.epoch, Decision.EXPIRED)
     before = len([said for said in bench.said if said[2] is Segment.EXPIRED])
     bench.let_go()
     bench.part("a", "b")
     assert len([said for said in bench.said if said[2] is Segment.EXPIRED]) == before
     assert len(list(logged(bench, "a", Event.EXPIRED))) == 1
+
+
+def test_who_has_agreed_is_told_that_nothing_is_decided_when_contacts_change() -> None:
+    bench = Bench("a", "b", "c")
+    asked(bench, reader_at(bench, "a"))
+    bench.said.clear()
+    bench.part("a", "b")
+    assert ("a", "c", Segment.EXPIRED) in bench.said
+
+
+def test_the_store_has_a_reserve_of_the_clock_whenever_something_leaves() -> None:
+    bench = Bench("a")
+    for _ in range(3):
+        bench.wall_us += 10_000_000
+        bench.collect("a")
+        assert bench.stations["a"].store.reserved > bench.cores["a"].outlet.clock.read()
 
 
 def test_a_router_on_its_own_forgets_who_does_not_come_back() -> None:

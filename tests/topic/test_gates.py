@@ -51,3 +51,37 @@ def test_a_publisher_is_asked_about_outcomes_that_gate_somebody_and_no_others() 
     bench.flow()
     newer.accept(b"2")
     assert b"2" in pen.outcomes and len(pen.mine(Echo)) == asked
+
+
+def test_a_plain_subscriber_that_moves_waits_for_no_sign_of_life() -> None:
+    bench = Bench("a", "b", "c")
+    here, pen = bench.subscriber("b"), pen_at(bench, "a", lively=False)
+    pen.send(b"1")
+    here.accept(b"1")
+    there = bench.subscriber("c")
+    pen.send(b"2")
+    assert there.delivered == [b"2"]
+
+
+def test_a_subscriber_that_was_nowhere_else_waits_for_no_sign_of_life() -> None:
+    bench = Bench("a", "b", meet=False)
+    reader, pen = reader_at(bench, "b"), pen_at(bench, "a", lively=False)
+    bench.meet("a", "b")
+    bench.flow()
+    pen.send(b"1")
+    assert reader.delivered == [b"1"]
+
+
+def test_what_a_subscriber_has_answered_does_not_wait_for_it_when_it_attaches_again() -> None:
+    bench = Bench("a", "b")
+    reader, other, pen = reader_at(bench, "a"), reader_at(bench, "b", "other"), pen_at(bench, "a", lively=False)
+    pen.send(b"1")
+    reader.accept(b"1")
+    reader_at(bench, "a", unsettled={key_of(pen, b"1"): DeliveryOutcome.ACCEPTED})
+    other.accept(b"1")
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+
+
+def test_a_publisher_of_which_nothing_is_here_is_asked_nothing() -> None:
+    bench = Bench("a")
+    assert not pen_at(bench, "a", unsettled={b"1": 0}).mine(Echo)
