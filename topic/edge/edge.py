@@ -128,7 +128,7 @@ class Edge:
             if entry is not None and entry.live and entry.router == home:
                 subscriber.gate(publisher, home, first)
                 if first == UNPROVEN:
-                    self.reports.unproven(publisher)
+                    self.reports.unproven(publisher, subscriber.name)
         homed = self._homed_at(home, subscriber)
         self._leave_out(subscriber, [r for r in homed if gated.get(r.stream.publisher) != UNPROVEN])
         self.reports.joined(home, subscriber.name)

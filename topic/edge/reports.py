@@ -22,8 +22,8 @@ class Reports:
         """By home in contact: local subscribers that it has not joined in this contact."""
         self.unreported: dict[str, list[Record]] = {}
         """By home: finished records whose outcome has to wait."""
-        self._unproven: set[bytes] = set()
-        """Publishers whose home may still forward older deliveries for a local subscriber."""
+        self._unproven: dict[bytes, dict[bytes, None]] = {}
+        """Publishers whose home may still forward older deliveries, and the local subscribers that it has put off."""
         self._subscribers = subscribers
 
     def contact(self, home: str) -> None:
@@ -42,13 +42,13 @@ class Reports:
         for unjoined in self.unjoined.values():
             unjoined.add(subscriber)
 
-    def unproven(self, publisher: bytes) -> None:
+    def unproven(self, publisher: bytes, subscriber: bytes) -> None:
         """The publisher's home puts off the backlog of a local subscriber."""
-        self._unproven.add(publisher)
+        self._unproven.setdefault(publisher, {})[subscriber] = None
 
     def rehomed(self, publisher: bytes) -> None:
         """The publisher's former home needs no outcomes any more."""
-        self._unproven.discard(publisher)
+        self._unproven.pop(publisher, None)
         for home, records in list(self.unreported.items()):
             self.unreported[home] = [record for record in records if record.stream.publisher != publisher]
             if not self.unreported[home]:
@@ -66,12 +66,21 @@ class Reports:
 
     def left(self, subscriber: bytes) -> None:
         """A subscriber is gone: no home need join it."""
+        for put_off in self._unproven.values():
+            put_off.pop(subscriber, None)
         for home in list(self.unjoined):
             self.joined(home, subscriber)
 
     def _count_unproven(self) -> None:
-        gates = [gate for s in self._subscribers.values() for gate in s.gated.items()] if self._unproven else []
-        self._unproven = {publisher for publisher, gate in gates if gate.first == UNPROVEN}
+        for publisher, put_off in list(self._unproven.items()):
+            while put_off and not self._is_put_off(first := next(iter(put_off)), publisher):
+                del put_off[first]
+            if not put_off:
+                del self._unproven[publisher]
+
+    def _is_put_off(self, name: bytes, publisher: bytes) -> bool:
+        gate = self._subscribers[name].gated.get(publisher) if name in self._subscribers else None
+        return gate is not None and gate.first == UNPROVEN
 
     def _is_back(self, name: bytes, home: str) -> bool:
         """Whether home counts on the subscriber here again. One that has lapsed may have come back, but is not waited
