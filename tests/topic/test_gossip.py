@@ -1,10 +1,11 @@
 """What a router is told of subscribers as it takes over a publisher (protocol 3.3, 7.4): what it lacks, and once."""
 
+import attrs
 import pytest
 
 from topic.directory.directory import Directory
-from topic.directory.entry import Lifetime, LinkEntry, Role
-from topic.directory.gossip import Gossip
+from topic.directory.entry import Lifetime, LinkEntry, Role, Status
+from topic.directory.gossip import FEW, Gossip
 from topic.identity import Epoch, LinkIdentity, link_name
 
 LASTING = Lifetime(60, "connection-close", 1)
@@ -83,3 +84,12 @@ def test_who_has_left_is_no_news(b: Router) -> None:
     b.directory.lost("a")
     b.directory.forget(next(b.directory.entries()))
     assert b.gossip.lacking("c", {}) == []
+
+
+def test_subscribers_that_have_ended_do_not_pile_up(b: Router) -> None:
+    lasting = b.learn("s")
+    for number in range(10 * FEW):
+        ended = attrs.evolve(b.learn(f"s{number}"), status=Status.CLOSED)
+        b.directory.apply_delta("a", b.version, [ended])
+    assert len(b.gossip._news) <= 2 + FEW + 2
+    assert b.gossip.lacking("c", {}) == [lasting]

@@ -14,6 +14,9 @@ import attrs
 from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
 
+FEW = 64
+"""Subscribers that have ended are not looked for among fewer."""
+
 
 @attrs.frozen(slots=True)
 class _News:
@@ -29,6 +32,8 @@ class Gossip:
         self._directory = directory
         self._number = 0
         self._news: dict[bytes, _News] = {}
+        self._many = FEW
+        """Above so many, those of subscribers that have ended are dropped."""
         self._told: dict[str, int] = {}
         """By contact: the number up to which it has heard everything."""
 
@@ -41,23 +46,31 @@ class Gossip:
         self._number += 1
         self._news.pop(name, None)
         self._news[name] = _News(self._number, version)
+        if len(self._news) > self._many:
+            self._drop_ended()
+
+    def _drop_ended(self) -> None:
+        """Once in so many that each costs the same."""
+        self._news = {name: news for name, news in self._news.items() if self._lives(name)}
+        self._many = 2 * len(self._news) + FEW
+
+    def _lives(self, name: bytes) -> bool:
+        entry = self._directory.subscriber(name)
+        return entry is not None and entry.live
 
     def lacking(self, router: str, applied: Mapping[str, tuple[int, int]]) -> list[LinkEntry]:
         """The subscribers that neither we nor their owner have told the contact of: it has applied sections up to the
         version that `applied` has for their router and incarnation."""
         told, self._told[router] = self._told[router], self._number
         found: list[LinkEntry] = []
-        dead: list[bytes] = []
         for name, news in reversed(self._news.items()):
             if news.number <= told:
                 break
             entry = self._directory.subscriber(name)
-            if entry is None or not entry.live:
-                dead.append(name)
-            elif entry.router != router and not _covers(applied.get(entry.router), entry, news.version):
+            if entry is None or not entry.live or entry.router == router:
+                continue
+            if not _covers(applied.get(entry.router), entry, news.version):
                 found.append(entry)
-        for name in dead:
-            del self._news[name]
         return found[::-1]
 
 
