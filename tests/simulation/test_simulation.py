@@ -44,7 +44,7 @@ def test_it_holds_in_runs_that_nobody_has_seen() -> None:
 
 
 def test_the_simulation_is_worth_its_name() -> None:
-    worlds = [run(seed, trace=True) for seed in range(100)]
+    worlds = [run(seed, trace=True) for seed in range(120)]
     lines = [what for world in worlds for _, _, what in world.trace]
     assert statistics.median(world.schedule.steps for world in worlds) >= 500
     assert sum(world.judge.promises.made for world in worlds) > 1000
