@@ -161,7 +161,9 @@ class Process:
 
     def _pumped(self) -> None:
         self._journal.save()
-        self._timer.deadline = self.node.deadline()
+        deadline = self.node.deadline()
+        if deadline < self._timer.deadline:  # who is woken too early looks again, and that is seldom
+            self._timer.deadline = deadline
 
     async def _write_journal(self) -> None:
         while True:

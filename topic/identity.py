@@ -4,10 +4,10 @@ Everything here is a pure function of what it names: no table maps a delivery to
 same one before and after a failover.
 """
 
-import base64
 import hashlib
 import re
-from typing import NamedTuple
+from binascii import b2a_base64
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -41,8 +41,11 @@ class Epoch(NamedTuple):
         return f"{self.hlc}.{self.router}.{self.incarnation}"
 
 
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+
+
 def _base64url(digest: bytes) -> bytes:
-    return base64.urlsafe_b64encode(digest)
+    return b2a_base64(digest, newline=False).translate(_URL_SAFE)
 
 
 def link_name(identity: LinkIdentity) -> bytes:

@@ -4,10 +4,10 @@ What the peer does wrong ends this connection with one line in the log. What a h
 ours: it goes up and ends whoever owns the connections.
 """
 
-import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import trio
 
@@ -109,23 +109,26 @@ class _Driver:
                 await self._turn()
                 began = trio.current_time()
                 if not connection.closed:
-                    with self._step():
-                        connection.receive(bytes(data), self._clock())
+                    self._step(connection.receive, bytes(data), self._clock())
                 self._handled += len(data)
                 took_long = trio.current_time() - began > TURN_S
                 size = max(READ_LEAST, size // 2) if took_long else min(READ_SIZE, 2 * size)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.debug("%s: %s", self._named(), error)
-        with self._step():
-            connection.receive_eof()
+        self._step(connection.receive_eof)
 
-    @contextlib.contextmanager
-    def _step(self) -> Iterator[None]:
+    def _step(self, act: Callable[..., None], *arguments: Any) -> None:
         """One call of the engine and all that has to follow it."""
         try:
-            yield
+            act(*arguments)
         except AmqpError as error:
-            log.warning("connection of %s ended: %s", self._named(), error)
+            self._complain(error)
+        self._follow()
+
+    def _complain(self, error: AmqpError) -> None:
+        log.warning("connection of %s ended: %s", self._named(), error)
+
+    def _follow(self) -> None:
         self._after_input()
         self.wake()
         if self._connection.closed:
@@ -151,8 +154,7 @@ class _Driver:
                 await self._wait(connection)
             await self._end()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            with self._step():
-                connection.receive_eof()
+            self._step(connection.receive_eof)
             self.scope.cancel()
 
     async def _wait(self, connection: Connection) -> None:
@@ -161,8 +163,7 @@ class _Driver:
         with trio.move_on_at(self._patience) as patience:
             await self._woken.wait()
         if patience.cancelled_caught:  # our close was not answered
-            with self._step():
-                connection.receive_eof()
+            self._step(connection.receive_eof)
 
     async def _probe(self) -> None:
         """Have the peer's machine acknowledge something that is written after the proofs were asked for; if this stream
@@ -182,9 +183,8 @@ class _Driver:
             asked, self._asked = self._asked, {}
             if not await self._has_come_through(kernel) or self._connection.closed:
                 return
-            with self._step():
-                for told in asked:
-                    told()
+            for told in asked:
+                self._step(told)
         self._proving = False
 
     async def _has_come_through(self, kernel: tcp.Kernel) -> bool:
@@ -219,8 +219,8 @@ class _Driver:
                 continue
             try:
                 deadline = connection.tick(self._clock())
-            except AmqpError:
-                with self._step():
-                    raise
+            except AmqpError as error:
+                self._complain(error)
+                self._follow()
             if connection.has_output:
                 self.wake()
