@@ -25,7 +25,7 @@ from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.delivery.records import RecordTable
 from topic.directory.directory import Directory
-from topic.directory.entry import Lifetime, LinkEntry, Role, Status
+from topic.directory.entry import Lifetime, LinkEntry, Role, Status, overtakes
 from topic.edge.subscriber import LocalSubscriber
 from topic.event import event
 from topic.home.boot import Boot
@@ -133,6 +133,7 @@ class Topic:
         stream.link = link
         stream.settles_first = first
         stream.lifetime = lifetime
+        stream.overtook = unsettled is not None and overtakes(seen, known)
         is_known = (known is not None and known.live) or self.directory.complete  # or nobody will ever know it
         if unsettled is None or generation is not None or is_known:
             self.generations.begin(stream, generation, unsettled, now, complete=complete, seen=seen)
@@ -150,12 +151,10 @@ class Topic:
     @event
     def suspend_publisher(self, stream: Stream, link: Any, now: float) -> None:
         """The publisher's link is gone without a closing detach. Its terminus lives on here for its timeout."""
-        if self.attaches.gone_unknown(stream):
-            return
-        if stream.link is not link:  # it has a later attach, or has ended
+        if self.attaches.gone_unknown(stream) or stream.link is not link:  # it has a later attach, or has ended
             return
         if not stream.lifetime.timeout:
-            self.detach_publisher(stream)
+            self.detach_publisher(stream, now)
             return
         self.outlet.trace(Event.SUSPENDED, publisher=stream.publisher, epoch=stream.label)
         self.attaches.withdraw_publisher(stream.publisher)
@@ -163,12 +162,12 @@ class Topic:
         self.expiry.handle_timer(now)
 
     @event
-    def detach_publisher(self, stream: Stream) -> None:
+    def detach_publisher(self, stream: Stream, now: float) -> None:
         """The publisher's link has closed, or its terminus ended with connection or session."""
-        if self.attaches.gone_unknown(stream):
+        if self.attaches.gone_unknown(stream) or self.home.streams.get(stream.publisher) is not stream:
             return
-        if self.home.streams.get(stream.publisher) is not stream:
-            return
+        if stream.overtook and stream.lifetime.timeout and not stream.answered:  # 6.12
+            return self.suspend_publisher(stream, stream.link, now)
         entry = self.directory.publisher(stream.publisher)
         assert entry is not None and entry.epoch == stream.epoch
         stream.link = None
@@ -178,15 +177,13 @@ class Topic:
     @event
     def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
         """Take a batch of transfers, in order. Returns their records, in the same order."""
-        records = self.home.publish(stream, tags, messages, presettled=presettled)
-        return records
+        return self.home.publish(stream, tags, messages, presettled=presettled)
 
     @event
     def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool) -> Record | None:
         """Take a transfer with resume=true. None if our map did not list its tag: it is ignored then (AMQP 1.0
         2.7.5)."""
-        record = self.home.transferred_again(stream, tag, aborted=aborted)
-        return record
+        return self.home.transferred_again(stream, tag, aborted=aborted)
 
     @event
     def settle(self, stream: Stream, records: list[Record]) -> None:
@@ -224,6 +221,7 @@ class Topic:
         if known is not None and known.ending and not told:
             return self.home.lapses.tell(known, link)
         subscriber.begin(link, self.outlet.new_epoch(known), unsettled, complete=complete)
+        subscriber.overtook = overtakes(seen, known)
         subscriber.lifetime = lifetime
         subscriber.settles_first = first
         subscriber.sends_settled = sends_settled
@@ -245,10 +243,12 @@ class Topic:
         return subscriber
 
     @event
-    def detach_subscriber(self, subscriber: LocalSubscriber, link: Any) -> None:
+    def detach_subscriber(self, subscriber: LocalSubscriber, link: Any, now: float) -> None:
         """The subscriber's link has closed, or its terminus ended with connection or session."""
         if subscriber.link is not link:  # it has a later attach, or has ended
             return
+        if subscriber.overtook and subscriber.lifetime.timeout and not subscriber.answered:  # 6.12
+            return self.suspend_subscriber(subscriber, link, now)
         entry = self.directory.subscriber(subscriber.name)
         assert entry is not None and entry.epoch == subscriber.epoch
         self.outlet.trace(Event.CLOSED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
@@ -260,7 +260,7 @@ class Topic:
         if subscriber.link is not link:
             return
         if not subscriber.lifetime.timeout:
-            self.detach_subscriber(subscriber, link)
+            self.detach_subscriber(subscriber, link, now)
             return
         self.outlet.trace(Event.SUSPENDED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
         self.attaches.withdraw_subscriber(subscriber.name)

@@ -76,7 +76,7 @@ class PublisherLink(TopicEnd):
 
     def gone(self, now: float, *, closed: bool) -> None:
         if closed:
-            self.node.topic.detach_publisher(self.stream)
+            self.node.topic.detach_publisher(self.stream, now)
         else:
             self.node.topic.suspend_publisher(self.stream, self, now)
 

@@ -110,7 +110,7 @@ class SubscriberLink(TopicEnd):
 
     def gone(self, now: float, *, closed: bool) -> None:
         if closed:
-            self.node.topic.detach_subscriber(self.subscriber, self)
+            self.node.topic.detach_subscriber(self.subscriber, self, now)
         else:
             self._forget_unsent(self.link.unsent)
             self.node.topic.suspend_subscriber(self.subscriber, self, now)

@@ -146,9 +146,9 @@ class Mesh:
         def act(number: int) -> Station:
             station, end = self._end_of(number)
             if isinstance(end, Stream):
-                station.node.topic.detach_publisher(end)
+                station.node.topic.detach_publisher(end, self.now)
             else:
-                station.node.topic.detach_subscriber(end, end.link)
+                station.node.topic.detach_subscriber(end, end.link, self.now)
             return station
 
         self._each(act)

@@ -52,7 +52,7 @@ class PublisherLink(Link):
         self.router.topic.suspend_publisher(self.stream, self, self.router.schedule.now)
 
     def detach(self) -> None:
-        self.router.topic.detach_publisher(self.stream)
+        self.router.topic.detach_publisher(self.stream, self.router.schedule.now)
 
     def transfers(self, sent: list[Sent]) -> None:
         """In runs of new ones, settled or unsettled, and one by one of those that are resumed."""

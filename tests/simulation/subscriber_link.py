@@ -66,7 +66,7 @@ class SubscriberLink(Link):
 
     def detach(self) -> None:
         self.router.judge.gone(self)
-        self.router.topic.detach_subscriber(self.subscriber, self)
+        self.router.topic.detach_subscriber(self.subscriber, self, self.router.schedule.now)
 
     def lost(self) -> None:
         self.router.judge.gone(self)

@@ -275,7 +275,7 @@ class Pen:
         self.bench.flow()
 
     def close(self) -> None:
-        self.bench.tick(self.router).detach_publisher(self.stream)
+        self.bench.tick(self.router).detach_publisher(self.stream, self.bench.now)
         self.bench.flow()
 
     def mine(self, kind: type[Any]) -> list[Any]:
@@ -330,7 +330,7 @@ class Reader:
         self.bench.flow()
 
     def close(self) -> None:
-        self.bench.tick(self.router).detach_subscriber(self.end, self)
+        self.bench.tick(self.router).detach_subscriber(self.end, self, self.bench.now)
         self.bench.flow()
 
     def mine(self, kind: type[Any]) -> list[Any]:

@@ -1,6 +1,8 @@
 """Links that are attached again, elsewhere or here, and routers that are lost (protocol 5, Fence; 6.9, 7.5, 8)."""
 
-from tests.topic.bench import Bench, pen_at, reader_at
+import pytest
+
+from tests.topic.bench import LASTING, Bench, pen_at, reader_at
 from topic.actions import AnswerPublisher, Detach
 from topic.blocks import read_blocks
 from topic.delivery.outcomes import DeliveryOutcome
@@ -226,9 +228,9 @@ def test_what_is_said_of_a_link_that_is_over_is_left_out_of_account() -> None:
     core.alive(pens[0].stream)
     assert questions and pens[0].stream.questions == questions
     core.suspend_publisher(pens[0].stream, pens[0], bench.now)
-    core.detach_publisher(pens[0].stream)
+    core.detach_publisher(pens[0].stream, bench.now)
     core.suspend_subscriber(readers[0].end, readers[0], bench.now)
-    core.detach_subscriber(readers[0].end, readers[0])
+    core.detach_subscriber(readers[0].end, readers[0], bench.now)
     bench.flow()
     pens[1].send(b"2")
     assert b"2" in readers[1].delivered and not pens[1].mine(Detach) and not readers[1].mine(Detach)
@@ -294,3 +296,39 @@ def test_that_a_link_of_ours_has_closed_elsewhere_is_passed_on() -> None:
     bench.flow()
     entry = bench.cores["c"].directory.subscriber(reader.end.name)
     assert entry is None or not entry.live
+
+
+@pytest.mark.parametrize("heard_of_it", [False, True])
+def test_a_close_that_may_be_late_with_its_attach_ends_nothing(heard_of_it: bool) -> None:
+    """Their connection stalled, and the subscriber has begun anew since: what it is owed then, it still gets (6.12)."""
+    bench = Bench("a", "b")
+    pen, reader, stalled = pen_at(bench, "b"), reader_at(bench, "a"), object()
+    seen = reader.end.epoch.hlc if heard_of_it else 0
+    core = bench.tick("a")
+    late = core.attach_subscriber(reader.end.identity, stalled, bench.now, lifetime=LASTING, unsettled={}, seen=seen)
+    assert not late.answered
+    core.detach_subscriber(late, stalled, bench.now)
+    bench.flow()
+    assert reader.mine(Detach)
+    pen.send(b"1")
+    assert (b"1" in pen.outcomes) is heard_of_it
+    again = reader_at(bench, "b", unsettled={}, seen=seen)
+    assert (b"1" in again.delivered) is not heard_of_it
+
+
+@pytest.mark.parametrize("heard_of_it", [False, True])
+def test_a_publishers_close_that_may_be_late_with_its_attach_ends_no_life(heard_of_it: bool) -> None:
+    bench = Bench("a", "b")
+    reader_at(bench, "a")
+    pen = pen_at(bench, "a")
+    pen.send(b"1")
+    stream, stalled, core = pen.stream, object(), bench.tick("b")
+    seen = stream.epoch.hlc if heard_of_it else 0
+    late = core.attach_publisher(
+        stream.identity, stalled, bench.now, generation=stream.generation, seen=seen, lifetime=LASTING, unsettled={}
+    )
+    assert not late.answered
+    core.detach_publisher(late, bench.now)
+    bench.flow()
+    known = bench.tick("a").directory.publisher(stream.publisher)
+    assert (known is not None and known.live) is not heard_of_it

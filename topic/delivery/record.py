@@ -268,8 +268,8 @@ class Stream:
     __slots__ = (
         "_generation", "abandoned", "alone", "answered", "askers", "echo_covers", "epoch", "expected",
         "gates", "here", "home", "identity", "incomplete", "keys", "label", "lifetime", "link", "next_n",
-        "publisher", "questions", "received", "records", "reply", "settles_first", "unconfirmed", "unsettled",
-        "withheld", "withheld_at_edge",
+        "overtook", "publisher", "questions", "received", "records", "reply", "settles_first", "unconfirmed",
+        "unsettled", "withheld", "withheld_at_edge",
     )  # fmt: skip
 
     def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
@@ -293,6 +293,8 @@ class Stream:
         self.link: Any = None
         """The shell's link; None once the publisher is gone."""
         self.answered = False
+        self.overtook = False
+        """The attach took the link from one that the publisher had not heard of: it may be late (6.12)."""
         self.lifetime = Lifetime()
         self.reply: dict[bytes, int] | None = None
         """Our unsettled map in the answer to the attach, by tag; None for a null one."""

@@ -37,7 +37,7 @@ class LocalSubscriber:
     __slots__ = (
         "accepted", "answered", "armed", "attempts", "client_map", "confirmable", "credit", "delivered",
         "echo_covers", "epoch", "gated", "identity", "incomplete", "joined", "lifetime", "link",
-        "marker", "name", "ready", "resuming", "sends_settled", "settles_first", "stale", "unanswered",
+        "marker", "name", "overtook", "ready", "resuming", "sends_settled", "settles_first", "stale", "unanswered",
         "unread",
     )  # fmt: skip
 
@@ -64,6 +64,8 @@ class LocalSubscriber:
         self.unanswered: set[str] = set()
         """Routers in contact whose Joined for this epoch is awaited."""
         self.answered = False
+        self.overtook = False
+        """Its attach took the link from one that the client had not heard of: it may be late (6.12)."""
         self.lifetime = Lifetime()
         """With a timeout the client may come back with a map: its settlements are remembered until read (5, Forget)."""
         self.client_map: Mapping[bytes, int] | None = None
