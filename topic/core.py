@@ -166,7 +166,7 @@ class Topic:
         """The publisher's link has closed, or its terminus ended with connection or session."""
         if self.attaches.gone_unknown(stream) or self.home.streams.get(stream.publisher) is not stream:
             return
-        if stream.overtook and stream.lifetime.timeout and not stream.answered:  # 6.12
+        if self.attaches.may_be_late(stream):
             return self.suspend_publisher(stream, stream.link, now)
         entry = self.directory.publisher(stream.publisher)
         assert entry is not None and entry.epoch == stream.epoch
@@ -247,7 +247,7 @@ class Topic:
         """The subscriber's link has closed, or its terminus ended with connection or session."""
         if subscriber.link is not link:  # it has a later attach, or has ended
             return
-        if subscriber.overtook and subscriber.lifetime.timeout and not subscriber.answered:  # 6.12
+        if self.attaches.may_be_late(subscriber):
             return self.suspend_subscriber(subscriber, link, now)
         entry = self.directory.subscriber(subscriber.name)
         assert entry is not None and entry.epoch == subscriber.epoch

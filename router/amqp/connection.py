@@ -35,7 +35,7 @@ from router.amqp.library import (
     write_condition,
 )
 from router.amqp.link import Link
-from router.amqp.performative import CLOSE, build
+from router.amqp.performative import CLOSE, ERROR, build
 from router.amqp.restated import Restated
 from router.amqp.sasl import SaslClient, SaslLayer, SaslServer
 from router.amqp.sessions import Sessions
@@ -274,8 +274,8 @@ class Connection:
         lib.pn_connection_close(self._engine.connection)
         if not self.opened and not lib.pn_condition_is_set(lib.pn_transport_condition(self._engine.transport)):
             # Before the peer's open proton writes no close but for what it has found itself.
-            error_list = Described(0x1D, [Symbol(error.condition), error.description])
-            self._farewell = build(b"\0\0", CLOSE, [encode(error_list)])
+            told = Described(ERROR, [Symbol(error.condition), error.description])
+            self._farewell = build(b"\0\0", CLOSE, [encode(told)])
         self._finish(ErrorCondition(error.condition, error.description))
 
     def _finish(self, condition: ErrorCondition | None) -> None:

@@ -12,6 +12,7 @@ from router.amqp.errors import DECODE_ERROR, AmqpError
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
+ERROR = 0x1D
 
 NULL: Final = b"\x40"
 TRUE: Final = b"\x41"

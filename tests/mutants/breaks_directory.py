@@ -19,6 +19,7 @@ from topic.directory.entry import Change, Decision, Index, LinkEntry
 from topic.directory.gossip import Gossip
 from topic.identity import Epoch
 from topic.peers import Peers
+from topic.termini.attaches import Attaches
 from topic.termini.expiry import Expiry, _Poll
 from topic.wire.outgoing import Outgoing
 
@@ -151,6 +152,19 @@ def nothing_passed_on(_: Method) -> Method:
 
     def broken(peers: Peers, router: str, changes: list[Change], *, learned: bool) -> None:
         """They will hear."""
+
+    return broken
+
+
+LATE_CLOSE = test_moving.test_a_close_that_may_be_late_with_its_attach_ends_nothing
+
+
+@mutant(Attaches, "may_be_late", by="2", scenario=LATE_CLOSE)
+def late_close_ends(_: Method) -> Method:
+    """6.12: a close that may be late with its attach ends nothing of what the client has begun since."""
+
+    def broken(attaches: Attaches, end: Any) -> bool:
+        return False
 
     return broken
 

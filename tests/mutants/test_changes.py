@@ -29,7 +29,7 @@ def test_each_condition_is_negated_and_dropped_and_no_other() -> None:
     assert {change.key.removeprefix("core.py answer: ") for change in changes("core.py", SOURCE)} == set(MADE)
 
 
-@pytest.mark.parametrize("change", changes("core.py", SOURCE), ids=str)
+@pytest.mark.parametrize("change", list(changes("core.py", SOURCE)), ids=str)
 def test_a_change_changes_one_thing(change: Change) -> None:
     made = ast.unparse(change.tree(SOURCE))
     assert MADE[change.key.removeprefix("core.py answer: ")] in made

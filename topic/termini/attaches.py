@@ -2,9 +2,9 @@
 
 A publisher's attach waits until every router in contact has acknowledged the section version that lists it, a
 subscriber's until every router in contact has joined it. Neither waits for a router that is lost, nor longer than
-`join` for one that gets on with nothing. A publisher with an unsettled map that no router in contact knows waits for
-the others before it even begins. What an attach changes in directory and records is decided in `topic.core` and
-`topic.termini.generations`.
+`join` for one that has acknowledged all and gets on with nothing. A publisher with an unsettled map that no router in
+contact knows waits for the others before it even begins. What an attach changes in directory and records is decided in
+`topic.core` and `topic.termini.generations`.
 """
 
 import json
@@ -182,6 +182,11 @@ class Attaches:
     def waiting(self) -> list[bytes]:
         """Names of the links whose attaches wait."""
         return [*self._publishers, *self._subscribers, *self._unknown]
+
+    def may_be_late(self, end: Stream | LocalSubscriber) -> bool:
+        """Whether the attach, and the close that is read before it was answered, may come from a connection that the
+        client gave up before it began elsewhere (6.12)."""
+        return end.overtook and end.lifetime.timeout > 0 and not end.answered
 
     def deadline(self) -> float:
         """When `late` may have a router to name, or `begin_unknown` an attach to begin; infinity if never."""
