@@ -1,17 +1,28 @@
 """Writes a source's delivery log to its segment files (docs/architecture.md; formats: `topic.journal`, `topic.tail`).
 
-The log is evidence, never state: a router never reads what is in it.
+The log is evidence, never state: a router never reads what is in it, and goes on where it cannot be written, if it may.
+Then the log breaks off: it says so where there is still room, which is in the mapped tail, drops further entries, and
+says how many these were once there is room again. As a tail is only ever overwritten, that takes nothing of the disk.
 """
 
+import contextlib
+import json
+import logging
 import mmap
+import os
+import time
 from functools import cache
 from pathlib import Path
 
-from topic.journal import SEGMENT_LIMIT, Block, parse_segment_name, segment_name
+from topic.journal import SEGMENT_LIMIT, Block, Event, parse_segment_name, segment_name
 from topic.tail import REGION, Tail
+
+log = logging.getLogger("oncemesh")
 
 FLUSH_S = 1.0
 """After so long an owner flushes: blocks of more entries are smaller, and what is in the tail is safe already."""
+MOST_REASON = 200
+"""Characters of a reason that the delivery log tells, the last ones."""
 
 
 def has_segments(directory: Path) -> bool:
@@ -29,45 +40,85 @@ def boot_id() -> str:
 
 
 class JournalFile:
-    """The segments of one incarnation, in one directory."""
+    """The segments of one incarnation, in one directory. Disks fail by OSError, which names the file."""
 
-    def __init__(self, directory: Path, incarnation: int, block: Block) -> None:
+    def __init__(self, directory: Path, incarnation: int, block: Block, *, goes_on: bool = True) -> None:
+        """`goes_on`: where the log cannot be written it breaks off, and nothing is raised from here on."""
         directory.mkdir(parents=True, exist_ok=True)
         self.block = block
+        self.why = ""
+        """It cannot be written just now."""
+        self.missing = 0
+        """Entries that were not written, ever."""
+        self._missed_before = 0
+        self._goes_on = goes_on
         self._directory = directory
         self._incarnation = incarnation
         self._number = 0
-        self._segment: _Segment | None = None
+        self._segment = self._open()
 
     def save(self) -> None:
         """Have the entries so far outlive the end of this process; before anything that they tell of leaves it."""
-        payload = self.block.unsaved()
-        if payload is not None and not self._current().tail.append(payload):
-            self.flush()
+        if self.why:
+            self.missing += self.block.drop_unsaved()
+        elif (payload := self.block.unsaved()) is not None:
+            if self._segment.tail.append(payload):
+                self.block.saved()
+            else:
+                self.flush()
 
     def flush(self) -> None:
-        """Append what the block holds as one block, if anything."""
-        if not len(self.block):
+        """Append what the block holds as one block, if anything; or try whether that can be done again."""
+        try:
+            if self.why:
+                self.missing += self.block.drop_unsaved()
+            if len(self.block):
+                self._segment.append(self.block)
+            if self.why or self._segment.size >= SEGMENT_LIMIT:
+                self._begin_segment()
+        except OSError as error:
+            self._break_off(error)
+        else:
+            self._go_on()
+
+    def _begin_segment(self) -> None:
+        """A disk that has room for one has room to go on."""
+        former, self._segment = self._segment, self._open()
+        former.close()
+
+    def _open(self) -> "_Segment":
+        segment = _Segment(self._directory / segment_name(self._incarnation, self._number), self.block)
+        self._number += 1
+        return segment
+
+    def _break_off(self, error: OSError) -> None:
+        if self.why:
             return
-        segment = self._current()
-        segment.append(self.block)
-        if segment.size >= SEGMENT_LIMIT:
-            self._close_segment()
+        if not self._goes_on:
+            raise error
+        self.why = f"{error.filename}: {error.strerror}"
+        self.missing += self.block.drop_unsaved()
+        self._tell({"why": self.why[-MOST_REASON:]})
+        has_room = self._segment.tail.append(self.block.unsaved() or b"", reserved=0)
+        assert has_room, "a reason is shorter than what is reserved for it"
+        self.block.saved()
+        log.error("the delivery log breaks off, as it cannot be written: %s", self.why)
 
-    def _current(self) -> "_Segment":
-        if self._segment is None:
-            self._segment = _Segment(self._directory / segment_name(self._incarnation, self._number), self.block)
-            self._number += 1
-        return self._segment
+    def _go_on(self) -> None:
+        if not self.why:
+            return
+        self.why, missing = "", self.missing - self._missed_before
+        self._missed_before = self.missing
+        self._tell({"entries": missing})
+        self.save()
+        log.warning("the delivery log is written again; %d entries are missing", missing)
 
-    def _close_segment(self) -> None:
-        if self._segment is not None:
-            self._segment.close()
-            self._segment = None
+    def _tell(self, detail: dict[str, object]) -> None:
+        self.block.append(Event.GAP, time_us=time.time_ns() // 1000, hlc=0, detail=json.dumps(detail))
 
     def close(self) -> None:
         self.flush()
-        self._close_segment()
+        self._segment.close()
 
 
 class _Segment:
@@ -75,20 +126,34 @@ class _Segment:
 
     def __init__(self, path: Path, block: Block) -> None:
         self.size = 0
+        self._path = path
         self._file = path.open("x+b", buffering=0)
-        self._write(bytes(REGION))  # where the disk has no room that is an error, a touch of the mapping were the end
+        try:
+            self._write(bytes(REGION))  # without room on the disk that is an error; a touch of the mapping were the end
+        except OSError:
+            self._file.close()
+            with contextlib.suppress(OSError):
+                path.unlink()
+            raise
         self._mapping = mmap.mmap(self._file.fileno(), REGION)
         self.tail = Tail(self._mapping, block.head, boot_id(), block.number)
 
     def append(self, block: Block) -> None:
-        """What it holds is no longer in the tail."""
+        """What it holds is no longer in the tail, and the block is the next one."""
         self._write(block.encode())
+        block.begin_next()
         self.tail.clear(block.number)
 
     def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) or 0 :]
+        """At the end, all or nothing."""
+        written = 0
+        try:
+            while written < len(data):
+                written += os.pwrite(self._file.fileno(), data[written:], self.size + written)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self.size)
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
         self.size += len(data)
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from router.edge.status_node import STATUS_ADDRESS, StatusNode
 from router.edge.topics import Topics
 from router.garbage import tame
 from router.journal import FLUSH_S, JournalFile, has_segments
-from router.mesh.config import Topology
+from router.mesh.config import GO_ON, Topology
 from router.mesh.quantities import Address, format_duration
 from router.mesh.stopping import DRAIN, DRAIN_S, STOP
 from router.neighbours import Neighbours
@@ -73,10 +73,10 @@ class Process:
         self.node = Node(mesh, topic, store, shell)
         topics = Topics(self.node, topology.addresses, limits.max_message, timing.terminus)
         self.clients = shell.clients = ClientEdge(self.node, topics)
-        self._status = StatusNode(Reporter(self.node, mesh, topology.mesh, self.clients.connections))
+        self._journal = JournalFile(directory / "log", incarnation, block, goes_on=topology.log.full == GO_ON)
+        self._status = StatusNode(Reporter(self.node, mesh, topology.mesh, self.clients.connections, self._journal))
         self.clients.nodes = {STATUS_ADDRESS: self._status}
         self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs)
-        self._journal = JournalFile(directory / "log", incarnation, block)
         self._turns = ClientTurns()
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()

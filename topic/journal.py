@@ -2,8 +2,8 @@
 
 A writer owns one `Block` and appends an entry per *batch* of deliveries. Before anything that entries tell of leaves,
 it puts `unsaved()` into the tail of the current segment (`topic.tail`); every now and then, and when the tail is full,
-it writes `encode()` to the segment's end. This module never opens a file, reads a clock or decides anything; routers
-write the log and never read it.
+it writes `encode()` to the segment's end, and begins the next one. This module never opens a file, reads a clock or
+decides anything; routers write the log and never read it.
 
 Files
     `<run_dir>/<router>/log/<segment>` and `<run_dir>/clients/<name>/log/<segment>`, segment as
@@ -76,6 +76,9 @@ Entries
                  one}; then publisher or subscriber (address, epoch)
     STOPPED      last entry of every log that ends in a clean shutdown, also a client's. A log without one
                  may lack its end, if its machine lost power
+    GAP          any writer's: the log could not be written, and entries are missing from here on, detail = JSON {"why":
+                 text}; and where it is written again, detail = JSON {"entries": how many are missing}. The second
+                 may never come
 
     publisher: ATTACHED as above with generation, also in the detail; on deliveries: all with keys, address, publisher
     PUBLISHED    sent for the first time, in this order (tags, generation); all within 1 ms of the entry's time
@@ -139,6 +142,7 @@ class Event(IntEnum):
     PROCESSED = 26
     KEPT = 27
     APART = 28
+    GAP = 29
 
 
 class LoggedOutcome(IntEnum):
@@ -180,7 +184,7 @@ class Block:
 
     @property
     def number(self) -> int:
-        """How many blocks were encoded before it."""
+        """How many were written before it."""
         return self._number
 
     def append(
@@ -223,23 +227,32 @@ class Block:
         return at
 
     def unsaved(self) -> bytes | None:
-        """The entries since this was last asked, as a frame of the tail (`topic.tail`); None if there are none."""
+        """The entries since `saved` was last called, as a frame of the tail (`topic.tail`); None if there are none."""
         rows = self._rows[self._saved_rows :]
-        if not rows:
-            return None
-        self._saved_rows += len(rows)
-        keys = self._keys[self._saved_keys :]
-        self._saved_keys += len(keys)
-        return _packed((self._number, rows, b"".join(keys)))
+        return _packed((self._number, rows, b"".join(self._keys[self._saved_keys :]))) if rows else None
+
+    def saved(self) -> None:
+        """All its entries are in the tail."""
+        self._saved_rows, self._saved_keys = len(self._rows), len(self._keys)
+
+    def drop_unsaved(self) -> int:
+        """Without the entries since `saved` was last called. Returns how many these were."""
+        dropped = len(self._rows) - self._saved_rows
+        del self._rows[self._saved_rows :], self._keys[self._saved_keys :]
+        self._starts.clear()
+        return dropped
 
     def encode(self) -> bytes:
-        """The block as bytes for the end of the segment; the block is empty afterwards and counts on."""
+        """The block as bytes for the end of the segment."""
         assert self._rows, "an empty block is not written"
         payload = encode_rows(self.head, self._number, self._rows, b"".join(self._keys))
+        return MAGIC + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
+
+    def begin_next(self) -> None:
+        """This one is written: the block is the next one, and empty."""
         self._number += 1
         self._rows, self._saved_rows = [], 0
         self._keys, self._starts, self._saved_keys = [], {}, 0
-        return MAGIC + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
 
 
 def _packed(value: object) -> bytes:

@@ -23,6 +23,8 @@ import msgpack
 MAGIC = b"OMT2"
 REGION = 128 << 10
 """Bytes of a region. An event that does not fit makes its writer write the block at once."""
+RESERVED = 1 << 10
+"""Of these, for the one frame that says that the block could not be written, as the disk had no room for it."""
 _START = len(MAGIC) + 4
 _FRAME = 8
 _END = bytes(4)
@@ -44,10 +46,11 @@ class Tail:
         self._begin = self._end
         self.clear(number)
 
-    def append(self, payload: bytes) -> bool:
-        """Whether there was room. A frame counts once its length is there, which is written last."""
+    def append(self, payload: bytes, reserved: int = RESERVED) -> bool:
+        """Whether there was room beside what is reserved. A frame counts once its length is there, which is written
+        last."""
         start, end = self._end, self._end + _FRAME + len(payload)
-        if end + len(_END) > REGION:
+        if end + len(_END) > REGION - reserved:
             return False
         self._region[start + 4 : end + len(_END)] = zlib.crc32(payload).to_bytes(4, "big") + payload + _END
         self._region[start : start + 4] = len(payload).to_bytes(4, "big")

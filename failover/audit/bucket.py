@@ -20,7 +20,7 @@ from failover.audit.measure.crossings import Happened, count_happenings, fates
 from failover.audit.measure.frame import Frame
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clocks import aligned
-from failover.audit.read.columns import unpack
+from failover.audit.read.columns import before, unpack
 from failover.audit.read.facts import Facts
 
 
@@ -40,7 +40,7 @@ class Bucket:
 
 def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Bucket, list[tuple[str, bytes]]]:
     """Counts, and what is to be judged in order, by publisher and subscriber."""
-    facts = Facts(aligned(unpack(parts), case.clocks))
+    facts = Facts(aligned(before(unpack(parts), case.ends), case.clocks))
     uses = tell_apart(facts, case.whole)
     found, records = gather(facts, uses), gather_records(facts, uses, case)
     pairs = gather_pairs(facts, uses, case.stays)

@@ -7,7 +7,7 @@ import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 import trio
@@ -21,6 +21,13 @@ from topic.node import Node
 STATES = {State.IN_DOUBT: "in_doubt", State.ACCEPTED: "accepted", State.SETTLED: "settled"}
 PLACEHOLDER, UNCONFIRMED = "placeholder", "unconfirmed"
 """Records in doubt that no home vouches for: without a message, and with one."""
+
+
+class WrittenLog(Protocol):
+    """The delivery log: why it cannot be written, if it cannot, and how many entries it lacks by now."""
+
+    why: str
+    missing: int
 
 
 class Ages:
@@ -42,12 +49,15 @@ class Ages:
 class Reporter:
     """Status of one router incarnation."""
 
-    def __init__(self, node: Node, linkstate: Mesh, mesh: str, connections: Collection[object]) -> None:
+    def __init__(
+        self, node: Node, linkstate: Mesh, mesh: str, connections: Collection[object], log: WrittenLog
+    ) -> None:
         """`mesh` is its name."""
         self._node = node
         self._linkstate = linkstate
         self._connections = connections
         self._mesh = mesh
+        self._log = log
         self._started = trio.current_time()
         self._process = psutil.Process()
         self._waits = Ages()
@@ -79,6 +89,7 @@ class Reporter:
             "attaches": self._attaches(),
             "records": {name: counts[name] for name in (PLACEHOLDER, UNCONFIRMED, *STATES.values())},
             "waits": self._waiting(),
+            "disk": {"log": self._log.why, "missing": self._log.missing},
         }
 
     def _links(self) -> list[dict[str, Any]]:

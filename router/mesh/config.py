@@ -74,6 +74,19 @@ class Limits:
     """How often a released or modified delivery is transferred anew."""
 
 
+GO_ON = "go-on"
+WHEN_FULL = (GO_ON, "stop")
+
+
+@attrs.frozen
+class LogSettings:
+    """Of the delivery log of each router."""
+
+    full: str = GO_ON
+    """What a router does whose log cannot be written: `go-on` without it, or `stop`, and its clients go elsewhere. The
+    log is evidence, a mesh is there to deliver, and the audit takes nothing for proved that was not logged."""
+
+
 @attrs.frozen
 class Topology:
     mesh: str
@@ -82,6 +95,7 @@ class Topology:
     addresses: tuple[AddressRule, ...]
     timing: Timing
     limits: Limits
+    log: LogSettings
     path: Path
 
     def links_of(self, name: str) -> Iterator[LinkConfig]:

@@ -5,7 +5,7 @@ The JSON document is `{"mesh", "run_dir", "routers": {NAME: {"running", "pid", "
 router/mesh/status.py gathered.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -67,9 +67,9 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
         parts += _clients("Publisher", publishers, ("received", "unsettled"))
     if subscribers:
         parts += _clients("Subscriber", subscribers, ("delivered", "accepted", "unsettled", "queued", "credit"))
-    waiting = "\n".join(map(printable, [*waits(views.values()), *untold(views.values())]))
-    if waiting:
-        parts.append(Text(waiting, style="yellow"))
+    told = [*waits(views.values()), *untold(views.values()), *disks(views.values())]
+    if told:
+        parts.append(Text("\n".join(map(printable, told)), style="yellow"))
     return Group(*(piece for part in parts for piece in (part, "")))
 
 
@@ -184,6 +184,17 @@ def untold(views: Iterable[RouterView]) -> list[str]:
     """Who was missed in something and does not know. All routers in contact say the same of it: once is enough."""
     ended = (link for view in views if view.status is not None for link in view.status["untold"])
     return list(dict.fromkeys(f"{_link(one)} on {one['address']} has ended untold: {one['ending']}" for one in ended))
+
+
+def disks(views: Iterable[RouterView]) -> Iterator[str]:
+    """What routers cannot write."""
+    for view in views:
+        disk = view.status["disk"] if view.status is not None else {}
+        missing = f"entries that it lacks: {disk.get('missing', 0)}"
+        if disk.get("log"):
+            yield f"{view.name} writes no delivery log: {disk['log']}; {missing}"
+        elif disk.get("missing"):
+            yield f"{view.name} writes its delivery log again; {missing}"
 
 
 def _link(link: Mapping[str, Any]) -> str:

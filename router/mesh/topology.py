@@ -9,13 +9,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from router.mesh.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
+from router.mesh.config import AddressRule, Limits, LinkConfig, LogSettings, RouterConfig, Timing, Topology
 from router.mesh.marked import MarkedList, MarkedMap, MarkedText, Value
 from router.mesh.quantities import Address, format_duration
 from router.mesh.reading import FileError, Reader, document, expected, given, shown
 from router.mesh.topology_parts import CONVERTER, LinkPart, RouterPart
 
-PARTS = ("mesh", "routers", "links", "addresses", "timing", "limits")
+PARTS = ("mesh", "routers", "links", "addresses", "timing", "limits", "log")
 
 # Names become folder names and parts of printed epochs; `clients` is the folder of the clients' logs.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -54,6 +54,7 @@ class _Reader(Reader):
             addresses=self.addresses(root),
             timing=self.timing(root),
             limits=self.part(root, "limits", Limits) or Limits(),
+            log=self.part(root, "log", LogSettings) or LogSettings(),
             path=path,
         )
 

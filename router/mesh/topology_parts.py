@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 
-from router.mesh.config import AddressRule, Limits, Timing
+from router.mesh.config import WHEN_FULL, AddressRule, Limits, LogSettings, Timing
 from router.mesh.marked import MarkedList, MarkedText, Value
 from router.mesh.quantities import Address, parse_duration
-from router.mesh.reading import converter, shown, size, text, whole
+from router.mesh.reading import converter, expected, shown, size, text, whole
 
 MOST_MESSAGE = 1 << 30
 """The largest `limits.max_message`."""
@@ -48,6 +48,12 @@ def _pair(value: Value, _: Any) -> tuple[str, str]:
     return ends[0], ends[1]
 
 
+def _full(text: str) -> str:
+    if text not in WHEN_FULL:
+        raise ValueError(f'"{text}", {expected(text, WHEN_FULL)}')
+    return text
+
+
 _ADDRESS = text(Address.parse)
 CONVERTER = converter(
     {
@@ -61,5 +67,6 @@ CONVERTER = converter(
             "max_frame": text(size(512, 1 << 24)),
             "redeliveries": text(whole(0, 1000)),
         },
+        LogSettings: {"full": text(_full)},
     }
 )

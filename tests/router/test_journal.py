@@ -21,10 +21,10 @@ KEY = b"k" * KEY_LENGTH
 class Writer:
     """A router's log, and what its entries are numbered by."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, goes_on: bool = True) -> None:
         self.directory = directory
         self.block = Block("a", "router", 1, host="host")
-        self.file = JournalFile(directory, 1, self.block)
+        self.file = JournalFile(directory, 1, self.block, goes_on=goes_on)
         self.count = 0
 
     def append(self, detail: str | None = None) -> None:
@@ -144,6 +144,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_what_is_saved_outlives_a_kill(writer: Writer, tmp_path: Path) -> None:
     root = Path(__file__).parent.parent.parent
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], cwd=root, timeout=60)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "killed")], cwd=root, timeout=60)
     assert killed.returncode == -signal.SIGKILL
+    writer.directory = tmp_path / "killed"
     assert writer.read() == [1, 2, 3, 4, 5, 6, 7]

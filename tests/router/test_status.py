@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from router.mesh.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
+from router.mesh.config import AddressRule, Limits, LinkConfig, LogSettings, RouterConfig, Timing, Topology
 from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory
 from router.mesh.status import RouterView, unfinished
@@ -20,6 +20,7 @@ LINE = Topology(
     addresses=(AddressRule("topic/"),),
     timing=Timing(),
     limits=Limits(),
+    log=LogSettings(),
     path=Path("line.yaml"),
 )
 
@@ -54,6 +55,7 @@ def status(name: str, sees: str = "", **changes: Any) -> dict[str, Any]:
         "attaches": {"waiting": 0, "for": [], "since_s": 0.0},
         "records": {"placeholder": 0, "unconfirmed": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
         "waits": [],
+        "disk": {"log": "", "missing": 0},
     }
     return document | changes
 
@@ -176,6 +178,14 @@ def test_whom_a_mesh_under_load_awaits_for_a_moment_is_not_named() -> None:
     assert "wait" not in text
     assert awaits(mesh.values()), "a second look may find that it lasts"
     assert not awaits(views(view("a", status("a")), view("b", None)).values())
+
+
+def test_a_disk_that_cannot_be_written_is_shown() -> None:
+    full, again = {"log": "/x/1.oml: No space left on device", "missing": 7}, {"log": "", "missing": 3}
+    text = shown(views(view("a", status("a", disk=full)), view("b", status("b", disk=again)), view("c", status("c"))))
+    assert "a writes no delivery log: /x/1.oml: No space left on device; entries that it lacks: 7" in text
+    assert "b writes its delivery log again; entries that it lacks: 3" in text
+    assert text.count("delivery log") == 2
 
 
 def test_who_has_ended_untold_is_shown_once_for_all_routers_that_say_so() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.mesh.config import AddressRule, Limits, LinkConfig, RouterConfig, Timing, Topology
+from router.mesh.config import AddressRule, Limits, LinkConfig, LogSettings, RouterConfig, Timing, Topology
 from router.mesh.quantities import Address
 from router.mesh.topology import TopologyError, load
 
@@ -57,6 +57,7 @@ addresses:
   - {prefix: news/, kind: topic}
 timing: {hello: 100ms, dead: 500ms, idle: 1.5s, join: 1s, terminus: 2m, forget: 3h, boot_wait: 1h}
 limits: {window: 10, max_message: 1MiB, max_frame: 4096, redeliveries: 0}
+log: {full: stop}
 """,
     )
     assert load(path) == Topology(
@@ -69,6 +70,7 @@ limits: {window: 10, max_message: 1MiB, max_frame: 4096, redeliveries: 0}
         addresses=(AddressRule("news/", "topic"),),
         timing=Timing(0.1, 0.5, 1.5, 1.0, 120.0, 10800.0, 3600.0),
         limits=Limits(10, 1 << 20, 4096, 0),
+        log=LogSettings("stop"),
         path=path,
     )
 
@@ -77,14 +79,14 @@ def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
     topology = load(write(tmp_path, TWO_ROUTERS + "links: [[a, b]]\n"))
     assert topology.links == (LinkConfig("a", "b", 1),)
     assert topology.addresses == (AddressRule("topic/"),)
-    assert (topology.timing, topology.limits) == (Timing(), Limits())
+    assert (topology.timing, topology.limits, topology.log) == (Timing(), Limits(), LogSettings())
 
 
 def test_a_key_without_a_value_counts_as_left_out(tmp_path: Path) -> None:
-    text = "mesh: one\nrouters:\n  a: {amqp: h:1}\nlinks:\naddresses:\ntiming:\nlimits:\n"
+    text = "mesh: one\nrouters:\n  a: {amqp: h:1}\nlinks:\naddresses:\ntiming:\nlimits:\nlog:\n"
     topology = load(write(tmp_path, text))
     assert (topology.links, topology.addresses) == ((), (AddressRule("topic/"),))
-    assert (topology.timing, topology.limits) == (Timing(), Limits())
+    assert (topology.timing, topology.limits, topology.log) == (Timing(), Limits(), LogSettings())
 
 
 def test_silence_of_three_hellos_may_be_death(tmp_path: Path) -> None:
@@ -152,7 +154,7 @@ links:
         ),
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\ntimeing: {}\n",
-            'mesh.yaml:6: unknown key "timeing", expected mesh, routers, links, addresses, timing or limits; '
+            'mesh.yaml:6: unknown key "timeing", expected mesh, routers, links, addresses, timing, limits or log; '
             'did you mean "timing"?',
             id="unknown key",
         ),
@@ -226,7 +228,7 @@ links:
         ),
         pytest.param(
             "- a\n- b\n",
-            "mesh.yaml:1: a list, expected a mapping with mesh, routers, links, addresses, timing or limits",
+            "mesh.yaml:1: a list, expected a mapping with mesh, routers, links, addresses, timing, limits or log",
             id="not a mapping",
         ),
         pytest.param(

@@ -172,14 +172,21 @@ class Bench:
         """Batches."""
         return len(self._wires[here, there])
 
+    def take_log(self, name: str) -> bytes:
+        """What the router has logged since it was last asked for."""
+        journal = self.stations[name].journal
+        data = journal.encode()
+        journal.begin_next()
+        return data
+
     def logged(self, name: str, event: Event) -> list[bytes]:
         """The deliveries that the router logged this of since it was last asked for anything in its log."""
-        blocks, _ = read_blocks(self.stations[name].journal.encode())
+        blocks, _ = read_blocks(self.take_log(name))
         return [key for block in blocks for entry in block.entries() if entry.event is event for key in entry.keys]
 
     def ended(self, name: str) -> list[str | None]:
         """The subscribers whose end the router logged."""
-        blocks, _ = read_blocks(self.stations[name].journal.encode())
+        blocks, _ = read_blocks(self.take_log(name))
         entries = [entry for block in blocks for entry in block.entries()]
         return [entry.subscriber for entry in entries if entry.event is Event.EXPIRED]
 

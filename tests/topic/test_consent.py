@@ -30,7 +30,7 @@ def entry_of(core: Topic, client: Pen | Reader) -> LinkEntry:
 
 
 def logged(bench: Bench, router: str, event: Event) -> Iterator[LogEntry]:
-    blocks, _ = read_blocks(bench.stations[router].journal.encode())
+    blocks, _ = read_blocks(bench.take_log(router))
     return (entry for block in blocks for entry in block.entries() if entry.event is event)
 
 

@@ -49,6 +49,7 @@ def written(source: str, *batches: list[dict[str, Any]]) -> list[bytes]:
         for row in batch:
             block.append(**row)
         encoded.append(block.encode())
+        block.begin_next()
     return encoded
 
 
@@ -92,11 +93,11 @@ def test_names_may_be_the_ascii_bytes_of_the_cores() -> None:
     assert (entry.publisher, entry.peer, entry.generation) == ("abcdefghijkl", "eightlet", b"12345678".hex())
 
 
-def test_an_encoded_block_starts_the_next_one_empty() -> None:
+def test_the_next_block_begins_empty() -> None:
     block = Block("a", "router", 1)
     block.append(Event.RECEIVED, time_us=0, hlc=1, keys=[KEY], tags=[b"t"])
     assert len(block) == 1 and block.unsaved() is not None
-    block.encode()
+    block.begin_next()
     assert len(block) == 0 and block.unsaved() is None
 
 
@@ -171,11 +172,12 @@ def region(number: int, *entries: dict[str, Any]) -> bytes:
     block, data = Block("a", "router", 7, host="host"), bytearray(REGION)
     for _ in range(number):
         block.append(**RECEIVED)
-        block.encode()
+        block.begin_next()
     tail = Tail(data, block.head, "boot", number)
     for entry in entries:
         block.append(**entry)
         assert tail.append(block.unsaved() or b"")
+        block.saved()
     return bytes(data)
 
 

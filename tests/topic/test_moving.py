@@ -242,7 +242,7 @@ def test_a_link_that_is_suspended_is_suspended_once() -> None:
     for _ in range(2):
         bench.tick("a").suspend_publisher(pen.stream, pen, bench.now)
         bench.tick("a").suspend_subscriber(reader.end, reader, bench.now)
-    blocks, _ = read_blocks(bench.stations["a"].journal.encode())
+    blocks, _ = read_blocks(bench.take_log("a"))
     assert [entry.event for block in blocks for entry in block.entries()].count(Event.SUSPENDED) == 2
 
 

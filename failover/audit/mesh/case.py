@@ -6,7 +6,16 @@ from functools import cached_property
 import attrs
 
 from failover.audit.mesh.audiences import Membership, Term, memberships, terms
-from failover.audit.mesh.clients import CLOSING, KnownClients, Resumption, Span, find_clients, life_of, open_windows
+from failover.audit.mesh.clients import (
+    CLOSING,
+    FOREVER,
+    KnownClients,
+    Resumption,
+    Span,
+    find_clients,
+    life_of,
+    open_windows,
+)
 from failover.audit.mesh.clocks import Clocks, HybridTimeline, aligned, doubted, find_clocks
 from failover.audit.mesh.contacts import all_remembered, watched_spans
 from failover.audit.mesh.endings import EndedLink, ended_in_use
@@ -55,6 +64,11 @@ class Case:
         return [name for name, log in self.logs.items() if not log.whole]
 
     @cached_property
+    def ends(self) -> dict[str, int]:
+        """By log, the place from which on nothing in it counts; of those that could not be written for a while."""
+        return _ends(self.logs.values())
+
+    @cached_property
     def open_windows(self) -> list[Span]:
         return open_windows(self.logs.values())
 
@@ -72,7 +86,8 @@ class Case:
 
 def make_case(control: Sequence[ControlRow], inventory: Inventory, some: Iterable[bytes] = ()) -> Case:
     """From all that is about links and routers rather than deliveries; clocks are compared by `some` of these."""
-    told = [row for row in control if row.event >= 0]
+    ends = _ends(inventory.logs)
+    told = [row for row in control if row.event >= 0 and row.place < ends.get(row.log_name, FOREVER)]
     clocks = find_clocks(told, inventory.logs)
     clocks = doubted(clocks, disagreements(aligned(unpack(some), clocks)), inventory.logs)
     rows, logs = clocks.align_rows(told), clocks.align_logs(inventory.logs)
@@ -98,6 +113,10 @@ def make_case(control: Sequence[ControlRow], inventory: Inventory, some: Iterabl
         clocks=clocks,
         watched={} if all_remembered(rows, logs) else watched_spans(rows, logs),
     )
+
+
+def _ends(logs: Iterable[Log]) -> dict[str, int]:
+    return {log.name: log.gap.place for log in logs if log.gap is not None}
 
 
 def _forgetful(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Iterator[str]:

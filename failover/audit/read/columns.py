@@ -4,7 +4,7 @@ Runs inside Spark's Python workers. Spark moves the bytes; no event ever is an o
 events of one delivery come into one bucket, whichever log they are from, and a bucket is as much as is held at a time.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgpack
@@ -139,6 +139,15 @@ def unpack(parts: Iterable[bytes]) -> Rows:
             columns[name].append(column)
     whole = {name: np.concatenate([np.empty(0, TYPES[name]), *columns[name]]) for name in TYPES}
     return Rows(whole, list(strings), list(logs))
+
+
+def before(rows: Rows, ends: Mapping[str, int]) -> Rows:
+    """Without those that are in one of these logs, at that place or behind it."""
+    if not ends:
+        return rows
+    end = np.array([ends.get(log.name, np.iinfo(np.int64).max) for log in rows.logs], np.int64)
+    kept = rows.place < end[rows.log]
+    return Rows({name: getattr(rows, name)[kept] for name in TYPES}, rows.strings, rows.logs)
 
 
 def hashed(keys: Texts) -> NDArray[np.uint64]:

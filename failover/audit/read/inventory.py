@@ -3,8 +3,9 @@
 A log is one incarnation of one writer. It is *whole* if it ends in STOPPED; or if its writer was killed and had saved
 what it appended (`topic.tail`), and the kernel that was to write that down went on, as a later log of it shows. Behind
 the end of another, whose writer still runs or has gone down with its machine, entries may be missing. That is normal,
-but nothing may be concluded from their absence. Missing or damaged is what can not be explained so: then no verdict is
-possible.
+but nothing may be concluded from their absence. A log that could not be written for a while (`Event.GAP`) ends where
+that began: what it says later counts for nothing. Missing or damaged is what can not be explained so: then no verdict
+is possible.
 """
 
 import json
@@ -60,6 +61,15 @@ class ControlRow(Row):
 
 
 @attrs.frozen(slots=True)
+class Gap:
+    """Where a log could not be written any more."""
+
+    place: int
+    time: int
+    why: str
+
+
+@attrs.frozen(slots=True)
 class Log:
     """One incarnation of one writer."""
 
@@ -79,6 +89,8 @@ class Log:
     """The run of its host's kernel; "" unless all that it has saved in that is here."""
     saved: bool = False
     """Whether that run is known to have gone on after it."""
+    gap: "Gap | None" = None
+    """Where it ends before its file does."""
 
     @property
     def whole(self) -> bool:
@@ -114,7 +126,8 @@ def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
     by_log: dict[tuple[str, int], list[ControlRow]] = {}
     for row in sorted((row for row in rows if row.event == FILE), key=lambda row: row.details["segment"]):
         by_log.setdefault((row.source, row.incarnation), []).append(row)
-    found = [_log(by_log[name]) for name in sorted(by_log)]
+    gaps = _first_gaps(rows)
+    found = [_log(by_log[name], gaps.get(name)) for name in sorted(by_log)]
     went_on: dict[str, int] = {}
     for log in found:
         if log.stopped:
@@ -132,7 +145,17 @@ def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
     return Inventory(logs, tuple(sorted(problems)), tuple(sorted(torn)))
 
 
-def _log(segments: Sequence[ControlRow]) -> Log:
+def _first_gaps(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Gap]:
+    """By source and incarnation."""
+    found: dict[tuple[str, int], Gap] = {}
+    for row in rows:
+        log = row.source, row.incarnation
+        if row.event == Event.GAP and (log not in found or row.place < found[log].place):
+            found[log] = Gap(row.place, row.time, str(row.details.get("why", "")))
+    return found
+
+
+def _log(segments: Sequence[ControlRow], gap: Gap | None) -> Log:
     last = segments[-1]
     times = [row.details[name] for row in segments for name in ("first_time", "last_time")]
     known = [time for time in times if time is not None]
@@ -145,7 +168,9 @@ def _log(segments: Sequence[ControlRow]) -> Log:
     written = last.details.get("written")
     is_all_here = written is not None and max(numbers, default=-1) >= written - 1
     boot = last.details.get("boot", "") if is_all_here else ""
-    return Log(last.source, role, last.incarnation, last.host, first_time, last_time, stopped, back, boot=boot)
+    if gap is not None:
+        stopped, boot, last_time = False, "", max(first_time, gap.time)
+    return Log(last.source, role, last.incarnation, last.host, first_time, last_time, stopped, back, boot=boot, gap=gap)
 
 
 def _back(one: dict[str, Any], other: dict[str, Any]) -> int:

@@ -89,6 +89,9 @@ def findings(tally: Tally, case: Case) -> tuple[Finding, ...]:
 def doubts(tally: Tally, case: Case) -> Iterator[str]:
     """What is not known and matters: any of these keeps the verdict from holding."""
     clients = case.clients
+    for log in case.logs.values():
+        if log.gap is not None:
+            yield f"the log of {log.source} breaks off at {_clock(log)}, as it could not be written: {log.gap.why}"
     if not any(tally.publishers[name, "accepted"] for name in _publishers(tally)):
         yield "no delivery was accepted, so there is nothing that could hold"
     for publisher, subscriber in _pairs(tally):

@@ -221,6 +221,7 @@ class Run:
                 for row in rows[start : start + rows_per_block]:
                     block.append(**row)
                 data += block.encode()
+                block.begin_next()
             yield f"{log}/log/{segment_name(incarnation, 0)}", data
 
     def write(self, directory: Path) -> Path:

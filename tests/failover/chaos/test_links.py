@@ -8,7 +8,7 @@ import trio
 
 from failover.chaos.links import Impairment, Links
 from failover.chaos.nemesis import condition_of
-from router.mesh.config import Limits, LinkConfig, RouterConfig, Timing, Topology
+from router.mesh.config import Limits, LinkConfig, LogSettings, RouterConfig, Timing, Topology
 from router.mesh.quantities import Address
 
 SILENT, SLOW = Impairment(silent=True), Impairment(latency=0.5)
@@ -20,7 +20,7 @@ async def links(nursery: trio.Nursery) -> Links:
     routers = {name: RouterConfig(name, nowhere, nowhere) for name in "abc"}
     ends = (LinkConfig("a", "b"), LinkConfig("b", "c"), LinkConfig("a", "c"))
     made = Links()
-    topology = Topology("triangle", routers, ends, (), Timing(), Limits(), Path("mesh.yaml"))
+    topology = Topology("triangle", routers, ends, (), Timing(), Limits(), LogSettings(), Path("mesh.yaml"))
     await made.open(topology, nursery, Random(1))
     return made
 

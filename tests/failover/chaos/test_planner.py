@@ -11,7 +11,7 @@ from failover.chaos.script import Crashes, FaultLine, Script, ScriptClient, When
 from failover.chaos.targets import Named, Some
 from failover.chaos.times import Span, Window
 from failover.chaos.vocabulary import VERBS
-from router.mesh.config import Limits, RouterConfig, Timing, Topology
+from router.mesh.config import Limits, LogSettings, RouterConfig, Timing, Topology
 from router.mesh.quantities import Address
 from tests.failover.chaos.scripts import script
 
@@ -35,7 +35,7 @@ faults = st.builds(
 
 def made(*lines: FaultLine, crashes: Crashes | None = None) -> Script:
     routers = {"a": RouterConfig("a", Address("127.0.0.1", 0))}
-    topology = Topology("made", routers, (), (), Timing(), Limits(), Path("mesh.yaml"))
+    topology = Topology("made", routers, (), (), Timing(), Limits(), LogSettings(), Path("mesh.yaml"))
     client = ScriptClient("news", "publisher", "topic/x", "a", rate=1.0, crashes=crashes)
     return Script("made", Path("made.yaml"), topology, DURATION, (client,), {"news": ("news",)}, {}, lines)
 
