@@ -5,8 +5,8 @@ from functools import partial
 
 from failover.audit.bucket import Bucket, judge_bucket, judge_joined
 from failover.audit.measure.crossings import crossings, router_rows
+from failover.audit.measure.figures import measures
 from failover.audit.measure.frame import make_frame
-from failover.audit.measure.summary import measures
 from failover.audit.mesh.case import make_case
 from failover.audit.mesh.clients import find_clients
 from failover.audit.read.entries import KEYS_LISTED, DeliveryEntry

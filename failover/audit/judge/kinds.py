@@ -1,9 +1,14 @@
 """The kinds of violation, and the reasons why a subscriber got more or less than it was owed, in words.
 
-Which rule finds which kind is `tally`'s to say, and what the rules are, that of `publishers`, `subscribers`, `routers`
-and `order`.
+What the rules are is `publishers`', `subscribers`', `routers`' and `order`'s to say.
 """
 
+from collections.abc import Mapping
+
+from failover.audit.read.columns import Flags
+
+Violating = Mapping[str, Flags]
+"""By kind, the elements that are."""
 FINDINGS_KEPT = 20
 """Violations of one kind that are listed; all are counted."""
 

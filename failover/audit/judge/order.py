@@ -17,7 +17,7 @@ from failover.audit.judge.subscribers import SubscriberVerdicts
 from failover.audit.judge.tally import Tally, Violation
 from failover.audit.read.columns import KEY_TYPE, NONE, Flags, Ints
 
-KIND, FLAG = "out of order", "disordered"
+KIND = "out of order"
 TYPES = {"handed": "i8", "handed_minor": "i8", "position": "i8", "position_minor": "i8", "vague": "?"}
 KEYS = {"key": KEY_TYPE, "life": "i8"}
 
@@ -52,7 +52,7 @@ def judge_order(names: str, parts: Iterable[bytes]) -> Tally:
     overtaken = np.flatnonzero((place < np.maximum.accumulate(place)) & ~columns["vague"][handed])
     publisher, subscriber = names.split(" ")
     tally = Tally()
-    tally.pairs[publisher, subscriber, FLAG] = len(overtaken)
+    tally.pairs[publisher, subscriber, KIND] = len(overtaken)
     if len(overtaken):
         tally.violations[KIND] = len(overtaken)
         keys, lives = columns["key"][handed[overtaken]], columns["life"][handed[overtaken]]

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from failover.audit.judge.deliveries import Deliveries, Spans, dated, within
+from failover.audit.judge.kinds import Violating
 from failover.audit.judge.records import Records
 from failover.audit.judge.sequence import Order, order
 from failover.audit.mesh.case import Case
@@ -46,12 +47,6 @@ class Fates:
     kept."""
 
 
-@attrs.frozen
-class PublisherVerdicts:
-    misreported: Flags
-    settled_unasked: Flags
-
-
 def find_fates(facts: Facts, found: Deliveries, case: Case) -> Fates:
     rows = facts.rows
     logged = np.isin(found.uses.publisher(), [name.encode() for name in case.whole])
@@ -78,11 +73,13 @@ def find_fates(facts: Facts, found: Deliveries, case: Case) -> Fates:
     )
 
 
-def judge_publishers(facts: Facts, found: Deliveries, records: Records, fates: Fates, case: Case) -> PublisherVerdicts:
+def judge_publishers(facts: Facts, found: Deliveries, records: Records, fates: Fates, case: Case) -> Violating:
+    """One flag per delivery."""
     sure = found.uses.sure
-    return PublisherVerdicts(
-        misreported(found) & ~fates.home_doubted & sure, settled_by_nobody(facts, found, records, case) & sure
-    )
+    return {
+        "misreported": misreported(found) & ~fates.home_doubted & sure,
+        "settled by nobody": settled_by_nobody(facts, found, records, case) & sure,
+    }
 
 
 def misreported(found: Deliveries) -> Flags:

@@ -7,6 +7,7 @@ import attrs
 import numpy as np
 
 from failover.audit.judge.deliveries import Deliveries
+from failover.audit.judge.kinds import Violating
 from failover.audit.judge.publishers import Fates
 from failover.audit.judge.records import Records
 from failover.audit.judge.uses import Uses
@@ -24,24 +25,21 @@ FORGET_GRACE_US = 2_000_000
 class RouterVerdicts:
     """One flag per record."""
 
-    settled_early: Flags
-    kept: Flags
-    kept_unknown: Flags
-    unforwarded: Flags
-    misplaced: Flags
+    violations: Violating
+    unseen: Flags
+    """Settled, and not seen to be forgotten before its log ended."""
 
 
 def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, case: Case) -> RouterVerdicts:
     sure, edges = of.uses.sure[found.delivery], _Edges(facts, of.uses, case)
-    over = _over(found, of)
     kept = never_forgotten(facts, found, of, case)
-    return RouterVerdicts(
-        settled_early(facts, found, of, fates) & sure,
-        kept & sure,
-        over & ~kept,
-        found.groups.any(edges.forwarded_by_nobody()[found.rows]) & sure,
-        found.groups.any(edges.misplaced()[found.rows]) & sure,
-    )
+    violations = {
+        "settled before accepted": settled_early(facts, found, of, fates),
+        "never forgotten": kept,
+        "forwarded by nobody": found.groups.any(edges.forwarded_by_nobody()[found.rows]),
+        "place disputed": found.groups.any(edges.misplaced()[found.rows]),
+    }
+    return RouterVerdicts({kind: flags & sure for kind, flags in violations.items()}, _over(found, of) & ~kept)
 
 
 def settled_early(facts: Facts, found: Records, of: Deliveries, fates: Fates) -> Flags:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
+from failover.audit.judge.kinds import Violating
 from failover.audit.judge.owed import Owed, by_reason
 from failover.audit.judge.sequence import Order
 from failover.audit.judge.testimony import Testimony
@@ -19,17 +20,11 @@ SECOND = "second"
 
 @attrs.frozen
 class SubscriberVerdicts:
-    """One flag per pair for every kind of violation, and for what can not be known."""
+    """One flag per pair."""
 
+    violations: Violating
     owed: Flags
     taken: Flags
-    lost: Flags
-    duplicated: Flags
-    early: Flags
-    overruled: Flags
-    unasked: Flags
-    unsent: Flags
-    outcome_disputed: Flags
     unknown: Flags
     unplaced: Flags
     """It cannot be said whether these came in order."""
@@ -55,15 +50,17 @@ def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
     is_lost, unasked = lost(each, owed) & ~vague, never_published(each) & ~vague
     overruled = accepted_though_refused(each, owed) & ~vague
     return SubscriberVerdicts(
+        {
+            "lost": is_lost,
+            "duplicated": twice & ~vague,
+            "accepted too early": owed.got & too_early & ~vague,
+            "accepted though refused": overruled,
+            "never published": unasked,
+            "sent by nobody": sent_by_nobody(each) & ~unasked & sure,  # what nobody published is not disputed besides
+            "outcome disputed": outcome_disputed(each, is_lost) & sure,
+        },
         owed=owed.flags,
         taken=each.taken,
-        lost=is_lost,
-        duplicated=twice & ~vague,
-        early=owed.got & too_early & ~vague,
-        overruled=overruled,
-        unasked=unasked,
-        unsent=sent_by_nobody(each) & ~unasked & sure,  # what nobody published is not disputed besides
-        outcome_disputed=outcome_disputed(each, is_lost) & sure,
         unknown=unknown | (vague & (owed.flags | each.was_handed)) | unheard,
         unplaced=each.was_handed & (fates.position[1][each.at] == NONE) & ~fates.invented[each.at],
         handed=each.handed,

@@ -8,9 +8,9 @@ import attrs
 import numpy as np
 
 from failover.audit.judge.deliveries import Deliveries
-from failover.audit.judge.kinds import FINDINGS_KEPT
+from failover.audit.judge.kinds import FINDINGS_KEPT, Violating
 from failover.audit.judge.pairs import Pairs
-from failover.audit.judge.publishers import Fates, PublisherVerdicts
+from failover.audit.judge.publishers import Fates
 from failover.audit.judge.records import Records
 from failover.audit.judge.routers import RouterVerdicts
 from failover.audit.judge.subscribers import SubscriberVerdicts
@@ -18,26 +18,9 @@ from failover.audit.judge.unattributed import Away, InVain, Without
 from failover.audit.read.columns import NONE, Flags, Ints
 from failover.audit.read.facts import Facts
 
-# The flags of the verdicts, and the kinds of violation they stand for.
-PAIR_KINDS = {
-    "lost": "lost",
-    "duplicated": "duplicated",
-    "early": "accepted too early",
-    "overruled": "accepted though refused",
-    "unasked": "never published",
-    "unsent": "sent by nobody",
-    "outcome_disputed": "outcome disputed",
-}
-DELIVERY_KINDS = {"misreported": "misreported", "settled_unasked": "settled by nobody"}
-PAIR_COUNTS = ("owed", "taken", *PAIR_KINDS, "unknown", "unplaced")
+PAIR_COUNTS = ("owed", "taken", "unknown", "unplaced")
 DIFFERENCES = ("unowed", "unprocessed")
 """By reason."""
-RECORD_KINDS = {
-    "settled_early": "settled before accepted",
-    "kept": "never forgotten",
-    "unforwarded": "forwarded by nobody",
-    "misplaced": "place disputed",
-}
 Told = tuple[str, Iterable[int]]
 """The router and the subscribers that a violation is about."""
 
@@ -47,7 +30,7 @@ class Verdicts:
     """On one bucket."""
 
     fates: Fates
-    publishers: PublisherVerdicts
+    publishers: Violating
     subscribers: SubscriberVerdicts
     routers: RouterVerdicts
 
@@ -105,20 +88,16 @@ class Counting:
         self._count_deliveries()
         self._count_pairs()
         pairs, records = self._pairs, self._records
-        told: tuple[tuple[object, dict[str, str], Ints, Callable[[int], Told]], ...] = (
-            (
-                self._verdicts.publishers,
-                DELIVERY_KINDS,
-                np.arange(len(self._found.uses.key)),
-                lambda at: ("", self._audience(at)),
-            ),
-            (self._verdicts.subscribers, PAIR_KINDS, pairs.delivery, lambda at: ("", [pairs.subscriber[at]])),
-            (self._verdicts.routers, RECORD_KINDS, records.delivery, self._at_record),
+        deliveries = np.arange(len(self._found.uses.key))
+        told: tuple[tuple[Violating, Ints, Callable[[int], Told]], ...] = (
+            (self._verdicts.publishers, deliveries, lambda at: ("", self._audience(at))),
+            (self._verdicts.subscribers.violations, pairs.delivery, lambda at: ("", [pairs.subscriber[at]])),
+            (self._verdicts.routers.violations, records.delivery, self._at_record),
         )
-        for verdicts, kinds, deliveries, tell in told:
-            for name, kind in kinds.items():
-                self._find(kind, getattr(verdicts, name), deliveries, tell)
-        self.tally.unknown_records = int(self._verdicts.routers.kept_unknown.sum())
+        for violations, of, tell in told:
+            for kind, flags in violations.items():
+                self._find(kind, flags, of, tell)
+        self.tally.unknown_records = int(self._verdicts.routers.unseen.sum())
         return self.tally
 
     def _count_deliveries(self) -> None:
@@ -154,6 +133,7 @@ class Counting:
         distinct, which = np.unique(both, return_inverse=True)
         verdicts = self._verdicts.subscribers
         flags: dict[str, Flags] = {what: getattr(verdicts, what) for what in PAIR_COUNTS}
+        flags |= verdicts.violations
         for difference in DIFFERENCES:
             by_reason = getattr(verdicts, difference)
             flags |= {f"{difference} {reason}": flag for reason, flag in by_reason.items()}

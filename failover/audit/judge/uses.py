@@ -16,31 +16,15 @@ from itertools import groupby
 import attrs
 import numpy as np
 
-from failover.audit.read.columns import NONE, Flags, Ints, Texts
+from failover.audit.read.columns import Flags, Ints, Texts
+from failover.audit.read.entries import DeliveryEntry, entries_at
 from failover.audit.read.facts import Facts
 from failover.audit.read.groups import Groups, by_key
-from failover.audit.read.inventory import Row
 from topic.identity import NAME_LENGTH
 from topic.journal import Event
 
-ROW_FIELDS = (
-    *("source", "role", "incarnation", "host", "place", "time", "hlc", "event"),
-    *("peer", "subscriber", "epoch_hlc", "n"),
-)
-
-
-@attrs.frozen(slots=True)
-class KeyRow(Row):
-    """What one entry says of one key, as far as it matters here."""
-
-    peer: str | None
-    subscriber: str | None
-    epoch_hlc: int | None
-    n: int
-
-
-Starts = Sequence[KeyRow]
-Locate = Callable[[KeyRow], int]
+Starts = Sequence[DeliveryEntry]
+Locate = Callable[[DeliveryEntry], int]
 
 
 @attrs.frozen
@@ -77,7 +61,7 @@ def tell_apart(facts: Facts, whole: Collection[str]) -> Uses:
     bounds = np.searchsorted(of, np.stack([reused, reused + 1], axis=1), sorter=ordered)
     for group, (start, end) in zip(reused.tolist(), bounds, strict=True):
         at = ordered[start:end]
-        found, certain = uses_of(_key_rows(facts, at), whole=keys[group][:NAME_LENGTH].decode() in whole)
+        found, certain = uses_of(list(entries_at(facts.rows, at)), whole=keys[group][:NAME_LENGTH].decode() in whole)
         if max(found) > 1:
             number[group], sure[group] = 1, certain
             later = [(group, use, certain) for use in range(2, max(found) + 1)]
@@ -104,21 +88,7 @@ def _reused(facts: Facts, groups: Groups, keys: Texts, whole: Collection[str]) -
     return again
 
 
-def _key_rows(facts: Facts, at: Ints) -> list[KeyRow]:
-    rows, texts = facts.rows, [*facts.rows.strings, None]
-    columns = (rows.place, rows.time, rows.hlc, rows.event, facts.epoch_hlc, rows.n)
-    found = []
-    for index in at.tolist():
-        log = rows.logs[rows.log[index]]
-        place, time, hlc, event, epoch, n = (int(column[index]) for column in columns)
-        named = (texts[rows.peer[index]], texts[rows.subscriber[index]])
-        of_epoch = None if epoch == NONE else epoch
-        writer = (log.source, log.role, log.incarnation, log.host)
-        found.append(KeyRow(*writer, place, time, hlc, event, *named, of_epoch, n))
-    return found
-
-
-def uses_of(rows: Sequence[KeyRow], *, whole: bool) -> tuple[list[int], bool]:
+def uses_of(rows: Sequence[DeliveryEntry], *, whole: bool) -> tuple[list[int], bool]:
     """The use, from 1 on, that each row of one key belongs to, and whether that is certain. `whole`: the log of its
     publisher is."""
     publishing = _in_order(row for row in rows if row.role == "publisher")
@@ -132,23 +102,23 @@ def uses_of(rows: Sequence[KeyRow], *, whole: bool) -> tuple[list[int], bool]:
     return [uses[id(row)] for row in rows], ordered and clocks.certain
 
 
-def _in_order(rows: Iterable[KeyRow]) -> list[KeyRow]:
+def _in_order(rows: Iterable[DeliveryEntry]) -> list[DeliveryEntry]:
     return sorted(rows, key=lambda row: (row.source, row.incarnation, row.place))
 
 
-def _publications(rows: Iterable[KeyRow]) -> Iterable[int]:
+def _publications(rows: Iterable[DeliveryEntry]) -> Iterable[int]:
     use = 0
     for row in rows:
         use += row.event == Event.PUBLISHED
         yield max(use, 1)
 
 
-def _starts(rows: Iterable[KeyRow]) -> list[KeyRow]:
+def _starts(rows: Iterable[DeliveryEntry]) -> list[DeliveryEntry]:
     """Where each use began as far as routers know: at a new place in the same order, or after the publisher had
     settled. Received in another epoch without that, it is the same use, resumed at its next home; and in an older
     one, by a former home that had been paused and reads late what it was sent then."""
     told = sorted((row for row in rows if row.role == "router"), key=lambda row: (row.hlc, row.source, row.place))
-    starts: list[KeyRow] = []
+    starts: list[DeliveryEntry] = []
     known: set[tuple[int, int]] = set()
     latest, ended = 0, True
     for row in told:
@@ -166,7 +136,7 @@ def _starts(rows: Iterable[KeyRow]) -> list[KeyRow]:
 class _Clocks:
     """From clocks to uses: the wall clocks of hosts where it is known when each use began, and the hybrid clock."""
 
-    def __init__(self, publishing: Sequence[KeyRow], starts: Starts, *, whole: bool) -> None:
+    def __init__(self, publishing: Sequence[DeliveryEntry], starts: Starts, *, whole: bool) -> None:
         self.certain = True
         published = sum(row.event == Event.PUBLISHED for row in publishing)
         unreceived = published - len(starts)  # the last may never have reached a router
@@ -183,13 +153,13 @@ class _Clocks:
         if self._own_host:
             self._walls[self._own_host] = self._guess
 
-    def of_router(self, row: KeyRow) -> int:
+    def of_router(self, row: DeliveryEntry) -> int:
         """The publisher's own clock says it best; hybrid clocks do if no start is missing."""
         if self._by_stamp and (row.host != self._own_host or not self._own_host):
             return max(bisect_right(self._stamps, (row.hlc, row.source, row.place)), 1)
         return self.of_client(row)
 
-    def of_client(self, row: KeyRow) -> int:
+    def of_client(self, row: DeliveryEntry) -> int:
         walls = self._walls.get(row.host)
         if walls is None:
             self.certain = False
@@ -199,13 +169,13 @@ class _Clocks:
         return host in self._walls
 
 
-def _only_host(rows: Sequence[KeyRow]) -> str:
+def _only_host(rows: Sequence[DeliveryEntry]) -> str:
     """Where all of them were written; empty if that is not known or not one place."""
     hosts = {row.host for row in rows}
     return hosts.pop() if len(hosts) == 1 else ""
 
 
-def _ends(publishing: Sequence[KeyRow]) -> list[int]:
+def _ends(publishing: Sequence[DeliveryEntry]) -> list[int]:
     """When each publication may have begun: right after the last entry about the one before. One entry tells of all
     publications within a moment, so their own time says it less well."""
     ends: list[int] = []
@@ -215,7 +185,7 @@ def _ends(publishing: Sequence[KeyRow]) -> list[int]:
     return ends
 
 
-def _follow(log: Sequence[KeyRow], opening: Collection[int], locate: Locate) -> dict[int, int]:
+def _follow(log: Sequence[DeliveryEntry], opening: Collection[int], locate: Locate) -> dict[int, int]:
     """The use that each row of a log tells of: that of the opening row before it, as entries about the end of one may
     come after the next has begun elsewhere."""
     uses: dict[int, int] = {}
@@ -228,7 +198,7 @@ def _follow(log: Sequence[KeyRow], opening: Collection[int], locate: Locate) -> 
 
 
 def _of_subscriber(
-    log: Sequence[KeyRow], rows: Iterable[KeyRow], known: dict[int, int], clocks: _Clocks
+    log: Sequence[DeliveryEntry], rows: Iterable[DeliveryEntry], known: dict[int, int], clocks: _Clocks
 ) -> dict[int, int]:
     """By the wall clock of its host; on an unknown host one by one, if it was handed the key as often as it was sent
     it."""

@@ -12,7 +12,7 @@ import numpy as np
 from failover.audit.judge.deliveries import Deliveries
 from failover.audit.judge.pairs import Pairs
 from failover.audit.judge.records import Records
-from failover.audit.judge.tally import DELIVERY_KINDS, PAIR_KINDS, RECORD_KINDS, Verdicts
+from failover.audit.judge.tally import Verdicts
 from failover.audit.measure.frame import Frame
 from failover.audit.mesh.case import Case
 from failover.audit.read.columns import Flags, Ints
@@ -182,13 +182,13 @@ def fates(found: Deliveries, pairs: Pairs, records: Records, verdicts: Verdicts,
     fate[verdicts.fates.is_accepted] = ACCEPTED
     fate[unaddressed] = UNKNOWN
     fate[pairs.delivery[of_pairs.unknown | of_pairs.unplaced]] = UNKNOWN
-    for of, kinds, delivery in (
-        (verdicts.publishers, DELIVERY_KINDS, np.arange(len(fate))),
-        (of_pairs, PAIR_KINDS, pairs.delivery),
-        (verdicts.routers, RECORD_KINDS, records.delivery),
+    for violations, delivery in (
+        (verdicts.publishers, np.arange(len(fate))),
+        (of_pairs.violations, pairs.delivery),
+        (verdicts.routers.violations, records.delivery),
     ):
-        for name in kinds:
-            fate[delivery[getattr(of, name)]] = VIOLATED
+        for flags in violations.values():
+            fate[delivery[flags]] = VIOLATED
     return fate
 
 

@@ -1,31 +1,24 @@
 """How the run went, in figures: latencies by phase, deliveries over time, pauses around faults, time in each state.
 
-`metering` counts; here is what is made of the counts. Nothing here touches the verdict.
+`counts` counts them by bucket; here is what is made of the sum. Nothing here touches the verdict.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
 
 import attrs
+import numpy as np
 
-from failover.audit.measure.phases import Phases
-from failover.audit.mesh.clients import FOREVER
-from failover.audit.read.faults import Chaos, Fault
+from failover.audit.measure.counts import ACCEPTED, PROCESSED, STATES, STEPS, UNKNOWN, Metered, Progress
+from failover.audit.measure.frame import MOST_FAULTS, Phases, RunWindow, measured_faults, run_window
+from failover.audit.mesh.clients import FOREVER, KnownClients
+from failover.audit.read.faults import Chaos, ChaosFile, Fault
+from failover.audit.read.inventory import Log
 
-STEPS = 8
-"""Buckets of a histogram for every doubling: a quantile is right within 5 %."""
 LINGER_US = 1_000_000
 """A pause that begins this soon after a fault is over is counted to it, too."""
-ACCEPTED, PROCESSED = "accepted", "processed"
-STATES = {
-    "awaited": "at its home, for subscribers to answer",
-    "answered": "at its home, for the publisher to settle",
-    "queued": "at a router, to be sent to a subscriber",
-    "unanswered": "with subscribers, for the last to answer",
-    "reported": "answered at a router, to be settled there",
-    "settled": "settled at a router, to be forgotten",
-}
 
 
 @attrs.frozen(slots=True)
@@ -64,9 +57,10 @@ class Pause:
     since_us: int
     us: int
 
-    @property
-    def till_us(self) -> int:
-        return self.since_us + self.us
+    def is_of(self, fault: Fault) -> bool:
+        """Whether it overlaps a fault, or begins right after it."""
+        till = FOREVER - LINGER_US if fault.until_us is None else fault.until_us
+        return self.since_us + self.us > fault.at_us and self.since_us < till + LINGER_US
 
 
 @attrs.frozen(slots=True)
@@ -82,9 +76,9 @@ class Pauses:
 @attrs.frozen(slots=True)
 class FaultMeasure:
     fault: Fault
-    accepted: tuple[Quantiles, Quantiles, Quantiles]
+    accepted: tuple[Quantiles, ...]
     """Before, during, after."""
-    processed: tuple[Quantiles, Quantiles, Quantiles]
+    processed: tuple[Quantiles, ...]
     subscribers: Pauses
     """Between deliveries processed."""
     publishers: Pauses
@@ -130,77 +124,70 @@ class Measures:
     """What could not be measured, and why."""
 
 
+@attrs.frozen(slots=True)
+class Track:
+    """One client's progress, in bins of the run, and its pauses."""
+
+    party: str
+    role: str
+    host: str
+    counts: tuple[int, ...]
+    pauses: Sequence[Pause]
+
+    def longest(self, condition: Callable[[Pause], bool] = lambda pause: True) -> Pause | None:
+        return max(filter(condition, self.pauses), key=lambda pause: pause.us, default=None)
+
+
+def measures(metered: Metered, logs: Sequence[Log], clients: KnownClients, found: ChaosFile) -> Measures:
+    window, faults = run_window(logs), measured_faults(found)
+    phases, tracks = Phases(faults), _tracks(metered, window, clients)
+    comparable = [track for track in tracks if track.host == window.host]
+    return Measures(
+        window.began_us,
+        window.bin_us,
+        window.fine_us,
+        found.chaos,
+        tuple(
+            PhaseLatency(name, *(distribution(metered, of, phases.slices(name)) for of in (ACCEPTED, PROCESSED)))
+            for name in phases.names
+        ),
+        fault_measures(faults, phases, metered, comparable),
+        series(tracks, faults),
+        tuple(_states(metered)),
+        tuple(_notes(window, logs, tracks, metered, found)),
+    )
+
+
 def bucket_us(number: int) -> float:
     """Where a bucket begins."""
     return math.pow(2, number / STEPS)
 
 
-@attrs.frozen(slots=True)
-class LatencyCount:
-    """Latencies of one measure in one slice and bucket; without a bucket they are not known."""
-
-    measure: str
-    slice: int
-    bucket: int | None
-    count: int
-    max_us: int | None
-
-
-@attrs.define(slots=True)
-class Track:
-    """One client's progress as counted."""
-
-    party: str
-    role: str
-    host: str
-    counts: dict[int, int] = attrs.field(factory=dict)
-    pauses: list[Pause] = attrs.field(factory=list)
-
-
-def phase_latencies(tallies: Sequence[LatencyCount], phases: Phases) -> tuple[PhaseLatency, ...]:
-    return tuple(
-        PhaseLatency(
-            name,
-            distribution(tallies, ACCEPTED, phases.slices(name)),
-            distribution(tallies, PROCESSED, phases.slices(name)),
-        )
-        for name in phases.names
-    )
-
-
-def distribution(tallies: Iterable[LatencyCount], measure: str, slices: set[int]) -> Distribution:
-    within = [tally for tally in tallies if tally.measure == measure and tally.slice in slices]
-    counts: dict[int, int] = {}
-    for tally in within:
-        if tally.bucket is not None:
-            counts[tally.bucket] = counts.get(tally.bucket, 0) + tally.count
-    unknown = sum(tally.count for tally in within if tally.bucket is None)
-    longest = max((tally.max_us for tally in within if tally.max_us is not None), default=None)
+def distribution(metered: Metered, measure: str, slices: set[int]) -> Distribution:
+    counts = Counter[int]()
+    for (of, number, bucket), count in metered.latencies.items():
+        if of == measure and number in slices:
+            counts[bucket] += count
+    unknown = counts.pop(UNKNOWN, 0)
+    longest = max((metered.longest[measure, number] for number in slices), default=0)
     return Distribution(_quantiles(counts, longest), unknown, tuple(sorted(counts.items())))
 
 
-def _quantiles(counts: Mapping[int, int], longest: int | None) -> Quantiles:
-    total = sum(counts.values())
-    if not total or longest is None:
+def _quantiles(counts: Counter[int], longest: int) -> Quantiles:
+    if not counts:
         return Quantiles(0)
-
-    def quantile(share: float) -> int:
-        seen = 0
-        for bucket in sorted(counts):
-            seen += counts[bucket]
-            if seen >= share * total:
-                return min(round(bucket_us(bucket) * 2 ** (0.5 / STEPS)), longest)
-        raise AssertionError("a share of all is among all")
-
-    return Quantiles(total, quantile(0.5), quantile(0.9), quantile(0.99), longest)
+    buckets = sorted(counts)
+    seen = np.cumsum([counts[bucket] for bucket in buckets])
+    at = np.searchsorted(seen, [share * float(seen[-1]) for share in (0.5, 0.9, 0.99)])
+    p50, p90, p99 = (min(round(bucket_us(buckets[one]) * 2 ** (0.5 / STEPS)), longest) for one in at)
+    return Quantiles(int(seen[-1]), p50, p90, p99, longest)
 
 
 def fault_measures(
-    faults: Sequence[Fault], phases: Phases, tallies: Sequence[LatencyCount], tracks: Sequence[Track]
+    faults: Sequence[Fault], phases: Phases, metered: Metered, tracks: Sequence[Track]
 ) -> tuple[FaultMeasure, ...]:
-    def quantiles(measure: str, fault: int) -> tuple[Quantiles, Quantiles, Quantiles]:
-        before, during, after = (distribution(tallies, measure, part).quantiles for part in phases.around(fault))
-        return before, during, after
+    def quantiles(measure: str, fault: int) -> tuple[Quantiles, ...]:
+        return tuple(distribution(metered, measure, part).quantiles for part in phases.around(fault))
 
     return tuple(
         FaultMeasure(
@@ -215,33 +202,76 @@ def fault_measures(
 
 
 def _pauses(tracks: Sequence[Track], fault: Fault) -> Pauses:
-    found = [(longest(track.pauses, lambda pause: pause_of(pause, fault)), track.party) for track in tracks]
-    if not found:
+    if not tracks:
         return Pauses(0)
+    found = [(track.longest(lambda pause: pause.is_of(fault)), track.party) for track in tracks]
     us = [(pause.us if pause else 0, party) for pause, party in found]
     worst = max(us)
     return Pauses(len(us), worst[1], worst[0], round(median(pause for pause, _ in us)))
 
 
-def pause_of(pause: Pause, fault: Fault) -> bool:
-    """Whether a pause overlaps a fault, or begins right after it."""
-    till = FOREVER - LINGER_US if fault.until_us is None else fault.until_us
-    return pause.till_us > fault.at_us and pause.since_us < till + LINGER_US
-
-
-def longest(pauses: Iterable[Pause], condition: Callable[[Pause], bool] = lambda pause: True) -> Pause | None:
-    return max((pause for pause in pauses if condition(pause)), key=lambda pause: pause.us, default=None)
-
-
-def series(tracks: Iterable[Track], faults: Sequence[Fault], bins: int) -> tuple[Series, ...]:
+def series(tracks: Iterable[Track], faults: Sequence[Fault]) -> tuple[Series, ...]:
     return tuple(
         Series(
             track.party,
             track.role,
             track.host,
-            tuple(track.counts.get(number, 0) for number in range(bins)),
-            longest(track.pauses),
-            longest(track.pauses, lambda pause: not any(pause_of(pause, fault) for fault in faults)),
+            track.counts,
+            track.longest(),
+            track.longest(lambda pause: not any(pause.is_of(fault) for fault in faults)),
         )
         for track in tracks
     )
+
+
+def _tracks(metered: Metered, window: RunWindow, clients: KnownClients) -> list[Track]:
+    found = []
+    for (role, name, host), progress in metered.progress.items():
+        client = (clients.subscribers if role == "subscriber" else clients.publishers).get(name)
+        party = client.short if client else name
+        found.append(Track(party, role, host, _counts(progress, window), list(_pauses_of(progress, window))))
+    return sorted(found, key=lambda track: (track.role, track.party, track.host))
+
+
+def _counts(progress: Progress, window: RunWindow) -> tuple[int, ...]:
+    """By bin, of what was done while the run was."""
+    bins = (progress.first - window.began_us) // window.bin_us
+    there = (bins >= 0) & (bins < window.bins)
+    counts = np.bincount(bins[there], weights=progress.count[there], minlength=window.bins)
+    return tuple(counts.astype(np.int64).tolist())
+
+
+def _pauses_of(progress: Progress, window: RunWindow) -> Iterator[Pause]:
+    since, us = progress.last[:-1], progress.first[1:] - progress.last[:-1]
+    for at in np.flatnonzero(us >= window.fine_us).tolist():
+        yield Pause(int(since[at]), int(us[at]))
+
+
+def _states(metered: Metered) -> Iterator[StateTime]:
+    for router in sorted({router for router, _ in metered.waits}):
+        for of in ((router, state) for state in STATES if metered.waits[router, state]):
+            count, us = metered.waits[of], metered.waited_us[of]
+            yield StateTime(*of, count, round(us / count), metered.longest_us[of])
+
+
+def _notes(
+    window: RunWindow, logs: Sequence[Log], tracks: Sequence[Track], metered: Metered, found: ChaosFile
+) -> Iterator[str]:
+    if found.problem:
+        yield found.problem
+    others = sorted({log.host or "unknown" for log in logs} - {window.host})
+    if others:
+        yield (
+            f"the clocks of other hosts ({', '.join(others)}) cannot be compared with that of "
+            f"{window.host or 'unknown'}: latencies between hosts are not known, and what was written elsewhere is not "
+            "measured by fault"
+        )
+    faults = found.chaos.faults if found.chaos else ()
+    if faults and (away := sum(track.host != window.host for track in tracks)):
+        yield f"pauses around faults are not known of {away} clients on other hosts"
+    for name, of in ((ACCEPTED, "acceptance"), (PROCESSED, "processing")):
+        unknown = sum(metered.latencies[key] for key in metered.latencies if key[0] == name and key[2] == UNKNOWN)
+        if unknown:
+            yield f"the time to {of} of {unknown} deliveries is not known: no log tells when, or clocks of two hosts"
+    if len(faults) > MOST_FAULTS:
+        yield f"only the first {MOST_FAULTS} of {len(faults)} faults are measured one by one"

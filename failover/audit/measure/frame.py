@@ -1,12 +1,24 @@
-"""What is to be known of a whole run before its deliveries are counted: when it was, and when faults struck."""
+"""What is to be known of a whole run before its deliveries are counted: when it was, and when faults struck.
 
+A run is cut into slices at the instants at which faults begin and end: measures are counted by slice, told by phase.
+
+    faults      ──────1111111──────222222222────
+                               ───────33333333──
+    slices      0     1      2     3  4     5  6
+    calm        yes          yes               yes
+
+A fault is *during* all its slices. *Before* it is the slice that it ends, *after* it the one that it begins, unless
+another fault is under way there: then nothing can be said of it. A delivery belongs where it was published, but to the
+next fault if that overtook it.
+"""
+
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import attrs
 
-from failover.audit.measure.phases import Phases
-from failover.audit.mesh.clients import KnownClients
+from failover.audit.mesh.clients import FOREVER, KnownClients
 from failover.audit.read.faults import Chaos, ChaosFile, Fault
 from failover.audit.read.inventory import Log
 
@@ -19,6 +31,38 @@ WIDTHS_US = tuple(
     for seconds in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 86400)
 )
 MOST_FAULTS = 100
+ELSEWHERE = -1
+"""The slice of what was written by another host's clock."""
+WHOLE, BEFORE, DURING, AFTER = "the whole run", "before the first fault", "during faults", "after and between faults"
+
+
+class Phases:
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self._spans = [(fault.at_us, FOREVER if fault.until_us is None else fault.until_us) for fault in faults]
+        edges = {instant for span in self._spans for instant in span}
+        self.boundaries = sorted(edges - {FOREVER})
+        """Slice k ends before the k-th of these."""
+        begins = [(number + 1, instant) for number, instant in enumerate(self.boundaries)]
+        struck = {number for number, at in begins if any(since <= at < till for since, till in self._spans)}
+        self.every = set(range(len(self.boundaries) + 1))
+        self.calm = self.every - struck
+        """The slices without a fault; the one behind each begins with one."""
+
+    @property
+    def names(self) -> list[str]:
+        return [BEFORE, DURING, AFTER] if self._spans else [WHOLE]
+
+    def slices(self, name: str) -> set[int]:
+        """Those of a phase of the run."""
+        if name == WHOLE:
+            return self.every | {ELSEWHERE}
+        return {BEFORE: {0}, DURING: self.every - self.calm, AFTER: self.calm - {0}}[name]
+
+    def around(self, fault: int) -> tuple[set[int], set[int], set[int]]:
+        """Those before, during and after one fault."""
+        since, till = self._spans[fault]
+        first, end = (bisect_left(self.boundaries, instant) + 1 for instant in (since, till))
+        return {first - 1} & self.calm, set(range(first, end)), {end} & self.calm
 
 
 @attrs.frozen(slots=True)
@@ -30,7 +74,7 @@ class Frame:
     fine_us: int
     boundaries: tuple[int, ...]
     calm: tuple[int, ...]
-    """Slices, see `phases`."""
+    """Slices, see `Phases`."""
     subscribers: frozenset[str]
     publishers: frozenset[str]
     """Those with logs of their own."""
@@ -65,7 +109,7 @@ def make_frame(logs: Sequence[Log], clients: KnownClients, found: ChaosFile) -> 
         window.host,
         window.fine_us,
         tuple(phases.boundaries),
-        tuple(phases.calm),
+        tuple(sorted(phases.calm)),
         frozenset(name for name, client in clients.subscribers.items() if client.logs),
         frozenset(name for name, client in clients.publishers.items() if client.logs),
         tuple(fault_instants(found.chaos, logs)),
@@ -90,9 +134,5 @@ def fault_instants(chaos: Chaos | None, logs: Iterable[Log]) -> list[tuple[str, 
     """By chaos.json; without one, where routers' logs break off."""
     if chaos is not None:
         return [(fault.text, fault.at_us) for fault in chaos.faults[:MOST_FAULTS]]
-    ends = (log for log in logs if log.role == "router" and not log.stopped)
-    return [(f"the log of {log.source} ends", log.last_time) for log in sorted(ends, key=_end)][:MOST_FAULTS]
-
-
-def _end(log: Log) -> tuple[int, str]:
-    return log.last_time, log.name
+    ends = sorted((log.last_time, log.name, log.source) for log in logs if log.role == "router" and not log.stopped)
+    return [(f"the log of {source} ends", at_us) for at_us, _, source in ends][:MOST_FAULTS]

@@ -54,6 +54,11 @@ class Client:
     """The logs behind the doubts."""
 
     @property
+    def short(self) -> str:
+        """Its identity without the address."""
+        return self.identity.removesuffix(f" on {self.address}")
+
+    @property
     def logged(self) -> bool:
         """Whether it has logs of its own and all of them are whole."""
         return bool(self.logs) and all(log.whole for log in self.logs)

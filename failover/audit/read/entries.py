@@ -1,4 +1,4 @@
-"""Few deliveries looked up in packed rows: for stories. Runs inside Spark's Python workers, as `judging`."""
+"""Rows of few deliveries as objects: for stories, and for keys that were used again. Runs inside Spark's workers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -43,10 +43,10 @@ def pick_entries(parts: Iterable[bytes], keys: Sequence[str]) -> Iterator[Delive
     for part in parts:
         rows = unpack([part])
         at = np.flatnonzero(np.isin(hashed(rows.key), wanted))
-        yield from (entry for entry in _entries(rows, at) if entry.key in keys)
+        yield from (entry for entry in entries_at(rows, at) if entry.key in keys)
 
 
-def _entries(rows: Rows, at: Ints) -> Iterator[DeliveryEntry]:
+def entries_at(rows: Rows, at: Ints) -> Iterator[DeliveryEntry]:
     texts = [*rows.strings, None]
     for index in at.tolist():
         log, key = rows.logs[rows.log[index]], rows.key[index].decode()

@@ -18,10 +18,11 @@ class Facts:
         self.at_home: Flags = self.by_router & (rows.peer == NONE)
         self.accepted: Flags = rows.outcome == LoggedOutcome.ACCEPTED
         self.incarnation = _by_log([log.incarnation for log in rows.logs])[rows.log]
-        sources, hosts = _ranks(log.source for log in rows.logs), _ranks(log.host for log in rows.logs)
+        sources = _ranks(log.source for log in rows.logs)
+        self.hosts = sorted({log.host for log in rows.logs} - {""})
         self.source = _by_log([sources[log.source] for log in rows.logs])[rows.log]
-        self.host = _by_log([hosts[log.host] if log.host else NONE for log in rows.logs])[rows.log]
-        """`NONE` where it is not known."""
+        self.host = _by_log([self.host_code(log.host) for log in rows.logs])[rows.log]
+        """Index into `hosts`, `NONE` where it is not known."""
         self.homes, of_epoch, hlc = _epochs(rows.strings)
         """router.incarnation, sorted."""
         self.home = of_epoch[rows.epoch]
@@ -31,6 +32,12 @@ class Facts:
     def tells(self, *events: Event) -> Flags:
         """Rows of these events."""
         return np.isin(self.rows.event, [int(event) for event in events])
+
+    def host_code(self, host: str) -> int:
+        """Index into `hosts`, or behind its end if nothing was written there."""
+        if not host:
+            return NONE
+        return self.hosts.index(host) if host in self.hosts else len(self.hosts)
 
     def home_code(self, home: str) -> int:
         """Index into `homes`, or behind its end if no row names that one."""

@@ -12,7 +12,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup  # a part of jinja2
 
 from failover.audit.judge.kinds import FINDINGS_KEPT, KINDS
-from failover.audit.measure.figures import STATES, Measures, StateTime
+from failover.audit.measure.counts import STATES
+from failover.audit.measure.figures import Measures, StateTime
 from failover.audit.report import plots
 from failover.audit.report.matrix import matrix, short_names
 from failover.audit.report.report import Finding, Report, Verdict

@@ -4,14 +4,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from failover.audit.judge.kinds import KINDS, UNOWED, UNPROCESSED
-from failover.audit.judge.order import FLAG, KIND
-from failover.audit.judge.tally import PAIR_KINDS, Tally
+from failover.audit.judge.tally import Tally
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client
 from failover.audit.read.inventory import Log
 from failover.audit.report.report import Finding, PairRow, PublisherRow
-
-KINDS_OF_PAIRS = PAIR_KINDS | {FLAG: KIND}
 
 
 def publisher_rows(tally: Tally, case: Case) -> tuple[PublisherRow, ...]:
@@ -52,7 +49,7 @@ def _pair_row(tally: Tally, publisher: str, subscriber: str, case: Case) -> Pair
         tally.publishers[publisher, "accepted"],
         count("owed"),
         count("taken"),
-        {kind: count(flag) for flag, kind in KINDS_OF_PAIRS.items() if count(flag)},
+        {kind: count(kind) for kind in KINDS if count(kind)},
         count("unknown") + count("unplaced"),
         sum(missed.count for pair, missed in tally.without.items() if pair[:2] == (publisher, subscriber)),
         tally.away[publisher, subscriber],

@@ -14,7 +14,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from failover.audit.judge.uses import ROW_FIELDS, KeyRow, uses_of
+from failover.audit.judge.uses import uses_of
 from failover.audit.mesh.clients import KnownClients
 from failover.audit.mesh.clocks import Clocks, find_clocks
 from failover.audit.read.entries import DeliveryEntry
@@ -143,7 +143,7 @@ class Setting:
 
     def __attrs_post_init__(self) -> None:
         known = (*self.clients.publishers.values(), *self.clients.subscribers.values())
-        short = {client.name: client.identity.removesuffix(f" on {client.address}") for client in known}
+        short = {client.name: client.short for client in known}
         object.__setattr__(self, "names", short)
         object.__setattr__(self, "clocks", find_clocks(self.control, self.logs))
 
@@ -181,10 +181,9 @@ Use = Callable[[DeliveryEntry], int]
 
 def _uses(entries: Sequence[DeliveryEntry], *, whole: bool) -> tuple[Use, bool]:
     """To which of the deliveries with this key each entry belongs, 0 if there is only one; and whether that is sure."""
-    rows = [KeyRow(*(getattr(entry, name) for name in ROW_FIELDS)) for entry in entries]
     if not _used_again(entries, whole=whole):
         return lambda entry: 0, True
-    lives, sure = uses_of(rows, whole=whole)
+    lives, sure = uses_of(entries, whole=whole)
     use = {id(entry): life for entry, life in zip(entries, lives, strict=True)}
     return lambda entry: use[id(entry)] if max(lives) > 1 else 0, sure
 

@@ -1,6 +1,7 @@
 """The figures of a run: right for logs whose answers are known, and not told where clocks cannot tell them."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from failover import audit
+from failover.audit.measure.counts import Metered
 from failover.audit.measure.figures import (
-    LatencyCount,
     Measures,
     Pause,
     PhaseLatency,
@@ -17,10 +18,9 @@ from failover.audit.measure.figures import (
     Track,
     distribution,
     fault_measures,
-    pause_of,
     series,
 )
-from failover.audit.measure.phases import AFTER, BEFORE, DURING, WHOLE, Phases
+from failover.audit.measure.frame import AFTER, BEFORE, DURING, WHOLE, Phases
 from failover.audit.read.faults import Chaos, Fault, find_chaos
 from failover.audit.read.files import ignore
 from failover.audit.read.logs import open_logs
@@ -41,7 +41,7 @@ def test_faults_cut_a_run_into_slices() -> None:
     """As in the picture of the module."""
     phases = Phases([fault(10, 20), fault(30, 40), fault(35, 50)])
     assert phases.boundaries == [10, 20, 30, 35, 40, 50]
-    assert phases.calm == [0, 2, 6]
+    assert phases.calm == {0, 2, 6}
     assert [phases.slices(name) for name in phases.names] == [{0}, {1, 3, 4, 5}, {2, 6}]
     assert phases.around(0) == ({0}, {1}, {2})
     assert phases.around(1) == ({2}, {3, 4}, set())
@@ -55,12 +55,14 @@ def test_a_fault_without_an_end_lasts_and_one_without_a_length_only_has_an_after
     assert Phases([]).names == [WHOLE]
 
 
-def tally(us: int, count: int = 1, slice: int = 0) -> LatencyCount:
-    return LatencyCount("accepted", slice, (us.bit_length() - 1) * 8, count, us)
+def metered(*latencies: tuple[int, int]) -> Metered:
+    """Times to acceptance in µs, each a power of 2, and how many deliveries took so long."""
+    counts = Counter({("accepted", 0, (us.bit_length() - 1) * 8): count for us, count in latencies})
+    return Metered(counts, Counter({("accepted", 0): max(us for us, _ in latencies)}))
 
 
 def test_quantiles_are_right_within_a_bucket() -> None:
-    tallies = [tally(1 << 10, 50), tally(1 << 14, 40), tally(1 << 20, 9), tally(1 << 22, 1)]
+    tallies = metered((1 << 10, 50), (1 << 14, 40), (1 << 20, 9), (1 << 22, 1))
     found = distribution(tallies, "accepted", {0}).quantiles
     assert found.count == 100 and found.max == 1 << 22
     for told, right in ((found.p50, 1 << 10), (found.p90, 1 << 14), (found.p99, 1 << 20)):
@@ -70,29 +72,29 @@ def test_quantiles_are_right_within_a_bucket() -> None:
 
 
 def test_a_quantile_is_never_beyond_the_longest() -> None:
-    assert distribution([tally(1 << 10)], "accepted", {0}).quantiles == Quantiles(1, *[1 << 10] * 4)
+    assert distribution(metered((1 << 10, 1)), "accepted", {0}).quantiles == Quantiles(1, *[1 << 10] * 4)
 
 
 def test_a_pause_belongs_to_a_fault_that_it_overlaps_or_follows_at_once() -> None:
     struck = fault(10_000 * MS, 12_000 * MS)
-    assert pause_of(Pause(9_000 * MS, 1_001 * MS), struck)
-    assert not pause_of(Pause(9_000 * MS, 1_000 * MS), struck)
-    assert pause_of(Pause(12_999 * MS, 100 * MS), struck)
-    assert not pause_of(Pause(13_000 * MS, 100 * MS), struck)
+    assert Pause(9_000 * MS, 1_001 * MS).is_of(struck)
+    assert not Pause(9_000 * MS, 1_000 * MS).is_of(struck)
+    assert Pause(12_999 * MS, 100 * MS).is_of(struck)
+    assert not Pause(13_000 * MS, 100 * MS).is_of(struck)
 
 
 def test_the_longest_pauses_are_told_by_fault_and_outside() -> None:
     struck = fault(10_000 * MS, 12_000 * MS)
     short, long, calm = Pause(9_900 * MS, 200 * MS), Pause(9_900 * MS, 500 * MS), Pause(1_000 * MS, 300 * MS)
     tracks = [
-        Track("one", "subscriber", "h", {0: 5}, [short, calm]),
-        Track("two", "subscriber", "h", {1: 5}, [long]),
-        Track("three", "subscriber", "h", {1: 5}, []),
+        Track("one", "subscriber", "h", (5, 0, 0), [short, calm]),
+        Track("two", "subscriber", "h", (0, 5, 0), [long]),
+        Track("three", "subscriber", "h", (0, 5, 0), []),
     ]
-    [told] = fault_measures([struck], Phases([struck]), [], tracks)
+    [told] = fault_measures([struck], Phases([struck]), Metered(), tracks)
     assert (told.subscribers.count, told.subscribers.worst, told.subscribers.worst_us) == (3, "two", 500 * MS)
     assert told.subscribers.median_us == 200 * MS and told.publishers.count == 0
-    one, two, _ = series(tracks, [struck], bins=3)
+    one, two, _ = series(tracks, [struck])
     assert (one.counts, one.longest, one.calm) == ((5, 0, 0), calm, calm)
     assert (two.longest, two.calm) == (long, None)
 

@@ -9,9 +9,9 @@ import attrs
 import pytest
 from click.testing import CliRunner
 
+from failover.audit.measure.counts import STATES
 from failover.audit.measure.crossings import Crossing, RouterRow
 from failover.audit.measure.figures import (
-    STATES,
     Distribution,
     FaultMeasure,
     Measures,
@@ -22,8 +22,7 @@ from failover.audit.measure.figures import (
     Series,
     StateTime,
 )
-from failover.audit.measure.frame import MOST_FAULTS
-from failover.audit.measure.phases import AFTER, BEFORE, DURING
+from failover.audit.measure.frame import AFTER, BEFORE, DURING, MOST_FAULTS
 from failover.audit.read.faults import Chaos, Fault
 from failover.audit.read.inventory import Problem
 from failover.audit.report import page, plots

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from failover.audit import Report, Verdict
-from failover.audit.judge.uses import KeyRow, uses_of
+from failover.audit.judge.uses import uses_of
+from failover.audit.read.entries import DeliveryEntry
 from tests.failover.audit.runs import FAR, NEAR, ONE, TWO, Client, Run
 from topic.journal import Event, LoggedOutcome
 
@@ -92,10 +93,11 @@ def test_counts_that_clocks_cannot_explain_are_unknown(judged: Judged) -> None:
     assert report.verdict is Verdict.UNDECIDED and report.violations == {}
 
 
-def test_an_edge_that_forgets_late_speaks_of_the_former_life() -> None:
-    def row(source: str, event: Event, at: int, *, n: int = -1, peer: str | None = None) -> KeyRow:
-        return KeyRow(source, "router", 1, "h", at, at, at, event, peer, None, 5, n)
+def row(source: str, event: Event, at: int, *, epoch: int = 5, n: int = -1, peer: str | None = None) -> DeliveryEntry:
+    return DeliveryEntry(source, "router", 1, "h", at, at, at, event, 0, n, epoch, "P", None, peer, None, "K")
 
+
+def test_an_edge_that_forgets_late_speaks_of_the_former_life() -> None:
     rows = [
         row("a", Event.RECEIVED, 1, n=0),
         row("b", Event.RECEIVED, 2, n=0, peer="a"),
@@ -108,17 +110,11 @@ def test_an_edge_that_forgets_late_speaks_of_the_former_life() -> None:
 
 
 def test_a_delivery_resumed_at_another_home_is_the_same_life() -> None:
-    def row(source: str, event: Event, at: int, *, n: int, epoch: int) -> KeyRow:
-        return KeyRow(source, "router", 1, "h", at, at, at, event, None, None, epoch, n)
-
     rows = [row("a", Event.RECEIVED, 1, n=7, epoch=5), row("c", Event.RECEIVED, 9, n=0, epoch=8)]
     assert uses_of(rows, whole=False) == ([1, 1], True)
 
 
 def test_what_a_former_home_reads_late_and_gives_up_late_begins_no_life() -> None:
-    def row(source: str, event: Event, at: int, *, epoch: int, n: int = -1) -> KeyRow:
-        return KeyRow(source, "router", 1, "h", at, at, at, event, None, None, epoch, n)
-
     rows = [
         row("b", Event.RECEIVED, 1, epoch=7, n=0),
         row("a", Event.ABANDONED, 2, epoch=5),
