@@ -37,7 +37,7 @@ from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.entry import Status
 from topic.edge.unconfirmed import FINAL
-from topic.identity import NAME_LENGTH, delivery_key, link_name
+from topic.identity import NAME_LENGTH, Epoch, delivery_key, link_name
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -265,7 +265,7 @@ class Judge:
         if not reader.resumes:
             if self._moved_out_of_reach(reader, home) or self._is_overtaken(name, reader, home):
                 return
-        elif home.has_booted and not self.termini.known_around(home, name, reader):
+        elif home.has_booted and not self.termini.known_around(home, name, reader, but_for=self._ended(home, name)):
             if message.sent_on.client.link is not message.sent_on:
                 return  # the publisher has left that link, and will not read the answer
             self.ends(message, name, self._why_unknown(home, message, name))
@@ -275,6 +275,12 @@ class Judge:
             return
         label = message.text.decode()
         raise Violation(f"2 {outcome.lower()} too early: {home.name} answers {label}, {name} is not done with it")
+
+    def _ended(self, home: "Router", name: str) -> Epoch | None:
+        """The attach that home knows to have expired. Those around may not have heard of that yet, and what a publisher
+        brings from elsewhere may be promised still. That it was right to expire is checked as it happens."""
+        entry = home.topic.directory.subscriber(link_name(self._subscriber(name).identity))
+        return entry.epoch if entry is not None and entry.status is Status.EXPIRED else None
 
     def _why_unknown(self, home: "Router", message: Message, name: str) -> str:
         """Why nobody around home knows the subscriber: home knows that it has ended; or all routers that knew it by
@@ -346,7 +352,7 @@ class Judge:
         name = link.client.name
         reader = self.readers[name]
         if not reader.resumes:
-            self._void(name, lambda home: home != link.router.name and self.contact(link.router, home) is None)
+            self._out_of_contact(name, link.router)
         lost = reader.resumes and reader.since is not None and unsettled is None
         if lost and not self.termini.known_around(link.router, name, reader):
             around = [router.name for router in self.termini.around(link.router)]
@@ -373,8 +379,20 @@ class Judge:
         elif reader.link.epoch is None or (link.epoch is not None and link.epoch > reader.link.epoch):
             self._void(name, lambda home: True)  # it was given the later epoch: routers take it for the last attach
         else:  # the end of a zombie; who knows no better takes it for the end of the subscriber
-            router = reader.link.router
-            self._void(name, lambda home: home != router.name and self.contact(router, home) is None)
+            self._out_of_contact(name, reader.link.router)
+
+    def overtaken(self, link: "SubscriberLink") -> None:
+        """An older attach of its client has taken the link: it has come late, or clocks differ. A plain subscriber is
+        where that came now, or has closed there since."""
+        entry = link.router.topic.directory.subscriber(link.subscriber.name)
+        if entry is None or not entry.live:
+            self.gone(link)
+        elif not self.readers[link.client.name].resumes:
+            self._out_of_contact(link.client.name, self.routers[entry.router])
+
+    def _out_of_contact(self, name: str, router: "Router") -> None:
+        """A plain subscriber is at that router now: for homes out of contact with it, it is gone."""
+        self._void(name, lambda home: home != router.name and self.contact(router, home) is None)
 
     def _void(self, name: str, at: Callable[[str], bool], cause: str = "") -> None:
         for message in self.messages.values():

@@ -73,8 +73,8 @@ class SubscriberLink(Link):
 
     def stolen(self) -> None:
         later = any(link.attached and link.number > self.number for link in self.client.opened)
-        if self.router.knobs.skew and not later:
-            self.router.judge.gone(self)  # skewed clocks on two sides of a partition: an older attach looks later
+        if not later:
+            self.router.judge.overtaken(self)
 
     def flow(self, limit: int, *, drain: bool = False) -> None:
         """The client takes deliveries up to that many in all: fewer than it did, if it takes credit back."""

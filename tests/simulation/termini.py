@@ -67,9 +67,12 @@ class Termini:
         view = self._views_of(router)[name]
         return view.epoch is not None and reader.since is not None and view.epoch >= reader.since
 
-    def known_around(self, home: "Router", name: str, reader: Reader) -> bool:
-        """Whether home knows it, or any router in contact with it that can have told it."""
-        return any(self.knows(router, name, reader) and self._told(router, home, name) for router in self.around(home))
+    def known_around(self, home: "Router", name: str, reader: Reader, *, but_for: Epoch | None = None) -> bool:
+        """Whether home knows it, or any router in contact with it that can have told it. Attaches up to `but_for` have
+        ended."""
+        knowing = [router for router in self.around(home) if self.knows(router, name, reader)]
+        epochs = [self._views_of(router)[name].epoch for router in knowing if self._told(router, home, name)]
+        return any(epoch is not None and (but_for is None or epoch > but_for) for epoch in epochs)
 
     def _told(self, router: "Router", home: "Router", name: str) -> bool:
         """Whether what the router sent when it learned of the client is no longer under way to home."""

@@ -36,6 +36,13 @@ def test_what_is_promised_holds_whatever_fails(first: int) -> None:
         run(seed)
 
 
+@pytest.mark.parametrize("seed", [1_106_062, 1_152_008])
+def test_it_holds_in_runs_of_which_the_judge_was_wrong(seed: int) -> None:
+    """A late attach took a plain subscriber's link behind a cut; a message came from a home that had not heard of a
+    subscriber's end."""
+    run(seed)
+
+
 def test_it_holds_in_runs_that_nobody_has_seen() -> None:
     first = 1_000_000 + secrets.randbelow(1_000_000_000)
     print(f"replay with: python -m tests.simulation {first} --count {FRESH}")
