@@ -23,10 +23,13 @@ import msgpack
 from linkstate.clock import AHEAD
 from router.mesh.rundir import RunError
 from topic.directory.entry import LinkEntry, unpack_entry
+from topic.errors import UnkeptError
 
 APPLICATION: Final = 0x6F6E6365  # "once": tells our files from other people's
 FORMAT: Final = 2
-WRITING: Final = "the router's state cannot be kept, so it ends"
+PRIMARY: Final = 0xFF
+OF_DISK: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
+"""Primary result codes of SQLite that tell nothing of the file, and may be over later."""
 
 _TABLES: Final = (
     f"PRAGMA application_id = {APPLICATION}",
@@ -37,6 +40,7 @@ _TABLES: Final = (
 _OWN: Final = "INSERT INTO router VALUES (?, ?, ?, ?, ?)"
 _COUNT: Final = "UPDATE router SET (mesh, name, incarnation, clock, sum) = (?, ?, ?, ?, ?)"
 _PUT: Final = "REPLACE INTO entry VALUES (?, ?, ?, ?)"
+_CLEAR: Final = "DELETE FROM entry"
 _DELETE: Final = "DELETE FROM entry WHERE (role, name) = (?, ?)"
 
 
@@ -113,35 +117,59 @@ class StateStore:
     def begin(self, wall_ms: int) -> int:
         """The incarnation of this process: the time of its start, or what comes after the last one."""
         self._incarnation = max(wall_ms, self._incarnation + 1)
-        with self._explained(WRITING), self._transaction():
-            self._connection.execute(_COUNT, self._counters())
+        try:
+            with self._transaction():
+                self._connection.execute(_COUNT, self._counters())
+        except sqlite3.Error as error:
+            raise StoreError(self._unkept(error)) from None
         return self._incarnation
 
-    def save(self, changed: Iterable[LinkEntry], clock: int) -> None:
-        """Keep these entries as they are now, but forget those that do not outlive their routers; and see to it that a
-        later life's clock starts behind this reading. All or nothing; to be called before anybody can learn of it."""
-        with self._explained(WRITING), self._transaction():
-            for entry in changed:
-                if entry.outlives_router:
-                    self._connection.execute(_PUT, _summed(int(entry.role), entry.name, msgpack.packb(entry.pack())))
-                else:
-                    self._connection.execute(_DELETE, (entry.role, entry.name))
-            if clock >= self.reserved:
-                self.reserved = clock + AHEAD
-                self._connection.execute(_COUNT, self._counters())
+    def save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool = False) -> None:
+        """Keep these entries as they are now, but forget those that do not outlive their routers, and, if these are the
+        `whole`, all others; and see to it that a later life's clock starts behind this reading. All or nothing; to be
+        called before anybody can learn of it. Raises UnkeptError if the disk does not take it."""
+        reserved = self.reserved
+        try:
+            with self._transaction():
+                self._save(changed, clock, whole=whole)
+        except sqlite3.Error as error:
+            self.reserved = reserved
+            if error.sqlite_errorcode & PRIMARY not in OF_DISK:
+                raise StoreError(self._unkept(error)) from None
+            raise UnkeptError(self._unkept(error)) from None
+
+    def _save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool) -> None:
+        if whole:
+            self._connection.execute(_CLEAR)
+        for entry in changed:
+            if entry.outlives_router:
+                self._connection.execute(_PUT, _summed(int(entry.role), entry.name, msgpack.packb(entry.pack())))
+            elif not whole:
+                self._connection.execute(_DELETE, (entry.role, entry.name))
+        if clock >= self.reserved:
+            self.reserved = clock + AHEAD
+            self._connection.execute(_COUNT, self._counters())
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         self._connection.execute("BEGIN IMMEDIATE")
-        yield
-        self._connection.execute("COMMIT")  # an error ends the process: SQLite then undoes what was begun
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except sqlite3.Error:
+            with contextlib.suppress(sqlite3.Error):  # SQLite may have done it
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _unkept(self, error: sqlite3.Error) -> str:
+        return f"{self._path}: the router's state cannot be kept: {error}"
 
     @contextlib.contextmanager
-    def _explained(self, what: str = "") -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeError) as error:  # damaged text is told as UnicodeError
-            raise StoreError(f"{self._path}: {what}: {error}") if what else self._refusal(str(error)) from None
+            raise self._refusal(str(error)) from None
 
     def _refusal(self, reason: str) -> StoreError:
         return StoreError(

@@ -22,7 +22,8 @@ class MemoryStore:
         """In the order in which `router.store` has them."""
         return [entry for _, entry in sorted(self.entries.items())]
 
-    def save(self, changed: Iterable[LinkEntry], clock: int) -> None:
+    def save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool = False) -> None:
+        assert not whole, "it is never behind"
         for entry in changed:
             if entry.outlives_router:
                 self.entries[entry.role, entry.name] = entry

@@ -10,7 +10,8 @@ node and the shell that drives it:
 3. It calls `perform` after every event of a client's link, before the next one; and `save` as well, if the client may
    hear of that before `pump` is called.
 4. It calls `pump` after an event, or after a run of them. Nothing leaves for another router before that, nor before
-   it is in the store: nobody must know of what a router that dies now would not remember.
+   it is in the store: nobody must know of what a router that dies now would not remember. Where the store cannot be
+   written the node goes on with what it had; the shell refuses new durable links then (`save`).
 5. It calls `handle_timer` no later than `deadline()`, which may have moved whenever `pump` returns, and then `pump`.
 
 All of it is synchronous. Nothing here reads a clock or awaits: time, store and the ways out are the shell's.
@@ -29,7 +30,7 @@ from linkstate.mesh import Mesh
 from topic.actions import Action, DropContact, LinkAction, Note
 from topic.core import Topic
 from topic.directory.entry import LinkEntry, Role
-from topic.errors import BreachError
+from topic.errors import BreachError, UnkeptError
 from topic.journal import Block, Event
 from topic.settings import Settings
 
@@ -81,9 +82,10 @@ class NodeStore(Protocol):
     def remembered(self) -> Sequence[LinkEntry]:
         """What the earlier lives left."""
 
-    def save(self, changed: Iterable[LinkEntry], clock: int) -> None:
+    def save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool = False) -> None:
         """Keep these entries if they outlive their router (`LinkEntry.outlives_router`), else forget them; and reserve
-        the clock behind this reading. Written when it returns, all or nothing."""
+        the clock behind this reading. `whole`: forget all others. Written when it returns, all or nothing; raises
+        `UnkeptError`."""
 
 
 class NodeShell(Protocol):
@@ -118,6 +120,8 @@ class Node:
         self._store = store
         self._shell = shell
         self._look = shell.now() + LOOK_S
+        self.unkept = ""
+        """Why the store is behind; empty if it is not."""
         self._tell_what_was_kept()
 
     @property
@@ -146,6 +150,8 @@ class Node:
     def handle_timer(self) -> None:
         now = self.now()
         self._look = now + LOOK_S
+        if self.unkept:
+            self._catch_up()
         self.mesh.handle_timer(now)
         self.topic.handle_timer(now, self.mesh.progress)
 
@@ -171,12 +177,27 @@ class Node:
         self.save()
         self._shell.flush()
 
-    def save(self) -> None:
-        """Write down what has changed."""
+    def save(self) -> bool:
+        """Write down what has changed. Whether the store has it: one that could not be written is behind until it has
+        been written anew, which is tried with every look."""
         unsaved, clock = self.topic.directory.unsaved, self.topic.outlet.clock.read()
-        if unsaved or clock >= self._store.reserved:
-            self._store.save(unsaved, clock)
-            unsaved.clear()
+        if not self.unkept and (unsaved or clock >= self._store.reserved):
+            try:
+                self._store.save(unsaved, clock)
+            except UnkeptError as error:
+                self.unkept = str(error)
+                self._shell.note(Note(f"{self.unkept}; new durable links are refused until it can be"))
+        unsaved.clear()
+        return not self.unkept
+
+    def _catch_up(self) -> None:
+        try:
+            self._store.save(self.topic.directory.entries(), self.topic.outlet.clock.read(), whole=True)
+        except UnkeptError as error:
+            self.unkept = str(error)
+        else:
+            self.unkept = ""
+            self._shell.note(Note("the router's state is kept again"))
 
     def perform(self) -> None:
         """Carry out the topic core's actions so far. May be called while one is carried out, if that is an event for

@@ -89,7 +89,7 @@ class Reporter:
             "attaches": self._attaches(),
             "records": {name: counts[name] for name in (PLACEHOLDER, UNCONFIRMED, *STATES.values())},
             "waits": self._waiting(),
-            "disk": {"log": self._log.why, "missing": self._log.missing},
+            "disk": {"log": self._log.why, "missing": self._log.missing, "store": node.unkept},
         }
 
     def _links(self) -> list[dict[str, Any]]:

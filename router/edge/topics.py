@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import attrs
 
+from router.amqp.errors import RESOURCE_LIMIT
 from router.amqp.link import Link
-from router.edge.attach import AttachRequest, read_request
+from router.edge.attach import AttachRequest, Refusal, read_request
 from router.edge.ends import TopicEnd
 from router.edge.publisher_link import PublisherLink
 from router.edge.subscriber_link import SubscriberLink
@@ -28,13 +29,30 @@ class Topics:
     def attach(self, link: Link) -> None:
         now = self._node.now()
         request = read_request(link, self._prefixes, self._longest)
-        former = self._former(link, request)
+        former, is_to_be_kept = self._former(link, request), self._is_to_be_kept(link, request)
         if link.is_sender:
             assert former is None or isinstance(former, SubscriberLink)
             self._attach_subscriber(link, request, former, now)
         else:
             assert former is None or isinstance(former, PublisherLink)
             self._attach_publisher(link, request, former, now)
+        if is_to_be_kept and not self._node.save():
+            self._undo(link, now)
+
+    def _is_to_be_kept(self, link: Link, request: AttachRequest) -> bool:
+        """Whether it is a durable link that is in nobody's store yet, for all that is known."""
+        if not (request.lifetime.durable and request.lifetime.timeout):
+            return False
+        role = Role.SUBSCRIBER if link.is_sender else Role.PUBLISHER
+        known = self._node.topic.directory.entry((role, link_name(request.identity)))
+        return known is None or not (known.live and known.outlives_router)
+
+    def _undo(self, link: Link, now: float) -> None:
+        """Nobody has heard of the attach yet."""
+        end: TopicEnd = link.context
+        link.context = None
+        end.gone(now, closed=True)
+        raise Refusal(RESOURCE_LIMIT, f"a durable link has to be remembered: {self._node.unkept}")
 
     def _former(self, link: Link, request: AttachRequest) -> TopicEnd | None:
         """What a re-attach continues: that very link, if it has been attached nowhere else since, as far as we know."""

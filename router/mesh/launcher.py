@@ -96,7 +96,13 @@ class Launcher:
             chosen = {name: topology.routers[name] for name in names}
             for name, sockets in self._listen(stack, attrs.evolve(topology, routers=chosen)).items():
                 self._spawn(name, sockets, clock_offset)
-            self._record_pids(names)
+            try:
+                self._record_pids(names)
+            except RunError:
+                for child in map(self._children.pop, names):
+                    child.process.kill()
+                    child.process.wait()
+                raise
 
     async def kill(self, names: Collection[str]) -> dict[str, str]:
         """By SIGKILL; returns when they have ended."""
@@ -246,12 +252,13 @@ class Launcher:
         self._forget(names)
 
     def _forget(self, names: Collection[str]) -> None:
-        with self.directory.edit() as record:
+        for name in names:
+            child = self._children.pop(name, None)
+            if child is not None:
+                child.process.poll()  # reaps it
+        with contextlib.suppress(RunError), self.directory.edit() as record:  # what it says is only ever a claim
             for name in names:
                 record.routers[name].pid = None
-                child = self._children.pop(name, None)
-                if child is not None:
-                    child.process.poll()  # reaps it
 
 
 def _signal(process: psutil.Process, number: int) -> None:

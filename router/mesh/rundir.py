@@ -117,13 +117,17 @@ class RunDirectory:
     def write(self, record: MeshRecord) -> None:
         """Replaces mesh.json at once: readers see the old one or the new one, never half."""
         fresh = self.record_path.with_suffix(".new")
-        fresh.write_text(json.dumps(cattrs.unstructure(record), indent=1) + "\n")
-        os.replace(fresh, self.record_path)
+        with _written(self.record_path):
+            fresh.write_text(json.dumps(cattrs.unstructure(record), indent=1) + "\n")
+            os.replace(fresh, self.record_path)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """Commands that change mesh.json at the same time take turns."""
-        with (self.path / "mesh.lock").open("w") as lock:
+        path = self.path / "mesh.lock"
+        with _written(path):
+            lock = path.open("w")
+        with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
@@ -137,8 +141,10 @@ class RunDirectory:
 
     def keep(self, topology: Topology) -> None:
         """Copies the file of `topology` to where later commands find it."""
-        with contextlib.suppress(shutil.SameFileError):
-            shutil.copyfile(topology.path, self.topology_path)
+        fresh = self.topology_path.with_suffix(".new")
+        with _written(self.topology_path):
+            shutil.copyfile(topology.path, fresh)
+            os.replace(fresh, self.topology_path)
 
     @contextmanager
     def registered(self, name: str, topology: Topology, amqp: Address, inter: Address) -> Iterator[None]:
@@ -227,6 +233,15 @@ class RunDirectory:
         entries = self.read().routers
         found = {name: self.process(name, entry) for name, entry in entries.items()}
         return {name: process for name, process in found.items() if process is not None}
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """What cannot be, as the disk is full, is told in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _named_directory(arguments: Sequence[str], mesh: str) -> Path | None:

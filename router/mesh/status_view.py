@@ -195,6 +195,8 @@ def disks(views: Iterable[RouterView]) -> Iterator[str]:
             yield f"{view.name} writes no delivery log: {disk['log']}; {missing}"
         elif disk.get("missing"):
             yield f"{view.name} writes its delivery log again; {missing}"
+        if disk.get("store"):
+            yield f"{view.name} refuses new durable links: {disk['store']}"
 
 
 def _link(link: Mapping[str, Any]) -> str:

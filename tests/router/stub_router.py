@@ -51,7 +51,7 @@ def status(name: str, run_dir: Path, blind: bool) -> dict[str, object]:
         "attaches": {"waiting": 0, "for": [], "since_s": 0.0},
         "records": {"placeholder": 0, "unconfirmed": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
         "waits": [],
-        "disk": {"log": "", "missing": 0},
+        "disk": {"log": "", "missing": 0, "store": ""},
     }
 
 

@@ -20,6 +20,7 @@ from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
 from router.mesh.status import look
 from router.mesh.topology import load
+from tests.disk import full_disk
 
 STUB = (sys.executable, str(Path(__file__).with_name("stub_router.py")))
 
@@ -213,6 +214,23 @@ async def test_a_place_where_no_directory_can_be_is_told(mesh: Launcher, tmp_pat
     mesh.directory = RunDirectory(tmp_path / place)
     with pytest.raises(RunError, match="/run: cannot be a run directory: "):
         await mesh.up(load(write(tmp_path)))
+
+
+async def test_a_full_disk_is_told_in_one_line_and_leaves_nothing_running(mesh: Launcher, tmp_path: Path) -> None:
+    plan = load(write(tmp_path))
+    with full_disk(), pytest.raises(RunError, match=r"topology\.yaml: cannot be written: File too large$"):
+        await mesh.up(plan)
+    await mesh.up(plan)
+    with full_disk():
+        assert await mesh.stop(["a", "b", "c"]) == dict.fromkeys("abc", "stopped")
+        assert mesh.directory.running() == {}
+        with pytest.raises(RunError, match=r"mesh\.json: cannot be written: File too large$"):
+            await mesh.start(["a"])
+        with pytest.raises(RunError, match=r"mesh\.json: cannot be written: File too large$"):
+            mesh.begin(["a"])
+    alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    assert not [child for child in alive if str(mesh.directory.path) in child.cmdline()]
+    await mesh.start(["a", "b", "c"])
 
 
 async def test_a_file_in_the_place_of_a_routers_directory_is_told(mesh: Launcher, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgpack
 import pytest
@@ -11,11 +12,12 @@ from linkstate.events import ContactMade, Transmit
 from router.store import StateStore
 from tests.contacts import Contacts
 from tests.store import MemoryStore
-from topic.actions import AnswerDeliveries, AnswerSubscriber, Credit, LinkAction, SettleSubscriber
+from topic.actions import AnswerDeliveries, AnswerSubscriber, Credit, LinkAction, Note, SettleSubscriber
 from topic.core import Topic
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime, LinkEntry
 from topic.edge.subscriber import LocalSubscriber
+from topic.errors import UnkeptError
 from topic.identity import LinkIdentity
 from topic.journal import Block
 from topic.node import Breach, Happening, Node
@@ -62,9 +64,9 @@ class CountingStore(StateStore):
         super().__init__(path, "mesh", "a")
         self.saves: list[list[LinkEntry]] = []
 
-    def save(self, changed: Iterable[LinkEntry], clock: int) -> None:
+    def save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool = False) -> None:
         self.saves.append(entries := list(changed))
-        super().save(entries, clock)
+        super().save(entries, clock, whole=whole)
 
 
 def boot(store: CountingStore, routers: str = "a", wall_s: int = 1_700_000_000) -> tuple[Node, Ends]:
@@ -103,6 +105,40 @@ def test_what_is_not_durable_costs_no_write(path: Path) -> None:
         node.topic.attach_subscriber(S, object(), node.now(), lifetime=Lifetime(60, "connection-close", 0))
         node.pump()
         assert len(store.saves) == before
+
+
+class FullStore(CountingStore):
+    full = False
+
+    def save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool = False) -> None:
+        if self.full:
+            raise UnkeptError("state.db: full")
+        super().save(changed, clock, whole=whole)
+
+
+def test_a_store_that_is_behind_is_written_anew_when_it_can_be(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FullStore(path) as store:
+        node, ends = boot(store)
+        told: list[Happening] = []
+        monkeypatch.setattr(ends, "note", told.append)
+        node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE)
+        assert (node.save(), node.unkept) == (True, "")
+        store.full = True
+        link = SimpleNamespace(signs=SimpleNamespace(answers=True))
+        node.topic.attach_publisher(P, link, node.now(), lifetime=DURABLE)
+        node.pump()
+        assert (node.save(), node.unkept) == (False, "state.db: full")
+        node.handle_timer()
+        assert (node.save(), node.unkept) == (False, "state.db: full")
+        store.full = False
+        node.handle_timer()
+        assert (node.save(), node.unkept) == (True, "")
+        assert told == [
+            Note("state.db: full; new durable links are refused until it can be"),
+            Note("the router's state is kept again"),
+        ]
+    with CountingStore(path) as later:
+        assert {entry.identity for entry in later.remembered} == {S, P}
 
 
 def test_a_later_life_remembers_the_link_and_is_younger_than_all_it_named(path: Path) -> None:

@@ -55,7 +55,7 @@ def status(name: str, sees: str = "", **changes: Any) -> dict[str, Any]:
         "attaches": {"waiting": 0, "for": [], "since_s": 0.0},
         "records": {"placeholder": 0, "unconfirmed": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
         "waits": [],
-        "disk": {"log": "", "missing": 0},
+        "disk": {"log": "", "missing": 0, "store": ""},
     }
     return document | changes
 
@@ -181,11 +181,13 @@ def test_whom_a_mesh_under_load_awaits_for_a_moment_is_not_named() -> None:
 
 
 def test_a_disk_that_cannot_be_written_is_shown() -> None:
-    full, again = {"log": "/x/1.oml: No space left on device", "missing": 7}, {"log": "", "missing": 3}
+    full = {"log": "/x/1.oml: No space left on device", "missing": 7, "store": ""}
+    again = {"log": "", "missing": 3, "store": "/x/state.db: full"}
     text = shown(views(view("a", status("a", disk=full)), view("b", status("b", disk=again)), view("c", status("c"))))
     assert "a writes no delivery log: /x/1.oml: No space left on device; entries that it lacks: 7" in text
     assert "b writes its delivery log again; entries that it lacks: 3" in text
     assert text.count("delivery log") == 2
+    assert "b refuses new durable links: /x/state.db: full" in text
 
 
 def test_who_has_ended_untold_is_shown_once_for_all_routers_that_say_so() -> None:

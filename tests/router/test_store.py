@@ -16,7 +16,9 @@ import pytest
 from linkstate.clock import AHEAD, COUNTER_BITS
 from router.mesh.rundir import RunError
 from router.store import StateStore, StoreError
+from tests.disk import full_disk
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
+from topic.errors import UnkeptError
 from topic.identity import Epoch, LinkIdentity, link_name
 
 ROOT = Path(__file__).parents[2]
@@ -267,11 +269,37 @@ def test_a_folder_in_its_place_is_refused(path: Path) -> None:
     refused(path, "unable to open database file")
 
 
-@pytest.mark.parametrize("write", [lambda kept: kept.save([entry("s")], 1), lambda kept: kept.begin(1000)])
-def test_what_cannot_be_written_is_told(path: Path, write: Callable[[StateStore], object]) -> None:
+@pytest.mark.parametrize(
+    ("write", "error"),
+    [(lambda kept: kept.save([entry("s")], 1), UnkeptError), (lambda kept: kept.begin(1000), StoreError)],
+)
+def test_what_cannot_be_written_is_told(
+    path: Path, write: Callable[[StateStore], object], error: type[Exception]
+) -> None:
     with store(path) as kept:
         kept._connection.execute("PRAGMA query_only = 1")
-        with pytest.raises(StoreError) as caught:
+        with pytest.raises(error) as caught:
             write(kept)
-    reason = "the router's state cannot be kept, so it ends: attempt to write a readonly database"
+    reason = "the router's state cannot be kept: attempt to write a readonly database"
     assert str(caught.value) == f"{path}: {reason}"
+
+
+def test_a_store_whose_disk_was_full_is_as_it_was_and_goes_on(path: Path) -> None:
+    with store(path) as kept:
+        kept.save([entry("s")], 1)
+        reserved = kept.reserved
+        for _ in range(3):
+            with full_disk(), pytest.raises(UnkeptError, match=r"state\.db: the router's state cannot be kept: disk"):
+                kept.save([entry("t")], 5 << COUNTER_BITS)
+        assert kept.reserved == reserved
+        kept.save([entry("u")], 1)
+    with store(path) as again:
+        assert again.remembered == [entry("u"), entry("s")] and again.reserved == reserved
+
+
+def test_what_is_written_whole_takes_the_place_of_all(path: Path) -> None:
+    with store(path) as kept:
+        kept.save([entry("s"), entry("t")], 1)
+        kept.save([entry("t", hlc=9), entry("u"), entry("v", status=Status.CLOSED)], 1, whole=True)
+    with store(path) as again:
+        assert again.remembered == [entry("u"), entry("t", hlc=9)]
