@@ -19,8 +19,6 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def set_full(pid: int, *, full: bool) -> None:
-    """The same for a process that runs."""
-    process = psutil.Process(pid)
-    _, most = process.rlimit(psutil.RLIMIT_FSIZE)
-    process.rlimit(psutil.RLIMIT_FSIZE, (0 if full else most, most))
+def set_full(pid: int, most: int) -> None:
+    """The same for a process that runs, with room for so many bytes in each file; -1: without an end again."""
+    psutil.Process(pid).rlimit(psutil.RLIMIT_FSIZE, (most, psutil.Process(pid).rlimit(psutil.RLIMIT_FSIZE)[1]))
