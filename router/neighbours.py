@@ -149,11 +149,12 @@ class Neighbours(Handler):
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         link.connection.close("amqp:connection:forced", "a link between routers ends with its connection")
 
-    def heard(self, connection: Connection) -> None:
-        """Bytes have come, perhaps of a message that takes long: the neighbour lives."""
+    def heard(self, connection: Connection) -> bool:
+        """Bytes have come, perhaps of a message that takes long: the neighbour lives. False: it is none, or not yet."""
         transport: Transport | None = connection.context
         if transport is not None and transport.up and connection.last_received is not None:
             self._linkstate.heard(transport.name, connection.last_received)
+        return transport is not None
 
     def on_credit(self, link: Link) -> None:
         transport: Transport | None = link.connection.context

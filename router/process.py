@@ -16,6 +16,7 @@ from pathlib import Path
 
 import trio
 
+from router.admission import Admission, Visitor, descriptors
 from router.amqp.connection import Connection
 from router.amqp.transport import at_once, serve
 from router.edge.clients import ClientEdge
@@ -24,7 +25,8 @@ from router.edge.status_node import STATUS_ADDRESS, StatusNode
 from router.edge.topics import Topics
 from router.garbage import tame
 from router.journal import FLUSH_S, JournalFile, has_segments
-from router.mesh.config import GO_ON, Topology
+from router.log_limit import limit_logs
+from router.mesh.config import GO_ON, Timing, Topology
 from router.mesh.quantities import Address, format_duration
 from router.mesh.stopping import DRAIN, DRAIN_S, STOP
 from router.neighbours import Neighbours
@@ -77,6 +79,9 @@ class Process:
         self._status = StatusNode(Reporter(self.node, mesh, topology.mesh, self.clients.connections, self._journal))
         self.clients.nodes = {STATUS_ADDRESS: self._status}
         self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs)
+        for_neighbours, for_clients = descriptors(len(costs))
+        self._from_neighbours = Admission(for_neighbours, _neighbour_idle(timing))
+        self._from_clients = Admission(for_clients, timing.idle)
         self._turns = ClientTurns()
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
@@ -92,8 +97,9 @@ class Process:
             nursery.start_soon(self._timers)
             nursery.start_soon(self._write_journal)
             nursery.start_soon(self._status.run)
-            nursery.start_soon(self._admit_clients, amqp, nursery)
-            nursery.start_soon(self._listen, inter, self._serve_neighbour, nursery)
+            nursery.start_soon(self._admit_clients, _listener(amqp), nursery)
+            nursery.start_soon(self._from_neighbours.serve, _listener(inter), self._accept_neighbour, nursery)
+            nursery.start_soon(limit_logs)
             for neighbour, address in self.topology.dialled_by(self.name).items():
                 assert address is not None, "the command line checks that neighbours can be found"
                 nursery.start_soon(self._dial, neighbour, address)
@@ -172,19 +178,12 @@ class Process:
 
     # connections
 
-    async def _listen(
-        self, listener: socket.socket, handler: Callable[[trio.SocketStream], object], nursery: trio.Nursery
-    ) -> None:
-        listener.setblocking(False)
-        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]
-        await trio.serve_listeners(handler, listeners, handler_nursery=nursery)  # type: ignore[arg-type]
-
-    async def _admit_clients(self, listener: socket.socket, nursery: trio.Nursery) -> None:
+    async def _admit_clients(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
         """Who comes when it is over is refused, and not kept waiting."""
         with self._admission:
-            await self._listen(listener, self._serve_client, nursery)
+            await self._from_clients.serve(listener, self._serve_client, nursery)
 
-    async def _serve_client(self, stream: trio.SocketStream) -> None:
+    async def _serve_client(self, stream: trio.SocketStream, visitor: Visitor) -> None:
         limits, timing = self.topology.limits, self.topology.timing
         connection = Connection(
             self.clients,
@@ -199,15 +198,21 @@ class Process:
             max_message=limits.max_message,
             idle_timeout=timing.idle,
         )
-        await self._serve(stream, connection, self.node.pump, turn=self._turns.turn)
+        connection.context = visitor
+        await self._serve(stream, connection, self.node.pump, str(visitor), turn=self._turns.turn)
 
-    async def _serve_neighbour(self, stream: trio.SocketStream, *, server: bool = True, peer: str = "") -> None:
-        connection = self._neighbour_connection(server=server)
-        if not server:
+    async def _accept_neighbour(self, stream: trio.SocketStream, visitor: Visitor) -> None:
+        await self._serve_neighbour(stream, str(visitor), visitor)
+
+    async def _serve_neighbour(self, stream: trio.SocketStream, peer: str, visitor: Visitor | None = None) -> None:
+        """Without a visitor it is we who have dialled."""
+        connection = self._neighbour_connection(server=visitor is not None)
+        if visitor is None:
             connection.open()
 
         def after_input() -> None:
-            self.neighbours.heard(connection)
+            if self.neighbours.heard(connection) and visitor is not None:
+                visitor.admit()
             self.node.pump()
 
         if sys.platform == "linux":
@@ -222,16 +227,15 @@ class Process:
             properties=self.neighbours.properties,
             max_frame=INTER_FRAME,
             max_message=INTER_MESSAGE,
-            idle_timeout=max(self.topology.timing.idle, 2 * self.topology.timing.dead),
+            idle_timeout=_neighbour_idle(self.topology.timing),
         )
 
     async def _serve(
-        self, stream: trio.SocketStream, connection: Connection, after_input: Callable[[], None], peer: str = "",
+        self, stream: trio.SocketStream, connection: Connection, after_input: Callable[[], None], peer: str,
         before_output: Callable[[], None] = lambda: None, turn: Callable[[], Awaitable[None]] = at_once,
     ) -> None:  # fmt: skip
         with contextlib.suppress(OSError):
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        peer = peer or _far_end(stream)
         await serve(
             stream, connection, clock=self.node.now, after_input=after_input, before_output=before_output, turn=turn,
             peer=peer,
@@ -248,7 +252,7 @@ class Process:
                 log.debug("router %s: %s", neighbour, error)
             else:
                 began = trio.current_time()
-                await self._serve_neighbour(stream, server=False, peer=f"router {neighbour}")
+                await self._serve_neighbour(stream, f"router {neighbour}")
                 if trio.current_time() - began > RETRY_MOST_S:
                     wait = RETRY_FIRST_S
             await trio.sleep(wait)
@@ -260,11 +264,13 @@ class Process:
         return [{"network-host": at.host, "port": at.port, "scheme": "amqp", "hostname": at.host} for at in others]
 
 
-def _far_end(stream: trio.SocketStream) -> str:
-    try:
-        return f"a peer at {Address(*stream.socket.getpeername()[:2])}"
-    except OSError:
-        return "a peer that has gone"
+def _neighbour_idle(timing: Timing) -> float:
+    return max(timing.idle, 2 * timing.dead)
+
+
+def _listener(listener: socket.socket) -> trio.SocketListener:
+    listener.setblocking(False)
+    return trio.SocketListener(trio.socket.from_stdlib_socket(listener))
 
 
 async def run_router(

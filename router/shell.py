@@ -16,7 +16,7 @@ from linkstate.events import ContactLost, ContactMade, Transmit
 from topic.actions import DropContact, LinkAction
 from topic.node import Breach, Happening
 
-log = logging.getLogger("oncemesh")
+log = logging.getLogger("oncemesh.notes")
 
 
 class Clients(Protocol):

@@ -6,7 +6,8 @@ The contract between a connection and the shell that drives it (`router/amqp/tra
    `router/amqp/handler.py`) before they return.
 2. After that, and after `wake`, the shell writes what `data_to_send` returns. It never calls it inside of a callback:
    proton forgets settled deliveries there, and handles are names of proton's memory.
-3. `tick` is called at the instant that the last `tick` named.
+3. `tick` is called at the instant that the last `tick` named, and once the peer has opened: it says there how long it
+   waits for us.
 4. A `AmqpError` out of `receive` or `tick`, or `closed`, ends it: what `data_to_send` still has is written, then the
    shell closes its stream and calls `release`.
 
@@ -41,8 +42,6 @@ from router.amqp.sasl import SaslClient, SaslLayer, SaslServer
 from router.amqp.sessions import Sessions
 from router.amqp.tap import Tap
 from router.amqp.values import Attach, AttachOptions, ErrorCondition, Handle
-
-UNOPENED_TICK_S: Final = 0.1  # until the peer's open says how long it waits for us
 
 
 class Owner(LinkOwner, Recipient, Protocol):
@@ -146,17 +145,18 @@ class Connection:
         if self.closed:
             return None
         deadline = self._engine.tick(now)
-        if not self.opened:
-            self._await_open(now)
-            deadline = min(deadline or inf, now + UNOPENED_TICK_S)
+        if not self.opened and self._idle_timeout:
+            deadline = min(deadline or inf, self._await_open(now))
         self._dispatch()
         return deadline
 
-    def _await_open(self, now: float) -> None:
+    def _await_open(self, now: float) -> float:
         """Proton's timeouts begin with the peer's open; until then its time is counted from our first tick."""
         self._first_tick = now if self._first_tick is None else self._first_tick
-        if self._idle_timeout and now - self._first_tick >= self._idle_timeout:
+        deadline = self._first_tick + self._idle_timeout
+        if now >= deadline:
             self._fail(AmqpError(RESOURCE_LIMIT, "no open in time"))
+        return deadline
 
     # -- output
 

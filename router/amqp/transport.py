@@ -92,6 +92,8 @@ class _Driver:
         connection.can_prove = self._kernel is not None
         self._asked: dict[Callable[[], None], None] = {}
         self._proving = False
+        self._opened = False
+        self._pause = trio.CancelScope()  # until the next tick
         self.scope = trio.CancelScope()
         self.nursery: trio.Nursery
 
@@ -131,6 +133,9 @@ class _Driver:
     def _follow(self) -> None:
         self._after_input()
         self.wake()
+        if self._connection.opened and not self._opened:
+            self._opened = True
+            self._pause.cancel()
         if self._connection.closed:
             self.scope.deadline = min(self.scope.deadline, trio.current_time() + GOODBYE_S)
 
@@ -212,8 +217,10 @@ class _Driver:
         """Mostly there is nothing to be done, and that must be cheap: idle connections are many."""
         connection = self._connection
         deadline: float | None = self._clock()
-        while deadline is not None and not connection.closed:
-            await trio.sleep(max(0.0, deadline - self._clock()))
+        while not connection.closed and (deadline is not None or not connection.opened):
+            left = math.inf if deadline is None else deadline - self._clock()
+            with trio.CancelScope(deadline=trio.current_time() + max(0.0, left)) as self._pause:
+                await trio.sleep_forever()
             if self._handled < self._read:  # who waits for its turn has spoken
                 deadline = self._clock() + TURN_S
                 continue

@@ -7,9 +7,11 @@ comes on a link is its end's to handle (`router.edge.ends`), in batches; nothing
 import logging
 from collections.abc import Mapping
 from functools import partial
+from typing import Protocol
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
+from router.amqp.errors import RESOURCE_LIMIT
 from router.amqp.handler import Handler
 from router.amqp.link import Link
 from router.amqp.values import ErrorCondition
@@ -21,8 +23,15 @@ from topic.node import Node
 log = logging.getLogger("oncemesh.clients")
 
 
+class Guest(Protocol):
+    """A connection, as seen by whoever keeps its place (`router.admission`)."""
+
+    def open(self) -> None: ...
+    def admit(self) -> bool: ...
+
+
 class ClientEdge(Handler):
-    """The handler of all connections of clients. A link's context is its `End`."""
+    """The handler of all connections of clients. A link's context is its `End`, that of a connection its `Guest`."""
 
     def __init__(self, node: Node, topics: AddressNode) -> None:
         self.node = node
@@ -33,6 +42,8 @@ class ClientEdge(Handler):
     # connections
 
     def on_open(self, connection: Connection) -> None:
+        guest: Guest = connection.context
+        guest.open()
         self.connections.add(connection)
         connection.open()
 
@@ -58,8 +69,13 @@ class ClientEdge(Handler):
     def _attach(self, link: Link) -> None:
         if link.ended:
             return
+        guest: Guest = link.connection.context
         try:
-            self.nodes.get(address_of(link), self._topics).attach(link)
+            node = self.nodes.get(address_of(link))
+            if node is None and not guest.admit():
+                link.connection.close(RESOURCE_LIMIT, "this router is full of clients")
+                return
+            (node or self._topics).attach(link)
         except Refusal as refusal:
             link.refuse(refusal.condition, str(refusal))
         self.node.perform()

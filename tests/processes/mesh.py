@@ -6,7 +6,7 @@ Never waits by sleeping for a while and hoping: `eventually` looks again and aga
 import contextlib
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import psutil
 import trio
 import yaml
 
-from router.mesh.launcher import Launcher
+from router.mesh.launcher import ROUTER_COMMAND, Launcher
 from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory
 from router.mesh.topology import load
@@ -34,7 +34,9 @@ async def eventually(probe: Callable[[], Awaitable[bool]], timeout: float = PATI
 class RunningMesh:
     """The routers of one topology of `topologies/`."""
 
-    def __init__(self, topology: str, directory: Path, timing: Mapping[str, str]) -> None:
+    def __init__(
+        self, topology: str, directory: Path, timing: Mapping[str, str], command: Sequence[str] = ROUTER_COMMAND
+    ) -> None:
         self.plan = directory / f"{topology}.yaml"
         plan = yaml.safe_load((TOPOLOGIES / self.plan.name).read_text())
         for router in plan["routers"].values():
@@ -43,7 +45,7 @@ class RunningMesh:
         self.plan.write_text(yaml.safe_dump(plan))
         self.name = topology
         self.directory = RunDirectory(directory / "run")
-        self._launcher = Launcher(self.directory, fetch_status)
+        self._launcher = Launcher(self.directory, fetch_status, command)
         self._endings: dict[str, str] = {}
         self._addresses: dict[str, Address] = {}
 
@@ -134,9 +136,11 @@ class RunningMesh:
 
 
 @contextlib.contextmanager
-def running(topology: str, directory: Path, **timing: str) -> Iterator[RunningMesh]:
+def running(
+    topology: str, directory: Path, command: Sequence[str] = ROUTER_COMMAND, **timing: str
+) -> Iterator[RunningMesh]:
     """A mesh for a fixture."""
-    mesh = RunningMesh(topology, directory, timing)
+    mesh = RunningMesh(topology, directory, timing, command)
     try:
         trio.run(mesh.up)
         yield mesh

@@ -1,0 +1,143 @@
+"""Who comes in by a listener, while descriptors are few and strangers many.
+
+A *place* is the descriptor of one connection. Clients at topics and neighbours are *admitted* to all places but a few.
+These spare ones are for all others: connections that are not open yet, and open ones of which no link is at a topic, as
+of those who read `$status`. Of these the oldest makes way for who comes, unopened ones first, and unopened ones of one
+peer address take no more than half of the spare places. So who says nothing keeps nobody out, and a router that is full
+of clients still shows its status.
+
+A stranger costs a descriptor and a task: it has an engine when its first byte has come. Which connections are
+admitted is decided by whoever serves them; how long an open may take is the engine's business, once there is one.
+"""
+
+import logging
+import os
+import resource
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import trio
+
+from router.mesh.quantities import Address
+
+log = logging.getLogger("oncemesh.admission")
+
+PAUSE_S: Final = 0.1
+"""After an accept that failed: what it lacked may be there again."""
+SPARE_MOST: Final = 1024
+SPARE_LEAST: Final = 8
+OWN: Final = 48
+"""Descriptors of a router besides connections: listeners, log, store, and some to be safe."""
+
+
+def descriptors(neighbours: int) -> tuple[int, int]:
+    """Of a router with so many neighbours: places for connections of neighbours, and of clients."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    dialled, accepted = 2 * neighbours, 2 * neighbours + 2 * SPARE_LEAST
+    return accepted, max(2 * SPARE_LEAST, limit - OWN - dialled - accepted)
+
+
+class Visitor:
+    """A connection, from its accept on."""
+
+    def __init__(self, admission: "Admission", address: Sequence[Any]) -> None:
+        self.host, self.port = address[:2]
+        self.scope = trio.CancelScope()
+        self._admission = admission
+
+    def __str__(self) -> str:
+        return f"a peer at {Address(self.host, self.port)}"
+
+    def open(self) -> None:
+        """The peer has said who it is."""
+        self._admission.open(self)
+
+    def admit(self) -> bool:
+        """Take one of the places that are not spare. False: there is none."""
+        return self._admission.admit(self)
+
+
+Handler = Callable[[trio.SocketStream, Visitor], Awaitable[None]]
+
+
+class Admission:
+    """By one listener, to so many places. `patience`: seconds for a first byte."""
+
+    def __init__(self, places: int, patience: float) -> None:
+        self.spare = max(SPARE_LEAST, min(SPARE_MOST, places // 4))
+        self.room = places - self.spare
+        self._patience = patience
+        self._places = trio.Semaphore(places)
+        self._unopened: dict[Visitor, None] = {}
+        self._opened: dict[Visitor, None] = {}
+        self._admitted: set[Visitor] = set()
+
+    async def serve(self, listener: trio.SocketListener, handler: Handler, nursery: trio.Nursery) -> None:
+        """Accept until cancelled. What one connection or the system lacks ends none of the others."""
+        async with listener:
+            while True:
+                await self._places.acquire()
+                stream, visitor = await self._accept(listener)
+                self._make_way_for(visitor)
+                self._unopened[visitor] = None
+                nursery.start_soon(self._run, visitor, stream, handler)
+
+    async def _accept(self, listener: trio.SocketListener) -> tuple[trio.SocketStream, Visitor]:
+        while True:
+            try:
+                accepted, address = await listener.socket.accept()
+            except OSError as error:
+                log.warning("no connection can be accepted: %s", os.strerror(error.errno or 0))
+                await trio.sleep(PAUSE_S)
+            else:
+                return trio.SocketStream(accepted), Visitor(self, address)
+
+    async def _run(self, visitor: Visitor, stream: trio.SocketStream, handler: Handler) -> None:
+        try:
+            with visitor.scope:
+                with trio.move_on_after(self._patience) as patience:
+                    await trio.lowlevel.wait_readable(stream.socket)
+                if patience.cancelled_caught:
+                    log.warning("connection of %s ended: it has said nothing", visitor)
+                else:
+                    await handler(stream, visitor)
+        finally:
+            self._forget(visitor)
+            self._admitted.discard(visitor)
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(stream)
+            self._places.release()
+
+    # who makes way
+
+    def _make_way_for(self, visitor: Visitor) -> None:
+        compatriots = [one for one in self._unopened if one.host == visitor.host]
+        if len(compatriots) >= self.spare // 2:
+            self._end(compatriots[0], "unopened, for others of its address")
+        elif len(self._unopened) + len(self._opened) >= self.spare - 1:  # the last one is for who comes next
+            self._end(next(iter(self._unopened or self._opened)), "for others")
+
+    def _end(self, visitor: Visitor, why: str) -> None:
+        log.warning("connection of %s ended to make way %s", visitor, why)
+        self._forget(visitor)
+        visitor.scope.cancel()
+
+    def _forget(self, visitor: Visitor) -> None:
+        self._unopened.pop(visitor, None)
+        self._opened.pop(visitor, None)
+
+    # what a visitor becomes
+
+    def open(self, visitor: Visitor) -> None:
+        if visitor in self._unopened:
+            del self._unopened[visitor]
+            self._opened[visitor] = None
+
+    def admit(self, visitor: Visitor) -> bool:
+        if visitor in self._admitted:
+            return True
+        if (visitor not in self._opened and visitor not in self._unopened) or len(self._admitted) >= self.room:
+            return False
+        self._forget(visitor)
+        self._admitted.add(visitor)
+        return True

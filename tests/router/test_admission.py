@@ -1,0 +1,176 @@
+"""Who comes in by a listener (`router.admission`): strangers make way, clients and neighbours stay."""
+
+import errno
+import logging
+import math
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from router.admission import SPARE_LEAST, Admission, Visitor
+from router.log_limit import limit_logs
+
+PLACES = 12
+ROOM = PLACES - SPARE_LEAST
+PATIENCE_S = 1000.0
+
+
+class Served:
+    """The connections that were handed on, by what they said first; and what becomes of them."""
+
+    def __init__(self) -> None:
+        self.visitors: dict[bytes, Visitor] = {}
+        self.ended: set[bytes] = set()
+
+    async def serve(self, stream: trio.SocketStream, visitor: Visitor) -> None:
+        name = bytes(await stream.receive_some())
+        self.visitors[name] = visitor
+        try:
+            await stream.receive_some()
+        finally:
+            self.ended.add(name)
+
+
+class Door:
+    def __init__(self, address: tuple[str, int], served: Served) -> None:
+        self._address = address
+        self._served = served
+        self._streams: list[trio.SocketStream] = []  # they stay open
+
+    async def comes(self, name: bytes, host: str = "127.0.0.1") -> trio.SocketStream:
+        """Somebody connects from that host, says its name if it has one, and is heard."""
+        stream = await trio.open_tcp_stream(*self._address, local_address=host)
+        self._streams.append(stream)
+        if name:
+            await stream.send_all(name)
+            await until(lambda: name in self._served.visitors)
+        return stream
+
+    async def client(self, name: bytes) -> bool:
+        """One that opens, and asks for a place; whether it got one."""
+        await self.comes(name)
+        self._served.visitors[name].open()
+        return self._served.visitors[name].admit()
+
+
+async def until(true: Callable[[], bool]) -> None:
+    with trio.fail_after(20):
+        while not true():
+            await trio.sleep(0.001)
+
+
+@asynccontextmanager
+async def door(served: Served, patience: float = PATIENCE_S) -> AsyncIterator[Door]:
+    admission = Admission(PLACES, patience)
+    assert (admission.room, admission.spare) == (ROOM, SPARE_LEAST)
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(admission.serve, listener, served.serve, nursery)
+        yield Door(listener.socket.getsockname(), served)
+        nursery.cancel_scope.cancel()
+
+
+async def is_over(stream: trio.SocketStream) -> bool:
+    try:
+        with trio.fail_after(20):
+            return await stream.receive_some() == b""
+    except trio.BrokenResourceError:
+        return True
+
+
+async def test_the_oldest_that_has_not_opened_makes_way() -> None:
+    """Half of the spare places are all that one address has of them."""
+    served = Served()
+    async with door(served) as at:
+        first = await at.comes(b"1")
+        for name in b"2345":
+            await at.comes(b"%c" % name)
+        assert await is_over(first)
+        assert served.ended == {b"1"}
+        for number in range(11, 14):
+            await at.comes(b"%d" % number, f"127.0.0.{number}")
+        assert served.ended == {b"1"}
+        await at.comes(b"last", "127.0.0.99")
+        await until(lambda: served.ended == {b"1", b"2"})
+
+
+async def test_who_opened_stays_while_others_have_not() -> None:
+    """As one that reads the status does."""
+    served = Served()
+    async with door(served) as at:
+        await at.comes(b"status")
+        served.visitors[b"status"].open()
+        for number in range(3 * PLACES):
+            await at.comes(b"%d" % number, f"127.0.0.{1 + number}")
+        assert len(served.ended) > PLACES and b"status" not in served.ended
+
+
+async def test_clients_are_admitted_to_all_places_but_the_spare_ones() -> None:
+    served = Served()
+    async with door(served) as at:
+        clients = [await at.client(b"%d" % number) for number in range(ROOM + 1)]
+        assert clients == [True] * ROOM + [False]
+        for number in range(2 * PLACES):
+            await at.comes(b"stranger %d" % number, f"127.0.0.{1 + number}")
+        assert not served.ended & {b"%d" % number for number in range(ROOM)}
+        assert served.visitors[b"0"].admit(), "it has its place already"
+
+
+async def test_a_place_is_free_again_when_its_client_has_gone() -> None:
+    served = Served()
+    async with door(served) as at:
+        stream = await at.comes(b"short")
+        assert served.visitors[b"short"].admit()
+        assert [await at.client(b"%d" % number) for number in range(ROOM)] == [True] * (ROOM - 1) + [False]
+        await stream.aclose()
+        await until(lambda: b"short" in served.ended)
+        assert await at.client(b"next")
+
+
+async def test_who_says_nothing_is_sent_away(caplog: pytest.LogCaptureFixture) -> None:
+    served = Served()
+    async with door(served, patience=0.01) as at:
+        assert await is_over(await at.comes(b""))
+    assert served.visitors == {}
+    assert "it has said nothing" in caplog.text
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ECONNABORTED])
+async def test_an_accept_that_fails_ends_nothing_and_fills_no_log(
+    number: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A thousand times, which takes more than a minute; then somebody comes."""
+    failures, over, served = 1000, trio.Event(), Served()
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    accept = listener.socket.accept
+
+    async def failing() -> object:
+        nonlocal failures
+        await trio.lowlevel.checkpoint()
+        failures -= 1
+        if failures >= 0:
+            raise OSError(number, os.strerror(number))
+        over.set()
+        return await accept()
+
+    monkeypatch.setattr(listener.socket, "accept", failing)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(limit_logs)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(Admission(PLACES, PATIENCE_S).serve, listener, served.serve, nursery)
+        await over.wait()
+        autojump_clock.autojump_threshold = math.inf
+        autojump_clock.rate = 1
+        await Door(listener.socket.getsockname(), served).comes(b"at last")
+        nursery.cancel_scope.cancel()
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    line = f"no connection can be accepted: {os.strerror(number)}"
+    assert told[0] == line and told.count(line) == 2, "1000 times 0.1 s are two minutes"
+    assert sum(int(one.split()[0]) for one in told if one != line) == 1000 - 2
