@@ -13,6 +13,7 @@ admitted is decided by whoever serves them; how long an open may take is the eng
 import logging
 import os
 import resource
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ log = logging.getLogger("oncemesh.admission")
 
 PAUSE_S: Final = 0.1
 """After an accept that failed: what it lacked may be there again."""
+AT_ONCE: Final = 512
 SPARE_MOST: Final = 1024
 SPARE_LEAST: Final = 8
 OWN: Final = 48
@@ -69,52 +71,57 @@ class Admission:
         self._patience = patience
         self._places = trio.Semaphore(places)
         self._unopened: dict[Visitor, None] = {}
+        self._of_host: dict[str, dict[Visitor, None]] = {}  # the same, by address
         self._opened: dict[Visitor, None] = {}
         self._admitted: set[Visitor] = set()
 
-    async def serve(self, listener: trio.SocketListener, handler: Handler, nursery: trio.Nursery) -> None:
+    async def serve(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
         """Accept until cancelled. What one connection or the system lacks ends none of the others."""
-        async with listener:
+        listener.setblocking(False)
+        with listener:
             while True:
-                await self._places.acquire()
-                stream, visitor = await self._accept(listener)
-                self._make_way_for(visitor)
-                self._unopened[visitor] = None
-                nursery.start_soon(self._run, visitor, stream, handler)
+                async with self._places:
+                    await trio.lowlevel.wait_readable(listener)
+                try:
+                    self._accept(listener, handler, nursery)
+                except BlockingIOError:
+                    pass
+                except OSError as error:
+                    log.warning("no connection can be accepted: %s", os.strerror(error.errno or 0))
+                    await trio.sleep(PAUSE_S)
 
-    async def _accept(self, listener: trio.SocketListener) -> tuple[trio.SocketStream, Visitor]:
-        while True:
-            try:
-                accepted, address = await listener.socket.accept()
-            except OSError as error:
-                log.warning("no connection can be accepted: %s", os.strerror(error.errno or 0))
-                await trio.sleep(PAUSE_S)
-            else:
-                return trio.SocketStream(accepted), Visitor(self, address)
+    def _accept(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
+        """Those who wait, before anything is done for them: of a flood most make way for the last."""
+        for _ in range(min(AT_ONCE, self._places.value)):
+            accepted, address = listener.accept()
+            self._places.acquire_nowait()
+            visitor = Visitor(self, address)
+            self._make_way_for(visitor)
+            self._unopened[visitor] = None
+            self._of_host.setdefault(visitor.host, {})[visitor] = None
+            nursery.start_soon(self._run, visitor, accepted, handler)
 
-    async def _run(self, visitor: Visitor, stream: trio.SocketStream, handler: Handler) -> None:
+    async def _run(self, visitor: Visitor, accepted: socket.socket, handler: Handler) -> None:
         try:
-            with visitor.scope:
+            with accepted, visitor.scope:
                 with trio.move_on_after(self._patience) as patience:
-                    await trio.lowlevel.wait_readable(stream.socket)
+                    await trio.lowlevel.wait_readable(accepted)
                 if patience.cancelled_caught:
                     log.warning("connection of %s ended: it has said nothing", visitor)
                 else:
-                    await handler(stream, visitor)
+                    await handler(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), visitor)
         finally:
             self._forget(visitor)
             self._admitted.discard(visitor)
-            with trio.CancelScope(shield=True):
-                await trio.aclose_forcefully(stream)
             self._places.release()
 
     # who makes way
 
     def _make_way_for(self, visitor: Visitor) -> None:
-        compatriots = [one for one in self._unopened if one.host == visitor.host]
+        compatriots = self._of_host.get(visitor.host, {})
         if len(compatriots) >= self.spare // 2:
-            self._end(compatriots[0], "unopened, for others of its address")
-        elif len(self._unopened) + len(self._opened) >= self.spare - 1:  # the last one is for who comes next
+            self._end(next(iter(compatriots)), "for others of its address")
+        elif len(self._unopened) + len(self._opened) >= 3 * self.spare // 4:  # the rest is for who comes at once
             self._end(next(iter(self._unopened or self._opened)), "for others")
 
     def _end(self, visitor: Visitor, why: str) -> None:
@@ -123,14 +130,19 @@ class Admission:
         visitor.scope.cancel()
 
     def _forget(self, visitor: Visitor) -> None:
-        self._unopened.pop(visitor, None)
         self._opened.pop(visitor, None)
+        if visitor in self._unopened:
+            del self._unopened[visitor]
+            compatriots = self._of_host[visitor.host]
+            del compatriots[visitor]
+            if not compatriots:
+                del self._of_host[visitor.host]
 
     # what a visitor becomes
 
     def open(self, visitor: Visitor) -> None:
         if visitor in self._unopened:
-            del self._unopened[visitor]
+            self._forget(visitor)
             self._opened[visitor] = None
 
     def admit(self, visitor: Visitor) -> bool:

@@ -97,8 +97,8 @@ class Process:
             nursery.start_soon(self._timers)
             nursery.start_soon(self._write_journal)
             nursery.start_soon(self._status.run)
-            nursery.start_soon(self._admit_clients, _listener(amqp), nursery)
-            nursery.start_soon(self._from_neighbours.serve, _listener(inter), self._accept_neighbour, nursery)
+            nursery.start_soon(self._admit_clients, amqp, nursery)
+            nursery.start_soon(self._from_neighbours.serve, inter, self._accept_neighbour, nursery)
             nursery.start_soon(limit_logs)
             for neighbour, address in self.topology.dialled_by(self.name).items():
                 assert address is not None, "the command line checks that neighbours can be found"
@@ -178,12 +178,13 @@ class Process:
 
     # connections
 
-    async def _admit_clients(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
+    async def _admit_clients(self, listener: socket.socket, nursery: trio.Nursery) -> None:
         """Who comes when it is over is refused, and not kept waiting."""
         with self._admission:
             await self._from_clients.serve(listener, self._serve_client, nursery)
 
     async def _serve_client(self, stream: trio.SocketStream, visitor: Visitor) -> None:
+        await self._turns.turn()
         limits, timing = self.topology.limits, self.topology.timing
         connection = Connection(
             self.clients,
@@ -266,11 +267,6 @@ class Process:
 
 def _neighbour_idle(timing: Timing) -> float:
     return max(timing.idle, 2 * timing.dead)
-
-
-def _listener(listener: socket.socket) -> trio.SocketListener:
-    listener.setblocking(False)
-    return trio.SocketListener(trio.socket.from_stdlib_socket(listener))
 
 
 async def run_router(
