@@ -9,6 +9,7 @@ recognised by its cause, noted in the trace as "limit: ...":
 - a life expired on one side of a partition and went on elsewhere; or longer ago than routers remember
 - the machine of a publisher that answers no echo acknowledged on a link that the publisher had left: for that life
 - the life of a publisher that echoes nothing was ended by who did not know it, and resumed by who did not hear of that
+- a publisher in mode first sent again what was settled for it, and a router still held what it had sent first
 """
 
 import math
@@ -167,7 +168,9 @@ class Judge:
         message.home, message.sent_on = link.router.name, link
 
     def _sent_anew(self, text: bytes) -> None:
+        """Under its key there is another delivery now: that the first one was settled says nothing of it."""
         self.messages[text].anew = True
+        self.messages[text].over = False
         for reader in self.readers.values():
             reader.had.discard(text)
             reader.on_link.pop(text, None)
@@ -489,7 +492,21 @@ class Judge:
         if self._is_exact(client.name, message) and not reader.expired:
             over = message.over or self.lives.is_over(message)
             given_up = not over and client.link is not None and self.termini.may_give_up(client.link.router, message)
-            self.check(over or given_up, f"3 forgets early: {text.decode()} at {client.name}, {how}")
+            over = over or given_up or self._is_of_first(client, message)
+            self.check(over, f"3 forgets early: {text.decode()} at {client.name}, {how}")
+
+    def _is_of_first(self, client: "SubscriberClient", message: Message) -> bool:
+        """Whether the subscriber forgets, of what was sent again under its key, the first delivery. Limit: or the
+        second, as its router still holds the first, settled, and takes its map for a word on that (protocol 10)."""
+        reader, link = self.readers[client.name], client.link
+        if not message.anew or message.text not in reader.had:
+            return message.anew
+        settled = link.settled_there.get(message.text) if link is not None else None
+        if settled is None or message.sent_on.epoch is None or settled >= message.sent_on.epoch:
+            return False
+        self.note(client.name, f"limit: its router holds {message.text.decode()} as it was sent first, settled")
+        reader.had.discard(message.text)
+        return True
 
     def outcome(self, name: str, text: bytes, outcome: DeliveryOutcome, final: bool) -> None:
         self.readers[name].finish(text, outcome, final, self.redeliveries)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from linkstate.clock import TRUST_MS
-from topic.delivery.record import Record
+from topic.delivery.record import Record, State
 from topic.directory.entry import Role
 from topic.identity import Epoch, link_name
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.judge import Judge
     from tests.simulation.link import Link
     from tests.simulation.router import Router
+    from tests.simulation.subscriber_link import SubscriberLink
 
 
 class Memory:
@@ -59,6 +60,14 @@ class Memory:
         lately = [key for key in keys if key in known and self._judge.published(key) > parted]
         held = [key for key in lately if _is_forwarded(known[key], home)]
         self._judge.check(not held, f"5 forgotten early: {home.name} forgets what {edge.name} has of it: {held}")
+
+    @staticmethod
+    def settled_at(link: "SubscriberLink") -> dict[bytes, Epoch]:
+        """Messages in the subscriber's map, of whose keys the router of the link holds a settled delivery; and the
+        attach that this was sent on."""
+        records = link.router.topic.records.by_key
+        held = [(records.get(key), text) for key, text in link.client.texts.items()]
+        return {text: record.stream.epoch for record, text in held if record and record.state is State.SETTLED}
 
     # links and clocks
 

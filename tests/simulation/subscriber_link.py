@@ -7,6 +7,7 @@ from topic.actions import AnswerSubscriber, Deliver, Echo, LinkAction, Redeliver
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.edge.subscriber import LocalSubscriber
+from topic.identity import Epoch
 
 if TYPE_CHECKING:
     from tests.simulation.router import Router
@@ -25,6 +26,8 @@ class SubscriberLink(Link):
         super().__init__(router, client, number, first)
         self.sends_settled = sends_settled
         router.judge.readers[client.name].links.append(self)
+        self.settled_there: dict[bytes, Epoch] = {}
+        """Messages in its client's map, of whose keys the router held a settled delivery as it answered the attach."""
         self._limit = 0
         self._sent = 0
         self._draining = False
@@ -115,6 +118,7 @@ class SubscriberLink(Link):
             self.check(action.epoch == self.epoch, f"2 epoch: {self} is answered with another one than it was given")
             self.router.judge.termini.answered(self)
             self.router.judge.attached(self)
+            self.settled_there = self.router.judge.memory.settled_at(self)
             self.to_client(self.client.attached, action.epoch, *self.fit(action.unsettled))
             self.flow(self._limit, drain=self._draining)
         elif isinstance(action, Deliver):

@@ -1,0 +1,59 @@
+"""What the judge says of a subscriber that forgets what was sent again under the same key (protocol 10)."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.simulation.judge import Judge
+from tests.simulation.parties import Message, Reader, Violation
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.identity import Epoch
+
+TEXT, KEY = b"p0.1.1", b"key"
+FIRST, SECOND = Epoch(1, "a", 1), Epoch(2, "b", 1)
+
+
+@pytest.fixture
+def judge() -> Judge:
+    """The publisher has sent the message again, as it did not hear the answer in which it was settled."""
+    schedule: Any = SimpleNamespace(now=0.0)
+    knobs: Any = SimpleNamespace(redeliveries=0)
+    judge = Judge(schedule, {}, knobs, lambda who, what: None)
+    sent_on: Any = SimpleNamespace(epoch=FIRST, client=None, first=True, router=SimpleNamespace(name="a"))
+    again_on: Any = SimpleNamespace(epoch=SECOND, router=SimpleNamespace(name="b"))
+    judge.messages[TEXT] = judge._by_key[KEY] = Message(TEXT, "p0", 1, 1, False, KEY, False, sent_on)
+    judge.readers["s0"] = Reader("topic/0", True, True, False, False)
+    judge.lives.generations["p0", 1] = b"life"
+    judge.lives.given("p0", b"life", FIRST)
+    sent_on.client = SimpleNamespace(link=sent_on)
+    judge.seen("s0", "a", TEXT, KEY, 0, False)
+    judge.answered(sent_on, [TEXT], DeliveryOutcome.ACCEPTED)
+    judge.republished(again_on, TEXT)
+    return judge
+
+
+def subscriber(settled_there: dict[bytes, Epoch]) -> Any:
+    return SimpleNamespace(name="s0", link=SimpleNamespace(router=None, settled_there=settled_there))
+
+
+def test_the_first_delivery_was_settled(judge: Judge) -> None:
+    judge.forgotten(subscriber({}), TEXT, "settled")
+    judge.seen("s0", "b", TEXT, KEY, 0, False)
+    with pytest.raises(Violation, match="1 exactly once"):
+        judge.seen("s0", "b", TEXT, KEY, 0, False)
+
+
+@pytest.mark.parametrize("settled_there", [{}, {TEXT: SECOND}])
+def test_the_second_is_not_settled_by_that(judge: Judge, settled_there: dict[bytes, Epoch]) -> None:
+    judge.seen("s0", "b", TEXT, KEY, 0, False)
+    with pytest.raises(Violation, match="3 forgets early"):
+        judge.forgotten(subscriber(settled_there), TEXT, "left out of the router's map")
+
+
+def test_the_second_is_taken_for_the_first_where_that_is_still_held(judge: Judge) -> None:
+    judge.seen("s0", "b", TEXT, KEY, 0, False)
+    judge.forgotten(subscriber({TEXT: FIRST}), TEXT, "left out of the router's map")
+    judge.seen("s0", "c", TEXT, KEY, 0, False)
+    with pytest.raises(Violation, match="1 exactly once"):
+        judge.seen("s0", "c", TEXT, KEY, 0, False)
