@@ -247,7 +247,10 @@ class Judge:
             self.accepted_count += outcome is DeliveryOutcome.ACCEPTED
             if link.first:
                 self.messages[text].over = self.messages[text].settled_for = True
-                if link.client.link is not link:
+                if link.client.link is link:
+                    assert link.epoch is not None
+                    self.messages[text].settled_on.add(link.epoch)
+                else:
                     self._sent_anew(text)
 
     def decided(self, home: "Router", keys: Sequence[bytes], outcome: str) -> None:
@@ -501,8 +504,7 @@ class Judge:
         reader, link = self.readers[client.name], client.link
         if not message.anew or message.text not in reader.had:
             return message.anew
-        settled = link.settled_there.get(message.text) if link is not None else None
-        if settled is None or message.sent_on.epoch is None or settled >= message.sent_on.epoch:
+        if link is None or link.settled_there.get(message.text) not in message.settled_on:
             return False
         self.note(client.name, f"limit: its router holds {message.text.decode()} as it was sent first, settled")
         reader.had.discard(message.text)
