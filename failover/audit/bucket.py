@@ -4,11 +4,10 @@ from collections.abc import Iterable
 
 import attrs
 
-from failover.audit.judge.deliveries import gather
+from failover.audit.judge.deliveries import gather, gather_records
 from failover.audit.judge.order import judge_order, pack_order
 from failover.audit.judge.pairs import gather_pairs
 from failover.audit.judge.publishers import find_fates, judge_publishers
-from failover.audit.judge.records import gather_records
 from failover.audit.judge.routers import judge_routers
 from failover.audit.judge.subscribers import judge_subscribers
 from failover.audit.judge.tally import Counting, Tally, Verdicts

@@ -9,14 +9,13 @@ from failover.audit.measure.figures import measures
 from failover.audit.measure.frame import make_frame
 from failover.audit.mesh.case import make_case
 from failover.audit.mesh.clients import find_clients
-from failover.audit.read.entries import KEYS_LISTED, DeliveryEntry
+from failover.audit.read.entries import KEYS_LISTED, DeliveryEntry, find_keys, pick_entries
 from failover.audit.read.faults import ChaosFile, find_chaos
 from failover.audit.read.files import AuditError, Progress, distinct, ignore
 from failover.audit.read.inventory import take_inventory
 from failover.audit.read.logs import Logs, open_logs
-from failover.audit.report.exceptions import exceptions
 from failover.audit.report.report import Finding, Report
-from failover.audit.report.rows import doubts, findings, pair_rows, publisher_rows, violations
+from failover.audit.report.rows import doubts, exceptions, findings, pair_rows, publisher_rows, violations
 from failover.audit.report.story import DeliveryStory, Setting, tell
 from topic.identity import KEY_LENGTH
 
@@ -78,9 +77,13 @@ def _stories(findings: Sequence[Finding], logs: Logs, setting: Setting) -> Itera
     if not keys:
         return
     told: dict[str, list[DeliveryEntry]] = {key: [] for key in keys}
-    for entry in logs.entries(keys):
+    for entry in _entries(logs, keys):
         told[entry.key].append(entry)
     yield from (tell(key, entries, setting) for key, entries in told.items())
+
+
+def _entries(logs: Logs, keys: Sequence[str]) -> Iterator[DeliveryEntry]:
+    return (entry for found in logs.ask(partial(pick_entries, keys)) for entry in found)
 
 
 class StoryError(AuditError):
@@ -94,11 +97,11 @@ def tell_story(run_dirs: Sequence[str], key: str, master: str | None = None) -> 
         raise StoryError(f"{key} is no delivery key: these have {KEY_LENGTH} characters")
     with open_logs(run_dirs, master, key=key) as logs:
         control = logs.control()
-        whole = _only(logs.keys(key), key)
+        whole = _only({one for found in logs.ask(partial(find_keys, key)) for one in found}, key)
         events, chaos = [row for row in control if row.event >= 0], find_chaos(run_dirs, logs.text).chaos
         found = take_inventory(control).logs
         setting = Setting(events, found, find_clients(events, found), chaos.faults if chaos else ())
-        return tell(whole, list(logs.entries([whole])), setting)
+        return tell(whole, list(_entries(logs, [whole])), setting)
 
 
 def _only(found: set[str], key: str) -> str:

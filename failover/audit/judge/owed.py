@@ -12,7 +12,7 @@ import numpy as np
 from failover.audit.judge.testimony import Testimony
 from failover.audit.mesh.audiences import Term
 from failover.audit.read.columns import Flags, Ints
-from failover.audit.read.groups import BIG, taken
+from failover.audit.read.facts import BIG, taken
 
 
 class Owed:

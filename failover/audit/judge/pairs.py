@@ -13,8 +13,7 @@ import numpy as np
 from failover.audit.judge.uses import Uses
 from failover.audit.mesh.audiences import Membership
 from failover.audit.read.columns import NONE, Flags, Ints
-from failover.audit.read.facts import Facts
-from failover.audit.read.groups import Groups
+from failover.audit.read.facts import Facts, Groups
 from topic.journal import Event, LoggedOutcome
 
 

@@ -10,15 +10,13 @@ from collections.abc import Callable, Sequence
 import attrs
 import numpy as np
 
-from failover.audit.judge.deliveries import Deliveries, Spans, dated, within
+from failover.audit.judge.deliveries import Deliveries, Records, Spans, dated, within
 from failover.audit.judge.kinds import Violating
-from failover.audit.judge.records import Records
 from failover.audit.judge.sequence import Order, order
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client, Span
 from failover.audit.read.columns import NONE, Flags, Ints
-from failover.audit.read.facts import Facts
-from failover.audit.read.groups import BIG, codes_of, taken
+from failover.audit.read.facts import BIG, Facts, codes_of, taken
 from topic.journal import Event, LoggedOutcome
 
 

@@ -6,15 +6,13 @@ A violation only where entries cannot be missing: of a router's own log, of the 
 import attrs
 import numpy as np
 
-from failover.audit.judge.deliveries import Deliveries
+from failover.audit.judge.deliveries import Deliveries, Records
 from failover.audit.judge.kinds import Violating
 from failover.audit.judge.publishers import Fates
-from failover.audit.judge.records import Records
 from failover.audit.judge.uses import Uses
 from failover.audit.mesh.case import Case
 from failover.audit.read.columns import NONE, Flags, Ints
-from failover.audit.read.facts import Facts
-from failover.audit.read.groups import BIG, codes_of
+from failover.audit.read.facts import BIG, Facts, codes_of
 from topic.journal import Event
 
 FORGET_GRACE_US = 2_000_000

@@ -12,8 +12,7 @@ from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client
 from failover.audit.mesh.clocks import COUNTER_BITS
 from failover.audit.read.columns import NONE, Flags, Ints
-from failover.audit.read.facts import Facts
-from failover.audit.read.groups import taken
+from failover.audit.read.facts import Facts, taken
 from topic.journal import Event
 
 Order = tuple[Ints, Ints]

@@ -13,7 +13,7 @@ from failover.audit.judge.owed import Owed, by_reason
 from failover.audit.judge.sequence import Order
 from failover.audit.judge.testimony import Testimony
 from failover.audit.read.columns import NONE, Flags
-from failover.audit.read.groups import BIG, taken
+from failover.audit.read.facts import BIG, taken
 
 SECOND = "second"
 

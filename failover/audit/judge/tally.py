@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable
 import attrs
 import numpy as np
 
-from failover.audit.judge.deliveries import Deliveries
+from failover.audit.judge.deliveries import Deliveries, Records
 from failover.audit.judge.kinds import FINDINGS_KEPT, Violating
 from failover.audit.judge.pairs import Pairs
 from failover.audit.judge.publishers import Fates
-from failover.audit.judge.records import Records
 from failover.audit.judge.routers import RouterVerdicts
 from failover.audit.judge.subscribers import SubscriberVerdicts
 from failover.audit.judge.unattributed import Away, InVain, Without

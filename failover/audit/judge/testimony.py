@@ -15,8 +15,7 @@ from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client, Span
 from failover.audit.mesh.clocks import SKEW_US
 from failover.audit.read.columns import NONE, Flags, Ints
-from failover.audit.read.facts import Facts
-from failover.audit.read.groups import BIG, taken
+from failover.audit.read.facts import BIG, Facts, taken
 
 UNORDERED_US = 1 << 60
 """More than any difference of times."""

@@ -19,8 +19,7 @@ from failover.audit.judge.subscribers import SubscriberVerdicts
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client, Span
 from failover.audit.read.columns import NONE, Flags, Ints
-from failover.audit.read.facts import Facts
-from failover.audit.read.groups import BIG, taken
+from failover.audit.read.facts import BIG, Facts, taken
 
 InVain = Counter[tuple[str | None, bool]]
 """By the last home that is known, and whether it is a known subscriber that did not get it: how many."""

@@ -18,8 +18,7 @@ import numpy as np
 
 from failover.audit.read.columns import Flags, Ints, Texts
 from failover.audit.read.entries import DeliveryEntry, entries_at
-from failover.audit.read.facts import Facts
-from failover.audit.read.groups import Groups, by_key
+from failover.audit.read.facts import Facts, Groups, by_key
 from topic.identity import NAME_LENGTH
 from topic.journal import Event
 

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Sequence
 import attrs
 import numpy as np
 
-from failover.audit.judge.records import Records
+from failover.audit.judge.deliveries import Records
 from failover.audit.judge.uses import Uses
 from failover.audit.measure.frame import ELSEWHERE, Frame
 from failover.audit.read.columns import NONE, Ints
-from failover.audit.read.facts import Facts
-from failover.audit.read.groups import BIG
+from failover.audit.read.facts import BIG, Facts
 from topic.identity import NAME_LENGTH
 from topic.journal import Event
 

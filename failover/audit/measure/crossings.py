@@ -9,15 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 import numpy as np
 
-from failover.audit.judge.deliveries import Deliveries
+from failover.audit.judge.deliveries import Deliveries, Records
 from failover.audit.judge.pairs import Pairs
-from failover.audit.judge.records import Records
 from failover.audit.judge.tally import Verdicts
 from failover.audit.measure.frame import Frame
 from failover.audit.mesh.case import Case
 from failover.audit.read.columns import Flags, Ints
-from failover.audit.read.facts import Facts
-from failover.audit.read.groups import BIG, Groups, taken
+from failover.audit.read.facts import BIG, Facts, Groups, taken
 from failover.audit.read.inventory import ControlRow, Log
 from topic.journal import Event
 

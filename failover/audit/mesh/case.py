@@ -17,13 +17,10 @@ from failover.audit.mesh.clients import (
     open_windows,
 )
 from failover.audit.mesh.clocks import Clocks, HybridTimeline, aligned, doubted, find_clocks
-from failover.audit.mesh.contacts import all_remembered, watched_spans
-from failover.audit.mesh.endings import EndedLink, ended_in_use
+from failover.audit.mesh.contacts import Hearing, all_remembered, heard_endings, hearing, watched_spans
 from failover.audit.mesh.exchanges import disagreements
-from failover.audit.mesh.expiry import heard_endings
-from failover.audit.mesh.hearing import Hearing, hearing
 from failover.audit.mesh.lost_state import StateLoss, state_losses
-from failover.audit.mesh.presence import Parting, Presence, partings, presences
+from failover.audit.mesh.presence import EndedLink, Parting, Presence, ended_in_use, partings, presences
 from failover.audit.read.columns import unpack
 from failover.audit.read.inventory import ControlRow, Inventory, Log
 from topic.journal import Event

@@ -17,8 +17,7 @@ import numpy as np
 
 from failover.audit.mesh.clocks import SKEW_US, Disagreement
 from failover.audit.read.columns import NONE, Ints, Rows
-from failover.audit.read.facts import Facts
-from failover.audit.read.groups import Groups, by_key, taken
+from failover.audit.read.facts import Facts, Groups, by_key, taken
 from topic.journal import Event
 
 LEAST = 3

@@ -5,6 +5,8 @@ is received meanwhile it is to get (protocol 1). It is *there* while its process
 router has its link; a gap that is no longer than its timeout does not count, as routers wait that long. Who is not
 there for longer has itself to thank. *Apart* is the time in which a home was out of contact with its custodian, or its
 custodian without its link.
+
+*Ended in use* are links that a router ended as expired while a client was attached there by them.
 """
 
 from collections import defaultdict
@@ -153,3 +155,33 @@ def _is_gone(row: ControlRow, subscriber: str, custodian: str | None) -> bool:
     if row.event == Event.LOST:
         return row.peer == custodian
     return row.event == Event.SUSPENDED and row.subscriber == subscriber and row.source == custodian
+
+
+@attrs.frozen(slots=True)
+class EndedLink:
+    """By the link's name."""
+
+    link: str
+    router: str
+    reason: str
+    """As that router tells it, or empty."""
+
+
+def ended_in_use(rows: Iterable[ControlRow], presences: Mapping[str, Presence]) -> Iterator[EndedLink]:
+    """Not those of clients that were gone, which their router need not know yet."""
+    attached: dict[tuple[str, str], int] = {}
+    events = (Event.ATTACHED, Event.SUSPENDED, Event.STOLEN, *CLOSING)
+    for row in sorted((row for row in rows if row.role == "router" and row.event in events), key=lambda row: row.place):
+        name = row.publisher or row.subscriber
+        if name is None:
+            continue
+        if row.event == Event.ATTACHED:
+            attached[row.log_name, name] = life_of(row)
+            continue
+        life = attached.pop((row.log_name, name), None)
+        if row.event == Event.EXPIRED and life == life_of(row) and _there(presences.get(name), row.hlc):
+            yield EndedLink(name, row.source, row.detail or "")
+
+
+def _there(presence: Presence | None, hlc: int) -> bool:
+    return presence is not None and any(since < hlc <= till for since, till in presence.there)

@@ -27,7 +27,7 @@ class DeliveryEntry(Row):
     key: str
 
 
-def find_keys(parts: Iterable[bytes], start: str) -> set[str]:
+def find_keys(start: str, parts: Iterable[bytes]) -> set[str]:
     """The keys that begin so; no more of a part than tell that there are too many."""
     kind, found = f"S{len(start)}", set[str]()
     for part in parts:
@@ -37,13 +37,14 @@ def find_keys(parts: Iterable[bytes], start: str) -> set[str]:
     return found
 
 
-def pick_entries(parts: Iterable[bytes], keys: Sequence[str]) -> Iterator[DeliveryEntry]:
+def pick_entries(keys: Sequence[str], parts: Iterable[bytes]) -> list[DeliveryEntry]:
     """What packed rows tell of these deliveries."""
-    wanted = hashed(np.array([key.encode() for key in keys], KEY_TYPE))
+    wanted, found = hashed(np.array([key.encode() for key in keys], KEY_TYPE)), list[DeliveryEntry]()
     for part in parts:
         rows = unpack([part])
         at = np.flatnonzero(np.isin(hashed(rows.key), wanted))
-        yield from (entry for entry in entries_at(rows, at) if entry.key in keys)
+        found += [entry for entry in entries_at(rows, at) if entry.key in keys]
+    return found
 
 
 def entries_at(rows: Rows, at: Ints) -> Iterator[DeliveryEntry]:

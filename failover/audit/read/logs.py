@@ -5,19 +5,22 @@ given as functions. A laptop is done with a short run long before Spark has star
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol, TypeVar
 
-from failover.audit.read.entries import DeliveryEntry
+import msgpack
+
 from failover.audit.read.files import SUBMITTED, Progress, contents, files_of, ignore, local_dirs
 from failover.audit.read.inventory import ControlRow
-from failover.audit.read.local import LocalLogs
+from failover.audit.read.segments import CONTROL_BUCKET, Left, OnBucket, OnJoined, buckets, pack_files
 
 LOCAL_BYTES = 100 << 20
 """More is read by Spark, on all the cores it is given."""
 
-Left = TypeVar("Left")
+Answer = TypeVar("Answer")
 
 
 class Logs(Protocol):
@@ -29,21 +32,47 @@ class Logs(Protocol):
     def some(self) -> Iterable[bytes]:
         """A part of what is about deliveries, by chance, as it is packed; of a short run, all."""
 
-    def work(
-        self,
-        on_bucket: Callable[[Iterable[bytes]], tuple[Left, list[tuple[str, bytes]]]],
-        on_joined: Callable[[str, Iterable[bytes]], Left],
-    ) -> Iterable[Left]:
+    def work(self, on_bucket: OnBucket[Left], on_joined: OnJoined[Left]) -> Iterable[Left]:
         """What is left of each bucket of packed rows; and of what these leave under a name, brought together."""
 
-    def keys(self, start: str) -> set[str]:
-        """Those of deliveries that begin so; some of them if they are many."""
-
-    def entries(self, keys: Sequence[str]) -> Iterable[DeliveryEntry]:
-        """What is said of these deliveries."""
+    def ask(self, question: Callable[[Iterable[bytes]], Answer]) -> Iterable[Answer]:
+        """What a function finds in packed rows, a part at a time."""
 
     def text(self, path: str) -> str | None:
         """Of another file there; None if there is none."""
+
+
+class LocalLogs:
+    """Read and worked on in this process. All is held in memory, in about twice the size of the files."""
+
+    def __init__(self, files: Iterable[tuple[str, bytes]], size: int, start: str = "") -> None:
+        """Paths and contents, of so many bytes; `start`: only what is about deliveries whose keys begin so matters."""
+        self._parts: dict[int, list[bytes]] = defaultdict(list)
+        for bucket, part in pack_files(files, buckets(size), start.encode()):
+            self._parts[bucket].append(part)
+        self._control = self._parts.pop(CONTROL_BUCKET, [])
+
+    def control(self) -> list[ControlRow]:
+        return [ControlRow(*row) for part in self._control for row in msgpack.unpackb(part)]
+
+    def some(self) -> Iterable[bytes]:
+        return self._parts.get(0, [])
+
+    def work(self, on_bucket: OnBucket[Left], on_joined: OnJoined[Left]) -> Iterator[Left]:
+        to_join = defaultdict[str, list[bytes]](list)
+        for parts in self._parts.values():
+            left, named = on_bucket(parts)
+            yield left
+            for name, part in named:
+                to_join[name].append(part)
+        for name, joined in to_join.items():
+            yield on_joined(name, joined)
+
+    def ask(self, question: Callable[[Iterable[bytes]], Answer]) -> Iterator[Answer]:
+        return map(question, self._parts.values())
+
+    def text(self, path: str) -> str | None:
+        return Path(path).read_text() if Path(path).exists() else None
 
 
 @contextmanager

@@ -6,9 +6,9 @@ mesh.json. Nothing is judged here, and damage never raises: it is data for the i
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import msgpack
@@ -22,6 +22,8 @@ from topic.tail import read_region
 FILE = -1
 MESH = -2
 CONTROL_BUCKET = -1
+BUCKET_BYTES = 16 << 20
+"""Of logs: what is judged at a time. It takes about ten times as much memory."""
 ROWS_PACKED = 500_000
 """At least so many are held before they are packed, if there are."""
 
@@ -29,6 +31,11 @@ ControlColumns = tuple[Any, ...]
 """The fields of `inventory.ControlRow`."""
 Packed = tuple[int, bytes]
 """What is said of the deliveries of one bucket; or, in the `CONTROL_BUCKET`, of all else."""
+Left = TypeVar("Left")
+OnBucket = Callable[[Iterable[bytes]], tuple[Left, list[tuple[str, bytes]]]]
+"""Work on one bucket's packed rows: what is left of it, and what is to be brought together by name."""
+OnJoined = Callable[[str, Iterable[bytes]], Left]
+"""Work on what was brought together under a name."""
 
 
 @attrs.frozen(slots=True)
@@ -37,6 +44,11 @@ class File:
     """Its writer."""
     blocks: Sequence[BlockView]
     control: Sequence[ControlColumns]
+
+
+def buckets(size: int) -> int:
+    """For so many bytes of logs."""
+    return 1 + size // BUCKET_BYTES
 
 
 def pack_files(files: Iterable[tuple[str, bytes]], buckets: int, start: bytes = b"") -> Iterator[Packed]:

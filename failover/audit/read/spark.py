@@ -18,20 +18,16 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from failover.audit.read.entries import DeliveryEntry, find_keys, pick_entries
 from failover.audit.read.files import AuditError, Progress
 from failover.audit.read.inventory import ControlRow
-from failover.audit.read.local import buckets
-from failover.audit.read.segments import CONTROL_BUCKET, pack_files
+from failover.audit.read.segments import CONTROL_BUCKET, Left, OnBucket, OnJoined, buckets, pack_files
 from failover.audit.read.session import spark_session
 
 OF_BUCKET = ""
 """In the place of a name: what is left for good."""
 PACKED_SCHEMA, WORKED_SCHEMA, FOUND_SCHEMA = "bucket int, rows binary", "name string, rows binary", "found binary"
 TICK_S = 0.2
-Left = TypeVar("Left")
-OnBucket = Callable[[Iterable[bytes]], tuple[Left, list[tuple[str, bytes]]]]
-OnJoined = Callable[[str, Iterable[bytes]], Left]
+Answer = TypeVar("Answer")
 
 
 @contextmanager
@@ -91,11 +87,14 @@ class SparkLogs:
         finally:
             left.unpersist()
 
-    def keys(self, start: str) -> set[str]:
-        return {key for found in self._ask(partial(_find, start)) for key in found}
+    def ask(self, question: Callable[[Iterable[bytes]], Answer]) -> Iterator[Answer]:
+        def answered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                yield _batch(found=pa.array([pickle.dumps(question(_parts(batch)))], pa.binary()))
 
-    def entries(self, keys: Sequence[str]) -> Iterator[DeliveryEntry]:
-        return (entry for found in self._ask(partial(_pick, keys)) for entry in found)
+        asked: Any = answered  # pyspark's own annotation is narrower than what it calls
+        found = self._keyed().select("rows").mapInArrow(asked, FOUND_SCHEMA).collect()
+        return (pickle.loads(row["found"]) for row in found)
 
     def text(self, path: str) -> str | None:
         if Path(path).parent.is_dir():  # with a name that may not be one of Hadoop's
@@ -108,11 +107,6 @@ class SparkLogs:
 
     def _keyed(self) -> DataFrame:
         return self._packed.filter(F.col("bucket") != CONTROL_BUCKET)
-
-    def _ask(self, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> Iterator[Any]:
-        asked: Any = function
-        found = self._keyed().select("rows").mapInArrow(asked, FOUND_SCHEMA).collect()
-        return (pickle.loads(row["found"]) for row in found)
 
 
 def _files(spark: SparkSession, run_dirs: Sequence[str]) -> list[DataFrame]:
@@ -155,9 +149,7 @@ def _watched(read: Accumulator[int], size: int, progress: Progress) -> Iterator[
 
 def _pack(buckets: int, read: Accumulator[int], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for packed in pack_files(_contents(batches, read), buckets):
-        yield pa.RecordBatch.from_pydict(
-            {"bucket": pa.array([packed[0]], pa.int32()), "rows": pa.array([packed[1]], pa.binary())}
-        )
+        yield _batch(bucket=pa.array([packed[0]], pa.int32()), rows=pa.array([packed[1]], pa.binary()))
 
 
 def _contents(batches: Iterable[pa.RecordBatch], read: Accumulator[int]) -> Iterator[tuple[str, bytes]]:
@@ -167,16 +159,8 @@ def _contents(batches: Iterable[pa.RecordBatch], read: Accumulator[int]) -> Iter
             read.add(len(content.as_buffer()))
 
 
-def _find(start: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from (_found(find_keys(_parts(batch), start)) for batch in batches)
-
-
-def _pick(keys: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from (_found(list(pick_entries(_parts(batch), keys))) for batch in batches)
-
-
-def _found(found: Any) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"found": pa.array([pickle.dumps(found)], pa.binary())})
+def _batch(**columns: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _parts(rows: pa.Table | pa.RecordBatch) -> Iterator[Any]:

@@ -11,12 +11,11 @@ import attrs
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup  # a part of jinja2
 
-from failover.audit.judge.kinds import FINDINGS_KEPT, KINDS
+from failover.audit.judge.kinds import KINDS
 from failover.audit.measure.counts import STATES
 from failover.audit.measure.figures import Measures, StateTime
 from failover.audit.report import plots
-from failover.audit.report.matrix import matrix, short_names
-from failover.audit.report.report import Finding, Report, Verdict
+from failover.audit.report.report import Finding, PairRow, PublisherRow, Report, Verdict
 from failover.audit.report.story import DeliveryStory, Step
 
 STEPS_SHOWN = 400
@@ -63,8 +62,10 @@ def render(report: Report) -> str:
         kinds=KINDS,
         matrix=matrix(report),
         short=short_names(report.publishers, report.pairs),
-        violations=violations(report),
-        findings_kept=FINDINGS_KEPT,
+        curves=plots.CURVES,
+        stories={story.key: story for story in report.stories},
+        told_with={finding.key: finding for finding in reversed(report.findings)},
+        lines=_lines,
         figures=figures(report.measures),
         states=slowest(report.measures.states) if report.measures else (),
         state_names=STATES,
@@ -108,52 +109,11 @@ def figures(measures: Measures | None) -> dict[str, Markup]:
     return {name: Markup(drawing) for name, drawing in drawn.items()}
 
 
-@attrs.frozen(slots=True)
-class ShownStep:
-    """A step as the page shows it."""
-
-    step: Step
-    when: str
-    marked: bool
-    """About a subscriber that suffered."""
-
-
-@attrs.frozen(slots=True)
-class ShownViolation:
-    finding: Finding
-    story: DeliveryStory | None
-    """Where it is told: with the first of the findings of one delivery."""
-    lines: tuple[ShownStep, ...]
-    told_before: bool
-
-
-@attrs.frozen(slots=True)
-class ShownKind:
-    name: str
-    total: int
-    listed: tuple[ShownViolation, ...]
-
-
-def violations(report: Report) -> list[ShownKind]:
-    stories = {story.key: story for story in report.stories}
-    told: set[str] = set()
-    kinds = []
-    for kind, total in report.violations.items():
-        listed = []
-        for finding in (finding for finding in report.findings if finding.kind == kind):
-            story = None if finding.key in told else stories.get(finding.key)
-            lines = _lines(story, finding) if story else ()
-            listed.append(ShownViolation(finding, story, lines, finding.key in told))
-            if story:
-                told.add(finding.key)
-        kinds.append(ShownKind(kind, total, tuple(listed)))
-    return kinds
-
-
-def _lines(story: DeliveryStory, finding: Finding) -> tuple[ShownStep, ...]:
+def _lines(story: DeliveryStory, finding: Finding) -> list[tuple[Step, str, bool]]:
+    """The steps that are shown, when each was, and whether it is about a subscriber that suffered."""
     first = story.steps[0]
     names = {name.removesuffix(f" on {story.address}") for name in finding.subscribers}
-    return tuple(ShownStep(step, _when(step, first), bool(names & {*step.links})) for step in story.steps[:STEPS_SHOWN])
+    return [(step, _when(step, first), bool(names & {*step.links})) for step in story.steps[:STEPS_SHOWN]]
 
 
 def _when(step: Step, first: Step) -> str:
@@ -174,3 +134,73 @@ def slowest(states: Sequence[StateTime]) -> list[tuple[str, int, int, StateTime]
             mean = round(sum(time.mean_us * time.count for time in each) / total)
             found.append((name, total, mean, max(each, key=lambda time: time.max_us)))
     return found
+
+
+COLUMNS = 8
+"""Publishers that fit; more make one column of totals."""
+ROWS = 200
+
+
+@attrs.frozen(slots=True)
+class Cell:
+    """One pair, or all of a subscriber's pairs."""
+
+    processed: int
+    owed: int
+    violations: int
+    unknown: int
+
+    @property
+    def look(self) -> str:
+        return "bad" if self.violations else "unsure" if self.unknown else "good"
+
+
+@attrs.frozen(slots=True)
+class Matrix:
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
+    left_out: int
+    """Subscribers beyond those that fit, none of which is worse than those shown."""
+
+
+def matrix(report: Report) -> Matrix:
+    short = short_names(report.publishers, report.pairs)
+    publishers = sorted({row.publisher for row in report.pairs})
+    groups = [[name] for name in publishers] if len(publishers) <= COLUMNS else [publishers]
+    columns = tuple(short[group[0]] if len(group) == 1 else f"all {len(group)} publishers" for group in groups)
+    rows = [
+        (short[name], tuple(_cell([row for row in mine if row.publisher in group]) for group in groups))
+        for name, mine in _by_subscriber(report.pairs)
+    ]
+    return Matrix(columns, tuple(sorted(rows[:ROWS], key=lambda row: row[0])), len(rows[ROWS:]))
+
+
+def short_names(publishers: Sequence[PublisherRow], pairs: Sequence[PairRow]) -> dict[str, str]:
+    """Links by their containers alone, where these tell them apart."""
+    sending = {row.publisher for row in publishers} | {row.publisher for row in pairs}
+    return _shortened(sending) | _shortened({row.subscriber for row in pairs} - sending)
+
+
+def _shortened(names: set[str]) -> dict[str, str]:
+    containers = {name: name.partition("/")[0] for name in names}
+    return containers if len(set(containers.values())) == len(names) else {name: name for name in names}
+
+
+def _by_subscriber(pairs: Sequence[PairRow]) -> list[tuple[str, list[PairRow]]]:
+    """The worst first."""
+    found: dict[str, list[PairRow]] = {}
+    for row in pairs:
+        found.setdefault(row.subscriber, []).append(row)
+    worst = {
+        name: (sum(sum(row.violations.values()) for row in rows), sum(row.unknown for row in rows))
+        for name, rows in found.items()
+    }
+    return sorted(sorted(found.items()), key=lambda item: worst[item[0]], reverse=True)
+
+
+def _cell(rows: Sequence[PairRow]) -> Cell | None:
+    if not rows:
+        return None
+    violations = sum(sum(row.violations.values()) for row in rows)
+    unknown = sum(row.unknown for row in rows)
+    return Cell(sum(row.processed for row in rows), sum(row.owed for row in rows), violations, unknown)

@@ -17,13 +17,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from numpy.typing import NDArray
 
 from failover.audit.measure.figures import Distribution, FaultMeasure, Measures, Series, bucket_us
-from failover.audit.read.faults import Fault
 
 NARROW, WIDE = 4.3, 9.0
 """Inches, of which 72 units make one: at 360 pixels a narrow plot's text has about the size it is set in."""
-ROWS_OF_THEIR_OWN = 8
-"""Subscribers with a curve each; more make a map with a row each."""
-ROWS_MAPPED = 60
+CURVES = 12
+"""Of subscribers; where there are more, of those that paused longest."""
 BARS = 20
 BURST = 2.5
 """A rate this many times the usual one rises above its plot."""
@@ -56,21 +54,16 @@ def _style(plot: str) -> Any:
 
 def timeline(measures: Measures, width: float) -> str:
     """Deliveries per second: acceptances of all publishers, then each subscriber; faults by their numbers."""
+    subscribers = [one for one in measures.series if one.role == "subscriber"]
+    paused = sorted(subscribers, key=lambda one: one.longest.us if one.longest else 0, reverse=True)[:CURVES]
+    what = f"{len(subscribers)} subscribers and {len(measures.faults)} faults"
     with _style(f"timeline {width}"):
-        subscribers = [one for one in measures.series if one.role == "subscriber"]
-        own_rows = len(subscribers) <= ROWS_OF_THEIR_OWN
-        figure = _curves(measures, subscribers, width) if own_rows else _map(measures, subscribers, width)
-        what = f"{len(subscribers)} subscribers and {len(measures.faults)} faults"
+        figure = _curves(measures, [one for one in subscribers if one in paused], width)
         return svg(figure, "Deliveries per second over the run", f"Per subscriber, with faults marked: {what}.")
 
 
 def _rates(one: Series, measures: Measures) -> NDArray[np.float64]:
     return np.array(one.counts, np.float64) * 1_000_000 / measures.bin_us
-
-
-def _accepted(measures: Measures, bins: int) -> NDArray[np.float64]:
-    of_each = [_rates(one, measures) for one in measures.series if one.role == "publisher"]
-    return np.sum(of_each, axis=0) if of_each else np.zeros(bins)
 
 
 def _curves(measures: Measures, subscribers: Sequence[Series], width: float) -> Figure:
@@ -79,7 +72,8 @@ def _curves(measures: Measures, subscribers: Sequence[Series], width: float) -> 
     axes = list(figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0])
     bins = len(measures.series[0].counts) if measures.series else 1
     edges = np.arange(bins + 1) * measures.bin_us / 1_000_000
-    curves = [("accepted, all publishers", _accepted(measures, bins), INK)]
+    accepted = sum((_rates(one, measures) for one in measures.series if one.role == "publisher"), np.zeros(bins))
+    curves = [("accepted, all publishers", accepted, INK)]
     curves += [(one.party, _rates(one, measures), BLUE) for one in subscribers]
     for axis, (name, rates, colour) in zip(axes, curves, strict=True):
         axis.stairs(rates, edges, fill=True, color=colour, linewidth=0)
@@ -111,38 +105,6 @@ def _rounded(top: float) -> int:
     return max(1, int(top // scale * scale))
 
 
-def _map(measures: Measures, subscribers: Sequence[Series], width: float) -> Figure:
-    """A row for each subscriber, the darker the more; those that paused longest if there are too many."""
-    shown = sorted(subscribers, key=_pause, reverse=True)[:ROWS_MAPPED]
-    shown = [one for one in subscribers if one in shown]
-    bins = len(subscribers[0].counts)
-    seconds = bins * measures.bin_us / 1_000_000
-    figure = Figure(figsize=(width, 0.165 * len(shown) + 1.9), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[0.8, 0.165 * len(shown)])
-    accepted = _accepted(measures, bins)
-    above.stairs(accepted, np.arange(bins + 1) * measures.bin_us / 1_000_000, fill=True, color=INK, linewidth=0)
-    above.set_title("accepted, all publishers", loc="left", pad=3)
-    _scale(above, accepted)
-    rates = np.array([_rates(one, measures) for one in shown])
-    extent = (0, seconds, len(shown) - 0.5, -0.5)
-    top = max(1.0, float(np.quantile(rates[rates > 0], 0.75)) * 2) if (rates > 0).any() else 1.0
-    image = below.imshow(rates, aspect="auto", interpolation="nearest", extent=extent, cmap="Blues", vmin=0, vmax=top)
-    below.set_yticks(range(len(shown)), [_shortened(one.party, width / 2) for one in shown], fontsize=7.5)
-    below.tick_params(axis="y", length=0)
-    below.set_xlabel("seconds")
-    figure.colorbar(image, ax=below, orientation="horizontal", label="deliveries per second, or more",
-                    aspect=40, pad=0.02)  # fmt: skip
-    _mark(above, measures)
-    _mark(below, measures, filled=False)
-    _number(above, measures, width)
-    above.set_xlim(0, seconds)
-    return figure
-
-
-def _pause(one: Series) -> int:
-    return one.longest.us if one.longest else 0
-
-
 def _shortened(name: str, width: float) -> str:
     most = round(width * 9)
     return name if len(name) <= most else f"{name[: most - 1]}…"
@@ -152,18 +114,14 @@ def _seconds(us: int, measures: Measures) -> float:
     return (us - measures.began_us) / 1_000_000
 
 
-def _span(fault: Fault, measures: Measures, end: float) -> tuple[float, float]:
-    until = end if fault.until_us is None else _seconds(fault.until_us, measures)
-    return _seconds(fault.at_us, measures), until
-
-
-def _mark(axis: Axes, measures: Measures, *, filled: bool = True) -> None:
+def _mark(axis: Axes, measures: Measures) -> None:
     end = len(measures.series[0].counts) * measures.bin_us / 1_000_000 if measures.series else 0
-    spans = [_span(one.fault, measures, end) for one in measures.faults]
+    faults = [one.fault for one in measures.faults]
+    ends = [end if fault.until_us is None else _seconds(fault.until_us, measures) for fault in faults]
+    spans = [(_seconds(fault.at_us, measures), till) for fault, till in zip(faults, ends, strict=True)]
     across = axis.get_xaxis_transform()
-    if filled:
-        lengths = [(since, till - since) for since, till in spans]
-        axis.broken_barh(lengths, (0, 1), color=PEACH, linewidth=0, zorder=0, transform=across)
+    lengths = [(since, till - since) for since, till in spans]
+    axis.broken_barh(lengths, (0, 1), color=PEACH, linewidth=0, zorder=0, transform=across)
     axis.vlines([since for since, _ in spans], 0, 1, color=ORANGE, linewidth=0.9, transform=across)
 
 

@@ -5,7 +5,8 @@ import json
 from failover.audit import Report
 from failover.audit.job import judge_logs
 from failover.audit.read.faults import Chaos, ChaosFile
-from failover.audit.read.local import BUCKET_BYTES, LocalLogs
+from failover.audit.read.logs import LocalLogs
+from failover.audit.read.segments import BUCKET_BYTES
 from tests.failover.audit.runs import ROUTERS, Run
 
 

@@ -1,6 +1,6 @@
 """Which routers can have heard that a link has ended: by contacts, one after the other."""
 
-from failover.audit.mesh.expiry import earliest
+from failover.audit.mesh.contacts import earliest
 
 FOREVER = 1 << 63
 

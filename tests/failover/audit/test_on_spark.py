@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from failover import audit
-from failover.audit.read import local, logs
+from failover.audit.read import logs, segments
 from failover.audit.read import spark as on_spark
 from tests.failover.audit.runs import NEAR, TWO, Run
 from tests.failover.audit.test_exceptions import is_apart
@@ -60,7 +60,7 @@ def test_spark_says_what_this_process_says(spark: SparkSession, tmp_path: Path, 
     directory = str(corpus().write(tmp_path))
     torn = next((tmp_path / "b/log").iterdir())
     torn.write_bytes(torn.read_bytes()[:-7])
-    with patch.object(local, "BUCKET_BYTES", 5_000):
+    with patch.object(segments, "BUCKET_BYTES", 5_000):
         here = audit.run([directory])
     assert audit.run([directory], spark=True) == here
     assert here.torn and here.measures and bool(here.stories) == (corpus is violated)

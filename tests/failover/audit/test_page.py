@@ -26,7 +26,7 @@ from failover.audit.measure.frame import AFTER, BEFORE, DURING, MOST_FAULTS
 from failover.audit.read.faults import Chaos, Fault
 from failover.audit.read.inventory import Problem
 from failover.audit.report import page, plots
-from failover.audit.report.matrix import COLUMNS, ROWS, Cell, matrix
+from failover.audit.report.page import COLUMNS, ROWS, Cell, matrix
 from failover.audit.report.report import Finding, PairRow, PublisherRow, Report
 from failover.audit.report.story import DeliveryStory, Step
 from router.cli.main import main
@@ -240,11 +240,11 @@ def test_nothing_that_is_told_is_markup() -> None:
     assert found.text.count("<script>alert('$x$')</script>&amp;\"'") >= 12
 
 
-@pytest.mark.parametrize("subscribers", [1, 8, 9, 60, 70])
+@pytest.mark.parametrize("subscribers", [1, plots.CURVES, plots.CURVES + 1])
 def test_any_number_of_subscribers_has_its_plot(subscribers: int) -> None:
     found = Page(page.render(report(subscribers, measures=measures(subscribers))))
     assert sum(tag == "svg" for tag, _ in found.tags) == 5
-    for number in range(min(subscribers, plots.ROWS_MAPPED)):
+    for number in range(min(subscribers, plots.CURVES)):
         assert found.text.count(f"s{number}/link") >= 2  # narrow and wide
     descriptions = [attributes["aria-label"] for tag, attributes in found.tags if tag == "svg"]
     assert all(descriptions) and f"{subscribers} subscribers and 1 faults" in (descriptions[0] or "")
