@@ -47,9 +47,10 @@ def lost_subscribers_not_awaited(_: Method) -> Method:
 def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
     """5 Edge: home is told who left without the delivery, in the Outcome or ahead of it."""
 
-    def broken(reporting: Reports, record: Record) -> None:
-        record.moved = ()
-        report(reporting, record)
+    def broken(reporting: Reports, stream: Stream, records: list[Record]) -> None:
+        for record in records:
+            record.moved = ()
+        report(reporting, stream, records)
 
     def unheard(directory: Directory, router: str, moved: list[LinkEntry]) -> list[Change]:
         return []
@@ -85,9 +86,9 @@ def accepted_unconfirmed(evaluate: Method) -> Method:
 def outcome_while_unjoined(report: Method) -> Method:
     """5 Edge: outcomes are withheld while home has not joined all local subscribers."""
 
-    def broken(reporting: Reports, record: Record) -> None:
+    def broken(reporting: Reports, stream: Stream, records: list[Record]) -> None:
         with patch.object(reporting, "unjoined", {}):
-            report(reporting, record)
+            report(reporting, stream, records)
 
     return broken
 

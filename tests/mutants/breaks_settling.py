@@ -20,11 +20,12 @@ def settled_on_outcome(report: Method, init: Method) -> tuple[Method, Method]:
     """5 Settle: an edge settles its subscribers when the publisher has settled, not when they are done."""
     edges: dict[Reports, Edge] = {}
 
-    def broken(reports: Reports, record: Record) -> None:
-        report(reports, record)
+    def broken(reports: Reports, stream: Stream, records: list[Record]) -> None:
+        report(reports, stream, records)
         edge = edges[reports]
-        Settlement(edge.outlet, edge.records, {}, lambda subscriber: None).settle_locals([record])
-        edge.records.forget(record.stream, [record])
+        if records:
+            Settlement(edge.outlet, edge.records, {}, lambda subscriber: None).settle_locals(records)
+        edge.records.forget(stream, records)
 
     def built(edge: Edge, *arguments: Any) -> None:
         init(edge, *arguments)

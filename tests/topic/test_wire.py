@@ -29,8 +29,7 @@ def spread(ranges: list[int]) -> list[int]:
 @given(st.lists(st.integers(0, 30), min_size=1))
 def test_outcomes_of_a_stream_are_one_segment_of_ranges_in_their_order(numbers: list[int]) -> None:
     outgoing = Outgoing()
-    for n in numbers:
-        outgoing.outcome("a", STREAM, n)
+    outgoing.outcome("a", STREAM, numbers)
     [(targets, payload)] = outgoing.take()
     [[kind, publisher, epoch, ranges]] = decode(payload)
     assert (targets, kind, publisher, tuple(epoch)) == (("a",), Segment.OUTCOME, NAME, EPOCH)
@@ -39,8 +38,8 @@ def test_outcomes_of_a_stream_are_one_segment_of_ranges_in_their_order(numbers: 
 
 def test_neighbouring_numbers_are_one_range() -> None:
     outgoing = Outgoing()
-    for n in (3, 4, 5, 9):
-        outgoing.settle(("a",), STREAM, n)
+    for numbers in ((3, 4), (5, 9)):
+        outgoing.settle(("a",), STREAM, numbers)
     [(_, payload)] = outgoing.take()
     assert decode(payload)[0][3] == [3, 5, 9, 9]
 

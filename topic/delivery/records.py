@@ -6,6 +6,7 @@ A key belongs to one delivery at a time. What becomes of a record while it is he
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
+from operator import attrgetter
 
 from topic.delivery.record import Record, State, Stream
 
@@ -71,7 +72,7 @@ class RecordTable:
 
 def by_stream(records: Iterable[Record]) -> Iterator[tuple[Stream, list[Record]]]:
     """Runs of records of the same stream, in the given order."""
-    for stream, run in groupby(records, key=_stream_of):
+    for stream, run in groupby(records, key=attrgetter("stream")):
         yield stream, list(run)
 
 
@@ -109,7 +110,3 @@ def _disjoint(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         elif low <= high:
             found.append((low, high))
     return found
-
-
-def _stream_of(record: Record) -> Stream:
-    return record.stream

@@ -163,9 +163,8 @@ class EdgeDelivery:
             elif stream.here:
                 self._evaluate(stream, run)
             else:
-                for record in run:
-                    if record.state is State.IN_DOUBT:  # not reported, nor settled meanwhile
-                        self._reports.report(record)
+                in_doubt = [record for record in run if record.state is State.IN_DOUBT]  # not reported, nor settled
+                self._reports.report(stream, in_doubt)
 
 
 def name_in(record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:

@@ -147,7 +147,8 @@ class Edge:
         self._await_no_more(subscriber, [r for r in records if r.locals.get(subscriber) == AWAITING_HOME])
 
     def _await_no_more(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
-        for record in dict.fromkeys(records):
+        records = list(dict.fromkeys(records))
+        for record in records:
             _let_go(record, subscriber)
         self.delivery.finished([record for record in records if not record.open])
 
@@ -234,8 +235,7 @@ class Edge:
         withheld."""
         if not stream.withheld_at_edge:
             self.delivery.hand_on(stream, records, self.delivery.joined_at(stream))
-        for n in range(first, first + len(records)):
-            self.outlet.batches.outcome(stream.home, stream, n)
+        self.outlet.batches.outcome(stream.home, stream, range(first, first + len(records)))
 
     def _begin(self, stream: Stream, records: list[Record]) -> None:
         """Offer new records to their local subscribers. While an older delivery holds one of the keys, withhold them:

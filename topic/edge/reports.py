@@ -6,9 +6,12 @@ backlog for one (6.6). What the outcome is, the record knows.
 """
 
 from collections.abc import Mapping
+from itertools import groupby
+from operator import attrgetter
 
 from topic.delivery.gates import UNPROVEN
-from topic.delivery.record import Record, State, accept
+from topic.delivery.record import Record, State, Stream, accept
+from topic.delivery.records import by_stream
 from topic.edge.subscriber import LocalSubscriber
 from topic.outlet import Outlet
 
@@ -60,9 +63,9 @@ class Reports:
         self.unjoined.get(home, set()).discard(subscriber)
         self._count_unproven()
         if not self.unjoined.get(home):
-            for record in self.unreported.pop(home, ()):
-                if not record.open and record.state is State.IN_DOUBT:
-                    self.report(record)
+            waited = dict.fromkeys(self.unreported.pop(home, ()))
+            for stream, records in by_stream(r for r in waited if not r.open and r.state is State.IN_DOUBT):
+                self.report(stream, records)
 
     def left(self, subscriber: bytes) -> None:
         """A subscriber is gone: no home need join it."""
@@ -87,20 +90,21 @@ class Reports:
         for."""
         return name in self._subscribers and home in self._subscribers[name].joined
 
-    def report(self, record: Record) -> None:
-        """Report a record of which all local subscribers have a final outcome. An unconfirmed one waits until home has
-        forwarded it again."""
-        assert not record.open
-        if record.n < 0:
-            return
-        stream = record.stream
+    def report(self, stream: Stream, records: list[Record]) -> None:
+        """Report records of which all local subscribers have a final outcome. Unconfirmed ones wait until home has
+        forwarded them again."""
+        assert not any(map(attrgetter("open"), records))
         home = stream.home
-        if self.unjoined.get(home) or stream.publisher in self._unproven:
-            self.unreported.setdefault(home, []).append(record)
+        confirmed = [record for record in records if record.n >= 0]
+        if confirmed and (self.unjoined.get(home) or stream.publisher in self._unproven):
+            self.unreported.setdefault(home, []).extend(confirmed)
             return
-        accept([record])
-        moved = [name for name in record.moved if not self._is_back(name, home)]
-        if moved or record.refusals is not None:
-            self.outlet.batches.outcome_in_full(home, stream, record.n, record.refusals, moved)
-        else:
-            self.outlet.batches.outcome(home, stream, record.n)
+        accept(confirmed)
+        for (left, refusals), run in groupby(confirmed, key=attrgetter("moved", "refusals")):
+            ns = [record.n for record in run]
+            moved = [name for name in left if not self._is_back(name, home)]
+            if moved or refusals is not None:
+                for n in ns:
+                    self.outlet.batches.outcome_in_full(home, stream, n, refusals, moved)
+            else:
+                self.outlet.batches.outcome(home, stream, ns)

@@ -4,6 +4,9 @@ The local subscribers are told by `topic.edge.settlement`, other routers from he
 before is not asked here.
 """
 
+from itertools import groupby
+from operator import attrgetter
+
 from topic.actions import Credit
 from topic.delivery.record import Record, State, Stream
 from topic.delivery.records import in_ranges
@@ -35,17 +38,13 @@ class HomeSettlement:
         assert stream.here
         self.outlet.trace_records(event, stream, records)
         self._edge.settlement.settle_locals(records)
-        known: list[Record] = []
-        settle = self.outlet.batches.settle
-        for record in records:
-            routers = record.routers
-            if routers:
-                record.awaited = set(routers)
-                settle(routers, stream, record.n)
-            else:
-                known.append(record)
+        forwarded = [record for record in records if record.routers]
+        for record in forwarded:
+            record.awaited = set(record.routers)
+        for routers, run in groupby(forwarded, key=attrgetter("routers")):
+            self.outlet.batches.settle(routers, stream, [record.n for record in run])
         self._edge.records.settled += records
-        known = [record for record in known if not record.unread]
+        known = [record for record in records if not record.routers and not record.unread]
         if stream.askers:
             self._resolution.tell_askers(stream, [record.key for record in records])
         if stream.gates:

@@ -141,16 +141,16 @@ class Outgoing:
         ]  # fmt: skip
         batch.segments.append(segment)
 
-    def outcome(self, home: str, stream: Stream, n: int) -> None:
-        """All local subscribers accepted, and none has moved."""
-        self._range((home,), Segment.OUTCOME, stream, n)
+    def outcome(self, home: str, stream: Stream, ns: Iterable[int]) -> None:
+        """All local subscribers accepted these, and none has moved."""
+        self._ranges((home,), Segment.OUTCOME, stream, ns)
 
     def outcome_in_full(self, home: str, stream: Stream, n: int, refusals: Refusals | None, moved: list[bytes]) -> None:
         assert n >= 0
         self._say((home,), Segment.OUTCOME_IN_FULL, stream.publisher, stream.epoch, n, refusals, moved)
 
-    def settle(self, routers: tuple[str, ...], stream: Stream, n: int) -> None:
-        self._range(routers, Segment.SETTLE, stream, n)
+    def settle(self, routers: tuple[str, ...], stream: Stream, ns: Iterable[int]) -> None:
+        self._ranges(routers, Segment.SETTLE, stream, ns)
 
     def settled(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
         """This edge has settled its subscribers and forgotten these, or knows nothing of them: home may forget."""
@@ -158,7 +158,7 @@ class Outgoing:
 
     def forgotten(self, home: str, stream: Stream, n: int) -> None:
         """The same of one record, whose settlement some subscriber had not read until now."""
-        self._range((home,), Segment.SETTLED, stream, n)
+        self._ranges((home,), Segment.SETTLED, stream, (n,))
 
     def fenced(self, router: str, publisher: bytes, epoch: Epoch) -> None:
         """What came under this epoch was dropped: it is not the publisher's current one (5, Fence)."""
@@ -173,15 +173,14 @@ class Outgoing:
         settled."""
         self._say((router,), Segment.RESOLVED, stream.publisher, stream.epoch, b"".join(keys))
 
-    def _range(self, targets: tuple[str, ...], kind: Segment, stream: Stream, n: int) -> None:
+    def _ranges(self, targets: tuple[str, ...], kind: Segment, stream: Stream, ns: Iterable[int]) -> None:
+        """Say these, at least one, in order; as more of the last segment if that says the same of others."""
         segments = self._batch(targets).segments
-        if segments:
-            last = segments[-1]
-            if last[0] is kind and last[2] == stream.epoch:  # no other publisher has that
-                ranges = last[3]
-                if ranges[-1] == n - 1:
-                    ranges[-1] = n
-                else:
-                    ranges += (n, n)
-                return
-        segments.append([kind, stream.publisher, stream.epoch, [n, n]])
+        if not segments or segments[-1][0] is not kind or segments[-1][2] != stream.epoch:  # one publisher's alone
+            segments.append([kind, stream.publisher, stream.epoch, []])
+        ranges: list[int] = segments[-1][3]
+        for n in ns:
+            if ranges and ranges[-1] == n - 1:
+                ranges[-1] = n
+            else:
+                ranges += (n, n)
