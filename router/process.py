@@ -65,7 +65,7 @@ class Process:
         incarnation = store.begin(time.time_ns() // 1_000_000)
         block = Block(name, "router", incarnation, host=socket.gethostname())
         waits = timing.join, timing.boot_wait, timing.terminus, timing.forget
-        settings = Settings(limits.window, limits.redeliveries, *waits)
+        settings = Settings(limits.window, limits.window_bytes, limits.max_message, limits.redeliveries, *waits)
         costs = topology.costs_of(name)
         shell = Shell(self._pumped)
         mesh, topic = boot(

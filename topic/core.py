@@ -24,6 +24,7 @@ from topic.actions import STOLEN, Action, Detach, DropContact
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.delivery.records import RecordTable
+from topic.delivery.window import CreditWindow
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status, overtakes
 from topic.edge.subscriber import LocalSubscriber
@@ -60,9 +61,7 @@ class Topic:
         self.edge = self.home.edge
         self.out: list[Action] = self.outlet.actions
         self.boot = Boot(self.home, self.directory.others, now + settings.boot_wait)
-        self.attaches = Attaches(
-            self.outlet, self.records, self.directory, settings.join, settings.window, self.home.liveness.ask
-        )
+        self.attaches = Attaches(self.outlet, self.records, self.directory, settings.join, self.home.liveness.ask)
         longest = settings.terminus + settings.boot_wait
         self.generations = Generations(self.home, self.attaches, longest, settings.forget)
         self.changes = Changes(self.home, self.attaches, self.generations)
@@ -130,6 +129,7 @@ class Topic:
         known = self.directory.publisher(name)
         epoch = self.outlet.new_epoch(known)
         stream = Stream(name, identity, epoch, generation or new_generation(epoch))
+        stream.window = CreditWindow(self.settings.window, self.settings.window_bytes, self.settings.max_message)
         stream.link = link
         stream.settles_first = first
         stream.lifetime = lifetime

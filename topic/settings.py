@@ -9,6 +9,10 @@ class Settings:
 
     window: int = 1000
     """Deliveries of one publisher that may be unsettled at once."""
+    window_bytes: int = 8 << 20
+    """The same in bytes of their messages; one delivery in any case."""
+    max_message: int = 16 << 10
+    """Bytes that a publisher's first message is expected to have: at most."""
     redeliveries: int = 5
     join: float = 2.0
     """How long an attach waits for a router in contact before that is declared lost."""

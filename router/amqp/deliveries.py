@@ -53,6 +53,7 @@ class LinkDeliveries:
         "ended",
         "format",
         "is_sender",
+        "overdraft",
         "partial",
         "pointer",
         "quick",
@@ -65,6 +66,7 @@ class LinkDeliveries:
         self.is_sender: bool = lib.pn_link_is_sender(pointer)  # we send
         self.ended = False  # detached, or its connection is over or closing: nothing is done for it any more
         self.credit = 0  # sending: what we may still send. Receiving: what the peer may still send
+        self.overdraft = 0  # receiving: so many transfers without credit are let pass
         self.draining = False  # sending: the peer wants its credit used or given back: send, then drained()
         self.max_message = max_message
         # The engine's.
@@ -81,6 +83,15 @@ class LinkDeliveries:
     def max_message(self, size: int) -> None:
         self._max_message = size
         self.quick = min(size + 1, SCRATCH_SIZE) if size else SCRATCH_SIZE  # below it one look is enough
+
+    def covers(self) -> bool:
+        """The engine's: the peer has transferred without credit. Whether that is let pass, as if it had had some."""
+        missing = -self.credit
+        if missing > self.overdraft:
+            return False
+        self.overdraft -= missing
+        self.flow(missing)
+        return True
 
     def take_partial(self) -> bytes:
         """The engine's: the payload gathered so far, forgetting it."""

@@ -113,7 +113,7 @@ class Inbox:
     def _abort(self, link: Link, delivery: Any) -> None:
         """It took credit all the same. As nobody else hears of it, that is given back here (AMQP 1.0 2.7.5)."""
         lib.pn_delivery_settle(delivery)
-        if lib.pn_link_credit(link.pointer) >= 0:
+        if lib.pn_link_credit(link.pointer) >= -link.overdraft:
             lib.pn_link_flow(link.pointer, 1)
         else:
             self.hand_over()
@@ -153,7 +153,7 @@ class Inbox:
                 pass
             if not lib.pn_delivery_partial(delivery):
                 lib.pn_link_advance(link.pointer)
-            if lib.pn_link_credit(link.pointer) < 0:
+            if lib.pn_link_credit(link.pointer) < -link.overdraft:
                 raise AmqpError(TRANSFER_LIMIT, f"transfers without credit on link {link.name}")
 
     def flow(self, link: Link) -> None:
@@ -188,7 +188,7 @@ class Inbox:
         if link.ended:
             return False
         link.credit = lib.pn_link_credit(link.pointer)
-        if link.credit < 0:
+        if link.credit < 0 and not link.covers():
             link.connection.expel(link, TRANSFER_LIMIT, WITHOUT_CREDIT)
             return False
         return True

@@ -145,7 +145,7 @@ class PublisherLink(TopicEnd):
             case AnswerDeliveries():
                 self._answer_deliveries(action)
             case Credit():
-                self.link.flow(action.count)
+                self._grant(action.count)
             case Echo():
                 self.signs.ask()
             case AnswerPublisher():
@@ -178,10 +178,15 @@ class PublisherLink(TopicEnd):
             again = {}
         self.answer(properties, action.unsettled if self.former is None else None, self._max_message)
         self.former = None
-        self.link.flow(action.credit - len(again))
+        self._grant(max(0, action.credit - len(again)))
         self.signs.begin()
         if again:
             self._publish_again(again)
+
+    def _grant(self, credit: int) -> None:
+        """Some clients do not heed their credit: they are let go on within the window, though not without end."""
+        self.link.flow(credit)
+        self.link.overdraft = self.stream.window.reserve
 
     def _publish_again(self, again: dict[Handle, Record]) -> None:
         """What a client has transferred that attached again, it does not transfer again: we do, in its place."""

@@ -62,6 +62,7 @@ class Reporter:
         self._process = psutil.Process()
         self._waits = Ages()
         self._waiting_attaches = Ages()
+        self._holds = Ages()
 
     def __call__(self) -> bytes:
         return json.dumps(self.status()).encode()
@@ -81,12 +82,13 @@ class Reporter:
             "connections": len(self._connections),
             "links": self._links(),
             "routes": self._routes(),
-            "publishers": [self._publisher(stream) for stream in topic.home.streams.values()],
+            "publishers": self._publishers(),
             "subscribers": self._subscribers(),
             "orphans": [self._orphan(entry) for entry in topic.directory.entries() if self._is_orphan(entry)],
             "lapsed": self._lapsed(),
             "untold": [_untold(entry) for entry in topic.directory.entries() if entry.expired_life and entry.ending],
             "attaches": self._attaches(),
+            "message_bytes": sum(record.size for record in topic.records.by_key.values()),
             "records": {name: counts[name] for name in (PLACEHOLDER, UNCONFIRMED, *STATES.values())},
             "waits": self._waiting(),
             "disk": {"log": self._log.why, "missing": self._log.missing, "store": node.unkept},
@@ -106,15 +108,36 @@ class Reporter:
             for name, route in sorted(self._linkstate.routes.items())
         ]
 
+    def _publishers(self) -> list[dict[str, Any]]:
+        streams = list(self._node.topic.home.streams.values())
+        held = {str(stream.identity): self._held_for(stream) for stream in streams}
+        oldest = [(str(s.identity), next(iter(s.records.values())).key) for s in streams if held[str(s.identity)]]
+        ages = self._holds.look(oldest, trio.current_time())
+        return [
+            self._publisher(stream) | {"held_for": held[name], "held_s": ages.get(name, 0.0)}
+            for stream, name in zip(streams, held, strict=True)
+        ]
+
     def _publisher(self, stream: Stream) -> dict[str, Any]:
         waits = stream.publisher in self._node.topic.attaches.waiting
         return {
             **_identity(stream.identity),
             "status": "suspended" if stream.link is None else "attaching" if waits else "attached",
-            "unsettled": stream.unsettled,
+            "unsettled": stream.window.unsettled,
+            "bytes": stream.window.held,
+            "credit": stream.window.credit,
             "received": stream.received,
             "answers": stream.link is not None and stream.link.signs.answers,
         }
+
+    def _held_for(self, stream: Stream) -> list[str]:
+        """Whom a publisher without credit waits for."""
+        if stream.link is None or not stream.answered or stream.window.credit:
+            return []
+        itself = f"publisher {stream.identity}, to settle"
+        records = [record for record in stream.records.values() if record.state is not State.SETTLED]
+        awaited = {name for record in records for name in self._awaited(record)}
+        return sorted(awaited | {itself} if any(r.state is State.ACCEPTED for r in records) else awaited)
 
     def _subscribers(self) -> list[dict[str, Any]]:
         sent: Counter[LocalSubscriber] = Counter()

@@ -66,6 +66,8 @@ class Timing:
 class Limits:
     window: int = 1000
     """Unsettled deliveries per publisher: its credit."""
+    window_bytes: int = 8 << 20
+    """The same in bytes of their messages."""
     max_message: int = 16 << 20
     """Bytes of one message."""
     max_frame: int = 64 << 10

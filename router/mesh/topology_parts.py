@@ -16,6 +16,10 @@ MOST_MESSAGE = 1 << 30
 """The largest `limits.max_message`."""
 
 
+MOST_WINDOW = 1 << 40
+"""The largest `limits.window_bytes`."""
+
+
 @attrs.frozen
 class RouterPart:
     amqp: Address
@@ -63,6 +67,7 @@ CONVERTER = converter(
         Timing: {field.name: text(parse_duration) for field in attrs.fields(Timing)},
         Limits: {
             "window": text(whole(1, 1_000_000)),
+            "window_bytes": text(size(1 << 10, MOST_WINDOW)),
             "max_message": text(size(1 << 10, MOST_MESSAGE)),
             "max_frame": text(size(512, 1 << 24)),
             "redeliveries": text(whole(0, 1000)),

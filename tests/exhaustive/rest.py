@@ -46,7 +46,7 @@ def leftovers(topic: Topic) -> Iterator[tuple[str, object]]:
         yield "records of streams", list(stream.records)
         yield "withheld", [*stream.withheld, *stream.withheld_at_edge]
         yield "gates", list(stream.gates)
-        yield "credit", stream.unsettled
+    yield "credit", [stream.window.unsettled for stream in home.streams.values() if stream.window.unsettled]
     for subscriber in edge.subscribers.values():
         yield "gated", list(subscriber.gated)
         yield "ready", list(subscriber.ready)

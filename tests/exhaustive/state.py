@@ -20,6 +20,7 @@ from types import MethodType, NoneType
 from typing import Any
 
 from topic.delivery.record import Stream
+from topic.delivery.window import CreditWindow
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import KeyMaker
 from topic.node import Node
@@ -32,6 +33,7 @@ IGNORED: dict[type, frozenset[str]] = {
     Outlet: frozenset(("clock", "_journal", "time_us")),
     Node: frozenset(("_look",)),  # nobody asks for the deadline
     Stream: frozenset(("alone", "keys", "label", "received")),  # derived twice, and statistics
+    CreditWindow: frozenset(("_expected", "_is_guess", "credit", "held")),  # of bytes, which never run out here
     LocalSubscriber: frozenset(("accepted", "delivered")),  # statistics
 }
 
@@ -104,7 +106,7 @@ def _object(kind: type) -> Rule:
             walk.met[id(value)] = len(walk.met)
         more = getattr(value, "__dict__", None)
         named = [pair for pair in sorted(more.items()) if pair[0] not in ignored] if more else ()
-        return kind.__name__, *walk.freeze([getattr(value, name) for name in fields]), *walk.freeze(named)
+        return kind.__name__, *walk.freeze([getattr(value, name, None) for name in fields]), *walk.freeze(named)
 
     return rule
 

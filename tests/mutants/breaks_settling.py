@@ -1,10 +1,12 @@
 """Breakages of when deliveries are settled and forgotten (protocol 5, Settle and Forget)."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from tests.mutants.mutant import KILLS, MOVING, REUSING, Method, mutant
+from tests.mutants.mutant import FEW_BYTES, KILLS, MOVING, REUSING, Method, mutant
 from topic.delivery.record import Record, Stream
 from topic.delivery.records import RecordTable
+from topic.delivery.window import CreditWindow
 from topic.edge.edge import Edge
 from topic.edge.receipts import Receipts
 from topic.edge.reports import Reports
@@ -86,5 +88,27 @@ def aborted_not_told(_: Method) -> Method:
     def broken(home: Home, stream: Stream, key: bytes, record: Record | None) -> None:
         if record is not None:
             home.edge.settlement.close(stream, [record])
+
+    return broken
+
+
+@mutant(CreditWindow, "give_back", by="6", **FEW_BYTES)
+def window_never_given_back(give_back: Method) -> Method:
+    """5 Credit: what is settled counts against its publisher's window no longer."""
+
+    def broken(window: CreditWindow, sizes: Sequence[int]) -> None:
+        window.unsettled -= len(sizes)
+
+    return broken
+
+
+@mutant(CreditWindow, "due", by="6", **FEW_BYTES)
+def window_without_bytes(_: Method) -> Method:
+    """5 Credit: a publisher has no more credit than there are bytes left in its window."""
+
+    def broken(window: CreditWindow) -> int:
+        granted = window._deliveries - window.unsettled - window.credit
+        window.credit += granted
+        return granted
 
     return broken

@@ -8,6 +8,7 @@ import functools
 import json
 import socket
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -98,21 +99,29 @@ class Publisher:
         self.kept: list[Handle] = []
         self.feed: Iterator[bytes] = iter(())
         self.in_flight = 1000
+        self._waiting: deque[tuple[int, bytes, bool]] = deque()
 
     def send(self, body: bytes, *, settled: bool = False, message_format: int = 0) -> int:
-        """Send now, without a wait for credit; returns the place of this message. Of another format than 0, `body` is
-        all of it."""
+        """Send as soon as there is credit; returns the place of this message. Of another format than 0, `body` is all
+        of it."""
         number = self.sent
         self.sent += 1
         message = in_envelope(body, message_format) if message_format else data_message(body)
-        handle = self.link.send(b"%d" % number, message, settled)
-        if handle is not None:
-            self.numbers[handle] = number
-        self.link.connection.wake()
+        self._waiting.append((number, message, settled))
+        self._transfer()
         return number
 
+    def _transfer(self) -> None:
+        while self._waiting and self.link.credit > 0:
+            number, message, settled = self._waiting.popleft()
+            handle = self.link.send(b"%d" % number, message, settled)
+            if handle is not None:
+                self.numbers[handle] = number
+            self.link.connection.wake()
+
     def pump(self) -> None:
-        """Send from `feed` what credit and `in_flight` allow."""
+        """Send what waits, and from `feed` what credit and `in_flight` allow."""
+        self._transfer()
         while self.link.credit > 0 and self.sent - len(self.outcomes) < self.in_flight:
             body = next(self.feed, None)
             if body is None:
@@ -129,7 +138,7 @@ class Publisher:
 class Client(Handler):
     """One connection of a client; the handler of its events."""
 
-    def __init__(self, container: str, stream: trio.SocketStream, **settings: Any) -> None:
+    def __init__(self, container: str, stream: trio.abc.Stream, **settings: Any) -> None:
         self.connection = Connection(self, container=container, server=False, **settings)
         self.container = container
         self.opened = False
@@ -183,6 +192,7 @@ class Client(Handler):
 
     def vanish(self) -> None:
         """Without a word: the peer gets a reset."""
+        assert isinstance(self.stream, trio.SocketStream)
         self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.stream.socket.close()
 
@@ -273,7 +283,7 @@ class Clients:
         assert client.opened or not expect_open, client.closed
         return client
 
-    async def over(self, stream: trio.SocketStream, container: str, **settings: Any) -> Client:
+    async def over(self, stream: trio.abc.Stream, container: str, **settings: Any) -> Client:
         """A client on a stream; its connection is open or has ended."""
         client = Client(container, stream, **settings)
         client.connection.open()

@@ -114,6 +114,29 @@ async def test_what_waits_names_who_is_awaited_and_whose_deliveries_wait(path: P
         assert {name: wait[name] for name in held} == held
 
 
+async def test_a_publisher_without_credit_is_shown_with_whom_it_is_held_for(path: Path, autojump_clock: object) -> None:
+    with CountingStore(path) as store:
+        node = boot(store)
+        subscriber = node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE)
+        stream = node.topic.attach_publisher(P, publishing(), node.now(), lifetime=DURABLE)
+        reporter = reporter_of(node)
+        held = ("unsettled", "bytes", "credit", "held_for", "held_s")
+        tags, messages = [b"%d" % number for number in range(512)], [bytes(16 << 10)] * 512  # the window, in bytes
+        node.topic.publish(stream, tags, messages, presettled=False)
+        node.pump()
+        (publisher,) = reporter.status()["publishers"]
+        assert [publisher[name] for name in held] == [512, 8 << 20, 0, [f"subscriber {S}"], 0.0]
+        assert reporter.status()["message_bytes"] == 8 << 20
+        await trio.sleep(2)
+        node.topic.credit(subscriber, 512)
+        node.topic.outcomes(subscriber, list(stream.records.values()), DeliveryOutcome.ACCEPTED)
+        (publisher,) = reporter.status()["publishers"]
+        assert [publisher[name] for name in held] == [512, 8 << 20, 0, [f"publisher {P}, to settle"], 2.0]
+        node.topic.settle(stream, list(stream.records.values()))
+        (publisher,) = reporter.status()["publishers"]
+        assert [publisher[name] for name in held] == [0, 0, 512, [], 0.0]
+
+
 async def test_waits_under_load_are_young_and_one_that_lasts_grows_old(path: Path, autojump_clock: object) -> None:
     with CountingStore(path) as store:
         node = boot(store)

@@ -60,6 +60,10 @@ def status(name: str, sees: str = "", **changes: Any) -> dict[str, Any]:
     return document | changes
 
 
+FREE = {"held_for": [], "held_s": 0.0}
+"""Of a publisher that has credit."""
+
+
 def view(name: str, document: dict[str, Any] | None, pid: int | None = 4711) -> RouterView:
     return RouterView(name, pid, "127.0.0.1:5672", f"/run/{name}/router.log", document)
 
@@ -126,13 +130,14 @@ def test_routers_are_shown_with_what_they_see_and_by_which_way() -> None:
 
 def test_clients_records_and_waits_are_shown() -> None:
     publisher = {"container": "x", "link": "p", "address": "topic/z", "status": "attached"}
+    held = {"bytes": 8 << 20, "held_for": ["router b", "router c"], "held_s": 1.5}
     subscriber = {"container": "y", "link": "s", "address": "topic/z", "status": "suspended"}
     document = status(
         "a",
         "bc",
         state="booting",
         waiting_for=["c"],
-        publishers=[publisher | {"unsettled": 3, "received": 100}],
+        publishers=[publisher | {"unsettled": 3, "received": 100} | held],
         subscribers=[subscriber | {"queued": 4, "unsettled": 2, "credit": 10, "delivered": 100, "accepted": 98}],
         records={"placeholder": 0, "unconfirmed": 2, "in_doubt": 3, "accepted": 1, "settled": 0},
         attaches={"waiting": 2, "for": ["b", "c"], "since_s": 1.5},
@@ -150,6 +155,7 @@ def test_clients_records_and_waits_are_shown() -> None:
     assert "a withholds acceptances until it has heard from c" in text
     assert "a waits for subscriber y/s on topic/z: 3 records of x/p on topic/z, for 1.2s or more" in text
     assert "a waits for router c: 4 records of 2 publishers, for 3.0s or more" in text
+    assert "a holds x/p on topic/z, at 8.0 MiB, for router b and 1 more" in text
     assert "a waits no more for z/s on topic/z, out of its reach for 4.5s" in text
 
 
@@ -159,7 +165,7 @@ def test_a_narrow_terminal_shows_all_that_a_wide_one_does(width: int) -> None:
     document = status(
         "a",
         "bc",
-        publishers=[publisher | {"unsettled": 3, "received": 100}],
+        publishers=[publisher | {"unsettled": 3, "received": 100} | FREE],
         records={"placeholder": 0, "unconfirmed": 0, "in_doubt": 3, "accepted": 1, "settled": 2},
     )
     mesh = views(view("a", document), view("b", status("b", "a")), view("c", None, pid=None))
@@ -211,20 +217,21 @@ def test_a_thousand_subscribers_do_not_flood_the_terminal() -> None:
 @pytest.mark.parametrize("hostile", ["[red]x[/red]", "[/]"])
 def test_names_that_clients_choose_are_shown_as_they_are(hostile: str) -> None:
     publisher = {"container": hostile, "link": "p", "address": hostile, "status": "attached"}
-    text = shown(views(view("a", status("a", publishers=[publisher | {"unsettled": 0, "received": 0}]))))
+    text = shown(views(view("a", status("a", publishers=[publisher | {"unsettled": 0, "received": 0} | FREE]))))
     assert f"{hostile}/p" in text
 
 
 def test_names_that_clients_choose_do_nothing_to_the_terminal() -> None:
     hostile = "\x1b[m\r\n\u202e"
     client = {"container": hostile, "link": hostile, "address": hostile, "status": "attached"}
-    counters = {"queued": 0, "unsettled": 0, "credit": 1, "delivered": 0, "accepted": 0, "received": 0}
+    counters: dict[str, Any] = {"queued": 0, "unsettled": 0, "credit": 1, "delivered": 0, "accepted": 0, "received": 0}
+    counters |= {"bytes": 0, "held_for": [hostile], "held_s": 1.5}
     waits = [{"for": f"subscriber {hostile}", "publishers": [hostile], "records": 1, "since_s": 1.2}]
     clients, lapsed = [client | counters], [client | {"router": "c", "since_s": 4.5}]
     document = status("a", publishers=clients, subscribers=clients, lapsed=lapsed, waits=waits)
     text = shown(views(view("a", document)))
     escaped = r"\x1b[m\r\n\u202e"
-    assert text.count(escaped) == 11
+    assert text.count(escaped) == 15
     assert not {"\x1b", "\r", "\u202e"} & set(text)
 
 

@@ -56,7 +56,7 @@ links:
 addresses:
   - {prefix: news/, kind: topic}
 timing: {hello: 100ms, dead: 500ms, idle: 1.5s, join: 1s, terminus: 2m, forget: 3h, boot_wait: 1h}
-limits: {window: 10, max_message: 1MiB, max_frame: 4096, redeliveries: 0}
+limits: {window: 10, window_bytes: 3MiB, max_message: 1MiB, max_frame: 4096, redeliveries: 0}
 log: {full: stop}
 """,
     )
@@ -69,7 +69,7 @@ log: {full: stop}
         links=(LinkConfig("a", "b", 7, Address("10.0.0.1", 6001)),),
         addresses=(AddressRule("news/", "topic"),),
         timing=Timing(0.1, 0.5, 1.5, 1.0, 120.0, 10800.0, 3600.0),
-        limits=Limits(10, 1 << 20, 4096, 0),
+        limits=Limits(10, 3 << 20, 1 << 20, 4096, 0),
         log=LogSettings("stop"),
         path=path,
     )

@@ -34,6 +34,7 @@ from tests.simulation.parties import (
 )
 from tests.simulation.promises import Promises
 from tests.simulation.termini import Termini
+from tests.simulation.windows import check_windows
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.entry import Status
@@ -110,12 +111,13 @@ class Judge:
     def watch(self, router: "Router") -> None:
         self.termini.watch(router)
         self.memory.watch(router)
+        check_windows(self, router)
 
     # publishers
 
     def sent(self, publisher: "Publisher", text: bytes, tag: bytes, presettled: bool) -> None:
         name, life = publisher.name, publisher.life
-        number = int(text.rstrip(b"s").split(b".")[2])
+        number = int(text.rstrip(b".s").split(b".")[2])
         key = delivery_key(publisher.identity, self.lives.generations[name, life], tag)
         assert publisher.link is not None
         message = Message(text, name, life, number, presettled, key, publisher.plain, publisher.link)

@@ -113,6 +113,10 @@ class Knobs:
     """Bytes that such a link is given at once."""
     chunk: int = CHUNK
     """Bytes of a payload that travel in one frame."""
+    window_bytes: int = 1 << 20
+    """So many bytes of a publisher's messages may be unsettled, or one message."""
+    message: int = 1
+    """Bytes that a message has at least."""
     apart: tuple[float, ...] = (2.0, 4.0, 8.0)
     """Longest times for which partitions last."""
 

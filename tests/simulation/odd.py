@@ -108,6 +108,11 @@ def _narrow(knobs: Knobs, random: Random) -> dict[str, Any]:
     return shape | {"messages": 10, "faults": random.choice(((), (), knobs.faults))}
 
 
+def _few_bytes(_: Knobs, random: Random) -> dict[str, Any]:
+    """Windows of few messages, by their bytes: sometimes less than one."""
+    return {"message": 20, "window_bytes": random.choice((10, 20, 50, 100)), "window": 10}
+
+
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "batch": _batch,
     "detach": _detach,
@@ -131,6 +136,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "long": _long,
     "apart": _apart,
     "narrow": _narrow,
+    "few bytes": _few_bytes,
 }
 
 LIMITS = ("far clocks", "set back")

@@ -247,6 +247,7 @@ class Publisher(Client):
             self._number += 1
             tag = b"s%d" % self._number if settled else tag  # these are not withheld while the network knows a tag
             text = b"%s.%d.%d%s" % (self.name.encode(), self.life, self._number, b"s" if settled else b"")
+            text = text.ljust(self.knobs.message, b".")
             self._handle += 1
             if not settled:
                 self.unsettled[tag] = 0

@@ -32,7 +32,9 @@ def check_quiescence(world: "World") -> None:
         left = publisher.left_to_send
         judge.check(not left, f"5 liveness: {publisher.name} has {left} messages left to send")
         judge.check(not publisher.unsettled, f"4 unsettled: {publisher.name} keeps {publisher.unsettled}")
-        judge.check(publisher.credit == world.knobs.window, f"4 credit: {publisher.name} has {publisher.credit}")
+        knobs = world.knobs
+        most = min(knobs.window, max(1, knobs.window_bytes // knobs.message))
+        judge.check(publisher.credit == most, f"4 credit: {publisher.name} has {publisher.credit}")
     alive = [router for router in world.routers.values() if router.alive]
     for router in alive:
         _check_empty(judge, router, everybody=len(alive) == len(world.routers))
@@ -56,7 +58,7 @@ def _leftovers(topic: Topic) -> dict[str, object]:
         "withheld": [stream.withheld for stream in streams if stream.withheld or stream.withheld_at_edge],
         "busy keys": list(topic.records.busy_keys),
         "gates": [stream.gates for stream in streams if stream.gates],
-        "unsettled": [stream.unsettled for stream in home.streams.values() if stream.unsettled],
+        "unsettled": [stream.window.unsettled for stream in home.streams.values() if stream.window.unsettled],
         "gated": [subscriber.gated for subscriber in subscribers if subscriber.gated],
         "ready": [subscriber.ready for subscriber in subscribers if subscriber.ready],
         "resuming": [subscriber.resuming for subscriber in subscribers if subscriber.resuming],

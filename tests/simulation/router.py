@@ -128,7 +128,8 @@ class Router:
         knobs, shell = self.knobs, Shell(self)
         costs = {name: wire.cost for name, wire in self.wires.items()}
         longest = float(max(knobs.timeouts))
-        settings = Settings(knobs.window, knobs.redeliveries, 2.0, knobs.boot_wait, longest, FORGET)
+        waits = 2.0, knobs.boot_wait, longest, FORGET
+        settings = Settings(knobs.window, knobs.window_bytes, knobs.message, knobs.redeliveries, *waits)
         self.mesh, self.topic = boot(
             self.name, self.incarnation, self.names, costs, self._log(), settings, self.store, shell,
             hello=knobs.dead / 4, dead=knobs.dead, max_payload=1 << 20,

@@ -116,7 +116,7 @@ def test_withheld_deliveries_settled_as_they_go_are_not_lost(count: int) -> None
     for message in messages:
         reader.accept(message)
     assert reader.delivered == messages
-    assert (pen.stream.unsettled, bench.records()) == (0, {})
+    assert (pen.stream.window.unsettled, bench.records()) == (0, {})
 
 
 def test_an_edge_withholds_a_key_that_it_still_holds_from_an_earlier_contact() -> None:

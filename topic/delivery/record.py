@@ -32,6 +32,7 @@ from typing import Any, Union
 
 from topic.delivery.gates import Gate
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, add_refusals, refusal, take_refusal
+from topic.delivery.window import CreditWindow
 from topic.directory.entry import AddressAudience, Lifetime
 from topic.identity import Epoch, KeyMaker, LinkIdentity
 
@@ -99,6 +100,11 @@ class Record:
     def is_placeholder(self) -> bool:
         """Whether only an unsettled map named it: its message is not here."""
         return self.message is None and self.state is not State.SETTLED
+
+    @property
+    def size(self) -> int:
+        """Bytes of the message that is here."""
+        return len(self.message) if self.message is not None else 0
 
     # as a whole
 
@@ -269,7 +275,7 @@ class Stream:
         "_generation", "abandoned", "alone", "answered", "askers", "echo_covers", "epoch", "expected",
         "gates", "here", "home", "identity", "incomplete", "keys", "label", "lifetime", "link", "next_n",
         "overtook", "publisher", "questions", "received", "records", "reply", "settles_first", "unconfirmed",
-        "unsettled", "withheld", "withheld_at_edge",
+        "window", "withheld", "withheld_at_edge",
     )  # fmt: skip
 
     def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
@@ -314,8 +320,8 @@ class Stream:
         self.alone = 0
         """Records whose `n` is below this may have had nobody for an audience."""
         self.received = 0
-        self.unsettled = 0
-        """Deliveries transferred on this attach and not settled: the credit window bounds them."""
+        self.window: CreditWindow
+        """What was transferred on this attach and is not settled, and how much more may be."""
         self.withheld: deque[Record] = deque()
         """Home: records whose key the network still holds for an older delivery, and all that came after them."""
         self.gates: dict[bytes, Gate] = {}

@@ -60,7 +60,7 @@ class Home:
     ) -> list[Record]:
         records = [Record(stream, *columns) for columns in zip(keys, tags, messages, strict=True)]
         stream.received += len(records)
-        stream.unsettled += len(records)
+        stream.window.take(list(map(len, messages)))
         if presettled:
             for record in records:
                 record.presettled = True
@@ -70,6 +70,7 @@ class Home:
             self._release(stream)
         else:
             self._spread(stream, records, self.edge.delivery.take)
+        self.settlement.grant(stream)
         return records
 
     def _publish_again(self, stream: Stream, tag: bytes, message: bytes, *, presettled: bool) -> Record:
@@ -88,12 +89,13 @@ class Home:
     def _again(self, stream: Stream, tag: bytes, record: Record) -> Record:
         """A delivery that was unconfirmed here gets an audience in this epoch (7.3)."""
         stream.received += 1
-        stream.unsettled += 1
+        stream.window.take([record.size])
         record.tag = tag
         if stream.withheld:
             stream.withheld.append(record)
         else:
             self._spread(stream, [record], self.edge.delivery.take_again)
+        self.settlement.grant(stream)
         return record
 
     def _release(self, stream: Stream) -> None:
@@ -180,7 +182,7 @@ class Home:
         """Every edge has handed these presettled records on, or dropped them."""
         settle(records)
         self.records.forget(stream, records)
-        self.settlement.grant(stream, len(records))
+        self.settlement.over(stream, records)
 
     @contextmanager
     def deciding_later(self) -> Iterator[None]:
@@ -233,7 +235,7 @@ class Home:
     def suspend(self, stream: Stream) -> None:
         """The publisher's connection is gone: outcomes wait for it."""
         stream.link = None
-        stream.unsettled = 0
+        stream.window.close()
         stream.echo_covers = None
 
     def supersede(self, stream: Stream) -> None:
@@ -285,8 +287,8 @@ class Home:
         if not aborted:
             return self._again(stream, tag, record)
         self._give_up(stream, key, record)
-        stream.unsettled += 1  # it took credit all the same
-        self.settlement.grant(stream, 1)
+        stream.window.aborted()
+        self.settlement.grant(stream)
         return record
 
     def _give_up(self, stream: Stream, key: bytes, record: Record | None) -> None:

@@ -32,7 +32,7 @@ class HomeSettlement:
         for event, run in ((Event.SETTLED, settled), (Event.ABANDONED, abandoned)):
             if run:
                 self._settle(stream, run, event)
-        self.grant(stream, len(settled) + len(abandoned))
+        self.over(stream, settled + abandoned)
 
     def _settle(self, stream: Stream, records: list[Record], event: Event) -> None:
         assert stream.here
@@ -61,9 +61,13 @@ class HomeSettlement:
         if known:
             self._edge.receipts.forget(known)
 
-    def grant(self, stream: Stream, count: int) -> None:
-        """Grant the publisher credit for `count` deliveries that are over."""
+    def over(self, stream: Stream, records: list[Record]) -> None:
+        """These deliveries are settled: they count against the publisher's window no longer."""
         if stream.link is not None:
-            stream.unsettled -= count
-            assert stream.unsettled >= 0
-            self.outlet.actions.append(Credit(stream.link, count))
+            stream.window.give_back([record.size for record in records])
+            self.grant(stream)
+
+    def grant(self, stream: Stream) -> None:
+        """Grant the publisher the credit that its window has room for."""
+        if stream.link is not None and (credit := stream.window.due()):
+            self.outlet.actions.append(Credit(stream.link, credit))

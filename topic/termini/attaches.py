@@ -42,7 +42,7 @@ class _Unknown:
 
 
 class Attaches:
-    """The attaches of one router that have no answer yet. `join` is in seconds, `window` in deliveries."""
+    """The attaches of one router that have no answer yet. `join` is in seconds."""
 
     def __init__(
         self,
@@ -50,7 +50,6 @@ class Attaches:
         records: RecordTable,
         directory: Directory,
         join: float,
-        window: int,
         answered: Callable[[Stream], None],
     ) -> None:
         """`answered` is called with every publisher whose attach was answered."""
@@ -58,7 +57,6 @@ class Attaches:
         self.records = records
         self.directory = directory
         self._join = join
-        self._window = window
         self._answered = answered
         self._unknown: dict[bytes, _Unknown] = {}
         self._publishers: dict[bytes, _Waiting] = {}
@@ -157,7 +155,7 @@ class Attaches:
             stream.answered = True
             columns = {"publisher": stream.publisher, "generation": stream.generation, "epoch": stream.label}
             self._trace(stream.identity, stream.settles_first, stream.lifetime, **columns)
-            answer = AnswerPublisher(stream.link, stream.epoch, stream.generation, self._window, stream.reply)
+            answer = AnswerPublisher(stream.link, stream.epoch, stream.generation, stream.window.due(), stream.reply)
             self.outlet.actions.append(answer)
             self._answered(stream)
 

@@ -1,0 +1,137 @@
+"""`python -m tests.bench.memory`: how much memory routers take for what their subscribers do not.
+
+Of each case: publishers at a, one subscriber at c of a line of three, which grants no credit, or grants all and does
+not read. The publishers send what they get credit for, until nothing comes any more. RSS is looked at ten times a
+second, and the highest is told of each router, in MiB. The last case has a busy topic beside ten that stand still.
+"""
+
+import argparse
+import time
+from collections.abc import Mapping
+from functools import partial
+from itertools import product, repeat
+from typing import Any
+
+import psutil
+import trio
+
+from router.mesh.quantities import Address
+from tests.bench.__main__ import mesh
+from tests.processes.clients import Clients, Publisher, hold
+from tests.processes.deaf import Deaf
+
+QUIET_LOOKS = 20
+LIMIT_S = 20.0
+LOOK_S = 0.1
+BUSY_S = 5.0
+MIB = 1 << 20
+
+
+class Watch:
+    """The highest RSS of each router since it began to be looked at."""
+
+    def __init__(self, pids: Mapping[str, int]) -> None:
+        self._processes = {name: psutil.Process(pid) for name, pid in pids.items()}
+        self.highest = dict.fromkeys(pids, 0)
+
+    async def look(self) -> None:
+        while True:
+            for name, process in self._processes.items():
+                self.highest[name] = max(self.highest[name], process.memory_info().rss)
+            await trio.sleep(LOOK_S)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {rss / MIB:.0f}" for name, rss in self.highest.items())
+
+
+async def stalled(routers: Mapping[str, Any], publishers: int, size: int, count: int, *, credit: int) -> str:
+    """The highest RSS, and how many messages the publishers got rid of."""
+    addresses = {name: Address.parse(router["amqp"]) for name, router in routers.items()}
+    watch = Watch({name: router["pid"] for name, router in routers.items()})
+    async with trio.open_nursery() as nursery:
+        clients = Clients(nursery)
+        at = addresses["c"]
+        stream = Deaf(await trio.open_tcp_stream(at.host, at.port))
+        client = await clients.over(stream, "subscriber")
+        subscriber = client.subscriber("topic/x", credit=credit, respond=hold)
+        await clients.until(lambda: subscriber.attached)
+        stream.deaf = credit > 0
+        nursery.start_soon(watch.look)
+        feeds = [
+            await _feeding(clients, addresses["a"], f"publisher {n}", size, count // publishers)
+            for n in range(publishers)
+        ]
+        await _quiet(feeds, watch)
+        nursery.cancel_scope.cancel()
+    return f"{watch}; sent {sum(publisher.sent for publisher in feeds)} of {count}"
+
+
+async def _feeding(clients: Clients, at: Address, container: str, size: int, count: int) -> Publisher:
+    publisher = await clients.publisher(at, "topic/x", container)
+    publisher.feed = repeat(bytes(size), count)
+    publisher.pump()
+    return publisher
+
+
+async def _quiet(publishers: list[Publisher], watch: Watch) -> None:
+    """Until for a while nothing was sent and no router has grown. Looks are counted: this process may be busy."""
+    seen, quiet, began = (-1, -1), 0, time.monotonic()
+    while quiet < QUIET_LOOKS and time.monotonic() - began < LIMIT_S:
+        now = (
+            sum(publisher.sent - publisher.link.unsent for publisher in publishers),
+            sum(watch.highest.values()) // MIB,
+        )
+        seen, quiet = now, quiet + 1 if now == seen else 0
+        await trio.sleep(LOOK_S)
+
+
+async def beside(routers: Mapping[str, Any]) -> str:
+    """Messages a second of a busy topic, alone and beside ten publishers whose subscribers take nothing, in turn."""
+    addresses = {name: Address.parse(router["amqp"]) for name, router in routers.items()}
+    watch = Watch({name: router["pid"] for name, router in routers.items()})
+    rates = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch.look)
+        clients = Clients(nursery)
+        await clients.subscriber(addresses["c"], "topic/busy", "busy subscriber", credit=1000)
+        busy = await clients.publisher(addresses["a"], "topic/busy", "busy publisher")
+        busy.feed = repeat(bytes(1000))
+        busy.in_flight = 500
+        busy.pump()
+        rates.append(await _rate(busy))
+        for number in range(10):
+            await clients.subscriber(addresses["c"], f"topic/{number}", f"s{number}", credit=0)
+            publisher = await clients.publisher(addresses["a"], f"topic/{number}", f"p{number}")
+            publisher.feed = repeat(bytes(MIB), 100)
+            publisher.pump()
+        await trio.sleep(2.0)
+        rates.append(await _rate(busy))
+        nursery.cancel_scope.cancel()
+    return f"{watch}; {rates[0]:.0f} messages/s alone, {rates[1]:.0f} beside ten that stand still"
+
+
+async def _rate(publisher: Publisher) -> float:
+    before, began = len(publisher.accepted), time.monotonic()
+    await trio.sleep(BUSY_S)
+    return (len(publisher.accepted) - before) / (time.monotonic() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.memory", description=__doc__)
+    parser.add_argument("--share", type=int, default=1, help="send only one in so many messages")
+    parser.add_argument("--only", default="", help="only cases whose title contains this")
+    options = parser.parse_args()
+    for (size, count), publishers, credit in product(((1, 1000), (15, 300)), (1, 4), (0, 100_000)):
+        count //= options.share
+        title = f"{count} x {size} MiB, {publishers} publishers, {'does not read' if credit else 'grants no credit'}"
+        if options.only in title:
+            with mesh("line") as routers:
+                told = trio.run(partial(stalled, routers, publishers, size * MIB, count, credit=credit))
+                print(title, told, sep=": ", flush=True)
+    if options.only in "a busy topic":
+        with mesh("line") as routers:
+            print("a busy topic", trio.run(beside, routers))
+
+
+if __name__ == "__main__":
+    main()
