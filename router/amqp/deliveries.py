@@ -66,7 +66,9 @@ class LinkDeliveries:
         self.is_sender: bool = lib.pn_link_is_sender(pointer)  # we send
         self.ended = False  # detached, or its connection is over or closing: nothing is done for it any more
         self.credit = 0  # sending: what we may still send. Receiving: what the peer may still send
-        self.overdraft = 0  # receiving: so many transfers without credit are let pass
+        self.overdraft = (
+            0  # receiving: so many transfers without credit are let pass; the owner grants that after the fact
+        )
         self.draining = False  # sending: the peer wants its credit used or given back: send, then drained()
         self.max_message = max_message
         # The engine's.
@@ -83,15 +85,6 @@ class LinkDeliveries:
     def max_message(self, size: int) -> None:
         self._max_message = size
         self.quick = min(size + 1, SCRATCH_SIZE) if size else SCRATCH_SIZE  # below it one look is enough
-
-    def covers(self) -> bool:
-        """The engine's: the peer has transferred without credit. Whether that is let pass, as if it had had some."""
-        missing = -self.credit
-        if missing > self.overdraft:
-            return False
-        self.overdraft -= missing
-        self.flow(missing)
-        return True
 
     def take_partial(self) -> bytes:
         """The engine's: the payload gathered so far, forgetting it."""

@@ -188,7 +188,7 @@ class Inbox:
         if link.ended:
             return False
         link.credit = lib.pn_link_credit(link.pointer)
-        if link.credit < 0 and not link.covers():
+        if link.credit < -link.overdraft:
             link.connection.expel(link, TRANSFER_LIMIT, WITHOUT_CREDIT)
             return False
         return True

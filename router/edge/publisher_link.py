@@ -178,7 +178,7 @@ class PublisherLink(TopicEnd):
             again = {}
         self.answer(properties, action.unsettled if self.former is None else None, self._max_message)
         self.former = None
-        self._grant(max(0, action.credit - len(again)))
+        self._grant(action.credit - len(again))
         self.signs.begin()
         if again:
             self._publish_again(again)

@@ -146,6 +146,20 @@ async def test_whoever_aborts_more_transfers_than_the_window_has_room_for_goes_o
     await has_publisher(triangle, topic, expected=False)
 
 
+async def test_who_does_not_heed_its_first_credit_goes_on_within_the_window(
+    triangle: RunningMesh, clients: Clients
+) -> None:
+    topic, address = "topic/heedless", triangle.address("b")
+    subscriber = await clients.subscriber(triangle.address("c"), topic, credit=200)
+    async with await trio.open_tcp_stream(address.host, address.port) as stream:
+        await stream.send_all(opening() + attach("link", 0, receiver=False, address=topic))
+        await has_publisher(triangle, topic)
+        sent = [transfer(0, n, b"%d" % n, payload=data_message(b"%d" % n)) for n in range(100)]
+        await stream.send_all(b"".join(sent))
+        await clients.until(lambda: subscriber.numbers == list(range(100)))
+    await has_publisher(triangle, topic, expected=False)
+
+
 async def has_publisher(mesh: RunningMesh, topic: str, *, expected: bool = True) -> None:
     """Until b has answered the attach of a publisher of the topic, or none is there any more."""
 

@@ -82,11 +82,12 @@ class Pair:
         await trio.testing.wait_all_tasks_blocked()
         return client_of(end)
 
-    def send(self, *bodies: bytes) -> list[Handle]:
+    async def send(self, *bodies: bytes) -> list[Handle]:
         """Their handles, in that order."""
         before = set(self.publisher.numbers)
         for body in bodies:
             self.publisher.send(body)
+        await self.clients.until(lambda: len(self.publisher.numbers) == len(before) + len(bodies))
         return [handle for handle in self.publisher.numbers if handle not in before]
 
     async def received(self, *bodies: bytes) -> list[Handle]:
@@ -125,7 +126,7 @@ class Pair:
 
     async def finish(self) -> None:
         """All that is under way is done with; then both close, so that the mesh can be seen to forget them."""
-        self.send(b"last")
+        await self.send(b"last")
         await self.clients.until(lambda: self.subscriber.bodies[-1:] == [b"last"])
         self.subscriber.received[-1].accept()
         await self.clients.until(lambda: self.publisher.accepted != [])
@@ -150,14 +151,14 @@ async def pair(triangle: RunningMesh, clients: Clients, topic: str) -> Pair:
 
 async def test_a_subscriber_goes_on_with_what_it_has_in_hand(pair: Pair) -> None:
     await pair.attach()
-    sent = pair.send(b"1", b"2")
+    sent = await pair.send(b"1", b"2")
     one, two = await pair.received(b"1", b"2")
     pair.state(one, ACCEPTED)
     await pair.told(sent[0])
 
     await pair.attach_subscriber(await pair.leave(pair.subscriber))
     assert pair.subscriber.link.remote_unsettled is None
-    pair.send(b"3")
+    await pair.send(b"3")
     await pair.received(b"3")  # and neither of the others
     pair.state(two, ACCEPTED)
     await pair.told(sent[1])
@@ -169,7 +170,7 @@ async def test_a_subscriber_goes_on_with_what_it_has_in_hand(pair: Pair) -> None
 
 async def test_what_a_subscriber_says_between_its_detach_and_its_attach_counts(pair: Pair) -> None:
     await pair.attach()
-    sent = pair.send(b"accepted", b"released", b"unanswered")
+    sent = await pair.send(b"accepted", b"released", b"unanswered")
     accepted, released, unanswered = await pair.received(b"accepted", b"released", b"unanswered")
     client = await pair.leave(pair.subscriber)
     pair.state(accepted, ACCEPTED)
@@ -187,10 +188,10 @@ async def test_what_a_subscriber_says_between_its_detach_and_its_attach_counts(p
 
 async def test_what_a_subscriber_has_in_hand_takes_no_credit(pair: Pair) -> None:
     await pair.attach(credit=2)
-    sent = pair.send(b"1", b"2")
+    sent = await pair.send(b"1", b"2")
     handles = await pair.received(b"1", b"2")
     await pair.attach_subscriber(await pair.leave(pair.subscriber), credit=1)
-    sent += pair.send(b"3")  # before, it might come as the link is left: the client would have it in hand, too
+    sent += await pair.send(b"3")  # before, it might come as the link is left: the client would have it in hand, too
     await pair.received(b"3")
     for handle in handles:
         pair.state(handle, ACCEPTED)
@@ -204,7 +205,7 @@ async def test_what_a_subscriber_has_in_hand_takes_no_credit(pair: Pair) -> None
 async def test_a_publisher_goes_on_with_what_is_in_doubt(pair: Pair) -> None:
     await pair.attach()
     generation = pair.generation
-    told, untold = pair.send(b"1", b"2")
+    told, untold = await pair.send(b"1", b"2")
     one, two = await pair.received(b"1", b"2")
     pair.state(one, ACCEPTED)
     await pair.told(told)
@@ -225,7 +226,7 @@ async def test_a_publisher_goes_on_with_what_is_in_doubt(pair: Pair) -> None:
 
 async def test_what_a_publisher_settles_between_its_detach_and_its_attach_is_settled(pair: Pair) -> None:
     await pair.attach()
-    (sent,) = pair.send(b"1")
+    (sent,) = await pair.send(b"1")
     (handle,) = await pair.received(b"1")
     pair.state(handle, ACCEPTED)
     await pair.told(sent)
@@ -270,13 +271,13 @@ async def test_a_subscriber_may_leave_again_before_it_is_answered(pair: Pair) ->
         await stream.send_all(opening() + lasting_attach(0, receiver=True, address=pair.topic) + flow)
         await heard(stream, ATTACH)
         await pair.attach_publisher(await pair.clients.connect(pair.mesh.address("a"), "writer"))
-        (sent,) = pair.send(b"1")
+        (sent,) = await pair.send(b"1")
         await heard(stream, TRANSFER)
         await stream.send_all(leaving_at_once(receiver=True, address=pair.topic))
         await stream.send_all(frame(FLOW, 1, 1000, 0, 1000, 4, 0, 10))
         await stream.send_all(frame(DISPOSITION, True, 0, 0, False, Described(ACCEPTED)))
         await pair.told(sent)
-        (second,) = pair.send(b"2")
+        (second,) = await pair.send(b"2")
         (came,) = await heard(stream, TRANSFER)
         assert came.endswith(data_message(b"2"))
         await stream.send_all(frame(DISPOSITION, True, 1, 1, False, Described(ACCEPTED)))
@@ -316,7 +317,7 @@ async def test_both_leave_and_come_back_again_and_again(pair: Pair) -> None:
         if number % 3:
             await pair.attach_publisher(await pair.leave(pair.publisher))
         pair.publisher.sent = number
-        sent += pair.send(b"%d" % number)
+        sent += await pair.send(b"%d" % number)
         await pair.clients.until(lambda: bool(pair.subscriber.received) and pair.subscriber.numbers[-1] == number)  # noqa: B023
         got.append(pair.subscriber.received[-1].handle)
     assert pair.generation == generation
@@ -350,7 +351,7 @@ async def publish(pair: Pair, random: Random) -> None:
     while sent < COUNT or open_handles:
         pair.publisher.sent = sent
         for _ in range(min(random.randrange(5), COUNT - sent, pair.publisher.link.credit)):
-            open_handles += pair.send(b"%d" % sent)
+            open_handles += await pair.send(b"%d" % sent)
             sent += 1
         if random.random() < 0.3:
             await pair.attach_publisher(await pair.leave(pair.publisher))
@@ -385,7 +386,7 @@ async def subscribe(pair: Pair, random: Random, got: list[bytes]) -> None:
 async def test_a_publishers_null_map_on_another_connection_begins_a_new_life(pair: Pair) -> None:
     await pair.attach()
     generation = pair.generation
-    pair.send(b"1")
+    await pair.send(b"1")
     (handle,) = await pair.received(b"1")
     await pair.leave(pair.publisher)
     await pair.attach_publisher(await pair.clients.connect(pair.mesh.address("a"), "writer"))
@@ -397,7 +398,7 @@ async def test_a_publishers_null_map_on_another_connection_begins_a_new_life(pai
 
 async def test_a_subscribers_null_map_on_another_connection_says_that_it_has_nothing(pair: Pair) -> None:
     await pair.attach()
-    (sent,) = pair.send(b"1")
+    (sent,) = await pair.send(b"1")
     await pair.received(b"1")
     await pair.leave(pair.subscriber)
     await pair.attach_subscriber(await pair.clients.connect(pair.mesh.address("c"), "reader"))
@@ -410,7 +411,7 @@ async def test_a_subscribers_null_map_on_another_connection_says_that_it_has_not
 
 async def test_who_has_been_elsewhere_since_does_not_go_on_where_it_was(pair: Pair) -> None:
     await pair.attach()
-    (sent,) = pair.send(b"1")
+    (sent,) = await pair.send(b"1")
     (handle,) = await pair.received(b"1")
     first = await pair.leave(pair.publisher)
     properties = {name: pair.publisher.link.remote_properties[name] for name in (GENERATION, EPOCH)}
@@ -429,7 +430,7 @@ async def test_who_has_been_elsewhere_since_does_not_go_on_where_it_was(pair: Pa
 async def test_who_closes_its_link_begins_a_new_one(pair: Pair) -> None:
     await pair.attach()
     generation = pair.generation
-    pair.send(b"1")
+    await pair.send(b"1")
     (handle,) = await pair.received(b"1")
     await pair.attach_publisher(await pair.leave(pair.publisher, closed=True))
     assert pair.generation != generation

@@ -27,7 +27,7 @@ class CreditWindow:
         self._expected = largest
         self._is_guess = True
         self.credit = 0
-        """Deliveries that the publisher may still transfer."""
+        """Deliveries that the publisher may still transfer; below 0 until what it transferred without is granted."""
         self.unsettled = 0
         """Deliveries that were transferred on this attach and are not settled."""
         self.held = 0
@@ -37,13 +37,13 @@ class CreditWindow:
         """The publisher has transferred messages of these sizes, one at least."""
         faded = 0 if self._is_guess else int(FADES * self._expected)
         self._expected, self._is_guess = max(faded, max(sizes)), False
-        self.credit = max(0, self.credit - len(sizes))
+        self.credit -= len(sizes)
         self.unsettled += len(sizes)
         self.held += sum(sizes)
 
     def aborted(self) -> None:
         """A transfer was aborted: it took credit all the same."""
-        self.credit = max(0, self.credit - 1)
+        self.credit -= 1
 
     def give_back(self, sizes: Sequence[int]) -> None:
         """Messages of these sizes were taken, and are settled."""
@@ -57,7 +57,7 @@ class CreditWindow:
         return self._deliveries - self.unsettled - self.credit
 
     def due(self) -> int:
-        """The credit to grant now: it counts as granted."""
+        """The credit to grant now, and what was transferred without: it counts as granted."""
         left = max(0, self._bytes - self.held) // max(1, self._expected)
         most = min(self._deliveries - self.unsettled, left if self.unsettled else max(1, left))
         granted = max(0, most - self.credit)
