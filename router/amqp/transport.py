@@ -13,7 +13,7 @@ import trio
 
 from router.amqp import tcp
 from router.amqp.connection import Connection
-from router.amqp.errors import AmqpError
+from router.amqp.errors import RESOURCE_LIMIT, AmqpError
 
 log = logging.getLogger("oncemesh.amqp")
 
@@ -24,6 +24,8 @@ TURN_S = 0.05
 HEARTBEAT = b"\0\0\0\x08\x02\0\0\0"  # a frame without a body (AMQP 1.0 2.4.5)
 PROOF_FIRST_S = 0.001  # between two looks at what the peer's machine has acknowledged: at first, and at most
 PROOF_MOST_S = 0.25
+PIECE = 64 * 1024  # of what is written, by which is told whether the peer takes any of it
+STALL_S = 30.0  # for which a peer may take nothing: it lives, and does not read what it has given credit for
 GOODBYE_S = 1.0  # for a peer to answer a close, and to take what is still to be written
 
 
@@ -88,6 +90,9 @@ class _Driver:
         self._read = 0  # bytes from the stream, and how many of them were handled
         self._handled = 0
         self._written = 0
+        self._begun = 0  # pieces that the stream was given, and those that it has taken
+        self._taken = 0
+        self._stalled = 0.0  # seconds
         self._kernel = tcp.kernel_of(stream)
         connection.can_prove = self._kernel is not None
         self._asked: dict[Callable[[], None], None] = {}
@@ -144,14 +149,13 @@ class _Driver:
         return repr(name) if name else self._peer
 
     async def write(self) -> None:
-        connection, stream = self._connection, self._stream
+        connection = self._connection
         try:
             while True:
                 self._woken = trio.Event()
                 while data := connection.data_to_send():
                     self._before_output()
-                    await stream.send_all(data)
-                    self._written += len(data)
+                    await self._send(data)
                 if connection.proofs and not connection.closing:
                     await self._probe()
                 if connection.closed:
@@ -161,6 +165,15 @@ class _Driver:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._step(connection.receive_eof)
             self.scope.cancel()
+
+    async def _send(self, data: bytes) -> None:
+        with memoryview(data) as view:
+            for start in range(0, len(data), PIECE):
+                piece = view[start : start + PIECE]
+                self._begun += 1
+                await self._stream.send_all(piece)
+                self._taken += 1
+                self._written += len(piece)
 
     async def _wait(self, connection: Connection) -> None:
         if connection.closing:  # patience begins once: every tick ends this wait
@@ -218,16 +231,26 @@ class _Driver:
         connection = self._connection
         deadline: float | None = self._clock()
         while not connection.closed and (deadline is not None or not connection.opened):
+            taken, began = self._taken, trio.current_time()
             left = math.inf if deadline is None else deadline - self._clock()
-            with trio.CancelScope(deadline=trio.current_time() + max(0.0, left)) as self._pause:
+            with trio.CancelScope(deadline=began + max(0.0, left)) as self._pause:
                 await trio.sleep_forever()
             if self._handled < self._read:  # who waits for its turn has spoken
                 deadline = self._clock() + TURN_S
                 continue
             try:
                 deadline = connection.tick(self._clock())
+                self._judge(self._begun > taken == self._taken, min(trio.current_time() - began, left))
             except AmqpError as error:
                 self._complain(error)
                 self._follow()
             if connection.has_output:
                 self.wake()
+
+    def _judge(self, stalls: bool, lasted: float) -> None:
+        """Of a pause that was to last so long: it may have lasted longer, as a process may be stopped."""
+        self._stalled = self._stalled + lasted if stalls else 0.0
+        if self._stalled >= STALL_S:
+            self._connection.receive_eof()
+            self.scope.cancel()
+            raise AmqpError(RESOURCE_LIMIT, f"it has read nothing for {STALL_S:g} s, though it gives credit")

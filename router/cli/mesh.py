@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from rich.live import Live
 
 from router.cli.base import console, fetch_status, run, run_dir_option
 from router.mesh.config import Topology
-from router.mesh.launcher import Launcher
+from router.mesh.launcher import HalfUpError, Launcher
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
 from router.mesh.status import RouterView, contacts_of, look
 from router.mesh.status_view import LASTING_S, as_json, awaits, headline, render, routers_table, state_of
@@ -21,6 +21,8 @@ from router.mesh.topology import load
 
 REFRESH_S = 1.0
 AGAIN_S = LASTING_S + 0.1
+HALF_UP = 3
+"""The exit status of `up` and `start` if all routers run, but not all are connected."""
 
 topology_argument = click.argument("topology", type=click.Path(path_type=Path))
 routers_argument = click.argument("routers", nargs=-1, metavar="[ROUTER]...")
@@ -53,25 +55,27 @@ async def until_signal() -> AsyncIterator[trio.CancelScope]:
 def up(topology: Path, run_dir: Path | None, detach: bool) -> None:
     """Start the mesh of a topology file.
 
-    Returns, or settles into a live status, when all routers see each other. Ctrl-C stops the mesh.
+    Returns, or settles into a live status, when all routers see each other. If after 30 s they do not, it says who
+    lacks whom, and leaves them running; with --detach its exit status is 3 then. Ctrl-C stops the mesh.
 
     \b
     Example: oncemesh up topologies/triangle.yaml --detach
     """
     plan = load(topology)
     directory = RunDirectory(run_dir or Path("run") / plan.mesh)
-    run(_up, plan, directory, detach)
+    raise click.exceptions.Exit(run(_up, plan, directory, detach))
 
 
-async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> None:
+async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> int:
+    """Returns the exit status."""
     out = console()
     launcher = Launcher(directory, fetch_status)
     up = False
     async with until_signal() as scope:
         with out.status(f"starting {', '.join(plan.routers)}"):
-            await launcher.up(plan)
+            lack = await _lacks(launcher.up(plan))
         up = True
-        _show_started(out, plan.mesh, await look(directory, fetch_status))
+        _show_started(out, plan.mesh, await look(directory, fetch_status), lack)
         out.print(f"run directory {directory.path}", soft_wrap=True)
         if not detach:
             await _watch(out, launcher, plan.mesh)
@@ -79,6 +83,17 @@ async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> None:
         raise RunError("interrupted while starting; everything that was started is stopped")
     if scope.cancelled_caught:
         _show_stopped(out, await launcher.stop(list(plan.routers)))
+        return 0
+    return HALF_UP if lack else 0
+
+
+async def _lacks(starting: Awaitable[None]) -> str:
+    """What is not up though it runs, for people; empty if all is."""
+    try:
+        await starting
+    except HalfUpError as error:
+        return str(error)
+    return ""
 
 
 async def _watch(out: Console, launcher: Launcher, mesh: str) -> None:
@@ -183,27 +198,31 @@ async def _again(directory: RunDirectory, show: Callable[[dict[str, RouterView]]
 def start(routers: tuple[str, ...], run_dir: Path | None) -> None:
     """Start stopped routers of a mesh; all of them if none is named.
 
+    If after 30 s they are not all connected it says who lacks whom, leaves them running, and its exit status is 3.
+
     \b
     Example: oncemesh start b --run-dir run/triangle
     """
     directory = find_run_dir(run_dir)
     running = directory.running()
     names = routers or [name for name in directory.read().routers if name not in running]
-    run(_start, directory, names)
+    raise click.exceptions.Exit(run(_start, directory, names))
 
 
-async def _start(directory: RunDirectory, names: Sequence[str]) -> None:
+async def _start(directory: RunDirectory, names: Sequence[str]) -> int:
+    """Returns the exit status."""
     out = console()
     started = False
     async with until_signal() as scope:
         with out.status(f"starting {', '.join(names)}"):
-            await Launcher(directory, fetch_status).start(names)
+            lack = await _lacks(Launcher(directory, fetch_status).start(names))
         started = True
-        _show_started(out, directory.read().mesh, await look(directory, fetch_status))
+        _show_started(out, directory.read().mesh, await look(directory, fetch_status), lack)
     if scope.cancelled_caught and started:
         raise RunError("interrupted, but what was to be started runs: see oncemesh status")
     if scope.cancelled_caught:
         raise RunError("interrupted while starting; what was started is stopped")
+    return HALF_UP if lack else 0
 
 
 @click.command()
@@ -251,9 +270,11 @@ def _stop(directory: RunDirectory, names: Sequence[str]) -> None:
     _show_stopped(console(), run(Launcher(directory, fetch_status).stop, names))
 
 
-def _show_started(out: Console, mesh: str, views: dict[str, RouterView]) -> None:
+def _show_started(out: Console, mesh: str, views: dict[str, RouterView], lack: str) -> None:
     out.print(headline(mesh, views.values()), style="bold")
     out.print(routers_table(views))
+    if lack:
+        out.print(lack, style="yellow", soft_wrap=True)
 
 
 def _show_stopped(out: Console, outcome: Mapping[str, str]) -> None:

@@ -1,8 +1,9 @@
 """Starts and stops the processes of a mesh.
 
 The order of a start: bind every listener, write mesh.json, start one process per router with its listeners
-inherited, wait until each sees all others. Whatever goes wrong, the router is named with the reason and
-what this start began is stopped again. A router is told apart from any other process by its command line:
+inherited, wait until each sees all others. Whatever goes wrong, the router is named with the reason and what
+this start began is stopped again; but routers that run, and only lack each other, are left running. A router is
+told apart from any other process by its command line:
 
     COMMAND NAME TOPOLOGY --run-dir DIR --amqp-fd N --inter-fd M
 
@@ -41,6 +42,10 @@ LOOK_EVERY_S = 0.05
 
 class LaunchError(RunError):
     """A mesh or a router could not be started, with the reason."""
+
+
+class HalfUpError(LaunchError):
+    """All routers run that were to be started, but not all are connected, or answer: what lacks, by router."""
 
 
 @attrs.frozen
@@ -188,6 +193,9 @@ class Launcher:
             self._record_pids(listeners)
             await self._wait_until_up(listeners)
             complete = True
+        except HalfUpError:
+            complete = True
+            raise
         finally:
             if not complete:
                 with trio.CancelScope(shield=True):
@@ -236,7 +244,8 @@ class Launcher:
                     return
                 await trio.sleep(LOOK_EVERY_S)
         lacks = "; ".join(f"router {name} {lack}" for name, lack in lacking.items())
-        raise LaunchError(f"not up after {format_duration(START_S)}: {lacks or 'no answer'}")
+        after = format_duration(START_S)
+        raise HalfUpError(f"started, but after {after} not all is up, and left running: {lacks or 'no answer'}")
 
     async def _abandon(self, names: Collection[str]) -> None:
         """Stops what a start that failed has begun, whether or not mesh.json knows of it yet."""

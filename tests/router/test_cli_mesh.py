@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 
 from router.cli import mesh as cli_mesh
 from router.cli.main import main
+from router.mesh import launcher as launcher_module
 from router.mesh.launcher import Launcher
 from router.mesh.rundir import RunDirectory, RunError
 from router.mesh.status import RouterView
@@ -98,6 +99,22 @@ def test_a_router_that_cannot_start_is_told_without_a_traceback(here: Path) -> N
     assert "router b cannot start: exit status 1" in result.output
     assert "why it failed" in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_mesh_that_is_up_in_part_runs_and_says_what_it_lacks(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher_module, "START_S", 1.0)
+    (here / "run" / "pair" / "b").mkdir(parents=True)
+    (here / "run" / "pair" / "b" / "behaviour").write_text("blind")
+    up = oncemesh("up", "pair.yaml", "--detach")
+    assert up.exit_code == cli_mesh.HALF_UP
+    assert "left running: router b does not see a" in up.output
+    assert f"run directory {here / 'run' / 'pair'}" in up.output
+
+    assert oncemesh("stop", "b").output == "router b: stopped\n"
+    start = oncemesh("start", "b")
+    assert start.exit_code == cli_mesh.HALF_UP
+    assert "left running: router b does not see a" in start.output
+    assert oncemesh("down").output == "router a: stopped\nrouter b: stopped\n"
 
 
 def test_a_directory_that_cannot_be_is_told_without_a_traceback(here: Path) -> None:

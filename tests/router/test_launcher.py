@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from router.mesh import launcher as launcher_module
-from router.mesh.launcher import Launcher, LaunchError
+from router.mesh.launcher import HalfUpError, Launcher, LaunchError
 from router.mesh.listeners import listen
 from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
@@ -146,14 +146,18 @@ async def test_words_of_an_earlier_run_are_not_given_as_the_reason(mesh: Launche
     assert mesh.directory.log_path("b").read_text().startswith("an old line\n")
 
 
-async def test_routers_that_do_not_see_each_other_are_named(
+async def test_routers_that_do_not_see_each_other_are_named_and_left_running(
     mesh: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launcher_module, "START_S", 1.0)
     misbehave(mesh.directory, "c", "blind")
-    with pytest.raises(LaunchError, match=r"^not up after 1\.0s: router c does not see a, b$"):
+    with pytest.raises(HalfUpError, match=r"after 1\.0s not all is up, and left running: router c does not see a, b$"):
         await mesh.up(load(write(tmp_path)))
-    assert mesh.directory.running() == {}
+    assert set(mesh.directory.running()) == {"a", "b", "c"}
+    await mesh.stop(["c"])
+    with pytest.raises(HalfUpError, match=r"router c does not see a, b$"):
+        await mesh.start(["c"])
+    assert set(mesh.directory.running()) == {"a", "b", "c"}
 
 
 async def test_giving_up_on_a_start_stops_what_was_started(mesh: Launcher, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from router.amqp.connection import Connection
 from router.amqp.errors import FRAMING_ERROR
 from router.amqp.link import Link
 from router.amqp.values import ACCEPTED
-from tests.router.amqp.frames import opening
+from tests.router.amqp.frames import HEADER, OPEN, frame, opening
 from tests.router.amqp.pair import Recorder
 
 
@@ -206,3 +206,51 @@ async def test_of_a_peer_that_takes_long_to_handle_less_is_read_at_once(
     stream = Flood(reads=20)
     await transport.serve(stream, server_of(Server()), after_input=lambda: mock_clock.jump(took_s))
     assert (stream.sizes[0], stream.sizes[-1]) == (transport.READ_FIRST, last)
+
+
+class Deaf(trio.abc.Stream):
+    """A peer that sends heartbeats and asks for them, and takes so many pieces of what it is sent, each in so long."""
+
+    def __init__(self, takes: int, takes_s: float = 0.0) -> None:
+        self._opening = HEADER + frame(OPEN, "hostile", None, None, None, 1000)
+        self._takes, self._takes_s = takes, takes_s
+        self.taken = 0
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        said, self._opening = self._opening or transport.HEARTBEAT, b""
+        await trio.sleep(0.5)
+        return said
+
+    async def send_all(self, data: Any) -> None:
+        if self.taken >= self._takes:
+            await trio.sleep_forever()
+        await trio.sleep(self._takes_s)
+        self.taken += 1
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+async def test_who_gives_credit_and_does_not_read_is_sent_away_by_name(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not before it has read nothing for a while; its heartbeats count for nothing."""
+    there = Recorder()
+    with trio.fail_after(100 * transport.STALL_S):
+        await transport.serve(Deaf(takes=3), server_of(there, idle_timeout=2.0))
+    assert transport.STALL_S <= trio.current_time() < 1.2 * transport.STALL_S
+    assert there.events[-1] == ("close", None)
+    said = "ended: amqp:resource-limit-exceeded: it has read nothing for 30 s, though it gives credit"
+    assert [line.partition(" of ")[2] for line in caplog.messages] == [f"'hostile' {said}"]
+
+
+async def test_who_reads_slowly_stays(autojump_clock: trio.testing.MockClock) -> None:
+    stream, there = Deaf(takes=1000, takes_s=0.8 * transport.STALL_S), Recorder()
+    server = server_of(there, idle_timeout=2.0)
+    with trio.move_on_after(20 * transport.STALL_S):
+        await transport.serve(stream, server)
+    assert stream.taken > 20
+    assert "close" not in [event for event, *_ in there.events[:-1]]
