@@ -11,9 +11,11 @@ import logging
 import mmap
 import os
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from router.retention import Name, Retention
 from topic.journal import SEGMENT_LIMIT, Block, Event, parse_segment_name, segment_name
 from topic.tail import REGION, Tail
 
@@ -42,15 +44,22 @@ def boot_id() -> str:
 class JournalFile:
     """The segments of one incarnation, in one directory. Disks fail by OSError, which names the file."""
 
-    def __init__(self, directory: Path, incarnation: int, block: Block, *, goes_on: bool = True) -> None:
-        """`goes_on`: where the log cannot be written it breaks off, and nothing is raised from here on."""
+    def __init__(
+        self, directory: Path, incarnation: int, block: Block, *, goes_on: bool = True, kept: Retention | None = None
+    ) -> None:
+        """`goes_on`: where the log cannot be written it breaks off, and nothing is raised from here on. `kept`: only
+        these segments are; `restate` then appends to the block what has to be told anew in each segment."""
         directory.mkdir(parents=True, exist_ok=True)
         self.block = block
         self.why = ""
         """It cannot be written just now."""
         self.missing = 0
         """Entries that were not written, ever."""
+        self.expired: list[Path] = []
+        """Segments for its owner to delete."""
+        self.restate: Callable[[Name | None], None] = lambda first: None
         self._missed_before = 0
+        self._kept = kept
         self._goes_on = goes_on
         self._directory = directory
         self._incarnation = incarnation
@@ -74,17 +83,26 @@ class JournalFile:
                 self.missing += self.block.drop_unsaved()
             if len(self.block):
                 self._segment.append(self.block)
-            if self.why or self._segment.size >= SEGMENT_LIMIT:
+            if is_new := bool(self.why) or self._segment.size >= SEGMENT_LIMIT:
                 self._begin_segment()
         except OSError as error:
             self._break_off(error)
         else:
             self._go_on()
+            if is_new and self._kept is not None:
+                self._continue(self._kept)
 
     def _begin_segment(self) -> None:
         """A disk that has room for one has room to go on."""
         former, self._segment = self._segment, self._open()
         former.close()
+
+    def _continue(self, kept: Retention) -> None:
+        """Whoever deletes what has expired does so when it is told here that it may be gone."""
+        with contextlib.suppress(OSError):  # it is looked at again with the next segment
+            self.expired, first = kept.expired(self._directory)
+            self.restate(first)
+        self.save()
 
     def _open(self) -> "_Segment":
         segment = _Segment(self._directory / segment_name(self._incarnation, self._number), self.block)

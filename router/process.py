@@ -5,6 +5,7 @@ error of a peer ends its connection; any other exception ends the router loudly,
 """
 
 import contextlib
+import functools
 import logging
 import resource
 import signal
@@ -26,10 +27,11 @@ from router.edge.topics import Topics
 from router.garbage import tame
 from router.journal import FLUSH_S, JournalFile, has_segments
 from router.log_limit import limit_logs
-from router.mesh.config import GO_ON, Timing, Topology
+from router.mesh.config import GO_ON, LogSettings, Timing, Topology
 from router.mesh.quantities import Address, format_duration
 from router.mesh.stopping import DRAIN, DRAIN_S, STOP
 from router.neighbours import Neighbours
+from router.retention import Retention
 from router.shell import Shell
 from router.store import StateStore
 from router.turns import ClientTurns
@@ -37,6 +39,7 @@ from router.watchdog import watched
 from topic.journal import Block
 from topic.node import Node, boot
 from topic.properties import DEAD
+from topic.restatement import restate
 from topic.settings import Settings
 
 log = logging.getLogger("oncemesh")
@@ -75,7 +78,10 @@ class Process:
         self.node = Node(mesh, topic, store, shell)
         topics = Topics(self.node, topology.addresses, limits.max_message, timing.terminus)
         self.clients = shell.clients = ClientEdge(self.node, topics)
-        self._journal = JournalFile(directory / "log", incarnation, block, goes_on=topology.log.full == GO_ON)
+        self._journal = JournalFile(
+            directory / "log", incarnation, block, goes_on=topology.log.full == GO_ON, kept=_kept(topology.log)
+        )
+        self._journal.restate = functools.partial(restate, topic)
         self._status = StatusNode(Reporter(self.node, mesh, topology.mesh, self.clients.connections, self._journal))
         self.clients.nodes = {STATUS_ADDRESS: self._status}
         self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs)
@@ -174,6 +180,8 @@ class Process:
     async def _write_journal(self) -> None:
         while True:
             self._journal.flush()
+            while self._journal.expired:
+                await trio.to_thread.run_sync(_delete, self._journal.expired.pop(0))  # a large file may take long
             await trio.sleep(FLUSH_S)
 
     # connections
@@ -267,6 +275,15 @@ class Process:
 
 def _neighbour_idle(timing: Timing) -> float:
     return max(timing.idle, 2 * timing.dead)
+
+
+def _kept(settings: LogSettings) -> Retention | None:
+    return None if settings.keep is settings.size is None else Retention(settings.keep, settings.size)
+
+
+def _delete(segment: Path) -> None:
+    with contextlib.suppress(OSError):  # it is found again with the next segment
+        segment.unlink(missing_ok=True)
 
 
 async def run_router(

@@ -76,6 +76,9 @@ Entries
                  one}; then publisher or subscriber (address, epoch)
     STOPPED      last entry of every log that ends in a clean shutdown, also a client's. A log without one
                  may lack its end, if its machine lost power
+    CONTINUED    first entry of a segment, where a router keeps only its latest: detail = JSON {"first": [incarnation,
+                 number]} of the first that it keeps, or null if none was deleted. What holds of links and routers then
+                 is told anew behind it: CONTACT and ATTACHED, "again": true in their details; JOINED, GATED, SUSPENDED
     GAP          any writer's: the log could not be written, and entries are missing from here on, detail = JSON {"why":
                  text}; and where it is written again, detail = JSON {"entries": how many are missing}. The second
                  may never come
@@ -143,6 +146,7 @@ class Event(IntEnum):
     KEPT = 27
     APART = 28
     GAP = 29
+    CONTINUED = 30
 
 
 class LoggedOutcome(IntEnum):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import attrs
 
+from failover.audit.judge.begun import begun_since
 from failover.audit.judge.deliveries import gather, gather_records
 from failover.audit.judge.order import judge_order, pack_order
 from failover.audit.judge.pairs import gather_pairs
@@ -39,7 +40,9 @@ class Bucket:
 
 def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Bucket, list[tuple[str, bytes]]]:
     """Counts, and what is to be judged in order, by publisher and subscriber."""
-    facts = Facts(aligned(before(unpack(parts), case.ends), case.clocks))
+    rows = aligned(before(unpack(parts), case.ends), case.clocks)
+    rows, left_out = begun_since(rows, case.since, case.cut)
+    facts = Facts(rows)
     uses = tell_apart(facts, case.whole)
     found, records = gather(facts, uses), gather_records(facts, uses, case)
     pairs = gather_pairs(facts, uses, case.stays)
@@ -51,6 +54,7 @@ def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Buck
         judge_routers(facts, records, found, known, case),
     )
     tally = Counting(facts, found, pairs, records, verdicts).count()
+    tally.left_out = left_out
     unattributed = Unattributed(facts, found, known, pairs, case)
     tally.in_vain, unaddressed = unattributed.unaddressed(verdicts.subscribers)
     tally.without, tally.away = unattributed.without(verdicts.subscribers)

@@ -55,6 +55,8 @@ def judge_logs(logs: Logs, run_dirs: Sequence[str], chaos: ChaosFile) -> Report:
         exceptions=exceptions(tally, case),
         problems=inventory.problems,
         torn=inventory.torn,
+        since=case.since,
+        left_out=tally.left_out,
         clocks=tuple(dict.fromkeys(case.clocks.unordered.values())),
         logs=inventory.logs,
         unknown_records=tally.unknown_records,

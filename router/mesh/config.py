@@ -87,6 +87,11 @@ class LogSettings:
     full: str = GO_ON
     """What a router does whose log cannot be written: `go-on` without it, or `stop`, and its clients go elsewhere. The
     log is evidence, a mesh is there to deliver, and the audit takes nothing for proved that was not logged."""
+    keep: float | None = None
+    """Seconds for which a segment is kept at least, after it was last written to."""
+    size: int | None = None
+    """Bytes that the segments of a router take at most; as they go whole, some 32 MiB more for a moment. Where neither
+    is said, all are kept: evidence is deleted only if that is asked for."""
 
 
 @attrs.frozen

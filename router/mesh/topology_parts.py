@@ -14,6 +14,8 @@ from router.mesh.reading import converter, expected, shown, size, text, whole
 
 MOST_MESSAGE = 1 << 30
 """The largest `limits.max_message`."""
+LEAST_LOG = 64 << 20
+"""The smallest `log.size`: two segments."""
 
 
 MOST_WINDOW = 1 << 40
@@ -72,6 +74,6 @@ CONVERTER = converter(
             "max_frame": text(size(512, 1 << 24)),
             "redeliveries": text(whole(0, 1000)),
         },
-        LogSettings: {"full": text(_full)},
+        LogSettings: {"full": text(_full), "keep": text(parse_duration), "size": text(size(LEAST_LOG, 1 << 50))},
     }
 )

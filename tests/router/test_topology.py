@@ -57,7 +57,7 @@ addresses:
   - {prefix: news/, kind: topic}
 timing: {hello: 100ms, dead: 500ms, idle: 1.5s, join: 1s, terminus: 2m, forget: 3h, boot_wait: 1h}
 limits: {window: 10, window_bytes: 3MiB, max_message: 1MiB, max_frame: 4096, redeliveries: 0}
-log: {full: stop}
+log: {full: stop, keep: 2h, size: 10GiB}
 """,
     )
     assert load(path) == Topology(
@@ -70,7 +70,7 @@ log: {full: stop}
         addresses=(AddressRule("news/", "topic"),),
         timing=Timing(0.1, 0.5, 1.5, 1.0, 120.0, 10800.0, 3600.0),
         limits=Limits(10, 3 << 20, 1 << 20, 4096, 0),
-        log=LogSettings("stop"),
+        log=LogSettings("stop", 7200.0, 10 << 30),
         path=path,
     )
 
@@ -179,6 +179,16 @@ links:
             TWO_ROUTERS + "links: [[a, b]]\ntiming: {boot_wait: 0.5s}\n",
             "mesh.yaml:6: timing: boot_wait is 500ms, expected at least dead (1.0s)",
             id="boot_wait before dead",
+        ),
+        pytest.param(
+            TWO_ROUTERS + "links: [[a, b]]\nlog: {full: go_on}\n",
+            'mesh.yaml:6: log.full: "go_on", expected go-on or stop; did you mean "go-on"?',
+            id="neither go-on nor stop",
+        ),
+        pytest.param(
+            TWO_ROUTERS + "links: [[a, b]]\nlog: {size: 1MiB}\n",
+            'mesh.yaml:6: log.size: "1MiB", expected a size from 67108864 to 1125899906842624 bytes',
+            id="a log of less than two segments",
         ),
         pytest.param(
             "mesh: m\nrouters:\n  clients: {amqp: h:1}\n",

@@ -18,10 +18,9 @@ from topic.actions import STOLEN, AnswerPublisher, AnswerSubscriber, Detach
 from topic.delivery.record import Stream
 from topic.delivery.records import RecordTable
 from topic.directory.directory import Directory
-from topic.directory.entry import Lifetime, LinkEntry
+from topic.directory.entry import LinkEntry
 from topic.edge.resumption import resume
 from topic.edge.subscriber import LocalSubscriber
-from topic.identity import LinkIdentity
 from topic.journal import Event
 from topic.outlet import Outlet
 from topic.termini.deadlines import Deadlines
@@ -153,8 +152,7 @@ class Attaches:
             stream = waiting.stream
             self.withdraw_publisher(stream.publisher)
             stream.answered = True
-            columns = {"publisher": stream.publisher, "generation": stream.generation, "epoch": stream.label}
-            self._trace(stream.identity, stream.settles_first, stream.lifetime, **columns)
+            self.trace(stream)
             answer = AnswerPublisher(stream.link, stream.epoch, stream.generation, stream.window.due(), stream.reply)
             self.outlet.actions.append(answer)
             self._answered(stream)
@@ -165,16 +163,21 @@ class Attaches:
             return
         subscriber.answered = True
         self.withdraw_subscriber(subscriber.name)
-        columns = {"subscriber": subscriber.name, "epoch": str(subscriber.epoch)}
-        self._trace(subscriber.identity, subscriber.settles_first, subscriber.lifetime, **columns)
+        self.trace(subscriber)
         reply = resume(subscriber, self.records.by_key)
         self.outlet.actions.append(AnswerSubscriber(subscriber.link, subscriber.epoch, reply))
 
-    def _trace(self, identity: LinkIdentity, first: bool, lifetime: Lifetime, **columns: Any) -> None:
-        role = "publisher" if "publisher" in columns else "subscriber"
-        mode = "first" if first else "second"
-        detail = {"role": role, **attrs.asdict(identity), "mode": mode, "timeout": lifetime.timeout}
-        self.outlet.trace(Event.ATTACHED, address=identity.address, detail=json.dumps(detail), **columns)
+    def trace(self, end: Stream | LocalSubscriber, **more: object) -> None:
+        """Log that it is attached here; `more` is for the entry's detail."""
+        columns: dict[str, Any]
+        if isinstance(end, Stream):
+            role, columns = "publisher", {"publisher": end.publisher, "generation": end.generation}
+        else:
+            role, columns = "subscriber", {"subscriber": end.name}
+        mode = "first" if end.settles_first else "second"
+        detail = {"role": role, **attrs.asdict(end.identity), "mode": mode, "timeout": end.lifetime.timeout, **more}
+        columns |= {"address": end.identity.address, "epoch": str(end.epoch), "detail": json.dumps(detail)}
+        self.outlet.trace(Event.ATTACHED, **columns)
 
     @property
     def waiting(self) -> list[bytes]:

@@ -59,6 +59,8 @@ class Tally:
     without: Without = attrs.field(factory=dict)
     away: Away = attrs.field(factory=Counter)
     unknown_records: int = 0
+    left_out: int = 0
+    """Deliveries that began, or may have, before all that the logs keep."""
 
     def add(self, other: "Tally") -> None:
         for name in ("publishers", "pairs", "violations", "in_vain", "away"):
@@ -66,6 +68,7 @@ class Tally:
         self.without |= {whose: missed.and_(self.without.get(whose)) for whose, missed in other.without.items()}
         self.addresses |= other.addresses
         self.unknown_records += other.unknown_records
+        self.left_out += other.left_out
         for kind, found in other.findings.items():
             self.keep(kind, found)
 

@@ -16,7 +16,7 @@ from failover.audit.mesh.clients import (
     life_of,
     open_windows,
 )
-from failover.audit.mesh.clocks import Clocks, HybridTimeline, aligned, doubted, find_clocks
+from failover.audit.mesh.clocks import SKEW_US, Clocks, HybridTimeline, aligned, doubted, find_clocks
 from failover.audit.mesh.contacts import Hearing, all_remembered, heard_endings, hearing, watched_spans
 from failover.audit.mesh.exchanges import disagreements
 from failover.audit.mesh.lost_state import StateLoss, state_losses
@@ -49,6 +49,8 @@ class Case:
     clocks: Clocks
     watched: Mapping[str, Sequence[Span]]
     """The routers at which somebody may have been unseen, and when not."""
+    since: int
+    """In µs of wall clock: what began before is not judged, as logs from before are deleted; 0 if none are."""
 
     @cached_property
     def open_homes(self) -> list[str]:
@@ -64,6 +66,11 @@ class Case:
     def ends(self) -> dict[str, int]:
         """By log, the place from which on nothing in it counts; of those that could not be written for a while."""
         return _ends(self.logs.values())
+
+    @cached_property
+    def cut(self) -> frozenset[str]:
+        """Logs that lack their beginning."""
+        return frozenset(log.name for log in self.logs.values() if log.begin)
 
     @cached_property
     def open_windows(self) -> list[Span]:
@@ -83,8 +90,12 @@ class Case:
 
 def make_case(control: Sequence[ControlRow], inventory: Inventory, some: Iterable[bytes] = ()) -> Case:
     """From all that is about links and routers rather than deliveries; clocks are compared by `some` of these."""
-    ends = _ends(inventory.logs)
-    told = [row for row in control if row.event >= 0 and row.place < ends.get(row.log_name, FOREVER)]
+    ends, begins = _ends(inventory.logs), {log.name: log.begin for log in inventory.logs}
+    told = [
+        row
+        for row in control
+        if row.event >= 0 and begins.get(row.log_name, 0) <= row.place < ends.get(row.log_name, FOREVER)
+    ]
     clocks = find_clocks(told, inventory.logs)
     clocks = doubted(clocks, disagreements(aligned(unpack(some), clocks)), inventory.logs)
     rows, logs = clocks.align_rows(told), clocks.align_logs(inventory.logs)
@@ -92,6 +103,7 @@ def make_case(control: Sequence[ControlRow], inventory: Inventory, some: Iterabl
     heard = heard_endings(rows, logs, clients.subscribers)
     for row in heard:
         clients.subscribers[row.subscriber or ""].closings.append((life_of(row), row.hlc, row.log_name))
+    earliest = {(source, incarnation) for source, (incarnation, _) in inventory.kept.items()}
     by_name, hybrid = {log.name: log for log in logs}, HybridTimeline(rows)
     known, publishing = (presences(rows, those, hybrid, by_name) for those in (clients.subscribers, clients.publishers))
     return Case(
@@ -108,12 +120,17 @@ def make_case(control: Sequence[ControlRow], inventory: Inventory, some: Iterabl
         suspended=_suspended(rows),
         hybrid=hybrid,
         clocks=clocks,
+        since=max((_began(log) for log in logs if (log.source, log.incarnation) in earliest), default=0),
         watched={} if all_remembered(rows, logs) else watched_spans(rows, logs),
     )
 
 
 def _ends(logs: Iterable[Log]) -> dict[str, int]:
     return {log.name: log.gap.place for log in logs if log.gap is not None}
+
+
+def _began(log: Log) -> int:
+    return log.first_time + SKEW_US if log.ordered else FOREVER
 
 
 def _forgetful(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Iterator[str]:

@@ -127,7 +127,8 @@ def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple
     """By two logs that noted the same: how much later the second did, by their clocks."""
     noted: dict[tuple[str, str], list[int]] = {}
     attached: dict[tuple[bool, str], list[ControlRow]] = {}
-    for row in sorted(rows, key=lambda row: (row.source, row.incarnation, row.place)):
+    first_told = (row for row in rows if row.event in (Event.CONTACT, Event.ATTACHED) and not row.details.get("again"))
+    for row in sorted(first_told, key=lambda row: (row.source, row.incarnation, row.place)):
         if row.event == Event.CONTACT and row.role == "router":
             noted.setdefault((row.log_name, f"{row.peer}.{row.details.get('incarnation')}"), []).append(row.time)
         elif row.event == Event.ATTACHED and (name := row.publisher or row.subscriber):

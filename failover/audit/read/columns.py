@@ -147,7 +147,14 @@ def before(rows: Rows, ends: Mapping[str, int]) -> Rows:
         return rows
     end = np.array([ends.get(log.name, np.iinfo(np.int64).max) for log in rows.logs], np.int64)
     kept = rows.place < end[rows.log]
-    return Rows({name: getattr(rows, name)[kept] for name in TYPES}, rows.strings, rows.logs)
+    return chosen(rows, kept)
+
+
+def chosen(rows: Rows, kept: Flags) -> Rows:
+    """Those, as they are."""
+    found = Rows({name: getattr(rows, name)[kept] for name in TYPES}, rows.strings, rows.logs)
+    found.undated = rows.undated[kept]
+    return found
 
 
 def hashed(keys: Texts) -> NDArray[np.uint64]:

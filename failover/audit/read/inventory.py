@@ -15,8 +15,12 @@ from typing import Any
 
 import attrs
 
+from failover.audit.read.columns import ROWS_PER_BLOCK
 from failover.audit.read.segments import FILE, MESH
 from topic.journal import Event
+
+Kept = dict[str, tuple[int, int]]
+"""By router that keeps only the latest segments: incarnation and number of the first that it keeps."""
 
 
 @attrs.frozen(slots=True)
@@ -91,6 +95,8 @@ class Log:
     """Whether that run is known to have gone on after it."""
     gap: "Gap | None" = None
     """Where it ends before its file does."""
+    begin: int = 0
+    """The place from which on it is known to be all there: what came before was deleted (`log: {keep, size}`)."""
 
     @property
     def whole(self) -> bool:
@@ -117,6 +123,7 @@ class Inventory:
 
     logs: tuple[Log, ...]
     problems: tuple[Problem, ...]
+    kept: Kept
     torn: tuple[Problem, ...]
     """Last blocks cut off in writing; read up to there."""
 
@@ -126,23 +133,24 @@ def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
     by_log: dict[tuple[str, int], list[ControlRow]] = {}
     for row in sorted((row for row in rows if row.event == FILE), key=lambda row: row.details["segment"]):
         by_log.setdefault((row.source, row.incarnation), []).append(row)
-    gaps = _first_gaps(rows)
-    found = [_log(by_log[name], gaps.get(name)) for name in sorted(by_log)]
+    gaps, kept = _first_gaps(rows), _kept_from(rows)
+    by_log = {name: there for name, segments in by_log.items() if (there := _kept(segments, kept))}
+    found = [_log(by_log[name], gaps.get(name), kept) for name in sorted(by_log)]
     went_on: dict[str, int] = {}
     for log in found:
         if log.stopped:
             went_on[log.boot] = max(log.last_time, went_on.get(log.boot, 0))
     saved = [log.boot != "" and log.last_time <= went_on.get(log.boot, -1) for log in found]
     logs = tuple(attrs.evolve(log, saved=is_saved) for log, is_saved in zip(found, saved, strict=True))
-    problems = [problem for segments in by_log.values() for problem in _gaps(segments)]
+    problems = [problem for segments in by_log.values() for problem in _gaps(segments, kept)]
     problems += _missing_routers([row for row in rows if row.event == MESH], logs)
-    problems += _missing_incarnations(rows, logs)
+    problems += _missing_incarnations(rows, logs, kept)
     torn = [
         Problem(row.details["path"], _unreadable(row.details))
         for segments in by_log.values()
         if _is_torn(row := segments[-1])
     ]
-    return Inventory(logs, tuple(sorted(problems)), tuple(sorted(torn)))
+    return Inventory(logs, tuple(sorted(problems)), kept, tuple(sorted(torn)))
 
 
 def _first_gaps(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Gap]:
@@ -155,7 +163,21 @@ def _first_gaps(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Gap]:
     return found
 
 
-def _log(segments: Sequence[ControlRow], gap: Gap | None) -> Log:
+def _kept_from(rows: Iterable[ControlRow]) -> Kept:
+    found: Kept = {}
+    for row in rows:
+        match row.details.get("first") if row.event == Event.CONTINUED else None:
+            case [int(incarnation), int(number)]:
+                found[row.source] = max((incarnation, number), found.get(row.source, (0, 0)))
+    return found
+
+
+def _kept(segments: Sequence[ControlRow], kept: Kept) -> list[ControlRow]:
+    """Without those that were to go and are still there: others before them may be gone."""
+    return [row for row in segments if (row.incarnation, row.details["segment"]) >= kept.get(row.source, (0, 0))]
+
+
+def _log(segments: Sequence[ControlRow], gap: Gap | None, kept: Kept) -> Log:
     last = segments[-1]
     times = [row.details[name] for row in segments for name in ("first_time", "last_time")]
     known = [time for time in times if time is not None]
@@ -170,7 +192,9 @@ def _log(segments: Sequence[ControlRow], gap: Gap | None) -> Log:
     boot = last.details.get("boot", "") if is_all_here else ""
     if gap is not None:
         stopped, boot, last_time = False, "", max(first_time, gap.time)
-    return Log(last.source, role, last.incarnation, last.host, first_time, last_time, stopped, back, boot=boot, gap=gap)
+    begin = min(numbers, default=0) * ROWS_PER_BLOCK if kept.get(last.source, (0, 0)) > (last.incarnation, 0) else 0
+    ends: dict[str, Any] = {"boot": boot, "gap": gap, "begin": begin}
+    return Log(last.source, role, last.incarnation, last.host, first_time, last_time, stopped, back, **ends)
 
 
 def _back(one: dict[str, Any], other: dict[str, Any]) -> int:
@@ -192,9 +216,12 @@ def _unreadable(details: dict[str, Any]) -> str:
     )
 
 
-def _gaps(segments: Sequence[ControlRow]) -> Iterable[Problem]:
+def _gaps(segments: Sequence[ControlRow], kept: Kept) -> Iterable[Problem]:
     """Segments and blocks of one log that are missing or damaged; a torn end is neither."""
+    incarnation, first = kept.get(segments[0].source, (0, 0))
     next_segment, next_block = 0, 0
+    if incarnation == segments[0].incarnation and first:
+        next_segment, next_block = first, min(segments[0].details["numbers"], default=0)
     for row in segments:
         details = row.details
         if details["segment"] != next_segment:
@@ -235,7 +262,7 @@ def _missing_routers(meshes: Sequence[ControlRow], logs: Sequence[Log]) -> Itera
         yield Problem(expected[router].replace("mesh.json", f"{router}/log"), f"router {router} has no log")
 
 
-def _missing_incarnations(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Iterable[Problem]:
+def _missing_incarnations(rows: Sequence[ControlRow], logs: Sequence[Log], kept: Kept) -> Iterable[Problem]:
     """Incarnations of routers that other logs speak of and that left no log."""
     logged = {log.name for log in logs}
     named: dict[str, str] = {}
@@ -243,7 +270,12 @@ def _missing_incarnations(rows: Sequence[ControlRow], logs: Sequence[Log]) -> It
         name = row.home
         if row.event == Event.CONTACT and "incarnation" in row.details:
             name = f"{row.peer}.{row.details['incarnation']}"
-        if name is not None and name not in logged:
+        if name is not None and name not in logged and not _was_deleted(name, kept):
             named.setdefault(name, row.source)
     for name, witness in sorted(named.items()):
         yield Problem(name, f"this incarnation has no log, but that of {witness} names it")
+
+
+def _was_deleted(name: str, kept: Kept) -> bool:
+    source, _, incarnation = name.rpartition(".")
+    return incarnation.isdigit() and int(incarnation) < kept.get(source, (0, 0))[0]

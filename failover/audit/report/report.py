@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,10 @@ class Report:
     problems: tuple[Problem, ...]
     torn: tuple[Problem, ...]
     logs: tuple[Log, ...]
+    since: int = 0
+    """In µs of wall clock, if logs from before are deleted: what began then, or may have, is left out."""
+    left_out: int = 0
+    """Deliveries."""
     clocks: tuple[str, ...] = ()
     """Wall clocks by which nothing was ordered, and why."""
     unknown_records: int
@@ -150,8 +155,17 @@ class Report:
     def sentence(self) -> str:
         """The verdict in words; whoever was left out is named, whatever the verdict."""
         if self.verdict is Verdict.QUALIFIED:
-            return f"exactly-once holds, but not for everybody: {self._excepted}"
-        return f"{self._judged}; besides, {self._excepted}" if self.exceptions else self._judged
+            return f"exactly-once holds, but not for everybody: {self._excepted}{self._bounds}"
+        excepted = f"; besides, {self._excepted}" if self.exceptions else ""
+        return f"{self._judged}{excepted}{self._bounds}"
+
+    @property
+    def _bounds(self) -> str:
+        """From when on it judges, if not from the beginning."""
+        if not self.since:
+            return ""
+        since = datetime.fromtimestamp(self.since // 1_000_000)
+        return f"; of what began after {since:%H:%M:%S}: logs from before are deleted, {self.left_out} left out"
 
     @property
     def _judged(self) -> str:

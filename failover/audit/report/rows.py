@@ -105,7 +105,7 @@ def doubts(tally: Tally, case: Case) -> Iterator[str]:
             yield f"{unplaced} deliveries from {names[0]} to {names[1]}: published in an unknown order"
     for role, known in (("publisher", clients.publishers), ("subscriber", clients.subscribers)):
         for client in sorted(known.values(), key=lambda client: client.identity):
-            if missing := _untraced(tally, client):
+            if not case.since and (missing := _untraced(tally, client)):
                 yield f"{role} {client.identity}: {missing} of the deliveries that it had published left no trace"
             elif client.doubts and client.resumed is None:
                 yield _open_ended(role, client)

@@ -1,0 +1,36 @@
+"""Which deliveries can be judged where routers keep only the latest segments of their logs.
+
+Those that began when all that is kept had begun: nothing that came before speaks of them. A delivery is left out if
+anything about it is older, if no log tells how it began, or if a log that lacks its beginning tells of it first in the
+middle.
+"""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from failover.audit.read.columns import NONE, Rows, chosen
+from failover.audit.read.groups import Groups, by_key
+from topic.journal import Event
+
+BEGINNINGS = (Event.RECEIVED, Event.PLACEHOLDER)
+"""Of a router's record."""
+
+
+def begun_since(rows: Rows, since: int, cut: Collection[str]) -> tuple[Rows, int]:
+    """Without the rows of deliveries that are left out, and how many these are. `since` is in µs of wall clock; `cut`:
+    the logs that lack their beginning."""
+    if not since or not len(rows):
+        return rows, 0
+    group, keys = by_key(rows.key)
+    groups, everywhere = Groups(group, len(keys)), np.ones(len(rows), np.bool_)
+    by_router = np.array([log.role == "router" for log in rows.logs], np.bool_)[rows.log]
+    at_home = by_router & (rows.peer == NONE) & (rows.event == Event.RECEIVED)
+    judged = groups.lowest(everywhere, np.where(rows.undated, 0, rows.time)) >= since
+    judged &= groups.any(at_home | (rows.event == Event.PUBLISHED))
+    in_cut = np.array([log.name in cut for log in rows.logs], np.bool_)[rows.log]
+    records = Groups(group * len(rows.logs) + rows.log, len(keys) * len(rows.logs))
+    first = records.lowest(in_cut, rows.place)
+    begins = (rows.place == first[records.of]) & ~np.isin(rows.event, [int(event) for event in BEGINNINGS])
+    judged &= ~groups.any(in_cut & begins)
+    return chosen(rows, judged[group]), int((~judged).sum())

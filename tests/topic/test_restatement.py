@@ -1,0 +1,82 @@
+"""What a log says anew where a segment begins: all that a reader without the earlier segments has to know."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from tests.topic.bench import Bench, pen_at, reader_at
+from topic.blocks import LogEntry, read_blocks
+from topic.journal import Event
+from topic.restatement import restate
+
+
+@attrs.define
+class Known:
+    """What entries say that holds behind them."""
+
+    contacts: dict[str | None, int] = attrs.field(factory=dict)
+    joined: dict[str | None, tuple[str | None, ...]] = attrs.field(factory=dict)
+    gates: set[tuple[str | None, str | None]] = attrs.field(factory=set)
+    attached: dict[str | None, tuple[Any, ...]] = attrs.field(factory=dict)
+    suspended: set[str | None] = attrs.field(factory=set)
+
+    def take(self, entry: LogEntry) -> None:
+        name, detail = entry.subscriber or entry.publisher, json.loads(entry.detail or "{}")
+        match entry.event:
+            case Event.CONTACT:
+                self.contacts[entry.peer] = detail["incarnation"]
+            case Event.LOST:
+                del self.contacts[entry.peer]
+            case Event.JOINED:
+                self.joined[name] = entry.address, entry.epoch, entry.peer
+                self.gates = {gate for gate in self.gates if gate[0] != name}
+            case Event.GATED:
+                self.gates.add((entry.subscriber, entry.publisher))
+            case Event.ATTACHED:
+                detail.pop("again", None)
+                self.attached[name] = entry.address, entry.epoch, entry.generation, detail
+                self.suspended.discard(name)
+            case Event.SUSPENDED:
+                self.suspended.add(name)
+            case Event.CLOSED:
+                del self.joined[name], self.attached[name]
+
+
+def known(entries: Iterable[LogEntry]) -> Known:
+    found = Known()
+    for entry in entries:
+        found.take(entry)
+    return found
+
+
+def test_what_is_told_anew_is_what_the_log_said_before() -> None:
+    bench = Bench("a", "b", "c")
+    pen, away = pen_at(bench, "a"), pen_at(bench, "a", name="away")
+    near, far, gone = reader_at(bench, "a", "near"), reader_at(bench, "b", "far"), reader_at(bench, "a", "gone")
+    pen.send(b"1")
+    bench.flow()
+    near.accept(b"1")
+    reader_at(bench, "c", "gated")
+    bench.flow()
+    gone.close()
+    bench.tick("a").suspend_publisher(away.stream, away, bench.now)
+    bench.tick("a").suspend_subscriber(near.end, near, bench.now)
+    bench.kill("c")
+    bench.flow()
+    told = _log(bench)
+    restate(bench.tick("a"), (1, 2))
+    first, *again = _log(bench)
+    assert (first.event, first.detail) == (Event.CONTINUED, '{"first": [1, 2]}')
+    assert known(again) == known(told)
+    found = known(again)
+    assert len(found.contacts) == 1 and len(found.joined) == 3 and len(found.attached) == 3
+    assert len(found.gates) == 1 and len(found.suspended) == 2 and far.end.name.decode() in found.joined
+    marked = [entry for entry in again if entry.event in (Event.CONTACT, Event.ATTACHED)]
+    assert all(json.loads(entry.detail or "")["again"] for entry in marked)
+
+
+def _log(bench: Bench) -> list[LogEntry]:
+    blocks, _ = read_blocks(bench.take_log("a"))
+    return [entry for block in blocks for entry in block.entries()]
