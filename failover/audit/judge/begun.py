@@ -10,7 +10,7 @@ from collections.abc import Collection
 import numpy as np
 
 from failover.audit.read.columns import NONE, Rows, chosen
-from failover.audit.read.groups import Groups, by_key
+from failover.audit.read.facts import Groups, by_key
 from topic.journal import Event
 
 BEGINNINGS = (Event.RECEIVED, Event.PLACEHOLDER)
