@@ -121,10 +121,8 @@ def within(spans: Spans, begun: Ints, ended: Ints) -> Flags:
 class Records:
     """One element per record."""
 
-    rows: Ints
-    """The rows of the bucket that tell of records,"""
     groups: Groups
-    """and which record each of them tells of."""
+    """The rows of the bucket that tell of records, and which record each of them tells of."""
     delivery: Ints
     log: Ints
     held_place: Ints
@@ -141,23 +139,17 @@ def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
     rows, at = facts.rows, np.flatnonzero(facts.by_router)
     number = max(len(rows.logs), 1)
     distinct, record = np.unique(uses.of[at] * number + rows.log[at], return_inverse=True)
-    groups = Groups(record.astype(np.int64), len(distinct))
-
-    def told(*events: Event) -> Flags:
-        return facts.tells(*events)[at]
-
-    settled = groups.first(told(Event.SETTLED), rows.hlc[at], rows.place[at])
+    groups, tells = Groups(record.astype(np.int64), len(distinct), at), facts.tells
     return Records(
-        at,
         groups,
         delivery=distinct // number,
         log=distinct % number,
-        held_place=groups.highest(told(Event.RECEIVED, Event.PLACEHOLDER), rows.place[at]),
-        held_time=groups.highest(told(Event.RECEIVED, Event.PLACEHOLDER), rows.time[at]),
-        forgotten_place=groups.highest(told(Event.FORGOTTEN), rows.place[at]),
-        settled=np.where(settled >= 0, at[settled], NONE) if len(at) else settled,
-        settled_time=groups.lowest(told(Event.SETTLED, Event.ABANDONED, Event.RESOLVED), rows.time[at]),
-        awaited=groups.any(_suspended(facts, case)[at]),
+        held_place=groups.highest(tells(Event.RECEIVED, Event.PLACEHOLDER), rows.place),
+        held_time=groups.highest(tells(Event.RECEIVED, Event.PLACEHOLDER), rows.time),
+        forgotten_place=groups.highest(tells(Event.FORGOTTEN), rows.place),
+        settled=groups.first(tells(Event.SETTLED), rows.hlc, rows.place),
+        settled_time=groups.lowest(tells(Event.SETTLED, Event.ABANDONED, Event.RESOLVED), rows.time),
+        awaited=groups.any(_suspended(facts, case)),
     )
 
 

@@ -46,79 +46,44 @@ class Pairs:
 
 
 def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs:
-    names = list(facts.rows.strings)
+    names, rows, tells = list(facts.rows.strings), facts.rows, facts.tells
     at, subscriber = _tellings(facts, names, stays)
-    ids = uses.of[at] * len(names) + subscriber
-    distinct, pair = np.unique(ids, return_inverse=True)
-    told = _Tellings(facts, at)
-    answers = Groups(uses.of, len(uses.key)).distinct(facts.at_home & facts.tells(Event.ACCEPTED), facts.rows.epoch)
-    return _pairs(told, Groups(pair.astype(np.int64), len(distinct)), distinct, names, answers)
-
-
-class _Tellings:
-    """The rows of a bucket, once for each subscriber that they are about."""
-
-    def __init__(self, facts: Facts, at: Ints) -> None:
-        self.at = at
-        tells, accepted = facts.tells, facts.accepted
-        answered = facts.by_router & tells(Event.OUTCOME)
-        processed = facts.by_subscriber & tells(Event.PROCESSED)
-        kept = facts.by_subscriber & tells(Event.KEPT)
-        self.meant = tells(Event.AUDIENCE, Event.RECEIVED)[at]
-        self.apart = tells(Event.APART)[at]
-        self.epoch = facts.rows.epoch[at]
-        self.processed = (processed & accepted)[at]
-        self.kept = (kept & accepted)[at]
-        self.own_refused = ((processed | kept) & (facts.rows.outcome > LoggedOutcome.ACCEPTED))[at]
-        self.handed = (facts.by_subscriber & tells(Event.DELIVERED, Event.PROCESSED))[at]
-        self.accepted = (answered & accepted)[at]
-        self.accepted_on_link = (answered & accepted & (facts.rows.detail == NONE))[at]
-        self.refused = (answered & ~accepted)[at]
-        self.sent = (facts.by_router & tells(Event.DELIVERED))[at]
-        rows = facts.rows
-        self.hlc, self.place, self.time, self.log = (
-            column[at] for column in (rows.hlc, rows.place, rows.time, rows.log)
-        )
-        self.source, self.host, self.incarnation = (
-            column[at] for column in (facts.source, facts.host, facts.incarnation)
-        )
-
-    def rows(self, index: Ints) -> Ints:
-        """Rows of the bucket by those of here."""
-        return np.where(index >= 0, self.at[index], NONE) if len(self.at) else index
-
-
-def _pairs(told: _Tellings, groups: Groups, distinct: Ints, names: Sequence[str], answers: Ints) -> Pairs:
-    """`answers`: how many homes accepted each delivery."""
-    instant, delivery = (told.time, told.host), distinct // max(len(names), 1)
+    number = max(len(names), 1)
+    distinct, pair = np.unique(uses.of[at] * number + subscriber, return_inverse=True)
+    groups, delivery = Groups(pair.astype(np.int64), len(distinct), at), distinct // number
+    answers = Groups(uses.of, len(uses.key)).distinct(facts.at_home & tells(Event.ACCEPTED), rows.epoch)[delivery]
+    meant, instant = tells(Event.AUDIENCE, Event.RECEIVED), (rows.time, facts.host)
+    processed, kept = (facts.by_subscriber & tells(event) for event in (Event.PROCESSED, Event.KEPT))
+    answered, sent = (facts.by_router & tells(event) for event in (Event.OUTCOME, Event.DELIVERED))
+    handed = facts.by_subscriber & tells(Event.DELIVERED, Event.PROCESSED)
+    accepted_on_link = answered & facts.accepted & (rows.detail == NONE)
     return Pairs(
         delivery,
-        distinct % max(len(names), 1),
+        distinct % number,
         names,
-        in_audience=groups.any(told.meant),
-        apart=groups.distinct(told.apart, told.epoch) >= np.maximum(answers[delivery], 1),
-        meant_hlc=groups.highest(told.meant, told.hlc),
-        own_count=_own_count(told, groups),
-        own_processed=told.rows(groups.first(told.processed, *instant)),
-        own_refused=groups.any(told.own_refused),
-        own_order=told.rows(groups.first(told.handed, told.incarnation, told.place)),
-        edge_count=groups.count(told.accepted_on_link),
-        edges=groups.distinct(told.accepted_on_link, told.log),
-        edge_stamp=told.rows(groups.first(told.accepted, told.hlc, told.source, told.place)),
-        edge_accepted=told.rows(groups.first(told.accepted, *instant)),
-        edge_refused=groups.any(told.refused),
-        last_sent_hlc=groups.highest(told.sent, told.hlc),
-        edge_order=told.rows(groups.first(told.sent, told.hlc, told.place)),
+        in_audience=groups.any(meant),
+        apart=groups.distinct(tells(Event.APART), rows.epoch) >= np.maximum(answers, 1),
+        meant_hlc=groups.highest(meant, rows.hlc),
+        own_count=_own_count(facts, groups, processed & facts.accepted, kept & facts.accepted),
+        own_processed=groups.first(processed & facts.accepted, *instant),
+        own_refused=groups.any((processed | kept) & (rows.outcome > LoggedOutcome.ACCEPTED)),
+        own_order=groups.first(handed, facts.incarnation, rows.place),
+        edge_count=groups.count(accepted_on_link),
+        edges=groups.distinct(accepted_on_link, rows.log),
+        edge_stamp=groups.first(answered & facts.accepted, rows.hlc, facts.source, rows.place),
+        edge_accepted=groups.first(answered & facts.accepted, *instant),
+        edge_refused=groups.any(answered & ~facts.accepted),
+        last_sent_hlc=groups.highest(sent, rows.hlc),
+        edge_order=groups.first(sent, rows.hlc, rows.place),
     )
 
 
-def _own_count(told: _Tellings, groups: Groups) -> Ints:
+def _own_count(facts: Facts, groups: Groups, processed: Flags, kept: Flags) -> Ints:
     """What the subscriber kept of an earlier life it processed then, whether or not that life could still write it
     down: what it processed in the same life or a later one was one more."""
-    since = groups.lowest(told.kept, told.incarnation)
-    last = groups.highest(told.processed, told.incarnation)
-    least = np.where(groups.any(told.kept), np.where(last >= since, 2, 1), 0)
-    return np.maximum(groups.count(told.processed), least)
+    since, last = groups.lowest(kept, facts.incarnation), groups.highest(processed, facts.incarnation)
+    least = np.where(groups.any(kept), np.where(last >= since, 2, 1), 0)
+    return np.maximum(groups.count(processed), least)
 
 
 def _tellings(facts: Facts, names: list[str], stays: Sequence[Membership]) -> tuple[Ints, Ints]:

@@ -92,10 +92,10 @@ def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: C
     home also settles what only a subscriber's map has named to it: of a life that has ended, whose publisher is told
     no outcome any more."""
     logged = np.isin(found.uses.publisher(), [name.encode() for name in case.whole])
-    settled = (facts.at_home & facts.tells(Event.SETTLED))[records.rows]
-    received = records.groups.any(facts.tells(Event.RECEIVED)[records.rows])
+    settled = records.groups.any(facts.at_home & facts.tells(Event.SETTLED))
+    received = records.groups.any(facts.tells(Event.RECEIVED))
     told = np.zeros(len(found.uses.key), np.bool_)
-    told[records.delivery[records.groups.any(settled) & received]] = True
+    told[records.delivery[settled & received]] = True
     found_here: Flags = logged & told & (found.told_time == BIG) & (found.published >= 0)
     return found_here
 

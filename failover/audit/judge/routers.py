@@ -34,8 +34,8 @@ def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, ca
     violations = {
         "settled before accepted": settled_early(facts, found, of, fates),
         "never forgotten": kept,
-        "forwarded by nobody": found.groups.any(edges.forwarded_by_nobody()[found.rows]),
-        "place disputed": found.groups.any(edges.misplaced()[found.rows]),
+        "forwarded by nobody": found.groups.any(edges.forwarded_by_nobody()),
+        "place disputed": found.groups.any(edges.misplaced()),
     }
     return RouterVerdicts({kind: flags & sure for kind, flags in violations.items()}, _over(found, of) & ~kept)
 

@@ -167,6 +167,6 @@ class Counting:
 
     def _at_record(self, at: int) -> Told:
         rows, records = self._facts.rows, self._records
-        local = rows.subscriber[records.rows[records.groups.of == at]]
+        local = rows.subscriber[records.groups.at[records.groups.of == at]]
         subscribers = local[local != NONE].tolist() or self._audience(int(records.delivery[at]))
         return rows.logs[records.log[at]].source, subscribers

@@ -175,13 +175,12 @@ def _count_waits(metered: Metered, facts: Facts, records: Records) -> None:
 
 def _spans(facts: Facts, records: Records) -> Iterator[tuple[str, Ints, Ints]]:
     """The time in each of `STATES`."""
-    time = facts.rows.time[records.rows]
 
     def first(*events: Event) -> Ints:
-        return records.groups.lowest(facts.tells(*events)[records.rows], time)
+        return records.groups.lowest(facts.tells(*events), facts.rows.time)
 
     def last(event: Event) -> Ints:
-        return records.groups.highest(facts.tells(event)[records.rows], time)
+        return records.groups.highest(facts.tells(event), facts.rows.time)
 
     received, sent, told = first(Event.RECEIVED, Event.PLACEHOLDER), first(Event.DELIVERED), first(Event.ACCEPTED)
     answered, ended = last(Event.OUTCOME), records.settled_time

@@ -146,10 +146,9 @@ def _again(rows: Flags, hlc: Ints, groups: Groups) -> Flags:
 
 def _placeholders(facts: Facts, records: Records, case: Case) -> Iterator[tuple[str, str]]:
     """The router and what became of it, for every record that began without its message."""
-    at, place = records.rows, facts.rows.place[records.rows]
 
     def last(event: Event) -> Ints:
-        return records.groups.highest(facts.tells(event)[at], place)
+        return records.groups.highest(facts.tells(event), facts.rows.place)
 
     begun = last(Event.PLACEHOLDER)
     if not (begun >= 0).any():

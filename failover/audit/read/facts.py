@@ -76,49 +76,58 @@ BIG = np.iinfo(np.int64).max
 
 
 class Groups:
-    def __init__(self, of: Ints, number: int) -> None:
-        self.of = of
-        self.number = number
+    """Of rows of a bucket. Flags and columns are always those of all its rows."""
 
-    def first(self, rows: Flags, *by: Any) -> Ints:
+    def __init__(self, of: Ints, number: int, at: Ints | None = None) -> None:
+        """`of` says which group each row is of; with `at`, each of these, which may name a row several times."""
+        self.of, self.number, self.at = of, number, np.arange(len(of)) if at is None else at
+
+    def _chosen(self, flags: Flags) -> tuple[Ints, Ints]:
+        """The rows for which it is true, and their groups."""
+        chosen = flags[self.at]
+        return self.at[chosen], self.of[chosen]
+
+    def first(self, flags: Flags, *by: Any) -> Ints:
         """The row of those with the lowest `by`, the first of these columns counting most."""
-        at = np.flatnonzero(rows)
-        ordered = at[np.lexsort((*(column[at] for column in reversed(by)), self.of[at]))]
-        group = self.of[ordered]
+        rows, group = self._chosen(flags)
+        ordered = np.lexsort((*(column[rows] for column in reversed(by)), group))
+        rows, group = rows[ordered], group[ordered]
         opening = np.flatnonzero(np.diff(group, prepend=NONE))
         found = np.full(self.number, NONE, np.int64)
-        found[group[opening]] = ordered[opening]
+        found[group[opening]] = rows[opening]
         return found
 
-    def any(self, rows: Flags) -> Flags:
-        found: Flags = self.count(rows) > 0
+    def any(self, flags: Flags) -> Flags:
+        found: Flags = self.count(flags) > 0
         return found
 
-    def count(self, rows: Flags) -> Ints:
-        return np.bincount(self.of[rows], minlength=self.number)
+    def count(self, flags: Flags) -> Ints:
+        return np.bincount(self._chosen(flags)[1], minlength=self.number)
 
-    def lowest(self, rows: Flags, column: Any) -> Ints:
+    def lowest(self, flags: Flags, column: Any) -> Ints:
         """`BIG` for groups without any."""
+        rows, group = self._chosen(flags)
         found = np.full(self.number, BIG, np.int64)
-        np.minimum.at(found, self.of[rows], column[rows])
+        np.minimum.at(found, group, column[rows])
         return found
 
-    def highest(self, rows: Flags, column: Any) -> Ints:
+    def highest(self, flags: Flags, column: Any) -> Ints:
         """`NONE` for groups without any."""
+        rows, group = self._chosen(flags)
         found = np.full(self.number, NONE, np.int64)
-        np.maximum.at(found, self.of[rows], column[rows])
+        np.maximum.at(found, group, column[rows])
         return found
 
-    def distinct(self, rows: Flags, *columns: Any) -> Ints:
+    def distinct(self, flags: Flags, *columns: Any) -> Ints:
         """How many different values of these columns."""
-        at = np.flatnonzero(rows)
-        together = (self.of[at], *(column[at] for column in columns))
+        rows, group = self._chosen(flags)
+        together = (group, *(column[rows] for column in columns))
         ordered = np.lexsort(together)
-        new = np.zeros(len(at), np.bool_)
+        new = np.zeros(len(rows), np.bool_)
         new[:1] = True
         for column in together:
             new[1:] |= np.diff(column[ordered]) != 0
-        return np.bincount(self.of[at][ordered][new], minlength=self.number)
+        return np.bincount(group[ordered][new], minlength=self.number)
 
 
 def taken(column: Any, index: Ints, none: Any = NONE) -> Any:
