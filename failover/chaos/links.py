@@ -4,36 +4,11 @@ import math
 from collections.abc import Callable, Collection
 from random import Random
 
-import attrs
 import trio
 
-from failover.chaos.proxy import LinkProxy
+from failover.chaos.proxy import Impairment, LinkProxy
 from router.mesh.config import Topology
 from router.mesh.quantities import Address
-
-
-@attrs.frozen
-class Impairment:
-    """What is wrong with a link."""
-
-    silent: bool = False
-    severed: bool = False
-    latency: float = 0.0
-    jitter: float = 0.0
-    resets: float = 0.0
-    """Of its connections, per second."""
-    rate: float = math.inf
-    """Bytes a second that get through."""
-
-    def __or__(self, other: "Impairment") -> "Impairment":
-        return Impairment(
-            self.silent or other.silent,
-            self.severed or other.severed,
-            self.latency + other.latency,
-            self.jitter + other.jitter,
-            self.resets + other.resets,
-            min(self.rate, other.rate),
-        )
 
 
 class Links:
@@ -93,14 +68,7 @@ class Links:
         return found
 
     def _apply(self, name: str) -> None:
-        condition = self._condition(name)
-        self._proxies[name].become(
-            silent=condition.silent,
-            severed=condition.severed,
-            latency=condition.latency,
-            jitter=condition.jitter,
-            rate=condition.rate,
-        )
+        self._proxies[name].become(self._condition(name))
         self._changed[name].set()
         self._changed[name] = trio.Event()
 

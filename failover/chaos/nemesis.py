@@ -1,20 +1,20 @@
 """Carries out a plan: strikes when it is time, at whom the mesh of that moment offers, and ends what has lasted.
 
-Every strike is a task: it finds its targets, does what its word says (`_ACTS`), waits, and undoes it (`_UNDOES`) where
+Every strike is a task: it finds its targets, does what its word says (`_act`), waits, and undoes it (`_undo`) where
 nobody else has done so before. A strike that finds nobody is told and left out.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import ClassVar, cast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import cast
 
 import attrs
 import trio
 
 from failover.chaos.clients import RunningClients
-from failover.chaos.links import Impairment
 from failover.chaos.mesh import ChaosMesh, Life
 from failover.chaos.planner import Strike
+from failover.chaos.proxy import Impairment
 from failover.chaos.script import Script
 from failover.chaos.targets import Field, Named, resolve, sides
 from failover.chaos.vocabulary import Aim
@@ -92,7 +92,7 @@ class Nemesis:
         struck = Struck(strike.number, fault.verb.name, targets, text, now_us(), fault.options, open=set(targets))
         self.struck.append(struck)
         self._tell(text if strike.lasting is None else f"{text}, for {format_duration(strike.lasting)}")
-        await self._ACTS[struck.word](self, struck)
+        await self._act(struck)
         if strike.lasting is not None:
             await trio.sleep_until(struck_at + strike.lasting)
         if strike.lasting is not None or struck.word in ("restart", "rolling-restart"):
@@ -115,7 +115,7 @@ class Nemesis:
         if not ended:
             return
         struck.open.difference_update(ended)
-        await self._UNDOES[struck.word](self, struck, ended)
+        await self._undo(struck, ended)
         if not struck.open:
             struck.until_us = now_us()
         self._tell(f"{struck.word} {', '.join(ended)}: over")
@@ -152,30 +152,55 @@ class Nemesis:
 
     # what the words do
 
-    async def _kill(self, struck: Struck) -> None:
-        await self.mesh.kill(struck.targets)
+    async def _act(self, struck: Struck) -> None:
+        mesh, targets = self.mesh, struck.targets
+        match struck.word:
+            case "kill" | "kill-all":
+                await mesh.kill(targets)
+            case "lose-state":
+                await mesh.kill(targets)
+                mesh.forget(targets)
+            case "restart":
+                await mesh.stop(targets)
+            case "drain":
+                async with trio.open_nursery() as nursery:
+                    for name in targets:
+                        nursery.start_soon(mesh.drain, name)
+            case "rolling-restart":
+                await self._roll(targets)
+            case "skew":
+                await self._set_clocks(targets, cast(float, struck.options["by"]))
+            case "pause":
+                mesh.pause(targets)
+            case "crash-client":
+                for name in targets:
+                    self.clients.members[name].leave()
+            case word:
+                mesh.links.spoil(struck.number, targets, condition_of(word, struck.options))
 
-    async def _lose_state(self, struck: Struck) -> None:
-        await self.mesh.kill(struck.targets)
-        self.mesh.forget(struck.targets)
+    async def _undo(self, struck: Struck, names: Sequence[str]) -> None:
+        mesh = self.mesh
+        match struck.word:
+            case "kill" | "kill-all" | "lose-state" | "restart" | "drain":
+                mesh.start([name for name in names if mesh.lives[name] is Life.DOWN])
+            case "rolling-restart":
+                pass  # it has come to an end by itself
+            case "skew":
+                await self._set_clocks(names, 0.0)
+            case "pause":
+                mesh.resume([name for name in names if mesh.lives[name] is Life.PAUSED])
+            case "crash-client":
+                for name in names:
+                    self.clients.members[name].come_back()
+            case _:
+                mesh.links.mend(struck.number, names)
 
-    async def _stop(self, struck: Struck) -> None:
-        await self.mesh.stop(struck.targets)
-
-    async def _drain(self, struck: Struck) -> None:
-        async with trio.open_nursery() as nursery:
-            for name in struck.targets:
-                nursery.start_soon(self.mesh.drain, name)
-
-    async def _roll(self, struck: Struck) -> None:
-        for name in struck.targets:
+    async def _roll(self, names: Sequence[str]) -> None:
+        for name in names:
             if self.mesh.lives[name] is Life.UP:
                 await self.mesh.drain(name)
                 self.mesh.start([name])
                 await self.mesh.ready(name, READY_S)
-
-    async def _skew(self, struck: Struck) -> None:
-        await self._set_clocks(struck.targets, cast(float, struck.options["by"]))
 
     async def _set_clocks(self, names: Collection[str], offset: float) -> None:
         """A clock is wrong from a start on; one that is down now is so when it is started by others."""
@@ -184,68 +209,6 @@ class Nemesis:
         running = [name for name in names if self.mesh.lives[name] is Life.UP]
         await self.mesh.stop(running)
         self.mesh.start(running)
-
-    async def _pause(self, struck: Struck) -> None:
-        self.mesh.pause(struck.targets)
-
-    async def _spoil(self, struck: Struck) -> None:
-        self.mesh.links.spoil(struck.number, struck.targets, condition_of(struck.word, struck.options))
-
-    async def _crash(self, struck: Struck) -> None:
-        for name in struck.targets:
-            self.clients.members[name].leave()
-
-    async def _start(self, struck: Struck, names: Sequence[str]) -> None:
-        self.mesh.start([name for name in names if self.mesh.lives[name] is Life.DOWN])
-
-    async def _resume(self, struck: Struck, names: Sequence[str]) -> None:
-        self.mesh.resume([name for name in names if self.mesh.lives[name] is Life.PAUSED])
-
-    async def _set_clocks_right(self, struck: Struck, names: Sequence[str]) -> None:
-        await self._set_clocks(names, 0.0)
-
-    async def _mend_links(self, struck: Struck, names: Sequence[str]) -> None:
-        self.mesh.links.mend(struck.number, names)
-
-    async def _come_back(self, struck: Struck, names: Sequence[str]) -> None:
-        for name in names:
-            self.clients.members[name].come_back()
-
-    async def _nothing(self, struck: Struck, names: Sequence[str]) -> None:
-        """It has come to an end by itself."""
-
-    _ACTS: ClassVar[Mapping[str, Callable[["Nemesis", Struck], Awaitable[None]]]] = {
-        "kill": _kill,
-        "kill-all": _kill,
-        "lose-state": _lose_state,
-        "restart": _stop,
-        "drain": _drain,
-        "rolling-restart": _roll,
-        "skew": _skew,
-        "pause": _pause,
-        "partition": _spoil,
-        "cut": _spoil,
-        "slow": _spoil,
-        "narrow": _spoil,
-        "flaky": _spoil,
-        "crash-client": _crash,
-    }
-    _UNDOES: ClassVar[Mapping[str, Callable[["Nemesis", Struck, Sequence[str]], Awaitable[None]]]] = {
-        "kill": _start,
-        "kill-all": _start,
-        "lose-state": _start,
-        "restart": _start,
-        "drain": _start,
-        "rolling-restart": _nothing,
-        "skew": _set_clocks_right,
-        "pause": _resume,
-        "partition": _mend_links,
-        "cut": _mend_links,
-        "slow": _mend_links,
-        "narrow": _mend_links,
-        "flaky": _mend_links,
-        "crash-client": _come_back,
-    }
 
 
 # Word -> the routers that it can strike; by default those that are up.

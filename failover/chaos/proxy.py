@@ -2,16 +2,14 @@
 
     the lower name ---dials---> LinkProxy ---dials---> the higher name's listener for routers
 
-Bytes are carried as they come; nothing here knows AMQP. What a link can suffer, all of it at the same time:
+Bytes are carried as they come; nothing here knows AMQP. What a link can suffer is an `Impairment`, all of it at once:
 
-- `silence`: nothing goes through any more and nobody is told, as when a cable is pulled. Connections stay open, and so
+- *silent*: nothing goes through any more and nobody is told, as when a cable is pulled. Connections stay open, and so
   do new ones, without a word from the other side. What is under way comes late, once the link is healed: that is what
   TCP does.
-- `sever`: connections are reset, and new ones at once as well. `reset` does the first only.
-- `delay`: everything comes later, by a time that may vary. Bytes never overtake each other.
-- `narrow`: no more than so many bytes a second get through, in each direction.
-
-`heal` ends all of it.
+- *severed*: connections are reset, and new ones at once as well.
+- *latency*, *jitter*: everything comes later, by a time that may vary. Bytes never overtake each other.
+- *rate*: no more than so many bytes a second get through, in each direction.
 """
 
 import math
@@ -21,6 +19,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+import attrs
 import trio
 
 from router.mesh.quantities import Address
@@ -38,17 +37,39 @@ pause, but one that was taken comes back at once."""
 RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER of no time at all: closing tells the peer at once
 
 
+@attrs.frozen
+class Impairment:
+    """What is wrong with a link."""
+
+    silent: bool = False
+    severed: bool = False
+    latency: float = 0.0
+    jitter: float = 0.0
+    resets: float = 0.0
+    """Of its connections, per second."""
+    rate: float = math.inf
+    """Bytes a second that get through."""
+
+    def __or__(self, other: "Impairment") -> "Impairment":
+        return Impairment(
+            self.silent or other.silent,
+            self.severed or other.severed,
+            self.latency + other.latency,
+            self.jitter + other.jitter,
+            self.resets + other.resets,
+            min(self.rate, other.rate),
+        )
+
+
 class LinkProxy:
     """One link. `target` says where its far end listens; it is asked at every connection, as that may be known late."""
 
     def __init__(self, target: Callable[[], Address], random: Random | None = None) -> None:
         self._target = target
         self._random = random or Random(0)
+        self.condition = Impairment()
         self._flows = trio.Event()
         self._flows.set()
-        self._severed = False
-        self._latency = self._jitter = 0.0
-        self._rate = math.inf
         self._carried: set[trio.CancelScope] = set()
         self._address: Address | None = None
 
@@ -58,47 +79,19 @@ class LinkProxy:
         assert self._address is not None, "it does not listen yet"
         return self._address
 
-    @property
-    def whole(self) -> bool:
-        is_quick = not self._latency + self._jitter and self._rate == math.inf
-        return self._flows.is_set() and not self._severed and is_quick
-
-    def silence(self) -> None:
-        if self._flows.is_set():
+    def become(self, condition: Impairment) -> None:
+        """All at once: a link that stays silent lets nothing through when it ceases to be slow."""
+        was, self.condition = self.condition, condition
+        if not condition.silent:
+            self._flows.set()
+        elif not was.silent:
             self._flows = trio.Event()
-
-    def sever(self) -> None:
-        self._severed = True
-        self.reset()
+        if condition.severed and not was.severed:
+            self.reset()
 
     def reset(self) -> None:
         for scope in self._carried:
             scope.cancel()
-
-    def delay(self, latency: float, jitter: float = 0.0) -> None:
-        """By `latency` seconds and anything up to `jitter` more."""
-        self._latency, self._jitter = latency, jitter
-
-    def narrow(self, rate: float) -> None:
-        """To `rate` bytes a second."""
-        self._rate = rate
-
-    def become(
-        self, *, silent: bool, severed: bool, latency: float = 0.0, jitter: float = 0.0, rate: float = math.inf
-    ) -> None:
-        """All at once: a link that stays silent lets nothing through when it ceases to be slow."""
-        self.delay(latency, jitter)
-        self.narrow(rate)
-        if not silent:
-            self._flows.set()
-        else:
-            self.silence()
-        if severed and not self._severed:
-            self.sever()
-        self._severed = severed
-
-    def heal(self) -> None:
-        self.become(silent=False, severed=False)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen on a free port and carry, until cancelled."""
@@ -111,7 +104,7 @@ class LinkProxy:
         with trio.CancelScope() as scope:
             self._carried.add(scope)
             try:
-                if self._severed:
+                if self.condition.severed:
                     scope.cancel()
                 await self._join(near, scope)
             finally:
@@ -150,11 +143,11 @@ class LinkProxy:
     async def _read(self, here: trio.SocketStream, put: trio.MemorySendChannel[tuple[float, bytes]]) -> None:
         with put:
             free = 0.0
-            while data := await here.receive_some(int(min(CHUNK, max(LEAST, self._rate * TURN_S)))):
-                if self._rate < math.inf:
-                    free = max(free, trio.current_time()) + len(data) / self._rate
+            while data := await here.receive_some(int(min(CHUNK, max(LEAST, self.condition.rate * TURN_S)))):
+                if self.condition.rate < math.inf:
+                    free = max(free, trio.current_time()) + len(data) / self.condition.rate
                     await trio.sleep_until(free)
-                delay = self._latency + self._random.uniform(0, self._jitter)
+                delay = self.condition.latency + self._random.uniform(0, self.condition.jitter)
                 await put.send((trio.current_time() + delay, data))
 
     async def _write(self, take: trio.MemoryReceiveChannel[tuple[float, bytes]], there: trio.SocketStream) -> None:

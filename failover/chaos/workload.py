@@ -6,30 +6,17 @@ Messages are sent in bursts, a tick apart: on the way through the mesh a burst c
 
 import math
 import time
-from typing import Protocol
 
 import trio
 
-from failover.client import Handle, Outcome, Publisher, Subscriber
+from failover.chaos.ledger import Ledger
+from failover.client import Handle, Publisher, Subscriber
 
 TICK_S = 0.02
 ARREARS_S = 1.0
 """Of time in which nothing could be sent: so much is made up for, what is more is let go."""
 AT_ONCE = 1000
 LEAST_SLEEP_S = 0.005
-
-
-class PublisherLedger(Protocol):
-    def sent(self, number: int) -> None:
-        """It is the publisher's to deliver, whatever happens."""
-
-    def told(self, number: int, outcome: Outcome) -> None:
-        """What became of it."""
-
-
-class SubscriberLedger(Protocol):
-    def received(self, publisher: str, number: int) -> None:
-        """It is accepted next."""
 
 
 def body(publisher: str, number: int, size: int) -> bytes:
@@ -58,7 +45,7 @@ class Pace:
 
 
 async def publish(
-    publisher: Publisher, name: str, ledger: PublisherLedger, pace: Pace, finish: trio.Event, size: int = 100
+    publisher: Publisher, name: str, ledger: Ledger, pace: Pace, finish: trio.Event, size: int = 100
 ) -> None:
     """From the number where the publisher's store stands on, until told to finish and all outcomes are known.
 
@@ -84,12 +71,12 @@ def number_of(handle: Handle) -> int:
     return int.from_bytes(handle.tag, "big")
 
 
-async def _tell(awaited: trio.MemoryReceiveChannel[Handle], ledger: PublisherLedger) -> None:
+async def _tell(awaited: trio.MemoryReceiveChannel[Handle], ledger: Ledger) -> None:
     async for handle in awaited:
         ledger.told(number_of(handle), await handle.outcome())
 
 
-async def subscribe(subscriber: Subscriber, ledger: SubscriberLedger, think: float = 0.0) -> None:
+async def subscribe(subscriber: Subscriber, ledger: Ledger, think: float = 0.0) -> None:
     """Each message takes `think` seconds. Short ones are slept for together: a sleep takes a millisecond at least."""
     busy = 0.0
     async for delivery in subscriber:

@@ -13,9 +13,8 @@ from typing import Any
 import attrs
 import trio
 
-from failover.chaos.links import Impairment
 from failover.chaos.mesh import ChaosMesh
-from failover.chaos.proxy import LinkProxy
+from failover.chaos.proxy import Impairment, LinkProxy
 from failover.client.status import fetch_status
 from router.amqp.connection import Connection
 from router.amqp.link import Link

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from failover.chaos.proxy import LinkProxy
+from failover.chaos.proxy import Impairment, LinkProxy
 from router.amqp.message import data_message
 from router.amqp.values import ACCEPTED
 from tests.processes.mesh import eventually
@@ -46,7 +46,7 @@ async def _play(stage: Stage, leaves: str, proxy: LinkProxy) -> None:
 
     await eventually(read)
     stage.cut_off("a")
-    proxy.silence()
+    proxy.become(Impairment(silent=True))
     if "open" in leaves:
         p.in_use = False
     else:

@@ -6,8 +6,9 @@ from random import Random
 import pytest
 import trio
 
-from failover.chaos.links import Impairment, Links
+from failover.chaos.links import Links
 from failover.chaos.nemesis import condition_of
+from failover.chaos.proxy import Impairment
 from router.mesh.config import Limits, LinkConfig, LogSettings, RouterConfig, Timing, Topology
 from router.mesh.quantities import Address
 
@@ -26,7 +27,7 @@ async def links(nursery: trio.Nursery) -> Links:
 
 
 def whole(links: Links) -> list[str]:
-    return [name for name in links.names if links._proxies[name].whole]
+    return [name for name in links.names if links._proxies[name].condition == Impairment()]
 
 
 async def test_a_link_is_whole_again_when_the_last_fault_on_it_is_over(links: Links) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from failover.chaos.proxy import LinkProxy
+from failover.chaos.proxy import Impairment, LinkProxy
 from router.mesh.quantities import Address
 
 
@@ -56,26 +56,25 @@ async def test_a_silenced_link_gives_late_what_was_under_way(proxy: LinkProxy, a
     async with await connect(proxy) as stream:
         await stream.send_all(b"before")
         assert await read(stream, 6) == b"before"
-        proxy.silence()
-        assert not proxy.whole
+        proxy.become(Impairment(silent=True))
         await stream.send_all(b"under way")
         with trio.move_on_after(5) as patience:
             await stream.receive_some()
         assert patience.cancelled_caught
-        proxy.heal()
+        proxy.become(Impairment())
         assert await read(stream, 9) == b"under way"
 
 
 async def test_a_connection_made_over_a_silenced_link_hears_nothing_until_it_is_healed(
     proxy: LinkProxy, autojump_clock: object
 ) -> None:
-    proxy.silence()
+    proxy.become(Impairment(silent=True))
     async with await connect(proxy) as stream:
         await stream.send_all(b"hello")
         with trio.move_on_after(5) as patience:
             await stream.receive_some()
         assert patience.cancelled_caught
-        proxy.heal()
+        proxy.become(Impairment())
         assert await read(stream, 5) == b"hello"
 
 
@@ -83,22 +82,21 @@ async def test_a_severed_link_resets_old_connections_and_new_ones(proxy: LinkPro
     async with await connect(proxy) as old:
         await old.send_all(b"before")
         assert await read(old, 6) == b"before"
-        proxy.sever()
+        proxy.become(Impairment(severed=True))
         with pytest.raises(trio.BrokenResourceError):
             await old.receive_some()
     async with await connect(proxy) as new:
         assert await ends(new)
-    proxy.heal()
+    proxy.become(Impairment())
     async with await connect(proxy) as healed:
         await healed.send_all(b"after")
         assert await read(healed, 5) == b"after"
 
 
 async def test_a_silenced_link_that_is_severed_and_healed_is_whole(proxy: LinkProxy) -> None:
-    proxy.silence()
-    proxy.sever()
-    proxy.heal()
-    assert proxy.whole
+    proxy.become(Impairment(silent=True))
+    proxy.become(Impairment(silent=True, severed=True))
+    proxy.become(Impairment())
     async with await connect(proxy) as stream:
         await stream.send_all(b"whole")
         assert await read(stream, 5) == b"whole"
@@ -116,8 +114,7 @@ async def test_nobody_at_the_far_end_is_an_end(nursery: trio.Nursery) -> None:
 
 async def test_a_slow_link_gives_all_of_it_later_and_in_order(proxy: LinkProxy, autojump_clock: object) -> None:
     async with await connect(proxy) as stream:
-        proxy.delay(2.0, jitter=1.0)
-        assert not proxy.whole
+        proxy.become(Impairment(latency=2.0, jitter=1.0))
         started = trio.current_time()
         for number in range(10):
             await stream.send_all(b"%d" % number)
@@ -130,8 +127,7 @@ async def test_a_narrow_link_carries_so_many_bytes_in_a_second_and_loses_none(
     proxy: LinkProxy, autojump_clock: object
 ) -> None:
     async with await connect(proxy) as stream:
-        proxy.narrow(100_000)
-        assert not proxy.whole
+        proxy.become(Impairment(rate=100_000))
         started = trio.current_time()
         await stream.send_all(bytes(300_000))
         assert await read(stream, 300_000) == bytes(300_000)
@@ -145,7 +141,6 @@ async def test_a_reset_ends_connections_but_not_the_link(proxy: LinkProxy) -> No
         proxy.reset()
         with pytest.raises(trio.BrokenResourceError):
             await old.receive_some()
-    assert proxy.whole
     async with await connect(proxy) as new:
         await new.send_all(b"after")
         assert await read(new, 5) == b"after"
@@ -155,11 +150,11 @@ async def test_a_silent_link_that_ceases_to_be_slow_lets_nothing_through(
     proxy: LinkProxy, autojump_clock: object
 ) -> None:
     async with await connect(proxy) as stream:
-        proxy.become(silent=True, severed=False, latency=1.0, jitter=0.0)
+        proxy.become(Impairment(silent=True, latency=1.0))
         await stream.send_all(b"under way")
-        proxy.become(silent=True, severed=False, latency=0.0, jitter=0.0)
+        proxy.become(Impairment(silent=True))
         with trio.move_on_after(5) as patience:
             await stream.receive_some()
         assert patience.cancelled_caught
-        proxy.become(silent=False, severed=False, latency=0.0, jitter=0.0)
+        proxy.become(Impairment())
         assert await read(stream, 9) == b"under way"
