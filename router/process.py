@@ -19,7 +19,7 @@ import trio
 
 from router.admission import Admission, Visitor, descriptors
 from router.amqp.connection import Connection
-from router.amqp.transport import at_once, serve
+from router.amqp.transport import at_once, read_first, serve
 from router.edge.clients import ClientEdge
 from router.edge.report import Reporter
 from router.edge.status_node import STATUS_ADDRESS, StatusNode
@@ -168,6 +168,7 @@ class Process:
         while True:
             with trio.CancelScope(deadline=self.node.deadline()) as self._timer:
                 await trio.sleep_forever()
+            await read_first(self._timer.deadline)
             self.node.handle_timer()
             self.node.pump()
 

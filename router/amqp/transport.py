@@ -21,12 +21,21 @@ READ_SIZE = 128 * 1024  # at most; less while what was read took long, as then o
 READ_FIRST = 16 * 1024
 READ_LEAST = 4 * 1024
 TURN_S = 0.05
+LATE_S = 0.1
 HEARTBEAT = b"\0\0\0\x08\x02\0\0\0"  # a frame without a body (AMQP 1.0 2.4.5)
 PROOF_FIRST_S = 0.001  # between two looks at what the peer's machine has acknowledged: at first, and at most
 PROOF_MOST_S = 0.25
 PIECE = 64 * 1024  # of what is written, by which is told whether the peer takes any of it
 STALL_S = 30.0  # for which a peer may take nothing: it lives, and does not read what it has given credit for
 GOODBYE_S = 1.0  # for a peer to answer a close, and to take what is still to be written
+
+
+async def read_first(deadline: float) -> None:
+    """After a sleep that was to end then: if it is much later, let all who have something to read do so before anybody
+    is judged by his silence. It is the process that was silent: stopped, or without a processor."""
+    if trio.current_time() > deadline + LATE_S:
+        for _ in range(2):  # the first pass may have looked at the sockets before the stop
+            await trio.lowlevel.checkpoint()
 
 
 async def at_once() -> None:
@@ -235,6 +244,7 @@ class _Driver:
             left = math.inf if deadline is None else deadline - self._clock()
             with trio.CancelScope(deadline=began + max(0.0, left)) as self._pause:
                 await trio.sleep_forever()
+            await read_first(self._pause.deadline)
             if self._handled < self._read:  # who waits for its turn has spoken
                 deadline = self._clock() + TURN_S
                 continue

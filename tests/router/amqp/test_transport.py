@@ -254,3 +254,52 @@ async def test_who_reads_slowly_stays(autojump_clock: trio.testing.MockClock) ->
         await transport.serve(stream, server)
     assert stream.taken > 20
     assert "close" not in [event for event, *_ in there.events[:-1]]
+
+
+@pytest.mark.parametrize("attempt", range(10))
+async def test_a_router_that_was_stopped_reads_before_it_judges(
+    attempt: int, mock_clock: trio.testing.MockClock
+) -> None:
+    """Ten times, as trio shuffles who runs first."""
+    there = Server()
+    here, other = socket.socketpair()
+    other.setblocking(False)
+    server = server_of(there, idle_timeout=2.0)
+    with here:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.serve, trio.SocketStream(trio.socket.from_stdlib_socket(other)), server)
+            here.send(opening())
+            while not server.opened:
+                await trio.testing.wait_all_tasks_blocked(0.001)
+            for _ in range(3):
+                here.send(transport.HEARTBEAT)  # while it is stopped
+                mock_clock.jump(10)
+                await trio.testing.wait_all_tasks_blocked(0.001)
+                assert not server.closed
+            mock_clock.jump(10)
+            await trio.testing.wait_all_tasks_blocked(0.001)
+            assert server.closed, "nothing came this time"
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("attempt", range(10))
+async def test_timers_that_are_late_run_behind_those_who_read(attempt: int, mock_clock: trio.testing.MockClock) -> None:
+    order = list[str]()
+    one, other = sockets()
+
+    async def reads() -> None:
+        await other.receive_some()
+        order.append("reads")
+
+    async def judges() -> None:
+        await trio.sleep_until(1.0)
+        await transport.read_first(1.0)
+        order.append("judges")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reads)
+        nursery.start_soon(judges)
+        await trio.testing.wait_all_tasks_blocked(0.001)
+        await one.send_all(b"x")
+        mock_clock.jump(5)
+    assert order == ["reads", "judges"]
