@@ -164,10 +164,14 @@ class Judge:
             message.published = self.schedule.now
 
     def _move(self, message: Message, link: "PublisherLink") -> None:
-        """The message has another home now, for which plain subscribers are those of its own contacts."""
-        if message.home not in ("", link.router.name):
-            message.promised -= {name for name, reader in self.readers.items() if not reader.resumes}
-        message.home, message.sent_on = link.router.name, link
+        """It may have another home now, or a restarted one: plain subscribers are then those of its contacts."""
+        home, plain = link.router, {name: reader for name, reader in self.readers.items() if not reader.resumes}
+        if message.home not in ("", home.name):
+            message.promised -= plain.keys()
+        elif message.home and message.incarnation != home.incarnation:
+            known = {name for name, reader in plain.items() if self._is_promised(link, name, reader)}
+            message.promised -= plain.keys() - known
+        message.home, message.incarnation, message.sent_on = home.name, home.incarnation, link
 
     def _sent_anew(self, text: bytes) -> None:
         """Under its key there is another delivery now: that the first one was settled says nothing of it."""
@@ -393,10 +397,12 @@ class Judge:
         """An older attach of its client has taken the link: it has come late, or clocks differ. A plain subscriber is
         where that came now, or has closed there since."""
         entry = link.router.topic.directory.subscriber(link.subscriber.name)
-        if entry is None or not entry.live:
+        there = self.routers[entry.router] if entry is not None else link.router
+        last = there.topic.directory.subscriber(link.subscriber.name)
+        if last is None or not last.live:
             self.gone(link)
         elif not self.readers[link.client.name].resumes:
-            self._out_of_contact(link.client.name, self.routers[entry.router])
+            self._out_of_contact(link.client.name, there)
 
     def _out_of_contact(self, name: str, router: "Router") -> None:
         """A plain subscriber is at that router now: for homes out of contact with it, it is gone."""

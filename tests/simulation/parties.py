@@ -44,6 +44,8 @@ class Message:
     """First; then on which it was transferred last."""
     home: str = ""
     """Where its publisher has transferred it last."""
+    incarnation: int = 0
+    """Of that router, by then."""
     published: float = -1.0
     """When its publisher's router got it first."""
     promised: set[str] = attrs.Factory(set)

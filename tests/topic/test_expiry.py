@@ -58,6 +58,24 @@ def test_one_that_has_seen_a_later_attach_prevents_it() -> None:
     assert not pen.outcomes
 
 
+def test_who_has_not_answered_is_not_asked_again() -> None:
+    """Over a slow link questions would pile up faster than they are answered."""
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "b")
+    reader_at(bench, "c")
+    pen.send(b"1")
+    bench.kill("c")
+    bench.time(1)
+    bench.hold("a", "b")
+    bench.wait(62)
+    asked = bench.under_way("a", "b")
+    assert asked
+    bench.wait(10)
+    assert bench.under_way("a", "b") == asked
+    bench.let_go()
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+
+
 def test_who_comes_into_contact_while_others_are_asked() -> None:
     """The one that comes has the subscriber: b's consent, on its way still, must not be taken for that of all."""
     bench = Bench("a", "b", "c")

@@ -95,10 +95,10 @@ class Expiry:
             decision = self._due(entry, lonely)
             if decision is not None and now >= lonely.ask:
                 lonely.ask = now + ASK_AGAIN_S
-                if self._speaks_for(entry):
-                    self._propose(entry, decision)
-                else:
+                if not self._speaks_for(entry):
                     self._point_out(entry)
+                elif not self._has_proposed(entry, decision):
+                    self._propose(entry, decision)
         self._next = min((self._next_of(attach, lonely) for attach, lonely in self._lonely.items()), default=math.inf)
 
     def _due(self, entry: LinkEntry, lonely: _Lonely) -> Decision | None:
@@ -155,6 +155,11 @@ class Expiry:
         nothing."""
         self.outlet.batches.gossip(min(self.directory.contacts), [entry])
 
+    def _has_proposed(self, entry: LinkEntry, decision: Decision) -> bool:
+        """Whether votes are still to come. They do, as long as the contacts last, however slow their links are."""
+        poll = self._polls.get(entry.index)
+        return poll is not None and (poll.epoch, poll.decision) == (entry.epoch, decision)
+
     def _propose(self, entry: LinkEntry, decision: Decision) -> None:
         assert entry.live
         contacts = self.directory.contacts
@@ -165,9 +170,11 @@ class Expiry:
     def vote(self, router: str, index: Index, epoch: Epoch, decision: Decision, yes: bool) -> None:
         """Another router answers our proposal."""
         poll, entry = self._polls.get(index), self.directory.entry(index)
-        if poll is None or (poll.epoch, poll.decision) != (epoch, decision) or entry is None:
+        if poll is None or (poll.epoch, poll.decision) != (epoch, decision):
             return
-        if not yes:
+        if entry is None:
+            del self._polls[index]
+        elif not yes:
             self._abort(entry)
             if router == entry.router and self.directory.tells_itself(entry):  # nobody can have its consent
                 self._free(entry)
