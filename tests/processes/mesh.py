@@ -49,6 +49,10 @@ class RunningMesh:
         self._endings: dict[str, str] = {}
         self._addresses: dict[str, Address] = {}
 
+    def use(self, command: Sequence[str]) -> None:
+        """For a router, instead of our own."""
+        self._launcher = Launcher(self.directory, fetch_status, command)
+
     async def up(self) -> None:
         await self._launcher.up(load(self.plan))
         routers = self.directory.topology().routers
