@@ -64,6 +64,7 @@ class Process:
     def __init__(self, topology: Topology, name: str, directory: Path, store: StateStore) -> None:
         self.topology = topology
         self.name = name
+        self._store = store
         timing, limits = topology.timing, topology.limits
         incarnation = store.begin(time.time_ns() // 1_000_000)
         block = Block(name, "router", incarnation, host=socket.gethostname())
@@ -102,6 +103,7 @@ class Process:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers)
             nursery.start_soon(self._write_journal)
+            nursery.start_soon(self._tidy_disk)
             nursery.start_soon(self._status.run)
             nursery.start_soon(self._admit_clients, amqp, nursery)
             nursery.start_soon(self._from_neighbours.serve, inter, self._accept_neighbour, nursery)
@@ -181,9 +183,17 @@ class Process:
     async def _write_journal(self) -> None:
         while True:
             self._journal.flush()
-            while self._journal.expired:
-                await trio.to_thread.run_sync(_delete, self._journal.expired.pop(0))  # a large file may take long
             await trio.sleep(FLUSH_S)
+
+    async def _tidy_disk(self) -> None:
+        """What waits for the disk, which may be slow: beside the loop."""
+        beside = functools.partial(trio.to_thread.run_sync, abandon_on_cancel=True)
+        while True:
+            await trio.sleep(FLUSH_S)
+            if self._store.is_to_be_merged:
+                await beside(self._store.merge)
+            while self._journal.expired:
+                await beside(_delete, self._journal.expired.pop(0))
 
     # connections
 

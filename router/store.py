@@ -5,18 +5,22 @@ to wait for, and how far the router's clock and incarnation have come, so that w
 than all that it named before. Never what a delivery carries.
 
 What is written here survives the end of the process, however it came (`synchronous=NORMAL` with a write-ahead log); a
-change counts as written when `save` returns. A file that is damaged, be it by a single bit, or not this router's is
-refused: to start without it would silently forget subscribers. An empty one is damaged, too: a new one comes to its
-place whole. Only that there is none at all means to begin without.
+change counts as written when `save` returns. That never waits for the disk. What does is `merge`, of the write-ahead
+log into the file: for a thread beside the loop.
+
+A file that is damaged, be it by a single bit, or not this router's is refused: to start without it would silently
+forget subscribers. An empty one is damaged, too: a new one comes to its place whole. Only that there is none at all
+means to begin without.
 """
 
 import contextlib
+import fcntl
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 import msgpack
 
@@ -27,6 +31,8 @@ from topic.errors import UnkeptError
 
 APPLICATION: Final = 0x6F6E6365  # "once": tells our files from other people's
 FORMAT: Final = 2
+MERGE: Final = 250
+"""Transactions; each takes some pages of 4 KiB in the write-ahead log."""
 PRIMARY: Final = 0xFF
 OF_DISK: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
 """Primary result codes of SQLite that tell nothing of the file, and may be over later."""
@@ -55,6 +61,7 @@ class StateStore:
         """Raises StoreError if the file is damaged, another router's or not to be used at all."""
         self.reserved = 0  # no clock reading of an earlier life is as high as this
         self._incarnation = 0
+        self._unmerged = 0
         self._path = path
         self._owner = mesh, router
         self.remembered: list[LinkEntry] = []
@@ -64,12 +71,13 @@ class StateStore:
                 self._create()
             elif path.is_file() and path.stat().st_size <= 1:  # either is as good as new to SQLite
                 raise self._refusal("damaged: it is empty")
+            self._lock = self._hold()
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None)
         try:
             with self._explained():
                 self._open()
         except BaseException:
-            self._connection.close()
+            self.close()
             raise
 
     def _create(self) -> None:
@@ -83,9 +91,19 @@ class StateStore:
             connection.execute(_OWN, self._counters())
         fresh.replace(self._path)
 
+    def _hold(self) -> BinaryIO:
+        """The file, for this process alone. Not by SQLite, which would keep our own `merge` out, too."""
+        lock = self._path.open("rb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise self._refusal("locked: another process that runs holds it") from None
+        return lock
+
     def _open(self) -> None:
         execute = self._connection.execute
-        for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL"):
+        for setting in ("journal_mode = WAL", "synchronous = NORMAL", "wal_autocheckpoint = 0"):
             execute(f"PRAGMA {setting}")
         [damage] = execute("PRAGMA quick_check(1)").fetchone()
         if damage != "ok":
@@ -132,11 +150,23 @@ class StateStore:
         try:
             with self._transaction():
                 self._save(changed, clock, whole=whole)
+            self._unmerged += 1
         except sqlite3.Error as error:
             self.reserved = reserved
             if error.sqlite_errorcode & PRIMARY not in OF_DISK:
                 raise StoreError(self._unkept(error)) from None
             raise UnkeptError(self._unkept(error)) from None
+
+    @property
+    def is_to_be_merged(self) -> bool:
+        return self._unmerged >= MERGE
+
+    def merge(self) -> None:
+        """Merge the write-ahead log into the file, so that it is written from its beginning again. From any thread;
+        changes may be saved meanwhile. A disk that does not take it does so later, or the log grows."""
+        self._unmerged = 0
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(self._path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool) -> None:
         if whole:
@@ -179,6 +209,7 @@ class StateStore:
 
     def close(self) -> None:
         self._connection.close()
+        self._lock.close()
 
     def __enter__(self) -> Self:
         return self

@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from linkstate.clock import AHEAD, COUNTER_BITS
 from router.mesh.rundir import RunError
-from router.store import StateStore, StoreError
+from router.store import MERGE, StateStore, StoreError
 from tests.disk import full_disk
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.errors import UnkeptError
@@ -158,6 +159,26 @@ def test_a_store_is_held_by_one_process_at_a_time(path: Path) -> None:
     store(path).close()
 
 
+def test_changes_are_merged_into_the_file_while_others_are_saved(path: Path) -> None:
+    with store(path) as kept:
+        for number in range(MERGE):
+            assert not kept.is_to_be_merged
+            kept.save([entry(f"s{number}")], 1)
+        assert kept.is_to_be_merged
+        merging = threading.Thread(target=kept.merge)
+        merging.start()
+        kept.save([entry("meanwhile")], 1)
+        merging.join()
+        kept.merge()
+        size = Path(f"{path}-wal").stat().st_size
+        kept.save([entry("t")], 1)
+        assert Path(f"{path}-wal").stat().st_size == size, "it is written from its beginning again"
+        with full_disk():
+            kept.merge()
+    with store(path) as again:
+        assert len(again.remembered) == MERGE + 2
+
+
 def tamper(path: Path, statement: str, *values: object) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(statement, values)
@@ -266,7 +287,7 @@ def test_no_single_bit_can_change_what_is_remembered(path: Path, page: int) -> N
 
 def test_a_folder_in_its_place_is_refused(path: Path) -> None:
     path.mkdir()
-    refused(path, "unable to open database file")
+    refused(path, "Is a directory")
 
 
 @pytest.mark.parametrize(
