@@ -10,6 +10,7 @@ Times are µs of this machine's wall clock, as in the delivery logs.
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,13 @@ class RunRecord:
         self._data.update(ended_us=now_us(), crashes=crashes, unfinished=list(unfinished))
         self._write()
 
-    def total(self, what: str) -> int:
+    @property
+    def totals(self) -> Counter[str]:
         """Over all clients."""
-        return sum(account.get(what, 0) for account in self._data["clients"].values())
+        total = Counter[str]()
+        for account in self._data["clients"].values():
+            total.update({what: count for what, count in account.items() if what != "role"})
+        return total
 
     def _write(self) -> None:
         fresh = self._path.with_suffix(".new")

@@ -7,7 +7,7 @@ Whatever happens on the way, no process is left. What is shown meanwhile is `vie
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 
@@ -29,7 +29,6 @@ from router.mesh.status_view import waits
 
 SCRIPT = "chaos-script.yaml"
 """The copy of the script in the run directory; tells a directory that may be made anew."""
-COUNTS = ("sent", "accepted", "received", "missing", "doubled", "overtaken")
 ATTACH_S = 30.0
 LOOK_S = 1.0
 END_S = 30.0
@@ -38,14 +37,10 @@ END_S = 30.0
 
 @attrs.frozen
 class Ending:
-    """What came of a run, by the clients' own accounts. Counts are messages, from `received` on times subscribers."""
+    """What came of a run."""
 
-    sent: int
-    accepted: int
-    received: int
-    missing: int
-    doubled: int
-    overtaken: int
+    counts: Mapping[str, int]
+    """The sums of the clients' own accounts, see `accounts`."""
     crashes: int
     """Routers and clients that ended by themselves."""
     unfinished: tuple[str, ...]
@@ -116,8 +111,7 @@ class _Run:
                 background.cancel_scope.cancel()
         finally:
             self.record.end(self.nemesis.struck, self.clients, self.crashes, left)
-        counts = {what: self.record.total(what) for what in COUNTS}
-        return Ending(**counts, crashes=self.crashes, unfinished=tuple(left))
+        return Ending(self.record.totals, self.crashes, tuple(left))
 
     @property
     def crashes(self) -> int:

@@ -101,14 +101,15 @@ async def _play(script: "Script", seed: int, directory: RunDirectory) -> "Ending
 
 
 def _sum_up(out: Console, script: "Script", ending: "Ending") -> None:
+    sums = ending.counts
     out.print(
-        f"offered {script.count} messages ({script.offered:g}/s), sent {ending.sent}, accepted {ending.accepted}, "
-        f"received by subscribers {ending.received}"
+        f"offered {script.count} messages ({script.offered:g}/s), sent {sums['sent']}, accepted {sums['accepted']}, "
+        f"received by subscribers {sums['received']}"
     )
     out.print(
-        f"by the clients' own accounts {ending.missing} missing, {ending.doubled} doubled, "
-        f"{ending.overtaken} out of order",
-        style="yellow" if ending.missing or ending.doubled or ending.overtaken else "",
+        f"by the clients' own accounts {sums['missing']} missing, {sums['doubled']} doubled, "
+        f"{sums['overtaken']} out of order",
+        style="yellow" if sums["missing"] or sums["doubled"] or sums["overtaken"] else "",
     )
     for line in ending.unfinished:
         out.print(f"not at its end: {line}", style="red")

@@ -22,7 +22,6 @@ from topic.journal import Event
 FATES = ("accepted", "refused", "abandoned", "unanswered", "unknown", "violated")
 RESOLUTIONS = {"received": Event.RECEIVED, "settled": Event.RESOLVED, "abandoned": Event.ABANDONED}
 DOINGS = ("received", "received_again", "sent", "sent_again", "refused", "rehomed")
-ACCEPTED, REFUSED, ABANDONED, UNANSWERED, UNKNOWN, VIOLATED = range(len(FATES))
 
 
 @attrs.frozen(slots=True)
@@ -82,24 +81,22 @@ def crossings(happened: Happened, instants: Sequence[tuple[str, int]]) -> tuple[
 
 
 def router_rows(happened: Happened, control: Iterable[ControlRow], logs: Iterable[Log]) -> tuple[RouterRow, ...]:
-    turns = Counter((row.source, row.event) for row in control if row.event in (Event.FENCED, Event.STOLEN))
+    turns = Counter((row.source, row.event) for row in control)
     own: dict[str, list[Log]] = {}
     for log in logs:
         if log.role == "router":
             own.setdefault(log.source, []).append(log)
-    return tuple(_router_row(router, lives, happened, turns) for router, lives in sorted(own.items()))
-
-
-def _router_row(router: str, lives: Sequence[Log], happened: Happened, turns: Counter[tuple[str, int]]) -> RouterRow:
-    done = {what: happened.routers[router, what] for what in DOINGS}
-    return RouterRow(
-        router=router,
-        incarnations=len(lives),
-        unended=sum(not log.stopped for log in lives),
-        placeholders={name: number for (of, name), number in sorted(happened.placeholders.items()) if of == router},
-        fenced=turns[router, Event.FENCED],
-        stolen=turns[router, Event.STOLEN],
-        **done,
+    return tuple(
+        RouterRow(
+            router=router,
+            incarnations=len(lives),
+            unended=sum(not log.stopped for log in lives),
+            placeholders={name: number for (of, name), number in sorted(happened.placeholders.items()) if of == router},
+            fenced=turns[router, Event.FENCED],
+            stolen=turns[router, Event.STOLEN],
+            **{what: happened.routers[router, what] for what in DOINGS},
+        )
+        for router, lives in sorted(own.items())
     )
 
 
@@ -171,21 +168,21 @@ def _ended(facts: Facts, found: Deliveries) -> Ints:
 
 
 def fates(found: Deliveries, pairs: Pairs, records: Records, verdicts: Verdicts, unaddressed: Flags) -> Ints:
-    """What became of each delivery, the worst counting."""
-    of_pairs = verdicts.subscribers
-    fate = np.full(len(found.uses.key), UNANSWERED, np.int64)
-    fate[found.abandoned] = ABANDONED
-    fate[found.refused | found.told_refused] = REFUSED
-    fate[verdicts.fates.is_accepted] = ACCEPTED
-    fate[unaddressed] = UNKNOWN
-    fate[pairs.delivery[of_pairs.unknown | of_pairs.unplaced]] = UNKNOWN
-    for violations, delivery in (
-        (verdicts.publishers, np.arange(len(fate))),
-        (of_pairs.violations, pairs.delivery),
-        (verdicts.routers.violations, records.delivery),
-    ):
-        for flags in violations.values():
-            fate[delivery[flags]] = VIOLATED
+    """What became of each delivery, by its place in `FATES`; the worst counts, and comes last here."""
+    of_pairs, of_routers = verdicts.subscribers, verdicts.routers
+    told: list[tuple[str, Flags | Ints]] = [
+        ("abandoned", found.abandoned),
+        ("refused", found.refused | found.told_refused),
+        ("accepted", verdicts.fates.is_accepted),
+        ("unknown", unaddressed),
+        ("unknown", pairs.delivery[of_pairs.unknown | of_pairs.unplaced]),
+        *(("violated", flags) for flags in verdicts.publishers.values()),
+        *(("violated", pairs.delivery[flags]) for flags in of_pairs.violations.values()),
+        *(("violated", records.delivery[flags]) for flags in of_routers.violations.values()),
+    ]
+    fate = np.full(len(found.uses.key), FATES.index("unanswered"), np.int64)
+    for name, deliveries in told:
+        fate[deliveries] = FATES.index(name)
     return fate
 
 

@@ -36,7 +36,7 @@ def test_what_a_broken_router_loses_is_a_violation_with_a_story(
     ending = trio.run(run)
     result = CliRunner().invoke(main, ["audit", str(directory.path)])
     assert result.exit_code == 1, result.output
-    assert f"{ending.missing} lost" in result.stdout  # clients and logs agree
+    assert f"{ending.counts['missing']} lost" in result.stdout  # clients and logs agree
     [finding, *_] = json.loads((directory.path / "audit.json").read_text())["findings"]
     story = CliRunner().invoke(main, ["story", str(directory.path), finding["key"]])
     assert story.exit_code == 0 and "news" in story.stdout, story.output

@@ -19,7 +19,8 @@ from router.cli import demo as cli_demo
 from router.cli.main import main
 from tests.failover.chaos.scripts import write
 
-CLEAN = Ending(sent=5, accepted=5, received=9, missing=1, doubled=2, overtaken=3, crashes=0, unfinished=())
+COUNTS = {"sent": 5, "accepted": 5, "received": 9, "missing": 1, "doubled": 2, "overtaken": 3}
+CLEAN = Ending(COUNTS, crashes=0, unfinished=())
 MISSES = {"role": "subscriber", "missing": 1, "doubled": 2, "overtaken": 3}
 NAMED = {"subscriber": "reader/chaos on topic/chaos", "without": 1, "away": 0, "unknown": 0}
 NAMED |= {"violations": {"duplicated": 2, "out of order": 3}}

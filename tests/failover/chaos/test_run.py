@@ -94,9 +94,9 @@ async def played(
 
 async def test_a_home_that_is_killed_is_named_and_back_at_its_time(tmp_path: Path) -> None:
     ending, record, told = await played(tmp_path, "kill: {home-of: news}, at: 1s, for: 1s")
-    assert ending.clean and ending.sent == ending.accepted > 0
-    assert ending.sent <= 600, "more than was offered"
-    assert ending.received == 2 * ending.accepted
+    assert ending.clean and ending.counts["sent"] == ending.counts["accepted"] > 0
+    assert ending.counts["sent"] <= 600, "more than was offered"
+    assert ending.counts["received"] == 2 * ending.counts["accepted"]
     [fault] = record["faults"]
     assert (fault["fault"], fault["targets"], fault["text"]) == ("kill", ["a"], "kill a (home-of news)")
     assert "kill a (home-of news), for 1.0s" in told
@@ -105,15 +105,15 @@ async def test_a_home_that_is_killed_is_named_and_back_at_its_time(tmp_path: Pat
     assert "kill a: over" in told
     assert record["clients"]["news"] == {
         "role": "publisher",
-        "sent": ending.sent,
-        "accepted": ending.sent,
+        "sent": ending.counts["sent"],
+        "accepted": ending.counts["sent"],
         "otherwise": 0,
         "unknown": 0,
         "pause_ms": record["clients"]["news"]["pause_ms"],
     }
     assert record["clients"]["reader1"] == {
         "role": "subscriber",
-        "received": ending.sent,
+        "received": ending.counts["sent"],
         "missing": 0,
         "doubled": 0,
         "overtaken": 0,
@@ -135,7 +135,10 @@ async def test_every_kind_of_fault_strikes_and_is_over_at_the_end(tmp_path: Path
         duration="5s",
     )
     assert ending.clean, ending
-    assert ending.sent == ending.accepted and ending.received == 2 * ending.accepted
+    assert (
+        ending.counts["sent"] == ending.counts["accepted"]
+        and ending.counts["received"] == 2 * ending.counts["accepted"]
+    )
     assert record["faults"][0]["text"].endswith(" (one), latency 5ms, jitter 5ms")
     assert [fault["fault"] for fault in record["faults"]] == [
         "slow",
@@ -167,8 +170,8 @@ async def test_nothing_is_lost_doubled_or_overtaken(faults: tuple[str, ...], tmp
     """By the clients' own accounts and by the audit; a router that is silent for so long is given up by all."""
     ending, record, _ = await played(tmp_path, *faults, topology="triangle", duration="5s")
     assert len(record["faults"]) == len(faults)
-    assert ending.clean and ending.sent == ending.accepted, ending
-    assert (ending.missing, ending.doubled, ending.overtaken) == (0, 0, 0)
+    assert ending.clean and ending.counts["sent"] == ending.counts["accepted"], ending
+    assert (ending.counts["missing"], ending.counts["doubled"], ending.counts["overtaken"]) == (0, 0, 0)
     found = audit([str(tmp_path / "run")])
     assert found.verdict is Verdict.HOLDS, found.as_json()
     assert [log.name for log in found.logs if not log.whole] == []  # whoever was killed has saved what it told
@@ -185,7 +188,7 @@ async def test_what_is_accepted_while_no_router_knows_a_subscriber_is_told_and_n
         topology="triangle",
         duration="6s",
     )
-    assert ending.clean and (ending.doubled, ending.overtaken) == (0, 0), ending
+    assert ending.clean and (ending.counts["doubled"], ending.counts["overtaken"]) == (0, 0), ending
     found = audit([str(tmp_path / "run")])
     assert found.violations == {} and not found.problems, found.as_json()
     assert record["clients"]["reader1"]["missing"] == sum(pair.without for pair in found.pairs) > 0
@@ -214,7 +217,7 @@ async def test_words_that_end_faults_end_them(tmp_path: Path) -> None:
 
 async def test_a_clock_that_is_wrong_shows_in_the_routers_log(tmp_path: Path) -> None:
     ending, record, _ = await played(tmp_path, "skew: b, by: 1h, at: 500ms")
-    assert ending.clean and ending.sent == ending.accepted
+    assert ending.clean and ending.counts["sent"] == ending.counts["accepted"]
     log = RunDirectory(tmp_path / "run").log_path("b").read_text()
     hours = [int(found) for found in re.findall(r"^\S+ (\d\d):", log, re.MULTILINE)]
     assert (hours[0] + 1) % 24 in hours
@@ -227,7 +230,7 @@ async def test_a_clock_that_is_wrong_shows_in_the_routers_log(tmp_path: Path) ->
 
 async def test_a_rolling_restart_takes_one_router_after_the_other(tmp_path: Path) -> None:
     ending, record, _ = await played(tmp_path, "rolling-restart: , at: 500ms", duration="6s")
-    assert ending.clean and ending.sent == ending.accepted
+    assert ending.clean and ending.counts["sent"] == ending.counts["accepted"]
     assert record["clients"]["news"]["pause_ms"] < 1000
     for name in "ab":
         assert RunDirectory(tmp_path / "run").log_path(name).read_text().count("draining") == 1
@@ -239,7 +242,7 @@ async def test_a_router_that_ends_by_itself_is_told_and_counts(tmp_path: Path) -
     view = Listening()
     ending = await disturbed(made, directory, view, lambda: directory.running()["b"].kill())
     assert (ending.crashes, ending.clean) == (1, False)
-    assert ending.sent == ending.accepted and not ending.unfinished
+    assert ending.counts["sent"] == ending.counts["accepted"] and not ending.unfinished
     assert "router b ended by itself: ended by SIGKILL" in view.told
 
 
