@@ -2,9 +2,9 @@
 
 A *place* is the descriptor of one connection. Clients at topics and neighbours are *admitted* to all places but a few.
 These spare ones are for all others: connections that are not open yet, and open ones of which no link is at a topic, as
-of those who read `$status`. Of these the oldest makes way for who comes, unopened ones first, and unopened ones of one
-peer address take no more than half of the spare places. So who says nothing keeps nobody out, and a router that is full
-of clients still shows its status.
+of those who read `$status`. When they are taken, the oldest makes way for who comes: of that address which has more
+than half of them, if there is one, and of those who have said nothing, if there are any; open ones go last. So
+strangers keep nobody out, and a router that is full of clients still shows its status.
 
 A stranger costs a descriptor and a task: it has an engine when its first byte has come. Which connections are
 admitted is decided by whoever serves them; how long an open may take is the engine's business, once there is one.
@@ -19,14 +19,15 @@ from typing import Any, Final
 
 import trio
 
+from router.amqp.transport import at_once
 from router.mesh.quantities import Address
 
 log = logging.getLogger("oncemesh.admission")
 
 PAUSE_S: Final = 0.1
 """After an accept that failed: what it lacked may be there again."""
-AT_ONCE: Final = 512
-SPARE_MOST: Final = 1024
+AT_ONCE: Final = 256
+SPARE_MOST: Final = 4096
 SPARE_LEAST: Final = 8
 OWN: Final = 48
 """Descriptors of a router besides connections: listeners, log, store, and some to be safe."""
@@ -42,13 +43,28 @@ def descriptors(neighbours: int) -> tuple[int, int]:
 class Visitor:
     """A connection, from its accept on."""
 
-    def __init__(self, admission: "Admission", address: Sequence[Any]) -> None:
+    def __init__(self, admission: "Admission", accepted: socket.socket, address: Sequence[Any]) -> None:
         self.host, self.port = address[:2]
         self.scope = trio.CancelScope()
         self._admission = admission
+        self._accepted = accepted
+        self.has_spoken = False
 
     def __str__(self) -> str:
         return f"a peer at {Address(self.host, self.port)}"
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing has come, as far as the kernel knows."""
+        if not self.has_spoken:
+            try:
+                self._accepted.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                return True
+            except OSError:
+                pass  # it has gone, and is about to be noticed
+            self.has_spoken = True
+        return False
 
     def open(self) -> None:
         """The peer has said who it is."""
@@ -63,12 +79,13 @@ Handler = Callable[[trio.SocketStream, Visitor], Awaitable[None]]
 
 
 class Admission:
-    """By one listener, to so many places. `patience`: seconds for a first byte."""
+    """By one listener, to so many places. `patience`: seconds for a first byte. Who has spoken waits for its `turn`."""
 
-    def __init__(self, places: int, patience: float) -> None:
+    def __init__(self, places: int, patience: float, turn: Callable[[], Awaitable[None]] = at_once) -> None:
         self.spare = max(SPARE_LEAST, min(SPARE_MOST, places // 4))
         self.room = places - self.spare
         self._patience = patience
+        self._turn = turn
         self._places = trio.Semaphore(places)
         self._unopened: dict[Visitor, None] = {}
         self._of_host: dict[str, dict[Visitor, None]] = {}  # the same, by address
@@ -91,12 +108,13 @@ class Admission:
                     await trio.sleep(PAUSE_S)
 
     def _accept(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
-        """Those who wait, before anything is done for them: of a flood most make way for the last."""
+        """Those who wait, before anything is done for them: of a crowd most make way for the last."""
         for _ in range(min(AT_ONCE, self._places.value)):
             accepted, address = listener.accept()
+            accepted.setblocking(False)
             self._places.acquire_nowait()
-            visitor = Visitor(self, address)
-            self._make_way_for(visitor)
+            self._make_way()
+            visitor = Visitor(self, accepted, address)
             self._unopened[visitor] = None
             self._of_host.setdefault(visitor.host, {})[visitor] = None
             nursery.start_soon(self._run, visitor, accepted, handler)
@@ -109,6 +127,8 @@ class Admission:
                 if patience.cancelled_caught:
                     log.warning("connection of %s ended: it has said nothing", visitor)
                 else:
+                    visitor.has_spoken = True
+                    await self._turn()
                     await handler(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), visitor)
         finally:
             self._forget(visitor)
@@ -117,15 +137,16 @@ class Admission:
 
     # who makes way
 
-    def _make_way_for(self, visitor: Visitor) -> None:
-        compatriots = self._of_host.get(visitor.host, {})
-        if len(compatriots) >= self.spare // 2:
-            self._end(next(iter(compatriots)), "for others of its address")
-        elif len(self._unopened) + len(self._opened) >= 3 * self.spare // 4:  # the rest is for who comes at once
-            self._end(next(iter(self._unopened or self._opened)), "for others")
+    def _make_way(self) -> None:
+        """For one that comes. A quarter of the spare places is for those who come before the others have gone."""
+        if len(self._unopened) + len(self._opened) < 3 * self.spare // 4:
+            return
+        crowd = max(self._of_host.values(), key=len, default=self._unopened)
+        of = crowd if len(crowd) > self.spare // 2 else self._unopened or self._opened
+        self._end(next((visitor for visitor in of if visitor.is_silent), None) or next(iter(of)))
 
-    def _end(self, visitor: Visitor, why: str) -> None:
-        log.warning("connection of %s ended to make way %s", visitor, why)
+    def _end(self, visitor: Visitor) -> None:
+        log.warning("connection of %s ended to make way for others: it had no link at a topic", visitor)
         self._forget(visitor)
         visitor.scope.cancel()
 

@@ -88,8 +88,8 @@ class Process:
         self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs)
         for_neighbours, for_clients = descriptors(len(costs))
         self._from_neighbours = Admission(for_neighbours, _neighbour_idle(timing))
-        self._from_clients = Admission(for_clients, timing.idle)
         self._turns = ClientTurns()
+        self._from_clients = Admission(for_clients, timing.idle, self._turns.turn)
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
 
@@ -203,7 +203,6 @@ class Process:
             await self._from_clients.serve(listener, self._serve_client, nursery)
 
     async def _serve_client(self, stream: trio.SocketStream, visitor: Visitor) -> None:
-        await self._turns.turn()
         limits, timing = self.topology.limits, self.topology.timing
         connection = Connection(
             self.clients,

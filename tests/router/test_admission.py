@@ -100,20 +100,28 @@ async def is_over(stream: trio.SocketStream) -> bool:
         return True
 
 
-async def test_the_oldest_that_has_not_opened_makes_way() -> None:
-    """Half of the spare places are all that one address has of them."""
+async def test_the_oldest_that_says_nothing_makes_way() -> None:
+    """One of the address that has more than half of the places; who has spoken is left alone."""
     served = Served()
     async with door(served) as at:
-        first = await at.comes(b"1")
-        for name in b"2345":
-            await at.comes(b"%c" % name)
+        elsewhere = await at.comes(b"", "127.0.0.2")
+        await at.comes(b"spoken")
+        silent = [await at.comes(b"") for _ in range(5)]
+        assert await is_over(silent[0])
+        await at.comes(b"2nd", "127.0.0.3")
+        assert await is_over(silent[1]), "of five there"
+        await at.comes(b"3rd", "127.0.0.3")
+        assert await is_over(elsewhere), "nobody has more than half of them any more"
+        assert served.ended == set()
+
+
+async def test_who_has_spoken_makes_way_when_nobody_is_silent() -> None:
+    served = Served()
+    async with door(served) as at:
+        first = await at.comes(b"first")
+        for number in range(PLACES):
+            await at.comes(b"%d" % number)
         assert await is_over(first)
-        assert served.ended == {b"1"}
-        for number in range(11, 13):
-            await at.comes(b"%d" % number, f"127.0.0.{number}")
-        assert served.ended == {b"1"}
-        await at.comes(b"last", "127.0.0.99")
-        await until(lambda: served.ended == {b"1", b"2"})
 
 
 async def test_who_opened_stays_while_others_have_not() -> None:
