@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from router.retention import Name, Retention
+from router.room import check_room
 from topic.journal import SEGMENT_LIMIT, Block, Event, parse_segment_name, segment_name
 from topic.tail import REGION, Tail
 
@@ -164,6 +165,7 @@ class _Segment:
 
     def _write(self, data: bytes) -> None:
         """At the end, all or nothing."""
+        check_room(self._path)
         written = 0
         try:
             while written < len(data):

@@ -26,6 +26,7 @@ import msgpack
 
 from linkstate.clock import AHEAD
 from router.mesh.rundir import RunError
+from router.room import check_room
 from topic.directory.entry import LinkEntry, unpack_entry
 from topic.errors import UnkeptError
 
@@ -148,9 +149,12 @@ class StateStore:
         called before anybody can learn of it. Raises UnkeptError if the disk does not take it."""
         reserved = self.reserved
         try:
+            check_room(self._path)
             with self._transaction():
                 self._save(changed, clock, whole=whole)
             self._unmerged += 1
+        except OSError as error:
+            raise UnkeptError(self._unkept(str(error.strerror))) from None
         except sqlite3.Error as error:
             self.reserved = reserved
             if error.sqlite_errorcode & PRIMARY not in OF_DISK:
@@ -191,7 +195,7 @@ class StateStore:
                 self._connection.execute("ROLLBACK")
             raise
 
-    def _unkept(self, error: sqlite3.Error) -> str:
+    def _unkept(self, error: sqlite3.Error | str) -> str:
         return f"{self._path}: the router's state cannot be kept: {error}"
 
     @contextlib.contextmanager

@@ -24,9 +24,9 @@ MAY_IMPORT = {
     "failover/chaos": OURS,
     "router": ("router", "failover", "topic", "linkstate"),
     "router/amqp": ("router.amqp",),
-    "router/journal.py": ("router.retention", "topic"),
+    "router/journal.py": ("router.retention", "router.room", "topic"),
     "router/retention.py": ("topic",),
-    "router/mesh": ("router.mesh", "router.amqp", "topic", "failover.fitting", "failover.printable"),
+    "router/mesh": ("router.mesh", "router.room", "router.amqp", "topic", "failover.fitting", "failover.printable"),
     "router/edge": ("router.edge", "router.mesh.config", "router.amqp", "topic", "linkstate", "failover.printable"),
 }
 

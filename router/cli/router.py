@@ -119,6 +119,7 @@ def _serve(
 ) -> None:
     from router.process import run_router
 
+    logging.raiseExceptions = False  # a line for which the disk has no room is lost: no traceback in its place
     logging.basicConfig(level=logging.INFO, handlers=handlers)
     for handler in handlers:
         handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s"))

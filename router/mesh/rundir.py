@@ -29,6 +29,7 @@ import psutil
 from router.mesh.config import Topology
 from router.mesh.quantities import Address
 from router.mesh.topology import load
+from router.room import check_room
 
 
 class RunError(Exception):
@@ -84,6 +85,8 @@ class RunDirectory:
         A directory that was made for it goes again if nothing came to be in it.
         """
         fresh = self.make()
+        with _written(self.path):
+            check_room(self.path)
         path = self.path / "up.lock"
         try:
             lock = path.open("w")

@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -235,6 +236,15 @@ async def test_a_full_disk_is_told_in_one_line_and_leaves_nothing_running(mesh: 
     alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
     assert not [child for child in alive if str(mesh.directory.path) in child.cmdline()]
     await mesh.start(["a", "b", "c"])
+
+
+async def test_nothing_is_started_on_a_disk_that_is_all_but_full(
+    mesh: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = SimpleNamespace(f_blocks=1000, f_frsize=4096, f_bavail=1)
+    monkeypatch.setattr("router.room.os.statvfs", lambda path: left)
+    with pytest.raises(RunError, match=r"run: cannot be written: No space left on device$"):
+        await mesh.up(load(write(tmp_path)))
 
 
 async def test_a_file_in_the_place_of_a_routers_directory_is_told(mesh: Launcher, tmp_path: Path) -> None:
