@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -218,7 +219,8 @@ class Process:
             idle_timeout=timing.idle,
         )
         connection.context = visitor
-        await self._serve(stream, connection, self.node.pump, str(visitor), turn=self._turns.turn)
+        written = partial(self.clients.written, connection)
+        await self._serve(stream, connection, self.node.pump, str(visitor), written, turn=self._turns.turn)
 
     async def _accept_neighbour(self, stream: trio.SocketStream, visitor: Visitor) -> None:
         await self._serve_neighbour(stream, str(visitor), visitor)

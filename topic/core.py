@@ -279,6 +279,12 @@ class Topic:
             self.edge.credit(subscriber, credit)
 
     @event
+    def room(self, subscriber: LocalSubscriber, room: int) -> None:
+        """The subscriber's link takes so many bytes of messages from now on: it has written what it had."""
+        if subscriber.answered:
+            self.edge.room(subscriber, room)
+
+    @event
     def outcomes(
         self, subscriber: LocalSubscriber, records: list[Record], outcome: DeliveryOutcome, *, final: bool = False
     ) -> None:

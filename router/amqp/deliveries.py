@@ -220,6 +220,11 @@ class LinkDeliveries:
         return lib.pn_delivery_remote_state(handle), lib.pn_delivery_settled(handle)
 
     @property
+    def unwritten(self) -> int:
+        """Bytes of messages on the link's session that were sent and not written."""
+        return 0 if self.ended else int(lib.pn_session_outgoing_bytes(lib.pn_link_session(self.pointer)))
+
+    @property
     def unsent(self) -> int:
         """How many of the last deliveries sent were not written: the peer's session has no room for them."""
         return int(lib.pn_link_queued(self.pointer))

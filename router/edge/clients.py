@@ -13,7 +13,7 @@ from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.errors import RESOURCE_LIMIT
 from router.amqp.handler import Handler
-from router.amqp.link import Link
+from router.amqp.link import Host, Link
 from router.amqp.values import ErrorCondition
 from router.edge.attach import Refusal, address_of, begins_life
 from router.edge.ends import AddressNode, End, TopicEnd
@@ -38,6 +38,7 @@ class ClientEdge(Handler):
         self.nodes: Mapping[str, AddressNode] = {}
         self.connections: set[Connection] = set()
         self._topics = topics
+        self._full: dict[Host, dict[TopicEnd, None]] = {}
 
     # connections
 
@@ -49,6 +50,7 @@ class ClientEdge(Handler):
 
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         self.connections.discard(connection)
+        self._full.pop(connection, None)
         for link in connection.links:
             self._gone(link, closed=False)
 
@@ -123,11 +125,24 @@ class ClientEdge(Handler):
         end.on_dispositions(dispositions)
         self.node.perform()
 
+    def written(self, connection: Connection) -> None:
+        """What the engine held is about to be written: links that were full go on."""
+        if (full := self._full.pop(connection, None)) is not None:
+            self.node.now()
+            for end in full:
+                end.written()
+                self._look(end)
+            self.node.pump()
+
+    def _look(self, end: TopicEnd) -> None:
+        if end.is_full:
+            self._full.setdefault(end.link.connection, {})[end] = None
+
     # what the core asks
 
-    @staticmethod
-    def perform(action: LinkAction) -> None:
+    def perform(self, action: LinkAction) -> None:
         end: TopicEnd = action.link
         if not end.link.ended:
             end.perform(action)
+            self._look(end)
             end.link.connection.wake()

@@ -67,6 +67,14 @@ class TopicEnd(End):
     def epoch(self) -> Epoch:
         raise NotImplementedError
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the link takes nothing more before something was written."""
+        return False
+
+    def written(self) -> None:
+        """What the engine held is about to be written, as far as the peer's session has room for it."""
+
     def perform(self, action: LinkAction) -> None:
         """Do what the core asks."""
         raise NotImplementedError

@@ -39,7 +39,7 @@ from topic.actions import (
 )
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
-from topic.edge.subscriber import LocalSubscriber
+from topic.edge.subscriber import ROOM, LocalSubscriber
 from topic.identity import Epoch, LinkIdentity
 from topic.node import Node
 from topic.properties import EPOCH
@@ -123,9 +123,24 @@ class SubscriberLink(TopicEnd):
     def on_credit(self) -> None:
         self.node.topic.credit(self.subscriber, self.link.credit)
         self.node.perform()
-        if self.link.draining and self.subscriber.answered:
+        self._drain()
+
+    def _drain(self) -> None:
+        """If all that there is credit for was sent, and nothing waits for room, the rest of the credit is used up."""
+        waits = self.subscriber.room <= 0 and self.subscriber.ready
+        if self.link.draining and self.subscriber.answered and not waits:
             self.link.drained()
             self.node.topic.credit(self.subscriber, 0)
+
+    def written(self) -> None:
+        if self.link.context is self and not self.link.ended:
+            self.node.topic.room(self.subscriber, ROOM - self.link.unwritten)
+            self.node.perform()
+            self._drain()
+
+    @property
+    def is_full(self) -> bool:
+        return self.subscriber.room <= 0
 
     def on_echo(self) -> None:
         self.node.topic.echoed(self.subscriber)
@@ -243,7 +258,7 @@ class SubscriberLink(TopicEnd):
             self.handles[record] = handle
 
     def _take_up(self, action: Resume, handle: Handle) -> None:
-        """What a client has in hand that attached again is not transferred again, and so takes no credit."""
+        """What a client has in hand that attached again is not transferred again: it takes neither credit nor room."""
         state, settled = self.link.remote_state(handle)
         if action.settled:
             self.link.settle(handle)
@@ -253,6 +268,7 @@ class SubscriberLink(TopicEnd):
             if settled or state != action.state:
                 self.on_dispositions(Dispositions([handle], [state], [settled]))
         self.node.topic.credit(self.subscriber, self.subscriber.credit + 1)
+        self.node.topic.room(self.subscriber, self.subscriber.room + action.record.size)
 
     def _settle_subscriber(self, action: SettleSubscriber) -> None:
         self.settle(action.records)

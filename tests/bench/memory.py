@@ -55,7 +55,8 @@ async def stalled(routers: Mapping[str, Any], publishers: int, size: int, count:
         client = await clients.over(stream, "subscriber")
         subscriber = client.subscriber("topic/x", credit=credit, respond=hold)
         await clients.until(lambda: subscriber.attached)
-        stream.deaf = credit > 0
+        if credit:
+            stream.deafen()
         nursery.start_soon(watch.look)
         feeds = [
             await _feeding(clients, addresses["a"], f"publisher {n}", size, count // publishers)

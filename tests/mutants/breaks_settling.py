@@ -1,7 +1,7 @@
 """Breakages of when deliveries are settled and forgotten (protocol 5, Settle and Forget)."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from tests.mutants.mutant import FEW_BYTES, KILLS, MOVING, REUSING, Method, mutant
 from topic.delivery.record import Record, Stream
@@ -110,5 +110,16 @@ def window_without_bytes(_: Method) -> Method:
         granted = window._deliveries - window.unsettled - window.credit
         window.credit += granted
         return granted
+
+    return broken
+
+
+@mutant(LocalSubscriber, "next_ready", by="6", **FEW_BYTES)
+def given_without_room(next_ready: Method) -> Method:
+    """5 Room: a connection is given no more messages than it has written."""
+
+    def broken(subscriber: LocalSubscriber) -> list[Record]:
+        subscriber.room = 1 << 20
+        return cast(list[Record], next_ready(subscriber))
 
     return broken

@@ -78,7 +78,7 @@ MOVING = RESUMING | {"restless": 1.0}
 KILLS = RESUMING | {"restless": 0.3, "restart": 0.9, "faults": ("kill", "kill", "kill", "kill all")}
 PARTITIONS = RESUMING | {"restless": 1.0, "faults": ("partition", "partition", "flap", "one-sided", "pause")}
 EXPIRING = RESUMING | {"restless": 0.3, "timeouts": (2, 5), "faults": ("partition", "pause", "kill", "kill")}
-FEW_BYTES: dict[str, Any] = {"message": 20, "window_bytes": 50, "window": 10}
+FEW_BYTES: dict[str, Any] = {"message": 20, "window_bytes": 50, "unwritten": 10, "window": 10}
 REUSING = {"tags": 0, "window": 2, "messages": 25}
 NEWCOMERS = MOVING | {"plain": 0.5, "durable": 0.0, "subscribers": 3, "think": 2.0, "window": 10, "timeouts": (20,)}
 """Subscribers that nobody knows come while much is in doubt."""

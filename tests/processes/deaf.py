@@ -4,15 +4,22 @@ import trio
 
 
 class Deaf(trio.abc.HalfCloseableStream):
-    """A stream that is not read any more from some moment on; what is written goes on."""
+    """A stream that is not read for a while; what is written goes on."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
-        self.deaf = False
+        self._hears = trio.Event()
+        self._hears.set()
         self._stream = stream
 
+    def deafen(self) -> None:
+        """From the next read on."""
+        self._hears = trio.Event()
+
+    def listen(self) -> None:
+        self._hears.set()
+
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        if self.deaf:
-            await trio.sleep_forever()
+        await self._hears.wait()
         return bytes(await self._stream.receive_some(max_bytes))
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:

@@ -115,6 +115,8 @@ class Knobs:
     """Bytes of a payload that travel in one frame."""
     window_bytes: int = 1 << 20
     """So many bytes of a publisher's messages may be unsettled, or one message."""
+    unwritten: int = 1 << 20
+    """Bytes of messages that a router gives to a client's connection before that has written any; or one message."""
     message: int = 1
     """Bytes that a message has at least."""
     apart: tuple[float, ...] = (2.0, 4.0, 8.0)

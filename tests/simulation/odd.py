@@ -109,8 +109,9 @@ def _narrow(knobs: Knobs, random: Random) -> dict[str, Any]:
 
 
 def _few_bytes(_: Knobs, random: Random) -> dict[str, Any]:
-    """Windows of few messages, by their bytes: sometimes less than one."""
-    return {"message": 20, "window_bytes": random.choice((10, 20, 50, 100)), "window": 10}
+    """Windows, and connections, of few messages by their bytes: sometimes less than one."""
+    shape = {"window_bytes": random.choice((10, 20, 50, 100)), "unwritten": random.choice((10, 50, 1000))}
+    return shape | {"message": 20, "window": 10}
 
 
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {

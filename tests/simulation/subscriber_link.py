@@ -31,6 +31,8 @@ class SubscriberLink(Link):
         self._limit = 0
         self._sent = 0
         self._draining = False
+        self._unwritten = 0
+        """Bytes of messages that are not on their way to the client."""
         self._records: dict[int, Record] = {}
         self._handles: dict[Record, int] = {}
         self._due: dict[bytes, float] = {}
@@ -85,7 +87,11 @@ class SubscriberLink(Link):
         self._draining = drain
         self.router.topic.credit(self.subscriber, max(limit - self._sent, 0))
         self.router.node.perform()
-        if drain and self.answered and not self.ended:
+        self._perhaps_drained()
+
+    def _perhaps_drained(self) -> None:
+        waits = self.subscriber.room <= 0 and self.subscriber.ready
+        if self._draining and self.answered and not self.ended and not waits:
             self._drained()
 
     def drain(self, limit: int) -> None:
@@ -120,6 +126,7 @@ class SubscriberLink(Link):
             self.router.judge.attached(self)
             self.settled_there = self.router.judge.memory.settled_at(self)
             self.to_client(self.client.attached, action.epoch, *self.fit(action.unsettled))
+            self.router.topic.room(self.subscriber, self.router.knobs.unwritten)
             self.flow(self._limit, drain=self._draining)
         elif isinstance(action, Deliver):
             for record in action.records:
@@ -150,14 +157,32 @@ class SubscriberLink(Link):
         self.check(record.message is not None, f"4 message: gone before {self} has it")
         assert record.message is not None
         settled = self.sends_settled or record.presettled
+        self._give(record)
         handle = self._next(record, settled)
         self.router.judge.transferred(self, record, attempts)
         self.to_client(self.client.delivered, handle, record.key, record.message, settled, attempts, False)
         self._due[record.key] = self._arrival[1]
 
+    def _give(self, record: Record) -> None:
+        """The message goes to the connection, which writes it soon."""
+        fits = self._unwritten < self.router.knobs.unwritten or self.router.knobs.presettled > 0
+        self.check(fits, f"6 bytes: {self} is given more while {self._unwritten} are not written")
+        if not self._unwritten:
+            at = self.router.schedule.now + self._soon(self.router.knobs.client_delay)
+            self.router.schedule.at(at, self.router.handle, self._written)
+        self._unwritten += record.size
+
+    def _written(self) -> None:
+        self._unwritten = 0
+        if not self.ended:
+            self.router.topic.room(self.subscriber, self.router.knobs.unwritten)
+            self.router.node.perform()
+            self._perhaps_drained()
+
     def _resume(self, action: Resume) -> None:
         """With resume=true: the state that both ends agree on, or the payload, unless that is settled meanwhile."""
         record, client = action.record, self.client
+        self._give(record)
         handle = self._next(record, action.settled)
         self.router.judge.resumed(self, record, action.state, action.settled)
         if action.state or action.settled:

@@ -6,6 +6,7 @@ from tests.topic.bench import Bench, key_of, pen_at, reader_at
 from topic.actions import AnswerDeliveries
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime
+from topic.edge.delivery import BEHIND
 from topic.journal import Event
 from topic.wire.segments import Segment
 
@@ -242,3 +243,21 @@ def test_a_plain_subscriber_whose_connection_is_gone_is_gone_at_once() -> None:
     bench.tick("a").suspend_subscriber(reader.end, reader, bench.now)
     bench.flow()
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+
+
+def test_a_presettled_delivery_takes_with_it_what_waits_for_room() -> None:
+    """Nobody sends it again: it is not dropped because its subscriber's connection is slow."""
+    bench = Bench("a")
+    reader, pen = bench.subscriber("a"), bench.publisher("a")
+    reader.end.room = 1
+    pen.send(b"1", b"2")
+    assert reader.delivered == [b"1"]
+    pen.send(b"3", presettled=True)
+    assert reader.delivered == [b"1", b"2", b"3"]
+    reader.end.room = -BEHIND
+    pen.send(b"4", presettled=True)
+    pen.send(b"5")
+    assert reader.delivered == [b"1", b"2", b"3"]
+    bench.tick("a").room(reader.end, 100)
+    bench.flow()
+    assert reader.delivered == [b"1", b"2", b"3", b"5"]

@@ -92,3 +92,25 @@ def test_a_map_names_nothing_that_waits_and_is_over_or_another_delivery(
     if reason == "settled":
         settle([record])
     assert record.stream.put_off(b"another" if reason == "another key" else record.key) is None
+
+
+def test_a_link_is_given_what_it_has_room_for_and_the_one_that_no_longer_fits(subscriber: LocalSubscriber) -> None:
+    some = records(subscriber, 5)
+    subscriber.credit, subscriber.room = 10, 2 * len(b"message") + 1
+    assert subscriber.offer(P, some) == some[:3]
+    assert subscriber.room < 0 < subscriber.credit
+    assert subscriber.next_ready() == []
+    subscriber.room = 1
+    assert subscriber.next_ready() == some[3:4]
+    subscriber.room = 100
+    assert subscriber.next_ready() == some[4:]
+    assert subscriber.credit == 5
+
+
+def test_what_comes_while_something_waits_for_room_waits_behind_it(subscriber: LocalSubscriber) -> None:
+    some = records(subscriber, 3)
+    subscriber.credit, subscriber.room = 10, 1
+    assert subscriber.offer(P, some[:2]) == some[:1]
+    subscriber.room = 100
+    assert subscriber.offer(P, some[2:]) == []
+    assert subscriber.next_ready() == some[1:]

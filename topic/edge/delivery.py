@@ -17,6 +17,9 @@ from topic.edge.subscriber import LocalSubscriber
 from topic.journal import Event
 from topic.outlet import Outlet
 
+BEHIND = 8 << 20
+"""Bytes that a link is given beyond its room, for the sake of presettled messages: nobody sends them again."""
+
 
 class EdgeDelivery:
     """The deliveries to the local subscribers of one router."""
@@ -71,14 +74,20 @@ class EdgeDelivery:
             self._deliver(subscriber, stream, now)
 
     def hand_on(self, stream: Stream, records: list[Record], joined: list[LocalSubscriber]) -> None:
-        """Send presettled records to the subscribers with credit and without a gate. The others miss them (protocol 5,
-        Presettled)."""
+        """Send presettled records to the subscribers with credit and without a gate, behind what waits for room. The
+        others miss them (protocol 5, Presettled)."""
         for subscriber in joined:
-            if stream.publisher not in subscriber.gated and not subscriber.incomplete:
+            subscriber.room += BEHIND
+            if subscriber.ready:
+                self.pump(subscriber)
+            behind = subscriber.ready or subscriber.room <= 0 or stream.publisher in subscriber.gated
+            if not behind and not subscriber.incomplete:
                 now = records[: subscriber.credit]
                 if now:
                     subscriber.credit -= len(now)
+                    subscriber.room -= sum(record.size for record in now)
                     self._deliver(subscriber, stream, now)
+            subscriber.room -= BEHIND
 
     def pump(self, subscriber: LocalSubscriber) -> None:
         """Send what the subscriber's credit lets go."""

@@ -175,6 +175,11 @@ class Edge:
         self.delivery.pump(subscriber)
         self.receipts.ask(subscriber)
 
+    def room(self, subscriber: LocalSubscriber, room: int) -> None:
+        """The subscriber's link takes so many bytes of messages from now on."""
+        subscriber.room = room
+        self.delivery.pump(subscriber)
+
     # streams of other homes
 
     def stream(self, publisher: LinkEntry) -> Stream:

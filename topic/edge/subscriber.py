@@ -1,11 +1,13 @@
 """One local subscriber: its credit, the records that wait for it, and which homes have joined it (protocol 6.1 to 6.7).
 
-This decides *when* a record may go to the subscriber: it has credit, no gate holds the record back, and the map of its
-attach was complete or names it (6.8). What that means for the record is `topic.edge.delivery`'s business.
+This decides *when* a record may go to the subscriber: it has credit, its link has room, no gate holds the record back,
+and the map of its attach was complete or names it (6.8). What that means for the record is `topic.edge.delivery`'s
+business.
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
@@ -16,6 +18,8 @@ from topic.delivery.record import AWAITING_HOME, QUEUED, Record, State
 from topic.directory.entry import Lifetime
 from topic.identity import Epoch, LinkIdentity
 
+ROOM = 256 * 1024
+"""Bytes of messages that a link is given before it has written any: or one message, whatever its size."""
 CLEAR_AWAY = 64
 """How many settled records may wait with the others before they are cleared away."""
 
@@ -37,8 +41,8 @@ class LocalSubscriber:
     __slots__ = (
         "accepted", "answered", "armed", "attempts", "client_map", "confirmable", "credit", "delivered",
         "echo_covers", "epoch", "gated", "identity", "incomplete", "joined", "lifetime", "link",
-        "marker", "name", "overtook", "ready", "resuming", "sends_settled", "settles_first", "stale", "unanswered",
-        "unread",
+        "marker", "name", "overtook", "ready", "resuming", "room", "sends_settled", "settles_first", "stale",
+        "unanswered", "unread",
     )  # fmt: skip
 
     def __init__(self, name: bytes, identity: LinkIdentity) -> None:
@@ -53,8 +57,10 @@ class LocalSubscriber:
         """Sender settle mode settled: what is sent counts as accepted (at most once)."""
         self.credit = 0
         """Transfers that the client takes now; 0 until its attach is answered."""
+        self.room = ROOM
+        """Bytes of messages that its link takes now; below 0 if the last was larger than what was left."""
         self.ready: deque[Record] = deque()
-        """Records that wait for credit only, in order."""
+        """Records that wait for credit or room only, in order."""
         self.gated: dict[bytes, Gated] = {}
         """By gated publisher."""
         self.stale = 0
@@ -97,12 +103,19 @@ class LocalSubscriber:
             gate = self.gated[publisher]
             gate.records.extend(record for record in records if record.n >= gate.first)
             records = [record for record in records if record.n < gate.first]
-        if self.ready or not self.credit:
-            self.ready.extend(records)
-            return []
-        now = records[: self.credit]
-        self.credit -= len(now)
+        now = [] if self.ready else self._fitting(records)
         self.ready.extend(records[len(now) :])
+        return now
+
+    def _fitting(self, records: list[Record]) -> list[Record]:
+        """The first of these, as many as there is credit and room for."""
+        now = records[: self.credit] if self.room > 0 else []
+        sizes = [record.size for record in now]
+        if sum(sizes) > self.room > 0:
+            fits = next(count for count, sum_of in enumerate(accumulate(sizes), 1) if sum_of >= self.room)
+            del now[fits:], sizes[fits:]
+        self.credit -= len(now)
+        self.room -= sum(sizes)
         return now
 
     def _named(self, records: list[Record]) -> list[Record]:
@@ -174,6 +187,7 @@ class LocalSubscriber:
         self.gated.clear()
         self.joined.clear()
         self.link = link
+        self.room = ROOM
         self.epoch = epoch
         self.client_map = client_map
         self.incomplete = not complete
@@ -203,14 +217,16 @@ class LocalSubscriber:
         return [publisher for publisher, gate in self.gated.items() if gate.home == home]
 
     def next_ready(self) -> list[Record]:
-        """Take what credit lets go now, in order. Records that were settled while they waited are passed over."""
+        """Take what credit and room let go now, in order. Records that were settled while they waited are passed
+        over."""
         assert self.credit >= 0
         now: list[Record] = []
-        while self.ready and self.credit:
+        while self.ready and self.credit and self.room > 0:
             record = self.ready.popleft()
             waits = record.locals.get(self) == QUEUED and record.state is not State.SETTLED
             if waits or record in self.resuming:
                 self.credit -= 1
+                self.room -= record.size
                 now.append(record)
         return now
 
