@@ -31,6 +31,7 @@ class SubscriberLink(Link):
         self._limit = 0
         self._sent = 0
         self._draining = False
+        self._writes = False
         self._unwritten = 0
         """Bytes of messages that are not on their way to the client."""
         self._records: dict[int, Record] = {}
@@ -164,16 +165,18 @@ class SubscriberLink(Link):
         self._due[record.key] = self._arrival[1]
 
     def _give(self, record: Record) -> None:
-        """The message goes to the connection, which writes it soon."""
+        """The message goes to the connection, which writes soon when it is full."""
         fits = self._unwritten < self.router.knobs.unwritten or self.router.knobs.presettled > 0
         self.check(fits, f"6 bytes: {self} is given more while {self._unwritten} are not written")
-        if not self._unwritten:
+        self._unwritten += record.size
+        if self.subscriber.room <= 0 and not self._writes:
+            self._writes = True
             at = self.router.schedule.now + self._soon(self.router.knobs.client_delay)
             self.router.schedule.at(at, self.router.handle, self._written)
-        self._unwritten += record.size
 
     def _written(self) -> None:
         self._unwritten = 0
+        self._writes = False
         if not self.ended:
             self.router.topic.room(self.subscriber, self.router.knobs.unwritten)
             self.router.node.perform()

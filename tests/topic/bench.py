@@ -73,6 +73,9 @@ class Station:
             self.bench.lively.append(action.link)
         if isinstance(action, Deliver):
             action.link.handed += [(record, record.message) for record in action.records]
+        if isinstance(action, Resume):
+            message = None if action.state else action.record.message
+            action.link.resumed.append((message, action.state, action.settled))
 
     def transmit(self, action: Transmit) -> None:
         raise AssertionError("there are no neighbours, only contacts")
@@ -307,6 +310,8 @@ class Reader:
     ) -> None:
         self.bench, self.router, self.name = bench, router, name
         self.handed: list[tuple[Record, bytes | None]] = []
+        self.resumed: list[tuple[bytes | None, int, bool]] = []
+        """Transferred with resume=true: (message if it has one, state, settled)."""
         identity = LinkIdentity(name, "in", address)
         self.end = bench.tick(router).attach_subscriber(identity, self, bench.now, **options)
         bench.flow()
@@ -351,12 +356,6 @@ class Reader:
         return unsettled
 
     @property
-    def resumed(self) -> list[tuple[bytes | None, int, bool]]:
-        """Transferred with resume=true: (message if it has one, state, settled)."""
-        actions = self.mine(Resume)
-        return [(None if a.state else a.record.message, a.state, a.settled) for a in actions]
-
-    @property
     def answered(self) -> bool:
         return bool(self.mine(AnswerSubscriber))
 
@@ -371,6 +370,12 @@ class Reader:
     @property
     def settled(self) -> list[Record]:
         return [record for action in self.mine(SettleSubscriber) for record in action.records]
+
+    @property
+    def settled_messages(self) -> list[bytes | None]:
+        """As they were delivered."""
+        messages = dict(self.handed)
+        return [messages[record] for record in self.settled]
 
 
 def key_of(pen: Pen, tag: bytes) -> bytes:

@@ -24,8 +24,8 @@ class RecordTable:
         self.unblocked: list[Stream] = []
         """Streams whose next delivery need not wait any longer."""
         self.settled: list[Record] = []
-        """Settled records that other routers have yet to settle: their messages are dropped once the shell has sent
-        them."""
+        """Settled records: their messages are dropped once the shell has sent them. Somebody may hold a record for
+        longer: another router has yet to settle it, a subscriber to read of that, an end of a link to be forgotten."""
 
     def enter(self, records: list[Record]) -> bool:
         """Enter new records of one stream. False, and nothing entered, if an older delivery holds one of the keys: a

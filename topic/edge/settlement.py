@@ -40,6 +40,7 @@ class Settlement:
             for record in records:
                 stream.unconfirmed.pop(record.key, None)
         self.settle_locals(records)
+        self.receipts.records.settled += records
         self.receipts.forget([record for record in records if not record.unread])
 
     def settle_locals(self, records: list[Record]) -> None:
