@@ -129,6 +129,7 @@ async def test_a_publisher_without_credit_is_shown_with_whom_it_is_held_for(path
         assert reporter.status()["message_bytes"] == 8 << 20
         await trio.sleep(2)
         node.topic.credit(subscriber, 512)
+        node.topic.room(subscriber, 8 << 20)
         node.topic.outcomes(subscriber, list(stream.records.values()), DeliveryOutcome.ACCEPTED)
         (publisher,) = reporter.status()["publishers"]
         assert [publisher[name] for name in held] == [512, 8 << 20, 0, [f"publisher {P}, to settle"], 2.0]
