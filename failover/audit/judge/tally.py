@@ -2,7 +2,8 @@
 size of the bucket; what several buckets left is added up."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
@@ -17,9 +18,6 @@ from failover.audit.judge.unattributed import Away, InVain, Without
 from failover.audit.read.columns import NONE, Flags, Ints
 from failover.audit.read.facts import Facts
 
-PAIR_COUNTS = ("owed", "taken", "unknown", "unplaced")
-DIFFERENCES = ("unowed", "unprocessed")
-"""By reason."""
 Told = tuple[str, Iterable[int]]
 """The router and the subscribers that a violation is about."""
 
@@ -112,9 +110,7 @@ class Counting:
             "earlier": fates.earlier,
             "alone": fates.is_accepted & found.has_audience & ~self._heard(),
         }
-        for what, flag in flags.items():
-            for name, number in zip(self._publishers, self._by_publisher(flag), strict=True):
-                self.tally.publishers[name, what] += number
+        _add(self.tally.publishers, [(name,) for name in self._publishers], self._publisher, flags)
         named = found.address != NONE
         for publisher, address in zip(self._publisher[named].tolist(), found.address[named].tolist(), strict=True):
             self.tally.addresses[self._publishers[publisher]] = self._facts.rows.strings[address]
@@ -125,25 +121,22 @@ class Counting:
         heard[self._pairs.delivery[self._pairs.in_audience]] = True
         return heard
 
-    def _by_publisher(self, flag: Flags) -> list[int]:
-        counted: list[int] = np.bincount(self._publisher[flag], minlength=len(self._publishers)).tolist()
-        return counted
-
     def _count_pairs(self) -> None:
-        pairs = self._pairs
+        pairs, verdicts = self._pairs, self._verdicts.subscribers
         both = self._publisher[pairs.delivery] * len(pairs.names) + pairs.subscriber
         distinct, which = np.unique(both, return_inverse=True)
-        verdicts = self._verdicts.subscribers
-        flags: dict[str, Flags] = {what: getattr(verdicts, what) for what in PAIR_COUNTS}
-        flags |= verdicts.violations
-        for difference in DIFFERENCES:
-            by_reason = getattr(verdicts, difference)
-            flags |= {f"{difference} {reason}": flag for reason, flag in by_reason.items()}
-        for what, flag in flags.items():
-            counted = np.bincount(which[flag], minlength=len(distinct)).tolist()
-            for one, number in zip(distinct.tolist(), counted, strict=True):
-                publisher, subscriber = divmod(one, len(pairs.names))
-                self.tally.pairs[self._publishers[publisher], pairs.names[subscriber], what] += number
+        named = (divmod(one, len(pairs.names)) for one in distinct.tolist())
+        names = [(self._publishers[publisher], pairs.names[subscriber]) for publisher, subscriber in named]
+        flags = {
+            "owed": verdicts.owed,
+            "taken": verdicts.taken,
+            "unknown": verdicts.unknown,
+            "unplaced": verdicts.unplaced,
+            **verdicts.violations,
+            **{f"unowed {reason}": flag for reason, flag in verdicts.unowed.items()},
+            **{f"unprocessed {reason}": flag for reason, flag in verdicts.unprocessed.items()},
+        }
+        _add(self.tally.pairs, names, which, flags)
 
     def _find(self, kind: str, flag: Flags, deliveries: Ints, tell: Callable[[int], Told]) -> None:
         """The deliveries with the lowest keys are kept."""
@@ -170,3 +163,10 @@ class Counting:
         local = rows.subscriber[records.groups.at[records.groups.of == at]]
         subscribers = local[local != NONE].tolist() or self._audience(int(records.delivery[at]))
         return rows.logs[records.log[at]].source, subscribers
+
+
+def _add(to: Counter[Any], names: Sequence[tuple[str, ...]], which: Ints, flags: Mapping[str, Flags]) -> None:
+    """Count by name and what is counted; `which` is the name that each element has."""
+    for what, flag in flags.items():
+        for name, number in zip(names, np.bincount(which[flag], minlength=len(names)).tolist(), strict=True):
+            to[*name, what] += number

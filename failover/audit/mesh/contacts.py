@@ -27,6 +27,12 @@ from failover.audit.read.inventory import ControlRow, Log
 from topic.journal import Event
 
 Ends = tuple[str, str]  # the log that tells, and the router.incarnation or router that it is about
+Hearing = Mapping[tuple[str, str], Sequence[Span]]
+"""By log of a router and publisher; µs of wall clock."""
+Heard = dict[str, int]
+"""By log of a router, hybrid clocks."""
+Neighbours = Mapping[str, list[tuple[str, Span]]]
+"""By log of a router: with whom it was in contact, and when, by its own hybrid clock."""
 
 
 def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, list[Span]]:
@@ -82,10 +88,6 @@ def _both(ones: Iterable[Span], others: Sequence[Span]) -> Iterator[Span]:
                 yield since, till
 
 
-Hearing = Mapping[tuple[str, str], Sequence[Span]]
-"""By log of a router and publisher; µs of wall clock."""
-
-
 def hearing(
     rows: Sequence[ControlRow], logs: Sequence[Log], publishers: Iterable[Client]
 ) -> dict[tuple[str, str], list[Span]]:
@@ -124,12 +126,6 @@ def _clipped(spans: Iterable[Span], to: Span) -> Iterator[Span]:
         since, till = max(span[0], to[0]), min(span[1], to[1])
         if since < till:
             yield since, till
-
-
-Heard = dict[str, int]
-"""By log of a router, hybrid clocks."""
-Neighbours = Mapping[str, list[tuple[str, Span]]]
-"""By log of a router: with whom it was in contact, and when, by its own hybrid clock."""
 
 
 def heard_endings(

@@ -14,6 +14,7 @@ from failover.audit.read.columns import NONE, Flags, Ints, Rows, Texts, hashed
 from topic.journal import Event, LoggedOutcome
 
 ROLES = ("router", "publisher", "subscriber")
+BIG = np.iinfo(np.int64).max
 
 
 class Facts:
@@ -70,9 +71,6 @@ def epoch_of(text: str) -> tuple[int | None, str | None]:
     """("hlc.router.incarnation") -> hlc and "router.incarnation"; what else a log names is no epoch."""
     hlc, dot, home = text.partition(".")
     return (int(hlc), home) if dot and hlc.isdigit() and len(hlc) < 19 else (None, None)
-
-
-BIG = np.iinfo(np.int64).max
 
 
 class Groups:

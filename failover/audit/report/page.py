@@ -19,20 +19,17 @@ from failover.audit.report.report import Finding, PairRow, PublisherRow, Report,
 from failover.audit.report.story import DeliveryStory, Step
 
 STEPS_SHOWN = 400
-HEADLINES = {
-    Verdict.HOLDS: "Exactly once holds",
-    Verdict.VIOLATED: "Exactly once is violated",
-    Verdict.INCOMPLETE: "No verdict",
-    Verdict.UNDECIDED: "Undecided",
-    Verdict.QUALIFIED: "Exactly once holds, but not for everybody",
+OPENINGS = {
+    Verdict.HOLDS: ("✓", "Exactly once holds"),
+    Verdict.VIOLATED: ("✗", "Exactly once is violated"),
+    Verdict.INCOMPLETE: ("!", "No verdict"),
+    Verdict.UNDECIDED: ("?", "Undecided"),
+    Verdict.QUALIFIED: ("!", "Exactly once holds, but not for everybody"),
 }
-SIGNS = {
-    Verdict.HOLDS: "✓",
-    Verdict.VIOLATED: "✗",
-    Verdict.INCOMPLETE: "!",
-    Verdict.UNDECIDED: "?",
-    Verdict.QUALIFIED: "!",
-}
+"""By sign and headline."""
+COLUMNS = 8
+"""Publishers that fit; more make one column of totals."""
+ROWS = 200
 
 
 def write(report: Report, path: Path | str) -> None:
@@ -48,10 +45,11 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"duration": plots.duration, "instant": instant, "count": "{:,}".format}
+    sign, headline = OPENINGS[report.verdict]
     return environment.get_template("audit.html.j2").render(
         report=report,
-        headline=HEADLINES[report.verdict],
-        sign=SIGNS[report.verdict],
+        sign=sign,
+        headline=headline,
         sentence=_detail(report.sentence),
         accepted=sum(row.accepted for row in report.publishers),
         owed=sum(row.owed for row in report.pairs),
@@ -134,11 +132,6 @@ def slowest(states: Sequence[StateTime]) -> list[tuple[str, int, int, StateTime]
             mean = round(sum(time.mean_us * time.count for time in each) / total)
             found.append((name, total, mean, max(each, key=lambda time: time.max_us)))
     return found
-
-
-COLUMNS = 8
-"""Publishers that fit; more make one column of totals."""
-ROWS = 200
 
 
 @attrs.frozen(slots=True)
