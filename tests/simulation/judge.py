@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from tests.simulation.applications import Applications
 from tests.simulation.knobs import Knobs
 from tests.simulation.lives import Lives
 from tests.simulation.memory import Memory
@@ -32,14 +33,13 @@ from tests.simulation.parties import (
     Reader,
     Violation,
 )
+from tests.simulation.plain import PlainSubscribers
 from tests.simulation.promises import Promises
 from tests.simulation.termini import Termini
 from tests.simulation.windows import check_windows
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import Record
 from topic.directory.entry import Status
-from topic.edge.unconfirmed import FINAL
-from topic.identity import NAME_LENGTH, Epoch, delivery_key, link_name
+from topic.identity import Epoch, delivery_key, link_name
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from tests.simulation.schedule import Schedule
     from tests.simulation.subscriber import SubscriberClient
     from tests.simulation.subscriber_link import SubscriberLink
-
-RECENT = 10.0
-"""Seconds after which every router in contact knows that a plain subscriber has moved."""
 
 
 class Judge:
@@ -69,6 +66,8 @@ class Judge:
         self.termini = Termini(self)
         self.lives = Lives(self)
         self.memory = Memory(self)
+        self.plain = PlainSubscribers(self)
+        self.applications = Applications(self)
         self._by_key: dict[bytes, Message] = {}
         """The last message sent under each key."""
         self.seen_count = 0
@@ -152,26 +151,16 @@ class Judge:
         return self._by_key[key].published
 
     def received(self, link: "PublisherLink", texts: list[bytes]) -> None:
-        promised = [name for name, reader in self.readers.items() if self._is_promised(link, name, reader)]
+        promised = [name for name, reader in self.readers.items() if self.is_promised(link, name, reader)]
         for text in texts:
             message = self.messages[text]
-            self._move(message, link)
+            self.plain.move(message, link)
             if message.settled_for:  # by an answer that was lost: at least once
                 self._sent_anew(text)
             if message.published < 0 and not message.presettled:
                 message.promised, message.promised_at = set(promised), self.schedule.now
                 self.promises.made += sum(self.readers[name].exact for name in promised)
             message.published = self.schedule.now
-
-    def _move(self, message: Message, link: "PublisherLink") -> None:
-        """It may have another home now, or a restarted one: plain subscribers are then those of its contacts."""
-        home, plain = link.router, {name: reader for name, reader in self.readers.items() if not reader.resumes}
-        if message.home not in ("", home.name):
-            message.promised -= plain.keys()
-        elif message.home and message.incarnation != home.incarnation:
-            known = {name for name, reader in plain.items() if self._is_promised(link, name, reader)}
-            message.promised -= plain.keys() - known
-        message.home, message.incarnation, message.sent_on = home.name, home.incarnation, link
 
     def _sent_anew(self, text: bytes) -> None:
         """Under its key there is another delivery now: that the first one was settled says nothing of it."""
@@ -183,25 +172,18 @@ class Judge:
 
     def republished(self, link: "PublisherLink", text: bytes) -> None:
         message = self.messages[text]
-        self._move(message, link)
+        self.plain.move(message, link)
         if message.settled_for:
             self._sent_anew(text)
         message.published = max(message.published, self.schedule.now)
 
-    def _is_promised(self, link: "PublisherLink", name: str, reader: Reader) -> bool:
+    def is_promised(self, link: "PublisherLink", name: str, reader: Reader) -> bool:
+        """Whether it is to get what comes now."""
         if reader.address != link.client.identity.address or reader.at_most_once:
             return False
         if reader.resumes:
             return reader.since is not None and self.termini.knows(link.router, name, reader)
-        custodian = reader.link
-        if custodian is None or custodian.ended:
-            return False
-        newest = max((link for link in reader.links if link.attached), key=lambda link: link.number)
-        return self._has_joined(link.router, custodian) and self._has_joined(link.router, newest)
-
-    def _has_joined(self, home: "Router", link: "SubscriberLink") -> bool:
-        router = link.router
-        return not link.ended and (router is home or self.contact(router, home.name) is not None)
+        return self.plain.has_joined(link.router, reader)
 
     def withheld(self, texts: list[bytes | None]) -> None:
         """Their audience is computed later, when their keys are free."""
@@ -275,7 +257,7 @@ class Judge:
         if message.text in done:
             return
         if not reader.resumes:
-            if self._moved_out_of_reach(reader, home) or self._is_overtaken(name, reader, home):
+            if self.plain.is_out_of_reach(name, reader, home):
                 return
         elif home.has_booted and not self.termini.known_around(home, name, reader, but_for=self._ended(home, name)):
             if message.sent_on.client.link is not message.sent_on:
@@ -311,26 +293,10 @@ class Judge:
     def _subscriber(self, name: str) -> "SubscriberClient":
         return next(client for client in self.subscribers if client.name == name)
 
-    def _has_twin(self, name: str) -> bool:
+    def has_twin(self, name: str) -> bool:
         """Whether another process has gone by its name: what that says counts for both (protocol 10)."""
         client = self._subscriber(name)
         return any(link.client is not client for link in client.opened)
-
-    def _is_overtaken(self, name: str, reader: Reader, home: "Router") -> bool:
-        """It was given an epoch before its last one, and home takes the older attach for the later one."""
-        newest = max((link for link in reader.links if link.attached), key=lambda link: link.number)
-        entry = home.topic.directory.subscriber(newest.subscriber.name)
-        return name in self.inexact and (entry is None or entry.epoch != newest.epoch)
-
-    def _moved_out_of_reach(self, reader: Reader, home: "Router") -> bool:
-        """It is attached at a router that home was not in contact with then, or has lost since."""
-        attached = [link for link in reader.links if link.attached]
-        if not attached:
-            return True
-        newest = max(attached, key=lambda link: link.number)
-        there = newest.router
-        contact = self.contact(there, home.name)
-        return there is not home and (contact is None or newest.contacts.get(home.name) != contact)
 
     # subscribers
 
@@ -356,7 +322,7 @@ class Judge:
         if reader is not None and reader.resumes:
             reader.since = None
             self.untold.pop(link.client.name, None)
-            self._void(link.client.name, lambda home: True, CLOSED)
+            self.void(link.client.name, lambda home: True, CLOSED)
 
     def comes(self, link: "SubscriberLink", unsettled: object) -> None:
         """An attach reaches its router. Without memory, and where nobody around knows it, it is a new subscriber. A
@@ -364,159 +330,19 @@ class Judge:
         name = link.client.name
         reader = self.readers[name]
         if not reader.resumes:
-            self._out_of_contact(name, link.router)
+            self.plain.attaches(name, link.router)
         lost = reader.resumes and reader.since is not None and unsettled is None
         if lost and not self.termini.known_around(link.router, name, reader):
             around = [router.name for router in self.termini.around(link.router)]
             self.untold.pop(name, None)
-            self._void(name, lambda home: home in around, FORGOTTEN)
+            self.void(name, lambda home: home in around, FORGOTTEN)
         if name in self.untold and (unsettled is None or link.client.away >= link.client.shortest):
             self.untold[name] = False  # it claims nothing from before, or knows by itself
 
-    def amnesia(self, name: str, unsettled: Iterable[bytes]) -> None:
-        """Its application has forgotten these, and may be given them again."""
-        reader, texts = self.readers[name], list(unsettled)
-        reader.may_repeat.update(texts)
-        reader.lost.update(texts)
-
-    def gone(self, link: "SubscriberLink") -> None:
-        """A router takes the link for gone, or closed; of a plain subscriber, that is the end of the terminus."""
-        name = link.client.name
-        reader = self.readers[name]
-        if reader.resumes:
-            return
-        if reader.link is None or link.number >= reader.link.number:
-            reader.link = None
-            self._void(name, lambda home: True)
-        elif reader.link.epoch is None or (link.epoch is not None and link.epoch > reader.link.epoch):
-            self._void(name, lambda home: True)  # it was given the later epoch: routers take it for the last attach
-        else:  # the end of a zombie; who knows no better takes it for the end of the subscriber
-            self._out_of_contact(name, reader.link.router)
-
-    def overtaken(self, link: "SubscriberLink") -> None:
-        """An older attach of its client has taken the link: it has come late, or clocks differ. A plain subscriber is
-        where that came now, or has closed there since."""
-        entry = link.router.topic.directory.subscriber(link.subscriber.name)
-        there = self.routers[entry.router] if entry is not None else link.router
-        last = there.topic.directory.subscriber(link.subscriber.name)
-        if last is None or not last.live:
-            self.gone(link)
-        elif not self.readers[link.client.name].resumes:
-            self._out_of_contact(link.client.name, there)
-
-    def _out_of_contact(self, name: str, router: "Router") -> None:
-        """A plain subscriber is at that router now: for homes out of contact with it, it is gone."""
-        self._void(name, lambda home: home != router.name and self.contact(router, home) is None)
-
-    def _void(self, name: str, at: Callable[[str], bool], cause: str = "") -> None:
+    def void(self, name: str, at: Callable[[str], bool], cause: str = "") -> None:
         for message in self.messages.values():
             if name in message.promised and at(message.home):
                 self.ends(message, name, cause)
 
     def _has_lapsed(self, home: "Router", name: str) -> bool:
         return link_name(self._subscriber(name).identity) in home.topic.directory.lapsed
-
-    def lost(self, home: "Router", router: str) -> None:
-        """Plain subscribers expire for a router that loses their own, and plain publishers for those of subscribers."""
-        now = self.schedule.now
-        for name, reader in self.readers.items():
-            reader.links = [link for link in reader.links if not link.ended or now - link.ended_at < RECENT]
-            if any(link.router.name == router for link in reader.links):
-                reader.cut_off.add(home.name)
-                if not reader.resumes:
-                    self._void(name, lambda at: at == home.name)
-            elif any(link.router is home for link in reader.links):
-                reader.cut_off.add(router)
-
-    def transferred(self, link: "SubscriberLink", record: Record, attempts: int) -> None:
-        assert record.message is not None
-        text = record.message
-        self.note(link.router.name, f"transfers {text.decode()} to {link}{f' ({attempts})' if attempts else ''}")
-        address = self.messages[text].key[:NAME_LENGTH] == record.stream.publisher
-        self.check(address and record.stream.address == link.client.identity.address, f"3 address: {text!r} to {link}")
-
-    def resumed(self, link: "SubscriberLink", record: Record, state: int, settled: bool) -> None:
-        self.note(link.router.name, f"resumes {record.key[12:17].decode()} at {link}: {state}, {settled}")
-
-    def restated(self, name: str, text: bytes, said: int, state: int) -> None:
-        """A router resumes a delivery with a state instead of the payload: what the subscriber says of it, or what it
-        said before it lost its memory, or settled it or gave it back and then was given it once more."""
-        reader = self.readers[name]
-        again = text in reader.lost or state not in FINAL or reader.first
-        done = said == state or (again and (text, state) in reader.outcomes) or self._has_twin(name)
-        self.check(done, f"1 resume: {name} said {said} of {text.decode()}, and is told {state}")
-
-    def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int, resumed: bool) -> None:
-        """The application is handed a message."""
-        reader, message = self.readers[name], self.messages[text]
-        self.seen_count += 1
-        label = f"{text.decode()} at {name}"
-        self.check(message.key == key, f"1 key: {label} has another key")
-        old = message.published <= reader.first_attach
-        self.check(reader.resumes or not old, f"3 joined: {label} is older than its first attach")
-        if message.presettled:
-            self.check(text not in reader.ever, f"1 at most once: {label} again, though presettled")
-        if self._is_exact(name, message):
-            again = text in reader.had and text not in reader.may_repeat
-            self.check(not again, f"1 exactly once: {label} again")
-            reader.had.add(text)
-            reader.may_repeat.discard(text)
-        elif not reader.first and not self._is_limited(name, message):
-            self._check_on_link(reader, message, label, counted=attempts > 0 or resumed)
-        reader.on_link[text] = False
-        if not self._is_limited(name, message):
-            self._check_order(reader, message, name, router, label)
-
-    def _is_exact(self, name: str, message: Message) -> bool:
-        """Both ends resume, in settle mode second, and neither has met a limit."""
-        return self.readers[name].exact and not message.plain and not self._is_limited(name, message)
-
-    def _is_limited(self, name: str, message: Message) -> bool:
-        spoken_for = self.lives.is_spoken_for(message)
-        return spoken_for or message.publisher in self.inexact or name in self.inexact
-
-    def _check_on_link(self, reader: Reader, message: Message, label: str, *, counted: bool) -> None:
-        # the edge gave up what its lost home remembers, and gives to who is still known there
-        known = reader.resumes or len({link.router.name for link in reader.links}) > 1
-        cut_off = message.home in reader.cut_off and known
-        if message.text in reader.on_link and not cut_off:
-            self.check(reader.on_link[message.text], f"1 exactly once: {label} again on one link")
-            self.check(counted, f"1 delivery-count: {label} again, not counted")
-
-    def _check_order(self, reader: Reader, message: Message, name: str, router: str, label: str) -> None:
-        if message.text in reader.ever:
-            return
-        reader.ever.add(message.text)
-        life = message.publisher, message.life
-        last, before = reader.last.get(life, (0, ""))
-        # who moved between the sides of a partition finds there what the other side had given up for it, and what an
-        # edge had given up of a plain publisher comes once more, behind what came since
-        cut_off = (before != router or message.plain) and message.home in reader.cut_off
-        cut_off = cut_off and not self._is_exact(name, message)
-        unordered = cut_off or message.anew or reader.at_most_once or life in self.lives.unordered
-        self.check(message.number > last or unordered, f"1 order: {label} after number {last}")
-        reader.last[life] = max(message.number, last), router
-
-    def forgotten(self, client: "SubscriberClient", text: bytes, how: str) -> None:
-        """A subscriber takes a delivery for settled."""
-        reader, message = self.readers[client.name], self.messages[text]
-        if self._is_exact(client.name, message) and not reader.expired:
-            over = message.over or self.lives.is_over(message)
-            given_up = not over and client.link is not None and self.termini.may_give_up(client.link.router, message)
-            over = over or given_up or self._is_of_first(client, message)
-            self.check(over, f"3 forgets early: {text.decode()} at {client.name}, {how}")
-
-    def _is_of_first(self, client: "SubscriberClient", message: Message) -> bool:
-        """Whether the subscriber forgets, of what was sent again under its key, the first delivery. Limit: or the
-        second, as its router still holds the first, settled, and takes its map for a word on that (protocol 10)."""
-        reader, link = self.readers[client.name], client.link
-        if not message.anew or message.text not in reader.had:
-            return message.anew
-        if link is None or link.settled_there.get(message.text) not in message.settled_on:
-            return False
-        self.note(client.name, f"limit: its router holds {message.text.decode()} as it was sent first, settled")
-        reader.had.discard(message.text)
-        return True
-
-    def outcome(self, name: str, text: bytes, outcome: DeliveryOutcome, final: bool) -> None:
-        self.readers[name].finish(text, outcome, final, self.redeliveries)

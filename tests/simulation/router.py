@@ -236,7 +236,7 @@ class Router:
         other = self.judge.routers[router]
         self.part_from(other)
         other.part_from(self)
-        self.judge.lost(self, router)
+        self.judge.plain.lost(self, router)
 
     def part_from(self, other: "Router") -> None:
         """The contact ends for one of the two: from now on nothing that happens at the other is told here."""

@@ -60,7 +60,7 @@ class SubscriberClient(Client):
         self._grant(self.random.randint(0, self.prefetch))
 
     def begin_afresh(self) -> None:
-        self.judge.amnesia(self.name, self.texts.values())
+        self.judge.applications.amnesia(self.name, self.texts.values())
         self.texts.clear()
         self.unsettled.clear()
         self.todo.clear()
@@ -145,7 +145,7 @@ class SubscriberClient(Client):
                 link, handle, message, DeliveryOutcome(self.unsettled[key]), False
             )  # done since the map was made
         elif key not in self.todo:
-            self.judge.seen(self.name, link.router.name, message, key, attempts, resumed)
+            self.judge.applications.seen(self.name, link.router.name, message, key, attempts, resumed)
             if not settled:
                 self.unsettled[key] = 0
                 self.texts[key] = message
@@ -168,7 +168,7 @@ class SubscriberClient(Client):
         if settled:
             self._forget(key, "resumed as settled")
         else:
-            self.judge.restated(self.name, self.texts[key], self.unsettled[key], state)
+            self.judge.applications.restated(self.name, self.texts[key], self.unsettled[key], state)
             self.unsettled[key] = state  # perhaps by what it had said before it lost its memory
             self.todo.pop(key, None)
             self.handles[handle] = key
@@ -188,7 +188,7 @@ class SubscriberClient(Client):
         if self.unsettled.pop(key, None) is not None:
             text = self.texts.pop(key)
             if not given_back:
-                self.judge.forgotten(self, text, how)
+                self.judge.applications.forgotten(self, text, how)
 
     def echo(self, link: Link) -> None:
         if link is self.link:
@@ -204,7 +204,7 @@ class SubscriberClient(Client):
         outcome, final = self._verdict()
         self.unsettled[key] = outcome
         self.note(self.name, f"{outcome.name} {message.decode()}{' for good' if final else ''}")
-        self.judge.outcome(self.name, message, outcome, final)
+        self.judge.applications.outcome(self.name, message, outcome, final)
         handle = next((handle for handle, at in self.handles.items() if at == key), None)
         if self.link is not None and handle is not None:
             self._state(self.link, handle, message, outcome, final)

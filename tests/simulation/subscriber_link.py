@@ -67,20 +67,20 @@ class SubscriberLink(Link):
         self.router.topic.told(self.subscriber)
 
     def suspend(self) -> None:
-        self.router.judge.gone(self)
+        self.router.judge.plain.gone(self)
         self.router.topic.suspend_subscriber(self.subscriber, self, self.router.schedule.now)
 
     def detach(self) -> None:
-        self.router.judge.gone(self)
+        self.router.judge.plain.gone(self)
         self.router.topic.detach_subscriber(self.subscriber, self, self.router.schedule.now)
 
     def lost(self) -> None:
-        self.router.judge.gone(self)
+        self.router.judge.plain.gone(self)
 
     def stolen(self) -> None:
         later = any(link.attached and link.number > self.number for link in self.client.opened)
         if not later:
-            self.router.judge.overtaken(self)
+            self.router.judge.plain.overtaken(self)
 
     def flow(self, limit: int, *, drain: bool = False) -> None:
         """The client takes deliveries up to that many in all: fewer than it did, if it takes credit back."""
@@ -160,7 +160,7 @@ class SubscriberLink(Link):
         settled = self.sends_settled or record.presettled
         self._give(record)
         handle = self._next(record, settled)
-        self.router.judge.transferred(self, record, attempts)
+        self.router.judge.applications.transferred(self, record, attempts)
         self.to_client(self.client.delivered, handle, record.key, record.message, settled, attempts, False)
         self._due[record.key] = self._arrival[1]
 
@@ -187,7 +187,7 @@ class SubscriberLink(Link):
         record, client = action.record, self.client
         self._give(record)
         handle = self._next(record, action.settled)
-        self.router.judge.resumed(self, record, action.state, action.settled)
+        self.router.judge.applications.resumed(self, record, action.state, action.settled)
         if action.state or action.settled:
             self.to_client(client.restated, handle, record.key, action.state, action.settled)
         else:

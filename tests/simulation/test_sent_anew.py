@@ -20,14 +20,16 @@ def judge(has_left: bool) -> Judge:
     schedule: Any = SimpleNamespace(now=0.0)
     knobs: Any = SimpleNamespace(redeliveries=0)
     judge = Judge(schedule, {}, knobs, lambda who, what: None)
-    sent_on: Any = SimpleNamespace(epoch=FIRST, client=None, first=True, router=SimpleNamespace(name="a"))
-    again_on: Any = SimpleNamespace(epoch=SECOND, router=SimpleNamespace(name="b"))
+    sent_on: Any = SimpleNamespace(
+        epoch=FIRST, client=None, first=True, router=SimpleNamespace(name="a", incarnation=1)
+    )
+    again_on: Any = SimpleNamespace(epoch=SECOND, router=SimpleNamespace(name="b", incarnation=1))
     sent_on.client = SimpleNamespace(link=again_on if has_left else sent_on)
     judge.messages[TEXT] = Message(TEXT, "p0", 1, 1, False, KEY, False, sent_on)
     judge.readers["s0"] = Reader("topic/0", True, True, False, False)
     judge.lives.generations["p0", 1] = b"life"
     judge.lives.given("p0", b"life", FIRST)
-    judge.seen("s0", "a", TEXT, KEY, 0, False)
+    judge.applications.seen("s0", "a", TEXT, KEY, 0, False)
     judge.answered(sent_on, [TEXT], DeliveryOutcome.ACCEPTED)
     judge.republished(again_on, TEXT)
     return judge
@@ -43,29 +45,29 @@ def subscriber(settled_there: dict[bytes, Epoch]) -> Any:
 
 
 def test_the_first_delivery_was_settled(judge: Judge) -> None:
-    judge.forgotten(subscriber({}), TEXT, "settled")
-    judge.seen("s0", "b", TEXT, KEY, 0, False)
+    judge.applications.forgotten(subscriber({}), TEXT, "settled")
+    judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
     with pytest.raises(Violation, match="1 exactly once"):
-        judge.seen("s0", "b", TEXT, KEY, 0, False)
+        judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
 
 
 @pytest.mark.parametrize("settled_there", [{}, {TEXT: SECOND}])
 def test_the_second_is_not_settled_by_that(judge: Judge, settled_there: dict[bytes, Epoch]) -> None:
-    judge.seen("s0", "b", TEXT, KEY, 0, False)
+    judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
     with pytest.raises(Violation, match="3 forgets early"):
-        judge.forgotten(subscriber(settled_there), TEXT, "left out of the router's map")
+        judge.applications.forgotten(subscriber(settled_there), TEXT, "left out of the router's map")
 
 
 @pytest.mark.parametrize("has_left", [True])
 def test_what_a_home_settled_that_the_publisher_had_left_is_no_excuse(judge: Judge) -> None:
-    judge.seen("s0", "b", TEXT, KEY, 0, False)
+    judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
     with pytest.raises(Violation, match="3 forgets early"):
-        judge.forgotten(subscriber({TEXT: FIRST}), TEXT, "left out of the router's map")
+        judge.applications.forgotten(subscriber({TEXT: FIRST}), TEXT, "left out of the router's map")
 
 
 def test_the_second_is_taken_for_the_first_where_that_is_still_held(judge: Judge) -> None:
-    judge.seen("s0", "b", TEXT, KEY, 0, False)
-    judge.forgotten(subscriber({TEXT: FIRST}), TEXT, "left out of the router's map")
-    judge.seen("s0", "c", TEXT, KEY, 0, False)
+    judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
+    judge.applications.forgotten(subscriber({TEXT: FIRST}), TEXT, "left out of the router's map")
+    judge.applications.seen("s0", "c", TEXT, KEY, 0, False)
     with pytest.raises(Violation, match="1 exactly once"):
-        judge.seen("s0", "c", TEXT, KEY, 0, False)
+        judge.applications.seen("s0", "c", TEXT, KEY, 0, False)

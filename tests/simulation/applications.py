@@ -1,0 +1,126 @@
+"""What applications of subscribers are given, and forget (protocol 9.1 and 9.3).
+
+Never here: what they must have been given before a publisher is told (`judge`).
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tests.simulation.parties import Message, Reader
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record
+from topic.edge.unconfirmed import FINAL
+from topic.identity import NAME_LENGTH
+
+if TYPE_CHECKING:
+    from tests.simulation.judge import Judge
+    from tests.simulation.subscriber import SubscriberClient
+    from tests.simulation.subscriber_link import SubscriberLink
+
+
+class Applications:
+    def __init__(self, judge: "Judge") -> None:
+        self._judge = judge
+
+    def amnesia(self, name: str, unsettled: Iterable[bytes]) -> None:
+        """Its application has forgotten these, and may be given them again."""
+        reader, texts = self._judge.readers[name], list(unsettled)
+        reader.may_repeat.update(texts)
+        reader.lost.update(texts)
+
+    def transferred(self, link: "SubscriberLink", record: Record, attempts: int) -> None:
+        assert record.message is not None
+        text = record.message
+        self._judge.note(link.router.name, f"transfers {text.decode()} to {link}{f' ({attempts})' if attempts else ''}")
+        address = self._judge.messages[text].key[:NAME_LENGTH] == record.stream.publisher
+        self._judge.check(
+            address and record.stream.address == link.client.identity.address, f"3 address: {text!r} to {link}"
+        )
+
+    def resumed(self, link: "SubscriberLink", record: Record, state: int, settled: bool) -> None:
+        self._judge.note(link.router.name, f"resumes {record.key[12:17].decode()} at {link}: {state}, {settled}")
+
+    def restated(self, name: str, text: bytes, said: int, state: int) -> None:
+        """A router resumes a delivery with a state instead of the payload: what the subscriber says of it, or what it
+        said before it lost its memory, or settled it or gave it back and then was given it once more."""
+        reader = self._judge.readers[name]
+        again = text in reader.lost or state not in FINAL or reader.first
+        done = said == state or (again and (text, state) in reader.outcomes) or self._judge.has_twin(name)
+        self._judge.check(done, f"1 resume: {name} said {said} of {text.decode()}, and is told {state}")
+
+    def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int, resumed: bool) -> None:
+        """The application is handed a message."""
+        reader, message = self._judge.readers[name], self._judge.messages[text]
+        self._judge.seen_count += 1
+        label = f"{text.decode()} at {name}"
+        self._judge.check(message.key == key, f"1 key: {label} has another key")
+        old = message.published <= reader.first_attach
+        self._judge.check(reader.resumes or not old, f"3 joined: {label} is older than its first attach")
+        if message.presettled:
+            self._judge.check(text not in reader.ever, f"1 at most once: {label} again, though presettled")
+        if self._is_exact(name, message):
+            again = text in reader.had and text not in reader.may_repeat
+            self._judge.check(not again, f"1 exactly once: {label} again")
+            reader.had.add(text)
+            reader.may_repeat.discard(text)
+        elif not reader.first and not self.is_limited(name, message):
+            self._check_on_link(reader, message, label, counted=attempts > 0 or resumed)
+        reader.on_link[text] = False
+        if not self.is_limited(name, message):
+            self._check_order(reader, message, name, router, label)
+
+    def _is_exact(self, name: str, message: Message) -> bool:
+        """Both ends resume, in settle mode second, and neither has met a limit."""
+        return self._judge.readers[name].exact and not message.plain and not self.is_limited(name, message)
+
+    def is_limited(self, name: str, message: Message) -> bool:
+        spoken_for = self._judge.lives.is_spoken_for(message)
+        return spoken_for or message.publisher in self._judge.inexact or name in self._judge.inexact
+
+    def _check_on_link(self, reader: Reader, message: Message, label: str, *, counted: bool) -> None:
+        # the edge gave up what its lost home remembers, and gives to who is still known there
+        known = reader.resumes or len({link.router.name for link in reader.links}) > 1
+        cut_off = message.home in reader.cut_off and known
+        if message.text in reader.on_link and not cut_off:
+            self._judge.check(reader.on_link[message.text], f"1 exactly once: {label} again on one link")
+            self._judge.check(counted, f"1 delivery-count: {label} again, not counted")
+
+    def _check_order(self, reader: Reader, message: Message, name: str, router: str, label: str) -> None:
+        if message.text in reader.ever:
+            return
+        reader.ever.add(message.text)
+        life = message.publisher, message.life
+        last, before = reader.last.get(life, (0, ""))
+        # who moved between the sides of a partition finds there what the other side had given up for it, and what an
+        # edge had given up of a plain publisher comes once more, behind what came since
+        cut_off = (before != router or message.plain) and message.home in reader.cut_off
+        cut_off = cut_off and not self._is_exact(name, message)
+        unordered = cut_off or message.anew or reader.at_most_once or life in self._judge.lives.unordered
+        self._judge.check(message.number > last or unordered, f"1 order: {label} after number {last}")
+        reader.last[life] = max(message.number, last), router
+
+    def forgotten(self, client: "SubscriberClient", text: bytes, how: str) -> None:
+        """A subscriber takes a delivery for settled."""
+        reader, message = self._judge.readers[client.name], self._judge.messages[text]
+        if self._is_exact(client.name, message) and not reader.expired:
+            over = message.over or self._judge.lives.is_over(message)
+            given_up = (
+                not over and client.link is not None and self._judge.termini.may_give_up(client.link.router, message)
+            )
+            over = over or given_up or self._is_of_first(client, message)
+            self._judge.check(over, f"3 forgets early: {text.decode()} at {client.name}, {how}")
+
+    def _is_of_first(self, client: "SubscriberClient", message: Message) -> bool:
+        """Whether the subscriber forgets, of what was sent again under its key, the first delivery. Limit: or the
+        second, as its router still holds the first, settled, and takes its map for a word on that (protocol 10)."""
+        reader, link = self._judge.readers[client.name], client.link
+        if not message.anew or message.text not in reader.had:
+            return message.anew
+        if link is None or link.settled_there.get(message.text) not in message.settled_on:
+            return False
+        self._judge.note(client.name, f"limit: its router holds {message.text.decode()} as it was sent first, settled")
+        reader.had.discard(message.text)
+        return True
+
+    def outcome(self, name: str, text: bytes, outcome: DeliveryOutcome, final: bool) -> None:
+        self._judge.readers[name].finish(text, outcome, final, self._judge.redeliveries)
