@@ -77,14 +77,15 @@ class JournalFile:
             else:
                 self.flush()
 
-    def flush(self) -> None:
-        """Append what the block holds as one block, if anything; or try whether that can be done again."""
+    def flush(self, *, last: bool = False) -> None:
+        """Append what the block holds as one block, if anything; or try whether that can be done again. What is last
+        ends its segment: none is begun behind it."""
         try:
             if self.why:
                 self.missing += self.block.drop_unsaved()
             if len(self.block):
                 self._segment.append(self.block)
-            if is_new := bool(self.why) or self._segment.size >= SEGMENT_LIMIT:
+            if is_new := bool(self.why) or (self._segment.size >= SEGMENT_LIMIT and not last):
                 self._begin_segment()
         except OSError as error:
             self._break_off(error)
@@ -136,7 +137,7 @@ class JournalFile:
         self.block.append(Event.GAP, time_us=time.time_ns() // 1000, hlc=0, detail=json.dumps(detail))
 
     def close(self) -> None:
-        self.flush()
+        self.flush(last=True)
         self._segment.close()
 
 

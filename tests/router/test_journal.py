@@ -111,6 +111,12 @@ def test_a_segment_that_has_reached_its_limit_is_the_last_but_one(writer: Writer
     assert writer.read() == [1, 2, 3, 4]
 
 
+def test_the_last_entry_of_a_log_is_in_its_last_segment(writer: Writer, tmp_path: Path) -> None:
+    writer.append("x" * SEGMENT_LIMIT)
+    writer.file.close()
+    assert len(list(tmp_path.iterdir())) == 1 and writer.read() == [1]
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
 @given(st.lists(st.sampled_from(["append", "save", "flush", "large"]), max_size=30))
 def test_a_reader_always_finds_all_that_was_saved(tmp_path_factory: pytest.TempPathFactory, steps: list[str]) -> None:
