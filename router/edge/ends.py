@@ -68,8 +68,8 @@ class TopicEnd(End):
         raise NotImplementedError
 
     @property
-    def is_full(self) -> bool:
-        """Whether the link takes nothing more before something was written."""
+    def awaits_writing(self) -> bool:
+        """Whether the link is full, or soon: it is to hear when something is written."""
         return False
 
     def written(self) -> None:

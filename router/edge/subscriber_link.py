@@ -139,8 +139,8 @@ class SubscriberLink(TopicEnd):
             self._drain()
 
     @property
-    def is_full(self) -> bool:
-        return self.subscriber.room <= 0
+    def awaits_writing(self) -> bool:
+        return self.subscriber.room < ROOM // 2
 
     def on_echo(self) -> None:
         self.node.topic.echoed(self.subscriber)

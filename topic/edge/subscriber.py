@@ -110,7 +110,7 @@ class LocalSubscriber:
     def _fitting(self, records: list[Record]) -> list[Record]:
         """The first of these, as many as there is credit and room for."""
         now = records[: self.credit] if self.room > 0 else []
-        sizes = [record.size for record in now]
+        sizes = [len(record.message or b"") for record in now]
         if sum(sizes) > self.room > 0:
             fits = next(count for count, sum_of in enumerate(accumulate(sizes), 1) if sum_of >= self.room)
             del now[fits:], sizes[fits:]

@@ -64,7 +64,7 @@ class HomeSettlement:
     def over(self, stream: Stream, records: list[Record]) -> None:
         """These deliveries are settled: they count against the publisher's window no longer."""
         if stream.link is not None:
-            stream.window.give_back([record.size for record in records])
+            stream.window.give_back([len(record.message or b"") for record in records])
             self.grant(stream)
 
     def grant(self, stream: Stream) -> None:
