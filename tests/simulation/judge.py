@@ -123,10 +123,10 @@ class Judge:
         self.messages[text] = self._by_key[key] = message
 
     def is_settled_for(self, text: bytes) -> bool:
-        """Whether routers settle it as they tell its outcome: its publisher is in settle mode first, at least now and
-        then, and is promised *at least once* (protocol 1)."""
+        """Whether routers settle it out of its publisher's sight, who is promised *at least once* (protocol 1): as they
+        tell its outcome, to one in settle mode first, now and then at least; or with a contact, of a plain one."""
         publisher = self.messages[text].sent_on.client
-        return publisher.first or publisher.changes_modes
+        return publisher.first or publisher.changes_modes or publisher.plain
 
     def forgotten_everywhere(self, publisher: "Publisher", tag: bytes) -> bool:
         """Another life may have used the same key: a publisher that echoes nothing may be given an older generation."""

@@ -155,7 +155,8 @@ class SubscriberClient(Client):
 
     def _is_sent_anew(self, key: bytes, message: bytes) -> bool:
         """Limit: the answer to its map had no room to tell that the delivery is settled, as a publisher that lets its
-        router settle does not hear, and sends it again (protocol 10, on tags that are used again)."""
+        router settle does not hear, and sends it again (protocol 10, on tags that are used again). Or as a plain
+        publisher's edge gave it up with a contact, and its home has it still."""
         return self._cut and key not in self._named and self.judge.is_settled_for(message)
 
     def restated(self, link: Link, handle: int, key: bytes, state: int, settled: bool) -> None:
