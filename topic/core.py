@@ -12,7 +12,6 @@ The contract between core and shell:
 """
 
 import json
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -68,7 +67,7 @@ class Topic:
         self.expiry = Expiry(
             self.outlet, self.directory, self.changes, remember=settings.terminus, forget=settings.forget
         )
-        self._peers = Peers(self.home, self.attaches, self.expiry, self.changes, self._heard)
+        self._peers = Peers(self.home, self.attaches, self.expiry, self.changes, self.boot)
         self.outlet.trace(Event.BOOT)
         self.boot.check(now)
 
@@ -325,13 +324,6 @@ class Topic:
     def receive(self, router: str, payload: bytes) -> None:
         """Take a batch from a router in contact. Raises `BreachError` if it breaks the protocol."""
         self._peers.receive(router, payload)
-
-    def _heard(self, router: str) -> None:
-        """The router's section has come."""
-        self.expiry.begin_anew(router)
-        self.boot.heard(router)
-        if self.directory.complete:
-            self.attaches.begin_unknown(-math.inf)
 
     # time
 

@@ -4,6 +4,7 @@ Shapes are checked in `topic.wire.segments`; what follows from a change of the d
 business.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ from topic.actions import STOLEN, Detach, Note
 from topic.delivery.record import Record
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status, unpack_entry
 from topic.directory.gossip import Gossip
+from topic.home.boot import Boot
 from topic.home.home import Home
 from topic.identity import Epoch
 from topic.journal import Event
@@ -24,10 +26,7 @@ from topic.wire.segments import Segment
 class Peers:
     """The receiving end of the contacts of one router."""
 
-    def __init__(
-        self, home: Home, attaches: Attaches, expiry: Expiry, changes: Changes, heard: Callable[[str], None]
-    ) -> None:
-        """`heard` is called with every router whose section has come."""
+    def __init__(self, home: Home, attaches: Attaches, expiry: Expiry, changes: Changes, boot: Boot) -> None:
         self.outlet = home.outlet
         self.directory = home.directory
         self.home = home
@@ -35,7 +34,7 @@ class Peers:
         self._attaches = attaches
         self._expiry = expiry
         self._changes = changes
-        self._heard = heard
+        self._boot = boot
         self._gossip = Gossip(self.directory)
 
     def contact(self, router: str) -> None:
@@ -69,7 +68,10 @@ class Peers:
         self._end_later([*entries, *told])
         self._correct(router, [*entries, *told])
         self.outlet.batches.ack(router, version)
-        self._heard(router)
+        self._expiry.begin_anew(router)
+        self._boot.heard(router)
+        if self.directory.complete:
+            self._attaches.begin_unknown(-math.inf)
 
     def _is_same_subscriber(self, entry: LinkEntry) -> bool:
         if entry.role is Role.PUBLISHER or not entry.live or self.directory.is_announced(entry):

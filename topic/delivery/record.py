@@ -133,10 +133,7 @@ class Record:
             if state in (QUEUED, WITHHELD):
                 self.locals[subscriber] = AWAITING_HOME
             elif state not in OPEN:
-                self._refused(DeliveryOutcome(state))
-
-    def _refused(self, outcome: DeliveryOutcome) -> None:
-        self.refusals = add_refusals(self.refusals, refusal(outcome))
+                self.refusals = add_refusals(self.refusals, refusal(DeliveryOutcome(state)))
 
     # at its local subscribers
 
@@ -174,7 +171,7 @@ class Record:
             return False
         self.open -= known is not None
         self.locals[subscriber] = outcome
-        self._refused(outcome)
+        self.refusals = add_refusals(self.refusals, refusal(outcome))
         return True
 
     def had_again(self, subscriber: Any) -> None:
@@ -254,8 +251,7 @@ def send(records: Iterable[Record], subscriber: Any) -> None:
 
 
 def answer(records: Iterable[Record], subscriber: Any, outcome: DeliveryOutcome) -> list[Record]:
-    """Take the subscriber's final outcome of what was sent to it. Returns the records that await nobody here any
-    more."""
+    """Take the subscriber's final outcome of what was sent to it. Returns those that await nobody here any more."""
     finished: list[Record] = []
     refused = refusal(outcome)
     for record in records:
