@@ -16,11 +16,11 @@ from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
 from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
-from router.amqp.errors import AmqpError
+from router.amqp.format.errors import AmqpError
+from router.amqp.format.message import body_of, joined_message
+from router.amqp.format.values import SND_SETTLED, ErrorCondition
 from router.amqp.handler import Handler
-from router.amqp.link import Link
-from router.amqp.message import body_of, joined_message
-from router.amqp.values import SND_SETTLED, ErrorCondition
+from router.amqp.proton.link import Link
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.neighbours")

@@ -13,7 +13,7 @@ from failover.client.outcome import Outcome
 from failover.client.publisher import Publisher
 from failover.client.store import MemoryStore, SqliteStore, Store
 from failover.client.subscriber import Subscriber
-from router.amqp.errors import AmqpError
+from router.amqp.format.errors import AmqpError
 
 __all__ = [
     "MISSED",

@@ -19,10 +19,10 @@ from failover.client.refusals import OF_ROUTER, STOLEN, error_of, no_router
 from failover.client.routers import RouterAddress, Routers
 from failover.client.silence import Patience, silence
 from router.amqp.connection import Connection
+from router.amqp.format.values import ErrorCondition
 from router.amqp.handler import Handler
-from router.amqp.link import Link
+from router.amqp.proton.link import Link
 from router.amqp.transport import serve
-from router.amqp.values import ErrorCondition
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 from topic.properties import EPOCH, GENERATION
 

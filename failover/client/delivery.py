@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from failover.client.outcome import Outcome
-from router.amqp.link import Link
-from router.amqp.message import application_properties, body_of, content_of, format_of
-from router.amqp.values import NO_STATE
-from router.amqp.values import Handle as EngineHandle
+from router.amqp.format.message import application_properties, body_of, content_of, format_of
+from router.amqp.format.values import NO_STATE
+from router.amqp.format.values import Handle as EngineHandle
+from router.amqp.proton.link import Link
 
 
 class Delivery:

@@ -18,8 +18,8 @@ from failover.client.errors import ClientError
 from failover.client.events import Listener
 from failover.client.log import ClientLog
 from failover.client.store import Attached, MemoryStore, Role, Store
+from router.amqp.format.values import EXPIRE_CONNECTION, AttachOptions
 from router.amqp.transport import GOODBYE_S
-from router.amqp.values import EXPIRE_CONNECTION, AttachOptions
 from topic.identity import LinkIdentity
 from topic.properties import EPOCH, GENERATION, TOLD
 

@@ -7,8 +7,8 @@ import trio
 
 from failover.client.comparison import ResumeStep
 from failover.client.outcome import OF_STATE, Outcome
-from router.amqp import values
-from router.amqp.values import NO_STATE
+from router.amqp.format import values
+from router.amqp.format.values import NO_STATE
 
 
 class Handle:

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from router.amqp.values import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from router.amqp.format.values import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from topic.journal import LoggedOutcome
 
 

@@ -26,10 +26,10 @@ from failover.client.store import Added, Change, Decided, Ended, Removed, Role, 
 from failover.client.subscriber_count import SubscriberCount
 from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection
-from router.amqp.link import Link
-from router.amqp.message import data_message
-from router.amqp.values import ACCEPTED, NO_STATE, RCV_SECOND, SND_MIXED
-from router.amqp.values import Handle as EngineHandle
+from router.amqp.format.message import data_message
+from router.amqp.format.values import ACCEPTED, NO_STATE, RCV_SECOND, SND_MIXED
+from router.amqp.format.values import Handle as EngineHandle
+from router.amqp.proton.link import Link
 from topic.identity import KeyMaker, link_name
 from topic.journal import Event
 from topic.properties import ANSWERS

@@ -5,7 +5,7 @@ from typing import Final
 from failover.client.errors import ClientError
 from failover.client.events import MISSED
 from failover.client.routers import RouterAddress
-from router.amqp.values import ErrorCondition
+from router.amqp.format.values import ErrorCondition
 
 STOLEN: Final = "amqp:link:stolen"
 

@@ -9,8 +9,8 @@ import trio
 from failover.client.endpoint import Endpoint
 from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
-from router.amqp.link import Link
-from router.amqp.message import body_of
+from router.amqp.format.message import body_of
+from router.amqp.proton.link import Link
 
 STATUS_ADDRESS = "$status"
 

@@ -25,7 +25,7 @@ from attrs import define, field
 
 from failover.client.comparison import TERMINAL
 from failover.client.errors import StateError
-from router.amqp.values import NO_STATE
+from router.amqp.format.values import NO_STATE
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 
 Role: TypeAlias = Literal["publisher", "subscriber"]

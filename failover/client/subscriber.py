@@ -26,9 +26,9 @@ from failover.client.outcome import LOGGED, OF_STATE, STATE_OF, Outcome
 from failover.client.store import Decided, Removed, Role
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
-from router.amqp.link import Link
-from router.amqp.values import RCV_FIRST, RCV_SECOND, REJECTED, RELEASED
-from router.amqp.values import Handle as EngineHandle
+from router.amqp.format.values import RCV_FIRST, RCV_SECOND, REJECTED, RELEASED
+from router.amqp.format.values import Handle as EngineHandle
+from router.amqp.proton.link import Link
 from topic.journal import Event
 
 SETTLE_S = 2.0  # how long an orderly end waits for the router to settle what we answered

@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from failover.client.errors import ClientError
-from router.amqp.link import Link
+from router.amqp.proton.link import Link
 from topic.properties import ALONE, SUBSCRIBERS
 
 ANSWER_S: Final = 5.0  # for a router to tell

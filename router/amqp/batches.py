@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from attrs import define
 
-from router.amqp.values import Handle
+from router.amqp.format.values import Handle
 
 
 @define

@@ -21,27 +21,27 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final, Protocol, Unpack
 
-from router.amqp.codec import Described, Symbol, encode
 from router.amqp.echo import Echoes
 from router.amqp.endpoints import Endpoints, LinkOwner
-from router.amqp.engine import Engine
-from router.amqp.errors import FRAMING_ERROR, NOT_ALLOWED, RESOURCE_LIMIT, AmqpError
+from router.amqp.format.codec import Described, Symbol, encode
+from router.amqp.format.errors import FRAMING_ERROR, NOT_ALLOWED, RESOURCE_LIMIT, AmqpError
+from router.amqp.format.performative import CLOSE, ERROR, build
+from router.amqp.format.values import Attach, AttachOptions, ErrorCondition, Handle
+from router.amqp.frames.sasl import SaslClient, SaslLayer, SaslServer
+from router.amqp.frames.tap import Tap
 from router.amqp.inbox import Inbox, Recipient
 from router.amqp.intake import Intake
-from router.amqp.library import (
+from router.amqp.proton.engine import Engine
+from router.amqp.proton.library import (
     lib,
     read_condition,
     read_map,
     text,
     write_condition,
 )
-from router.amqp.link import Link
-from router.amqp.performative import CLOSE, ERROR, build
+from router.amqp.proton.link import Link
 from router.amqp.restated import Restated
-from router.amqp.sasl import SaslClient, SaslLayer, SaslServer
 from router.amqp.sessions import Sessions
-from router.amqp.tap import Tap
-from router.amqp.values import Attach, AttachOptions, ErrorCondition, Handle
 
 
 class Owner(LinkOwner, Recipient, Protocol):

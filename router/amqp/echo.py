@@ -19,14 +19,14 @@ Proton can neither ask nor answer. It is made to write a flow with the session's
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from router.amqp import performative
-from router.amqp.codec import Symbol, decode, encode, uint
-from router.amqp.engine import Engine
-from router.amqp.library import lib
-from router.amqp.link import Link
-from router.amqp.notes import FlowFrame, Wire
-from router.amqp.performative import FLOW, NULL, TRUE
-from router.amqp.tap import Tap
+from router.amqp.format import performative
+from router.amqp.format.codec import Symbol, decode, encode, uint
+from router.amqp.format.notes import FlowFrame, Wire
+from router.amqp.format.performative import FLOW, NULL, TRUE
+from router.amqp.frames.tap import Tap
+from router.amqp.proton.engine import Engine
+from router.amqp.proton.library import lib
+from router.amqp.proton.link import Link
 
 # Places of fields in a flow: before the handle are the session's numbers, before echo comes drain.
 _HANDLE: Final = 4

@@ -7,13 +7,13 @@ Never here: what passes on a link (`inbox`), and when memory is freed (`sessions
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from router.amqp.errors import NOT_ALLOWED, AmqpError
-from router.amqp.library import lib, read_condition, text, write_condition, write_lifetime
-from router.amqp.link import Host, Link, Place
-from router.amqp.notes import AttachFrame
+from router.amqp.format.errors import NOT_ALLOWED, AmqpError
+from router.amqp.format.notes import AttachFrame
+from router.amqp.format.values import RELEASED, Attach, ErrorCondition
+from router.amqp.frames.tap import Tap
+from router.amqp.proton.library import lib, read_condition, text, write_condition, write_lifetime
+from router.amqp.proton.link import Host, Link, Place
 from router.amqp.sessions import Session, Sessions
-from router.amqp.tap import Tap
-from router.amqp.values import RELEASED, Attach, ErrorCondition
 
 
 class LinkOwner(Protocol):

@@ -11,8 +11,8 @@ account, is not reported any more.
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
-from router.amqp.link import Link
-from router.amqp.values import ErrorCondition
+from router.amqp.format.values import ErrorCondition
+from router.amqp.proton.link import Link
 
 
 class Handler:

@@ -10,12 +10,12 @@ Never here: anything about attaching or closing (`connection`).
 from typing import Any, Final, Protocol
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
-from router.amqp.errors import INVALID_FIELD, MESSAGE_SIZE, NOT_ALLOWED, TRANSFER_LIMIT, AmqpError
-from router.amqp.library import SCRATCH, SCRATCH_SIZE, ffi, lib
-from router.amqp.link import Link
-from router.amqp.message import ENVELOPE, in_envelope
+from router.amqp.format.errors import INVALID_FIELD, MESSAGE_SIZE, NOT_ALLOWED, TRANSFER_LIMIT, AmqpError
+from router.amqp.format.message import ENVELOPE, in_envelope
+from router.amqp.format.values import MAX_TAG, Handle
+from router.amqp.proton.library import SCRATCH, SCRATCH_SIZE, ffi, lib
+from router.amqp.proton.link import Link
 from router.amqp.restated import Restated
-from router.amqp.values import MAX_TAG, Handle
 
 WITHOUT_CREDIT: Final = "transfers without credit"
 

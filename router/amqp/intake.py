@@ -11,17 +11,17 @@ from typing import Any, Final, Protocol
 
 from router.amqp.echo import Echoes
 from router.amqp.endpoints import Endpoints
-from router.amqp.engine import Engine
-from router.amqp.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED, UNATTACHED_HANDLE
+from router.amqp.format.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED, UNATTACHED_HANDLE
+from router.amqp.format.notes import AttachFrame, BeginFrame, FlowFrame, Note, StrayFrame, TransferFrame
+from router.amqp.format.performative import NULL
+from router.amqp.format.values import ErrorCondition
+from router.amqp.frames.tap import Tap
 from router.amqp.inbox import Inbox
-from router.amqp.library import lib
-from router.amqp.link import Link
-from router.amqp.notes import AttachFrame, BeginFrame, FlowFrame, Note, StrayFrame, TransferFrame
-from router.amqp.performative import NULL
+from router.amqp.proton.engine import Engine
+from router.amqp.proton.library import lib
+from router.amqp.proton.link import Link
 from router.amqp.restated import Restated
 from router.amqp.sessions import Sessions
-from router.amqp.tap import Tap
-from router.amqp.values import ErrorCondition
 
 _DELIVERY: Final = lib.PN_DELIVERY
 _FLOW: Final = lib.PN_LINK_FLOW

@@ -7,8 +7,8 @@ a delivery's outcome and its settlement; whoever goes on telling what is known w
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from router.amqp.errors import RESOURCE_LIMIT, AmqpError
-from router.amqp.library import lib
+from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
+from router.amqp.proton.library import lib
 
 OFTEN: Final = 8  # news of a delivery
 AT_FIRST: Final = 10_000  # news, whatever there is

@@ -9,10 +9,10 @@ Never here: what is said to the peer, or to the owner.
 
 from typing import Any, Final
 
-from router.amqp.errors import RESOURCE_LIMIT, AmqpError
-from router.amqp.library import lib
-from router.amqp.link import Link, Place
-from router.amqp.tap import Tap
+from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
+from router.amqp.frames.tap import Tap
+from router.amqp.proton.library import lib
+from router.amqp.proton.link import Link, Place
 
 MAX_LINKS: Final = 4096  # those that wait to be forgotten included
 MAX_SESSIONS: Final = 512  # the same; 256 can be open at once

@@ -13,7 +13,7 @@ import trio
 
 from router.amqp import tcp
 from router.amqp.connection import Connection
-from router.amqp.errors import RESOURCE_LIMIT, AmqpError
+from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
 
 log = logging.getLogger("oncemesh.amqp")
 

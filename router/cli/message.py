@@ -1,8 +1,8 @@
 """Messages as people and programs write and read them: as lines, as JSON, and laid out for reading.
 
-The JSON of a message has its sections (`router.amqp.sections`) for members; the body is `body`, a text, or `base64` if
-its data is not text, or else `sequence` or `value`. Binary anywhere else is an object with the one member `base64`.
-What `subscribe --format json` prints `publish --format json` takes: it ignores the `key`.
+The JSON of a message has its sections (`router.amqp.format.sections`) for members; the body is `body`, a text, or
+`base64` if its data is not text, or else `sequence` or `value`. Binary anywhere else is an object with the one member
+`base64`. What `subscribe --format json` prints `publish --format json` takes: it ignores the `key`.
 """
 
 import base64
@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from failover.printable import printable
-from router.amqp.codec import Described, Timestamp
-from router.amqp.sections import BODIES, FIELDS, NAMES, read_message
+from router.amqp.format.codec import Described, Timestamp
+from router.amqp.format.sections import BODIES, FIELDS, NAMES, read_message
 
 EXAMPLE: Final = '{"body": "text"}'
 TEXTS: Final = ("body", "base64")

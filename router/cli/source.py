@@ -9,8 +9,8 @@ import attrs
 import click
 import trio
 
-from router.amqp.message import data_message
-from router.amqp.sections import write_message
+from router.amqp.format.message import data_message
+from router.amqp.format.sections import write_message
 from router.cli.message import parse_json
 from router.mesh.rundir import RunDirectory, RunError
 from router.mesh.topology_parts import MOST_MESSAGE

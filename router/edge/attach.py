@@ -4,9 +4,8 @@ import re
 
 from attrs import frozen
 
-from router.amqp.errors import INVALID_FIELD, NO_TRANSACTIONS, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED
-from router.amqp.link import Link
-from router.amqp.values import (
+from router.amqp.format.errors import INVALID_FIELD, NO_TRANSACTIONS, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED
+from router.amqp.format.values import (
     EXPIRE_CONNECTION,
     EXPIRE_NEVER,
     RCV_FIRST,
@@ -16,6 +15,7 @@ from router.amqp.values import (
     SND_UNSETTLED,
     Terminus,
 )
+from router.amqp.proton.link import Link
 from topic.directory.entry import Lifetime
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 from topic.properties import ANSWERS, EPOCH, GENERATION, TOLD

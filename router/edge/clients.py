@@ -11,10 +11,10 @@ from typing import Protocol
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
-from router.amqp.errors import RESOURCE_LIMIT
+from router.amqp.format.errors import RESOURCE_LIMIT
+from router.amqp.format.values import ErrorCondition
 from router.amqp.handler import Handler
-from router.amqp.link import Host, Link
-from router.amqp.values import ErrorCondition
+from router.amqp.proton.link import Host, Link
 from router.edge.attach import Refusal, address_of, begins_life
 from router.edge.ends import AddressNode, End, TopicEnd
 from topic.actions import LinkAction

@@ -8,7 +8,7 @@ is unsettled there, and decides nothing. `publisher_link` and `subscriber_link` 
 from typing import Protocol
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
-from router.amqp.link import Link
+from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest
 from topic.actions import Detach, LinkAction
 from topic.identity import Epoch, LinkIdentity

@@ -10,9 +10,9 @@ from itertools import compress, groupby
 from typing import Final
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
-from router.amqp.errors import PRECONDITION_FAILED
-from router.amqp.link import Link
-from router.amqp.values import ACCEPTED, Handle
+from router.amqp.format.errors import PRECONDITION_FAILED
+from router.amqp.format.values import ACCEPTED, Handle
+from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest, answers_echoes
 from router.edge.ends import TopicEnd
 from router.edge.signs import SignsOfLife

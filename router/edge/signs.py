@@ -17,7 +17,7 @@ class ProvingConnection(Protocol):
 
 
 class EchoedLink(Protocol):
-    """What is asked of `router.amqp.link.Link`, or of what stands for it."""
+    """What is asked of `router.amqp.proton.link.Link`, or of what stands for it."""
 
     @property
     def connection(self) -> ProvingConnection: ...

@@ -13,9 +13,9 @@ from typing import Final
 
 import trio
 
-from router.amqp.errors import NOT_ALLOWED
-from router.amqp.link import Link
-from router.amqp.message import data_message
+from router.amqp.format.errors import NOT_ALLOWED
+from router.amqp.format.message import data_message
+from router.amqp.proton.link import Link
 from router.edge.attach import Refusal
 from router.edge.ends import End
 

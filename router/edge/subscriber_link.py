@@ -11,10 +11,9 @@ from itertools import compress
 from typing import Final
 
 from router.amqp.batches import Dispositions
-from router.amqp.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED, AmqpError
-from router.amqp.link import Link
-from router.amqp.message import merged, modified
-from router.amqp.values import (
+from router.amqp.format.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED, AmqpError
+from router.amqp.format.message import merged, modified
+from router.amqp.format.values import (
     ACCEPTED,
     MODIFIED,
     RECEIVED,
@@ -24,6 +23,7 @@ from router.amqp.values import (
     Handle,
     OutcomeDetails,
 )
+from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest
 from router.edge.ends import TopicEnd
 from topic.actions import (

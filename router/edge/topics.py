@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from router.amqp.errors import RESOURCE_LIMIT
-from router.amqp.link import Link
+from router.amqp.format.errors import RESOURCE_LIMIT
+from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest, Refusal, read_request
 from router.edge.ends import TopicEnd
 from router.edge.publisher_link import PublisherLink

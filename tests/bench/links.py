@@ -17,10 +17,10 @@ import psutil
 import trio
 
 from router.amqp.connection import Connection
+from router.amqp.format.values import EXPIRE_CONNECTION, ErrorCondition
 from router.amqp.handler import Handler
-from router.amqp.link import Link
+from router.amqp.proton.link import Link
 from router.amqp.transport import serve
-from router.amqp.values import EXPIRE_CONNECTION, ErrorCondition
 from tests.bench.__main__ import mesh
 
 CONNECTIONS = 80

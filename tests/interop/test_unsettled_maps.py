@@ -10,10 +10,10 @@ import trio
 
 from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
-from router.amqp.link import Link
-from router.amqp.message import data_message
+from router.amqp.format.message import data_message
+from router.amqp.format.values import ACCEPTED, NO_STATE, DeliveryState
+from router.amqp.proton.link import Link
 from router.amqp.transport import serve
-from router.amqp.values import ACCEPTED, NO_STATE, DeliveryState
 from tests.router.amqp.pair import Recorder
 
 HERE = Path(__file__).parent

@@ -17,11 +17,11 @@ import trio
 
 from router.amqp.batches import Dispositions, Transfers
 from router.amqp.connection import Connection
+from router.amqp.format.message import body_of, data_message, in_envelope
+from router.amqp.format.values import ACCEPTED, RCV_FIRST, RCV_SECOND, SND_MIXED, ErrorCondition, Handle, OutcomeDetails
 from router.amqp.handler import Handler
-from router.amqp.link import Link
-from router.amqp.message import body_of, data_message, in_envelope
+from router.amqp.proton.link import Link
 from router.amqp.transport import serve
-from router.amqp.values import ACCEPTED, RCV_FIRST, RCV_SECOND, SND_MIXED, ErrorCondition, Handle, OutcomeDetails
 from router.mesh.quantities import Address
 
 TIMEOUT_S = 20.0

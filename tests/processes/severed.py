@@ -17,10 +17,10 @@ from failover.chaos.mesh import ChaosMesh
 from failover.chaos.proxy import Impairment, LinkProxy
 from failover.client.status import fetch_status
 from router.amqp.connection import Connection
-from router.amqp.link import Link
-from router.amqp.message import body_of, data_message
+from router.amqp.format.message import body_of, data_message
+from router.amqp.format.values import ACCEPTED, EXPIRE_CONNECTION, RCV_SECOND, SND_MIXED, ErrorCondition
+from router.amqp.proton.link import Link
 from router.amqp.transport import serve
-from router.amqp.values import ACCEPTED, EXPIRE_CONNECTION, RCV_SECOND, SND_MIXED, ErrorCondition
 from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory
 from router.mesh.topology import load

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from failover.client import MISSED, Connected, Event, Lost, Subscriber
-from router.amqp.values import ACCEPTED, ErrorCondition
+from router.amqp.format.values import ACCEPTED, ErrorCondition
 from tests.processes.severed import TOPIC, End, Stage, severable_triangle, until
 
 TERMINUS_S = 3

@@ -14,8 +14,8 @@ import struct
 import pytest
 import trio
 
-from router.amqp.message import data_message
-from router.amqp.values import SND_SETTLED
+from router.amqp.format.message import data_message
+from router.amqp.format.values import SND_SETTLED
 from router.mesh.quantities import Address
 from tests.processes.background import background_traffic
 from tests.processes.clients import Clients

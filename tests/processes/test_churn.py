@@ -10,7 +10,7 @@ from itertools import cycle
 
 import trio
 
-from router.amqp.values import REJECTED, RELEASED
+from router.amqp.format.values import REJECTED, RELEASED
 from tests.processes.clients import Client, Clients, Delivery, Publisher, Subscriber, accept, client_of, hold
 from tests.processes.mesh import RunningMesh
 

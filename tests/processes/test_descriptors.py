@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from router.amqp.errors import RESOURCE_LIMIT
+from router.amqp.format.errors import RESOURCE_LIMIT
 from router.mesh.launcher import ROUTER_COMMAND
 from router.mesh.quantities import Address
 from tests.processes.background import background_traffic

@@ -14,7 +14,7 @@ import trio
 import yaml
 
 from failover.audit import Verdict, run
-from router.amqp.errors import RESOURCE_LIMIT
+from router.amqp.format.errors import RESOURCE_LIMIT
 from tests.disk import set_full
 from tests.processes.clients import Clients, Publisher
 from tests.processes.mesh import RunningMesh, eventually

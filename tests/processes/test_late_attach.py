@@ -11,7 +11,7 @@ from signal import SIGCONT, SIGSTOP
 
 import trio
 
-from router.amqp.values import ACCEPTED
+from router.amqp.format.values import ACCEPTED
 from tests.processes.clients import Clients, hold
 from tests.processes.mesh import RunningMesh, eventually
 from tests.processes.test_reattaching import LASTING, heard, lasting_attach

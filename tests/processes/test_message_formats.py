@@ -8,8 +8,8 @@
 import trio
 
 from failover.client import Subscriber as OurSubscriber
-from router.amqp.message import content_of, format_of
-from router.amqp.values import RELEASED
+from router.amqp.format.message import content_of, format_of
+from router.amqp.format.values import RELEASED
 from tests.processes.clients import Clients, Delivery
 from tests.processes.mesh import RunningMesh
 

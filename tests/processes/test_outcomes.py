@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from proton import Message
 
-from router.amqp.codec import decode
-from router.amqp.values import REJECTED, RELEASED, SND_SETTLED
+from router.amqp.format.codec import decode
+from router.amqp.format.values import REJECTED, RELEASED, SND_SETTLED
 from tests.processes.clients import Clients, Delivery, Publisher, Subscriber, accept, client_of, hold
 from tests.processes.mesh import RunningMesh
 

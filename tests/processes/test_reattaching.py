@@ -16,10 +16,10 @@ import pytest
 import trio
 import trio.testing
 
-from router.amqp.library import lib
-from router.amqp.message import data_message
-from router.amqp.performative import code_of
-from router.amqp.values import ACCEPTED, EXPIRE_CONNECTION, RELEASED, Handle
+from router.amqp.format.message import data_message
+from router.amqp.format.performative import code_of
+from router.amqp.format.values import ACCEPTED, EXPIRE_CONNECTION, RELEASED, Handle
+from router.amqp.proton.library import lib
 from tests.processes.clients import Client, Clients, Publisher, Subscriber, client_of, hold
 from tests.processes.mesh import RunningMesh, eventually
 from tests.router.amqp.frames import (

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from proton._data import obj2dat
 
-from router.amqp.library import lib, write_map
-from router.amqp.link import Link
+from router.amqp.proton.library import lib, write_map
+from router.amqp.proton.link import Link
 from tests.processes.background import background_traffic
 from tests.processes.clients import Clients, Delivery, accept, client_of, hold
 from tests.processes.mesh import RunningMesh, eventually

@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from failover.chaos.proxy import Impairment, LinkProxy
-from router.amqp.message import data_message
-from router.amqp.values import ACCEPTED
+from router.amqp.format.message import data_message
+from router.amqp.format.values import ACCEPTED
 from tests.processes.mesh import eventually
 from tests.processes.severed import Stage, severable_triangle
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from router.amqp.link import Link
-from router.amqp.values import EXPIRE_CONNECTION, EXPIRE_NEVER, EXPIRE_SESSION
+from router.amqp.format.values import EXPIRE_CONNECTION, EXPIRE_NEVER, EXPIRE_SESSION
+from router.amqp.proton.link import Link
 from router.edge.attach import Refusal, generation_of, lifetime_of, seen_of
 from tests.router.amqp.pair import Pair
 from topic.directory.entry import Lifetime

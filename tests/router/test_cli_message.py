@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from proton import Message
 
-from router.amqp.message import data_message
-from router.amqp.sections import read_message, write_message
+from router.amqp.format.message import data_message
+from router.amqp.format.sections import read_message, write_message
 from router.cli.message import as_json, as_lines, as_raw, as_text, parse_json
 from router.cli.subscribe import write
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from failover.client import ClientError, SqliteStore
 from failover.client.log import ClientLog
-from router.amqp.values import ACCEPTED, NO_STATE
+from router.amqp.format.values import ACCEPTED, NO_STATE
 from router.cli import clients as cli_clients
 from router.cli import publish as cli_publish
 from router.cli import subscribe as cli_subscribe

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from router.amqp.connection import Connection
-from router.amqp.link import Link
+from router.amqp.proton.link import Link
 from router.amqp.transport import serve
 from router.edge.signs import SignsOfLife
 from tests.router.amqp.pair import Pair, Recorder

@@ -9,7 +9,7 @@ from failover.chaos.accounts import Published, overtaken, subscriber_counts
 from failover.chaos.ledger import Ledger, open_database, published, received
 from failover.client import Outcome, SqliteStore
 from failover.client.store import Added, Decided, Removed, tag_of
-from router.amqp.values import ACCEPTED
+from router.amqp.format.values import ACCEPTED
 from topic.identity import LinkIdentity
 
 ALL = Published(5, frozenset(), frozenset())

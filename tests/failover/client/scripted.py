@@ -13,11 +13,11 @@ from failover.client.endpoint import Endpoint
 from failover.client.store import Change, MemoryStore, Role
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
+from router.amqp.format.message import body_of, data_message
+from router.amqp.format.values import ACCEPTED, EXPIRE_CONNECTION, NO_STATE, DeliveryState, ErrorCondition, Handle
 from router.amqp.handler import Handler
-from router.amqp.link import Link
-from router.amqp.message import body_of, data_message
+from router.amqp.proton.link import Link
 from router.amqp.transport import serve
-from router.amqp.values import ACCEPTED, EXPIRE_CONNECTION, NO_STATE, DeliveryState, ErrorCondition, Handle
 from topic.identity import LinkIdentity
 
 GENERATION = b"8 bytes!"

@@ -9,8 +9,8 @@ import pytest
 
 from failover.client import Publisher, SqliteStore, StateError, Subscriber
 from failover.client.store import Added, Attached, Decided, Unsettled, tag_of
-from router.amqp.message import data_message
-from router.amqp.values import ACCEPTED, NO_STATE
+from router.amqp.format.message import data_message
+from router.amqp.format.values import ACCEPTED, NO_STATE
 from router.store import StateStore
 from tests.failover.client.scripted import Gone, Stated, Transferred, attached, running_peers
 from topic.identity import LinkIdentity

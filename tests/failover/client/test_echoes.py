@@ -1,8 +1,8 @@
 """A client's answers to echoes: they say that it is attached there, and a publisher's that it will not ask again."""
 
 from failover.client import Publisher, Subscriber
-from router.amqp.link import Link
-from router.amqp.values import ACCEPTED
+from router.amqp.format.values import ACCEPTED
+from router.amqp.proton.link import Link
 from tests.failover.client.scripted import Echoed, Gone, Holding, Stated, Transferred, attached, running_peers
 
 

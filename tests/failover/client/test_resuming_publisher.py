@@ -19,8 +19,8 @@ from failover.client import (
     Resumed,
     attachment,
 )
-from router.amqp.link import Link
-from router.amqp.values import ACCEPTED, NO_STATE, RECEIVED, REJECTED
+from router.amqp.format.values import ACCEPTED, NO_STATE, RECEIVED, REJECTED
+from router.amqp.proton.link import Link
 from tests.failover.client.scripted import (
     EPOCH,
     GENERATION,

@@ -10,8 +10,8 @@ import trio.testing
 
 from failover.client import Abandoned, ClientError, Delivery, Event, MemoryStore, Resumed, SqliteStore, Subscriber
 from failover.client.endpoint import TURN_S
-from router.amqp.link import Link
-from router.amqp.values import ACCEPTED, NO_STATE, RCV_SECOND, REJECTED, RELEASED
+from router.amqp.format.values import ACCEPTED, NO_STATE, RCV_SECOND, REJECTED, RELEASED
+from router.amqp.proton.link import Link
 from tests.failover.client.scripted import (
     EPOCH,
     Detached,

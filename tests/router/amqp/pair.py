@@ -4,10 +4,10 @@ from typing import Any
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
-from router.amqp.errors import AmqpError
+from router.amqp.format.errors import AmqpError
+from router.amqp.format.values import ErrorCondition, Handle
 from router.amqp.handler import Handler
-from router.amqp.link import Link
-from router.amqp.values import ErrorCondition, Handle
+from router.amqp.proton.link import Link
 
 
 class Recorder(Handler):

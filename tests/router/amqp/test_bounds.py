@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from router.amqp import walk
 from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection
-from router.amqp.engine import Engine
-from router.amqp.errors import DECODE_ERROR, FRAMING_ERROR, RESOURCE_LIMIT, AmqpError
-from router.amqp.link import Link
-from router.amqp.message import merged
+from router.amqp.format.errors import DECODE_ERROR, FRAMING_ERROR, RESOURCE_LIMIT, AmqpError
+from router.amqp.format.message import merged
+from router.amqp.frames import walk
+from router.amqp.frames.sasl import ANONYMOUS, MECHANISMS, SASL_HEADER, SaslClient
+from router.amqp.frames.sasl import _frame as sasl_frame
+from router.amqp.proton.engine import Engine
+from router.amqp.proton.link import Link
 from router.amqp.restated import AT_FIRST
-from router.amqp.sasl import ANONYMOUS, MECHANISMS, SASL_HEADER, SaslClient
-from router.amqp.sasl import _frame as sasl_frame
 from router.amqp.sessions import MAX_SESSIONS
 from tests.router.amqp.frames import (
     ATTACH,

@@ -3,8 +3,8 @@
 import pytest
 
 from router.amqp.batches import Transfers
-from router.amqp.link import Link
-from router.amqp.values import ACCEPTED
+from router.amqp.format.values import ACCEPTED
+from router.amqp.proton.link import Link
 from tests.router.amqp.frames import ATTACH, FLOW, SOURCE, TARGET, Described, frame, opening
 from tests.router.amqp.pair import Pair
 from tests.router.amqp.test_hostile_input import Answering, server

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from router.amqp.batches import Dispositions, Transfers
 from router.amqp.connection import Connection
-from router.amqp.errors import (
+from router.amqp.format.errors import (
     DECODE_ERROR,
     FRAMING_ERROR,
     INVALID_FIELD,
@@ -18,10 +18,10 @@ from router.amqp.errors import (
     TRANSFER_LIMIT,
     AmqpError,
 )
-from router.amqp.link import Link
-from router.amqp.performative import code_of
+from router.amqp.format.performative import code_of
+from router.amqp.format.values import ACCEPTED, RCV_SECOND, REJECTED
+from router.amqp.proton.link import Link
 from router.amqp.sessions import MAX_LINKS
-from router.amqp.values import ACCEPTED, RCV_SECOND, REJECTED
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,

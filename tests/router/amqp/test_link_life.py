@@ -1,7 +1,7 @@
 """Attach, answer, refuse, detach: what both ends of a link see."""
 
-from router.amqp.errors import NOT_FOUND, STOLEN
-from router.amqp.values import EXPIRE_CONNECTION, RCV_SECOND, SND_UNSETTLED
+from router.amqp.format.errors import NOT_FOUND, STOLEN
+from router.amqp.format.values import EXPIRE_CONNECTION, RCV_SECOND, SND_UNSETTLED
 from tests.router.amqp.pair import Pair
 
 

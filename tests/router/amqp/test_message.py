@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Data, Message, symbol
 
-from router.amqp.codec import decode
-from router.amqp.errors import AmqpError
-from router.amqp.message import application_properties, body_of, data_message, merged, modified
+from router.amqp.format.codec import decode
+from router.amqp.format.errors import AmqpError
+from router.amqp.format.message import application_properties, body_of, data_message, merged, modified
 
 
 def decoded(data: bytes) -> Any:

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.amqp.codec import decode
-from router.amqp.message import content_of, format_of, in_envelope, modified
-from router.amqp.performative import build, parse
-from router.amqp.values import NO_STATE
+from router.amqp.format.codec import decode
+from router.amqp.format.message import content_of, format_of, in_envelope, modified
+from router.amqp.format.performative import build, parse
+from router.amqp.format.values import NO_STATE
 from tests.router.amqp.frames import TRANSFER, attach, frame, opening
 from tests.router.amqp.pair import Pair
 from tests.router.amqp.test_hostile_input import Answering, server

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from router.amqp.connection import Connection
-from router.amqp.link import Link
-from router.amqp.performative import code_of
+from router.amqp.format.performative import code_of
+from router.amqp.format.values import ACCEPTED, ErrorCondition
+from router.amqp.proton.link import Link
 from router.amqp.sessions import MAX_LINKS
-from router.amqp.values import ACCEPTED, ErrorCondition
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from router.amqp.link import Link
-from router.amqp.values import ACCEPTED, NO_STATE, RCV_SECOND, REJECTED
+from router.amqp.format.values import ACCEPTED, NO_STATE, RCV_SECOND, REJECTED
+from router.amqp.proton.link import Link
 from tests.router.amqp.frames import ATTACH, FLOW, SOURCE, TARGET, TRANSFER, Described, Raw, frame, opening
 from tests.router.amqp.pair import Pair
 from tests.router.amqp.test_hostile_input import Answering, server

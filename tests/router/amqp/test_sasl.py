@@ -1,7 +1,7 @@
 """The SASL layer (AMQP 1.0 5.3) by itself: two ends, and frames as strangers read them."""
 
-from router.amqp.codec import Described, Symbol, decode
-from router.amqp.sasl import AMQP_HEADER, MECHANISMS, SASL_HEADER, SaslClient, SaslServer
+from router.amqp.format.codec import Described, Symbol, decode
+from router.amqp.frames.sasl import AMQP_HEADER, MECHANISMS, SASL_HEADER, SaslClient, SaslServer
 
 
 def test_the_server_offers_an_array_of_mechanisms() -> None:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import UNDESCRIBED, Array, Data, Message, symbol, timestamp, ulong
 
-from router.amqp.codec import Described, Symbol, Timestamp
-from router.amqp.errors import AmqpError
-from router.amqp.sections import read_message, write_message
+from router.amqp.format.codec import Described, Symbol, Timestamp
+from router.amqp.format.errors import AmqpError
+from router.amqp.format.sections import read_message, write_message
 
 PROPERTIES = {
     "message-id": 7,

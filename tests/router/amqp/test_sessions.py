@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from router.amqp.batches import Transfers
-from router.amqp.codec import decode
-from router.amqp.errors import INVALID_FIELD, UNATTACHED_HANDLE
-from router.amqp.performative import build, code_of, parse
-from router.amqp.values import ACCEPTED, RCV_FIRST, RCV_SECOND
-from router.amqp.walk import Walk
+from router.amqp.format.codec import decode
+from router.amqp.format.errors import INVALID_FIELD, UNATTACHED_HANDLE
+from router.amqp.format.performative import build, code_of, parse
+from router.amqp.format.values import ACCEPTED, RCV_FIRST, RCV_SECOND
+from router.amqp.frames.walk import Walk
 from tests.router.amqp.frames import (
     BEGIN,
     DETACH,

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from router.amqp.values import (
+from router.amqp.format.values import (
     ACCEPTED,
     MODIFIED,
     NO_STATE,

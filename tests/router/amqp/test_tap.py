@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.amqp.codec import Described as DecodedType
-from router.amqp.codec import decode
 from router.amqp.connection import Connection
-from router.amqp.errors import FRAMING_ERROR, NOT_IMPLEMENTED, AmqpError
-from router.amqp.link import Link
-from router.amqp.values import ACCEPTED, NO_STATE, DeliveryState
+from router.amqp.format.codec import Described as DecodedType
+from router.amqp.format.codec import decode
+from router.amqp.format.errors import FRAMING_ERROR, NOT_IMPLEMENTED, AmqpError
+from router.amqp.format.values import ACCEPTED, NO_STATE, DeliveryState
+from router.amqp.proton.link import Link
 from tests.router.amqp.frames import (
     ATTACH,
     SOURCE,

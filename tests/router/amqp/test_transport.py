@@ -10,9 +10,9 @@ import trio.testing
 from router.amqp import transport
 from router.amqp.batches import Dispositions, Transfers
 from router.amqp.connection import Connection
-from router.amqp.errors import FRAMING_ERROR
-from router.amqp.link import Link
-from router.amqp.values import ACCEPTED
+from router.amqp.format.errors import FRAMING_ERROR
+from router.amqp.format.values import ACCEPTED
+from router.amqp.proton.link import Link
 from tests.router.amqp.frames import HEADER, OPEN, frame, opening
 from tests.router.amqp.pair import Recorder
 

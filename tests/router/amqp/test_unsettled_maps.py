@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.amqp.connection import Connection
-from router.amqp.errors import DECODE_ERROR, INVALID_FIELD, AmqpError
-from router.amqp.unsettled import decode_map, encode_entries
-from router.amqp.values import ACCEPTED, MODIFIED, NO_STATE, RECEIVED, REJECTED, RELEASED, DeliveryState
+from router.amqp.format.errors import DECODE_ERROR, INVALID_FIELD, AmqpError
+from router.amqp.format.unsettled import decode_map, encode_entries
+from router.amqp.format.values import ACCEPTED, MODIFIED, NO_STATE, RECEIVED, REJECTED, RELEASED, DeliveryState
 from tests.router.amqp.frames import ATTACH, SOURCE, TARGET, Described, Raw, Symbol, encode, frame, opening
 from tests.router.amqp.pair import Pair
 from tests.router.amqp.test_hostile_input import condition_of, server

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.amqp.performative import DISPOSITION, FLOW, TRANSFER, build
-from router.amqp.walk import Walk
+from router.amqp.format.performative import DISPOSITION, FLOW, TRANSFER, build
+from router.amqp.frames.walk import Walk
 
 STATES = b"\x40", b"\x40", b"\x00\x53\x34\x45"
 IDS = st.integers(700, 709) | st.integers(0, 2**32 - 1)

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from router.amqp.codec import Described, decode, encode, skip, uint
-from router.amqp.errors import DECODE_ERROR, AmqpError
-from router.amqp.performative import join_list, join_map, padded, split_list
+from router.amqp.format.codec import Described, decode, encode, skip, uint
+from router.amqp.format.errors import DECODE_ERROR, AmqpError
+from router.amqp.format.performative import join_list, join_map, padded, split_list
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71

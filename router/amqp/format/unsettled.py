@@ -8,10 +8,10 @@ Never here: what the states of the two ends mean together.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from router.amqp.codec import Described, decode
-from router.amqp.errors import DECODE_ERROR, INVALID_FIELD, AmqpError
-from router.amqp.performative import NULL
-from router.amqp.values import (
+from router.amqp.format.codec import Described, decode
+from router.amqp.format.errors import DECODE_ERROR, INVALID_FIELD, AmqpError
+from router.amqp.format.performative import NULL
+from router.amqp.format.values import (
     ACCEPTED,
     MAX_TAG,
     MODIFIED,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from router.amqp.values import DeliveryState
+from router.amqp.format.values import DeliveryState
 
 Wire: TypeAlias = tuple[bytes, bytes]  # channel and handle, as encoded
 

@@ -7,10 +7,20 @@ the peer, for its next attach. Never here: what passes on it (`deliveries`).
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from router.amqp.codec import decode
-from router.amqp.deliveries import DeliveryHost, LinkDeliveries
-from router.amqp.errors import AmqpError
-from router.amqp.library import (
+from router.amqp.format.codec import decode
+from router.amqp.format.errors import AmqpError
+from router.amqp.format.notes import AttachFrame
+from router.amqp.format.performative import NULL
+from router.amqp.format.values import (
+    EXPIRE_SESSION,
+    RCV_FIRST,
+    SND_MIXED,
+    DeliveryState,
+    ErrorCondition,
+    Terminus,
+)
+from router.amqp.proton.deliveries import DeliveryHost, LinkDeliveries
+from router.amqp.proton.library import (
     lib,
     read_condition,
     read_map,
@@ -18,16 +28,6 @@ from router.amqp.library import (
     write_condition,
     write_lifetime,
     write_map,
-)
-from router.amqp.notes import AttachFrame
-from router.amqp.performative import NULL
-from router.amqp.values import (
-    EXPIRE_SESSION,
-    RCV_FIRST,
-    SND_MIXED,
-    DeliveryState,
-    ErrorCondition,
-    Terminus,
 )
 
 LINK_NUMBER: Final = "link-number"

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
-from router.amqp.codec import skip
-from router.amqp.errors import AmqpError
-from router.amqp.performative import DISPOSITION, NULL, TRANSFER, TRUE
-from router.amqp.values import MAX_TAG
+from router.amqp.format.codec import skip
+from router.amqp.format.errors import AmqpError
+from router.amqp.format.performative import DISPOSITION, NULL, TRANSFER, TRUE
+from router.amqp.format.values import MAX_TAG
 
 HEAD: Final = 14  # bytes of a frame to the field count of a short list
 _FIELDS: Final = {0xC0: (13, HEAD), 0xD0: (16, 20)}  # by a list's constructor: where its field count is, and the first

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from router.amqp.errors import DECODE_ERROR, AmqpError
+from router.amqp.format.errors import DECODE_ERROR, AmqpError
 
 MAX_DEPTH: Final = 32
 

@@ -10,9 +10,9 @@ Never here: messages on their way through the mesh, which stay as they are encod
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from router.amqp.codec import Described, Symbol, Timestamp, encode, ubyte, uint, ulong
-from router.amqp.errors import DECODE_ERROR, AmqpError
-from router.amqp.message import sections_of
+from router.amqp.format.codec import Described, Symbol, Timestamp, encode, ubyte, uint, ulong
+from router.amqp.format.errors import DECODE_ERROR, AmqpError
+from router.amqp.format.message import sections_of
 
 HEADER: Final = 0x70
 NAMES: Final = {

@@ -17,15 +17,12 @@ Never here: what maps and resumed deliveries mean, and flow (`echo`).
 from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from router.amqp import performative
-from router.amqp.codec import decode, uint
-from router.amqp.deliveries import LinkDeliveries
-from router.amqp.errors import RESOURCE_LIMIT, AmqpError
-from router.amqp.fields import check_arrays, check_name, first_of, is_transactional, number_of
-from router.amqp.link import LINK_NUMBER, Link
-from router.amqp.message import ENVELOPE_SIZE, format_of
-from router.amqp.notes import AttachFrame, BeginFrame, FlowFrame, Note, Piece, StrayFrame, TransferFrame, Wire
-from router.amqp.performative import (
+from router.amqp.format import performative
+from router.amqp.format.codec import decode, uint
+from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
+from router.amqp.format.message import ENVELOPE_SIZE, format_of
+from router.amqp.format.notes import AttachFrame, BeginFrame, FlowFrame, Note, Piece, StrayFrame, TransferFrame, Wire
+from router.amqp.format.performative import (
     AMQP_HEADER,
     ATTACH,
     BEGIN,
@@ -38,10 +35,13 @@ from router.amqp.performative import (
     TRUE,
     TRUES,
 )
-from router.amqp.settlements import Settlements
-from router.amqp.unsettled import decode_map, encode_entries
-from router.amqp.values import RCV_SECOND
-from router.amqp.walk import HEAD, LARGE, Walk
+from router.amqp.format.unsettled import decode_map, encode_entries
+from router.amqp.format.values import RCV_SECOND
+from router.amqp.frames.fields import check_arrays, check_name, first_of, is_transactional, number_of
+from router.amqp.frames.settlements import Settlements
+from router.amqp.frames.walk import HEAD, LARGE, Walk
+from router.amqp.proton.deliveries import LinkDeliveries
+from router.amqp.proton.link import LINK_NUMBER, Link
 
 MIN_MAX_FRAME: Final = 512  # AMQP 1.0 2.4.1; also what holds before the peer's open
 UNLIMITED: Final = 2**32 - 1

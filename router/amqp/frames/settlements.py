@@ -7,11 +7,11 @@ what a publisher settles is settled to it in turn: many deliveries at once, and 
 
 from typing import Final
 
-from router.amqp import performative
-from router.amqp.codec import decode, uint
-from router.amqp.library import lib
-from router.amqp.link import Link
-from router.amqp.performative import DISPOSITION, NULL, TRUE, TRUES
+from router.amqp.format import performative
+from router.amqp.format.codec import decode, uint
+from router.amqp.format.performative import DISPOSITION, NULL, TRUE, TRUES
+from router.amqp.proton.library import lib
+from router.amqp.proton.link import Link
 
 ENOUGH: Final = 128  # deliveries, to be answered while others are unsettled
 

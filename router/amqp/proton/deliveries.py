@@ -10,7 +10,9 @@ Never here: how a link comes and goes (`link`).
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
-from router.amqp.library import (
+from router.amqp.format.message import ENVELOPE
+from router.amqp.format.values import MAX_TAG, MODIFIED, NO_STATE, REJECTED, Handle, OutcomeDetails
+from router.amqp.proton.library import (
     SCRATCH_SIZE,
     ffi,
     lib,
@@ -19,8 +21,6 @@ from router.amqp.library import (
     write_condition,
     write_map,
 )
-from router.amqp.message import ENVELOPE
-from router.amqp.values import MAX_TAG, MODIFIED, NO_STATE, REJECTED, Handle, OutcomeDetails
 
 # One struct for all tags that we send: filling it anew is cheaper than allocating one a message.
 _tag_memory = ffi.new("char[]", MAX_TAG)

@@ -7,8 +7,8 @@ on byte for byte. Never here: what a field means.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from router.amqp.codec import decode, skip
-from router.amqp.errors import DECODE_ERROR, AmqpError
+from router.amqp.format.codec import decode, skip
+from router.amqp.format.errors import DECODE_ERROR, AmqpError
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)

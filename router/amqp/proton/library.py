@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import cproton_ffi
 
-from router.amqp.codec import Symbol, decode, encode
-from router.amqp.errors import DECODE_ERROR, AmqpError
-from router.amqp.values import (
+from router.amqp.format.codec import Symbol, decode, encode
+from router.amqp.format.errors import DECODE_ERROR, AmqpError
+from router.amqp.format.values import (
     EXPIRE_CONNECTION,
     EXPIRE_LINK,
     EXPIRE_NEVER,

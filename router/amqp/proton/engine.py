@@ -6,7 +6,7 @@ Below `Connection`, which gives events their meaning. The frame tap (`tap`) stan
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from router.amqp.library import SCRATCH, SCRATCH_SIZE, ffi, lib, write_map
+from router.amqp.proton.library import SCRATCH, SCRATCH_SIZE, ffi, lib, write_map
 
 MAX_SESSIONS: Final = 255
 

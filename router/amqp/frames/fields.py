@@ -3,9 +3,9 @@
 Pure. Never here: which field of which performative it is.
 """
 
-from router.amqp.codec import Described, decode
-from router.amqp.errors import INVALID_FIELD, AmqpError
-from router.amqp.performative import NULL, split_list
+from router.amqp.format.codec import Described, decode
+from router.amqp.format.errors import INVALID_FIELD, AmqpError
+from router.amqp.format.performative import NULL, split_list
 
 
 def number_of(fields: list[bytes], place: int) -> int | None:

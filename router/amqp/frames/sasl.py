@@ -6,8 +6,8 @@ lets clients that skip SASL do so. Sans-I/O: `receive` takes bytes until `done` 
 
 from typing import Any, Final
 
-from router.amqp.codec import Described, Raw, Symbol, decode, encode, ubyte
-from router.amqp.errors import FRAMING_ERROR, UNAUTHORIZED, AmqpError
+from router.amqp.format.codec import Described, Raw, Symbol, decode, encode, ubyte
+from router.amqp.format.errors import FRAMING_ERROR, UNAUTHORIZED, AmqpError
 
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
