@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.golden.trace import TracedBench
-from tests.topic.bench import LASTING, Pen, Reader, key_of
+from tests.topic.bench import LASTING
+from tests.topic.clients import Pen, Reader, key_of
 from topic.actions import Resume
 from topic.delivery.outcomes import DeliveryOutcome
 

@@ -4,7 +4,8 @@ client's link. Links and deliveries are called as the script calls them; epochs 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tests.topic.bench import NEWS, Bench
+from tests.topic.bench import Bench
+from tests.topic.clients import NEWS
 from topic.actions import (
     Action,
     AnswerDeliveries,

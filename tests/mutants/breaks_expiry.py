@@ -4,8 +4,8 @@ Most take longer than a simulated run to matter: scenarios of the core catch the
 """
 
 from tests.mutants.mutant import Method, mutant
+from tests.topic import test_apart, test_expiry
 from tests.topic import test_apart_attacks as attacks
-from tests.topic import test_expiry as scenarios
 from topic.delivery.record import Record, Stream
 from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
@@ -15,7 +15,7 @@ from topic.termini.changes import Changes
 from topic.termini.expiry import Expiry
 
 
-@mutant(Expiry, "contacts_changed", by="8", scenario=scenarios.test_who_comes_into_contact_while_others_are_asked)
+@mutant(Expiry, "contacts_changed", by="8", scenario=test_expiry.test_who_comes_into_contact_while_others_are_asked)
 def polls_survive_contacts(_: Method) -> Method:
     """8 Expiry: any change of contacts starts it over."""
 
@@ -25,7 +25,7 @@ def polls_survive_contacts(_: Method) -> Method:
     return broken
 
 
-@mutant(Expiry, "begin_anew", by="8", scenario=scenarios.test_the_time_of_a_link_begins_anew_with_each_contact)
+@mutant(Expiry, "begin_anew", by="8", scenario=test_expiry.test_the_time_of_a_link_begins_anew_with_each_contact)
 def time_of_links_not_begun_anew(_: Method) -> Method:
     """8 Expiry: the time of a lost router's links begins when that is lost, for the last time."""
 
@@ -35,7 +35,7 @@ def time_of_links_not_begun_anew(_: Method) -> Method:
     return broken
 
 
-@mutant(Expiry, "_due", by="8", scenario=scenarios.test_a_publishers_life_does_not_end_while_a_router_is_missing)
+@mutant(Expiry, "_due", by="8", scenario=test_expiry.test_a_publishers_life_does_not_end_while_a_router_is_missing)
 def expires_out_of_contact(due: Method) -> Method:
     """8 Expiry: a publisher's life ends only after all routers were in contact for its timeout."""
 
@@ -49,7 +49,7 @@ def expires_out_of_contact(due: Method) -> Method:
     return broken
 
 
-@mutant(Expiry, "_free", by="8", scenario=scenarios.test_the_word_of_its_owner_frees_who_had_agreed)
+@mutant(Expiry, "_free", by="8", scenario=test_expiry.test_the_word_of_its_owner_frees_who_had_agreed)
 def bound_for_ever(_: Method) -> Method:
     """8 Expiry: a no of who holds the link frees all who had agreed."""
 
@@ -60,7 +60,7 @@ def bound_for_ever(_: Method) -> Method:
 
 
 @mutant(
-    Directory, "take_back", by="2", scenario=scenarios.test_who_was_apart_for_long_while_nothing_was_accepted_goes_on
+    Directory, "take_back", by="2", scenario=test_apart.test_who_was_apart_for_long_while_nothing_was_accepted_goes_on
 )
 def lapsed_for_good(_: Method) -> Method:
     """8 Apart: the owner's word brings back who has lapsed."""
@@ -71,7 +71,7 @@ def lapsed_for_good(_: Method) -> Method:
     return broken
 
 
-@mutant(Lapses, "accepted", by="2", scenario=scenarios.test_who_had_something_accepted_without_it_is_told)
+@mutant(Lapses, "accepted", by="2", scenario=test_apart.test_who_had_something_accepted_without_it_is_told)
 def left_out_without_a_word(_: Method) -> Method:
     """8 Apart: what is accepted without somebody ends its link."""
 
@@ -81,7 +81,7 @@ def left_out_without_a_word(_: Method) -> Method:
     return broken
 
 
-@mutant(Changes, "ended_elsewhere", by="2", scenario=scenarios.test_who_had_something_accepted_without_it_is_told)
+@mutant(Changes, "ended_elsewhere", by="2", scenario=test_apart.test_who_had_something_accepted_without_it_is_told)
 def expired_elsewhere_ignored(_: Method) -> Method:
     """8 Apart: who holds a link that was ended elsewhere tells its client."""
 

@@ -8,41 +8,26 @@ bench.hold(a, b)   what a says to b stays under way from now on
 from collections import defaultdict, deque
 from typing import Any
 
+import attrs
+
 from linkstate.clock import HybridClock
 from linkstate.events import Transmit
 from tests.contacts import Contacts
 from tests.store import MemoryStore
-from topic.actions import (
-    Action,
-    AnswerDeliveries,
-    AnswerPublisher,
-    AnswerSubscriber,
-    Credit,
-    Deliver,
-    Detach,
-    DropContact,
-    Echo,
-    LinkAction,
-    Note,
-    Redeliver,
-    Resume,
-    SettleSubscriber,
-)
+from tests.topic.clients import Pen, Reader
+from topic.actions import Action, DropContact, LinkAction, Note
 from topic.blocks import read_blocks
 from topic.core import Topic
-from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import Record, Stream
 from topic.directory.entry import Lifetime
-from topic.edge.subscriber import LocalSubscriber
-from topic.identity import KeyMaker, LinkIdentity
 from topic.journal import Block, Event
 from topic.node import Breach, Happening, Node
 from topic.settings import Settings
 from topic.wire.segments import Segment, decode
 
-NEWS = "topic/news"
 LASTING = Lifetime(60, "connection-close", 1)
 SETTINGS = Settings(window=10, redeliveries=2, join=2.0, boot_wait=10.0)
+FORGETFUL = attrs.evolve(SETTINGS, forget=120.0)
+"""Of a mesh that waits for nobody that long."""
 
 
 class Station:
@@ -69,13 +54,7 @@ class Station:
 
     def perform(self, action: LinkAction) -> None:
         self.bench.saw(self.name, action)
-        if isinstance(action, Echo) and isinstance(action.link, Pen) and action.link.lively:
-            self.bench.lively.append(action.link)
-        if isinstance(action, Deliver):
-            action.link.handed += [(record, record.message) for record in action.records]
-        if isinstance(action, Resume):
-            message = None if action.state else action.record.message
-            action.link.resumed.append((message, action.state, action.settled))
+        action.link.hear(action)
 
     def transmit(self, action: Transmit) -> None:
         raise AssertionError("there are no neighbours, only contacts")
@@ -222,164 +201,14 @@ class Bench:
 
     # clients
 
-    def publisher(self, router: str, name: str = "p", **options: Any) -> "Pen":
+    def publisher(self, router: str, name: str = "p", **options: Any) -> Pen:
         return Pen(self, router, name, **options)
 
-    def subscriber(self, router: str, name: str = "s", *, credit: int = 100, **options: Any) -> "Reader":
+    def subscriber(self, router: str, name: str = "s", *, credit: int = 100, **options: Any) -> Reader:
         return Reader(self, router, name, credit, **options)
 
     def records(self) -> dict[str, int]:
         return {name: len(core.records.by_key) for name, core in self.cores.items() if core.records.by_key}
-
-
-class Pen:
-    """A publisher at work."""
-
-    stream: Stream
-
-    def __init__(
-        self, bench: Bench, router: str, name: str, *, address: str = NEWS, lively: bool = True, **options: Any
-    ) -> None:
-        """A `lively` one answers echoes by itself."""
-        self.bench, self.router, self.name, self.lively = bench, router, name, lively
-        self.sent: dict[bytes, Record] = {}
-        identity = LinkIdentity(name, "out", address)
-        self.stream = bench.tick(router).attach_publisher(identity, self, bench.now, **options)
-        bench.flow()
-
-    def send(self, *messages: bytes, tags: list[bytes] | None = None, presettled: bool = False) -> None:
-        tags = tags or list(messages)
-        core = self.bench.tick(self.router)
-        records = core.publish(self.stream, tags, list(messages), presettled=presettled)
-        self.sent.update(zip(messages, records, strict=True))
-        self.bench.flow()
-
-    @property
-    def map(self) -> dict[bytes, int] | None:
-        """Our unsettled map in the answer to its attach."""
-        (answer,) = self.mine(AnswerPublisher)
-        unsettled: dict[bytes, int] | None = answer.unsettled
-        return unsettled
-
-    def send_again(self, *tags: bytes) -> None:
-        """With resume=true."""
-        for tag in tags:
-            record = self.bench.tick(self.router).transferred_again(self.stream, tag, aborted=False)
-            assert record is not None and record.message is not None
-            self.sent[record.message] = record
-            self.bench.flow()
-
-    def answer_echo(self) -> None:
-        assert self.mine(Echo), "it was asked"
-        self.bench.tick(self.router).alive(self.stream)
-        self.bench.flow()
-
-    def acknowledge(self) -> None:
-        """Its machine does; it answers no echoes."""
-        assert self.mine(Echo), "it was asked"
-        self.bench.tick(self.router).alive(self.stream, answered=False)
-        self.bench.flow()
-
-    def settle(self, *messages: bytes) -> None:
-        self.bench.tick(self.router).settle(self.stream, [self.sent[message] for message in messages])
-        self.bench.flow()
-
-    def close(self) -> None:
-        self.bench.tick(self.router).detach_publisher(self.stream, self.bench.now)
-        self.bench.flow()
-
-    def mine(self, kind: type[Any]) -> list[Any]:
-        return [a for a in self.bench.actions[self.router] if isinstance(a, kind) and a.link is self]
-
-    @property
-    def outcomes(self) -> dict[bytes, DeliveryOutcome]:
-        return {record.tag: answer.outcome for answer in self.mine(AnswerDeliveries) for record in answer.records}
-
-    @property
-    def credit(self) -> int:
-        return sum(action.count for action in self.mine(Credit))
-
-
-class Reader:
-    """A subscriber at work."""
-
-    end: LocalSubscriber
-
-    def __init__(
-        self, bench: Bench, router: str, name: str, credit: int, *, address: str = NEWS, **options: Any
-    ) -> None:
-        self.bench, self.router, self.name = bench, router, name
-        self.handed: list[tuple[Record, bytes | None]] = []
-        self.resumed: list[tuple[bytes | None, int, bool]] = []
-        """Transferred with resume=true: (message if it has one, state, settled)."""
-        identity = LinkIdentity(name, "in", address)
-        self.end = bench.tick(router).attach_subscriber(identity, self, bench.now, **options)
-        bench.flow()
-        if credit:
-            self.grant(credit)
-
-    def answer_detach(self) -> None:
-        """It has read that its link has ended without its doing."""
-        assert self.mine(Detach), "it was detached"
-        self.bench.tick(self.router).told(self.end)
-        self.bench.flow()
-
-    def grant(self, credit: int) -> None:
-        self.bench.tick(self.router).credit(self.end, credit)
-        self.bench.flow()
-
-    def answer(self, outcome: DeliveryOutcome, *messages: bytes, final: bool = False) -> None:
-        records = list(dict.fromkeys(record for record, message in self.handed if message in messages))
-        assert len(records) == len(messages), "answers what was delivered"
-        self.bench.tick(self.router).outcomes(self.end, records, outcome, final=final)
-        self.bench.flow()
-
-    def accept(self, *messages: bytes) -> None:
-        self.answer(DeliveryOutcome.ACCEPTED, *messages)
-
-    def answer_echo(self) -> None:
-        self.bench.tick(self.router).echoed(self.end)
-        self.bench.flow()
-
-    def close(self) -> None:
-        self.bench.tick(self.router).detach_subscriber(self.end, self, self.bench.now)
-        self.bench.flow()
-
-    def mine(self, kind: type[Any]) -> list[Any]:
-        return [a for a in self.bench.actions[self.router] if isinstance(a, kind) and a.link is self]
-
-    @property
-    def map(self) -> dict[bytes, int] | None:
-        """Our unsettled map in the answer to its attach."""
-        (answer,) = self.mine(AnswerSubscriber)
-        unsettled: dict[bytes, int] | None = answer.unsettled
-        return unsettled
-
-    @property
-    def answered(self) -> bool:
-        return bool(self.mine(AnswerSubscriber))
-
-    @property
-    def delivered(self) -> list[bytes | None]:
-        return [message for _, message in self.handed]
-
-    @property
-    def redelivered(self) -> list[int]:
-        return [action.attempts for action in self.mine(Redeliver)]
-
-    @property
-    def settled(self) -> list[Record]:
-        return [record for action in self.mine(SettleSubscriber) for record in action.records]
-
-    @property
-    def settled_messages(self) -> list[bytes | None]:
-        """As they were delivered."""
-        messages = dict(self.handed)
-        return [messages[record] for record in self.settled]
-
-
-def key_of(pen: Pen, tag: bytes) -> bytes:
-    return KeyMaker(pen.stream.publisher, pen.stream.generation).key(tag)
 
 
 def pen_at(bench: Bench, router: str, former: Pen | None = None, *, name: str = "p", **options: Any) -> Pen:

@@ -1,6 +1,7 @@
 """Deliveries that nobody is subscribed to (protocol 5, Nobody): their home tells how many of an answer's are."""
 
-from tests.topic.bench import Bench, Pen, pen_at, reader_at
+from tests.topic.bench import Bench, pen_at, reader_at
+from tests.topic.clients import Pen
 from topic.actions import AnswerDeliveries
 from topic.delivery.outcomes import DeliveryOutcome
 

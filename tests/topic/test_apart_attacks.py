@@ -1,17 +1,15 @@
 """A lapse, and what it meets on its way (protocol 8, Apart)."""
 
-import attrs
 import pytest
 
-from tests.topic.bench import LASTING, SETTINGS, Bench, Reader, key_of, pen_at, reader_at
-from topic.actions import Detach
+from tests.topic.bench import FORGETFUL, LASTING, Bench, pen_at, reader_at
+from tests.topic.clients import Reader, key_of
+from topic.actions import EXPIRED, Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Decision, Lifetime
 from topic.errors import BreachError
 from topic.journal import Event
 
-EXPIRED = "amqp:resource-deleted"
-FORGETFUL = attrs.evolve(SETTINGS, forget=120.0)
 LONGER = Lifetime(300, "connection-close", 1)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import attrs
 import pytest
 
-from tests.topic.bench import SETTINGS, Bench, Pen, Reader, pen_at, reader_at
-from topic.actions import Detach, Note
+from tests.topic.bench import FORGETFUL, Bench, pen_at, reader_at
+from tests.topic.clients import Pen, Reader
+from topic.actions import EXPIRED, Detach, Note
 from topic.blocks import LogEntry, read_blocks
 from topic.core import Topic
 from topic.delivery.outcomes import DeliveryOutcome
@@ -15,9 +16,6 @@ from topic.directory.entry import Change, Decision, Index, LinkEntry, Role
 from topic.journal import Event
 from topic.termini.changes import OUT_OF_CONTACT
 from topic.wire.segments import Segment
-
-EXPIRED = "amqp:resource-deleted"
-FORGETFUL = attrs.evolve(SETTINGS, forget=120.0)
 
 
 def entry_of(core: Topic, client: Pen | Reader) -> LinkEntry:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.topic.bench import Bench, key_of, pen_at, reader_at
+from tests.topic.bench import Bench, pen_at, reader_at
+from tests.topic.clients import key_of
 from topic.actions import AnswerDeliveries
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import topic
-from tests.topic.bench import LASTING, Bench, Pen, Reader
+from tests.topic.bench import LASTING, Bench
+from tests.topic.clients import Pen, Reader
 from topic.identity import LinkIdentity
 
 HERE = topic.__path__[0]

@@ -2,8 +2,11 @@
 
 import pytest
 
-from tests.topic.bench import Bench, key_of, pen_at, reader_at
+from tests.topic.bench import LASTING, Bench, pen_at, reader_at
+from tests.topic.clients import NEWS, key_of
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.identity import KeyMaker, LinkIdentity, link_name
+from topic.settings import Settings
 
 
 def test_a_map_that_names_what_can_be_no_delivery_of_its_address_resumes_nothing() -> None:
@@ -79,3 +82,91 @@ def test_a_placeholder_stays_while_the_answer_of_another_attach_lists_it(is_answ
     other.close()
     bench.let_go()
     assert reader.map == {key: 0} and bench.records() == {"c": 1}
+
+
+def test_a_placeholder_ends_when_no_terminus_can_live_any_longer() -> None:
+    bench = Bench("a", "b", settings=Settings(terminus=300.0))
+    back = reader_at(bench, "b", unsettled={b"?" * 32: DeliveryOutcome.ACCEPTED})
+    bench.time(1)
+    bench.time(309)  # terminus, and what an attach of the publisher may wait
+    assert not back.settled
+    bench.time(2)
+    assert [record.key for record in back.settled] == [b"?" * 32]
+
+
+@pytest.mark.parametrize("router", ["a", "b"])
+def test_after_an_incomplete_map_only_what_it_names_is_given(router: str) -> None:
+    bench = Bench("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    pen.send(b"1", b"2", b"3")
+    part = reader_at(bench, router, unsettled={key_of(pen, b"2"): 0}, complete=False)
+    assert part.resumed == [(b"2", 0, False)] and part.delivered == []
+    whole = reader_at(bench, router, unsettled={key_of(pen, b"2"): 0, key_of(pen, b"3"): DeliveryOutcome.ACCEPTED})
+    assert whole.delivered == [b"1"] and (b"2", 0, False) in whole.resumed
+    assert reader.delivered == [b"1", b"2", b"3"]
+
+
+def test_a_map_that_names_what_is_abandoned_without_outcome_is_told_that_it_is_settled() -> None:
+    bench = Bench("a")
+    other, reader, pen = reader_at(bench, "a", "other"), reader_at(bench, "a"), pen_at(bench, "a")
+    pen.send(b"1", b"2")
+    pen_at(bench, "a")  # begins another life; what was sent is delivered still, and then forgotten
+    again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): 0, key_of(pen, b"2"): DeliveryOutcome.ACCEPTED})
+    assert reader.delivered == [b"1", b"2"]
+    assert again.map == {key_of(pen, b"2"): DeliveryOutcome.ACCEPTED}
+    other.accept(b"1", b"2")
+    for client in (other, again):
+        client.answer_echo()
+    assert bench.records() == {}
+
+
+def test_a_map_reaches_no_delivery_of_another_address() -> None:
+    bench = Bench("a")
+    reader, pen = reader_at(bench, "a"), pen_at(bench, "a")
+    pen.send(b"1")
+    stranger = reader_at(
+        bench, "a", "stranger", address="topic/other", unsettled={key_of(pen, b"1"): DeliveryOutcome.REJECTED}
+    )
+    assert stranger.map == {}
+    reader.accept(b"1")
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+
+
+def test_placeholders_go_with_the_last_who_names_them() -> None:
+    bench = Bench("a", "b")
+    bench.kill("b")
+    made_up = [bytes([65 + n]) * 32 for n in range(3)]
+    for n in range(2):
+        reader = reader_at(bench, "a", unsettled={made_up[n]: DeliveryOutcome.ACCEPTED, made_up[n + 1]: 0})
+        assert reader.map == {made_up[n]: DeliveryOutcome.ACCEPTED, made_up[n + 1]: 0}
+        assert bench.records() == {"a": 2}
+    other = reader_at(bench, "a", "other", unsettled={made_up[1]: 0})
+    reader.close()
+    assert bench.records() == {"a": 1}
+    other.close()
+    assert bench.records() == {}
+
+
+def test_a_placeholder_stays_for_who_waits_for_an_answer_though_home_has_joined_it() -> None:
+    bench = Bench("a", "b", "c")
+    key = key_of(pen_at(bench, "a", lively=False), b"1")
+    bench.hold("b", "c")  # so the attaches are not answered yet
+    reader = reader_at(bench, "c", unsettled={key: 0})
+    other = reader_at(bench, "c", "other", unsettled={key: DeliveryOutcome.ACCEPTED})
+    other.close()
+    bench.let_go()
+    bench.flow()
+    assert reader.answered and reader.map == {key: 0}
+
+
+def test_a_wrong_address_for_a_publisher_that_nobody_knows_hides_nothing_of_the_right_one() -> None:
+    bench = Bench("a", "b")
+    bench.kill("b")
+    known = KeyMaker(link_name(LinkIdentity("p", "out", NEWS)), b"8 bytes.")
+    one, another = known.key(b"1"), known.key(b"2")
+    reader_at(bench, "a", "stranger", address="topic/other", unsettled={another: 0})
+    reader = reader_at(bench, "a", unsettled={one: DeliveryOutcome.ACCEPTED})
+    assert reader.map == {one: DeliveryOutcome.ACCEPTED}
+    pen = bench.publisher("a", lifetime=LASTING, generation=b"8 bytes.", unsettled={b"1": 0})
+    pen.send(b"1")
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED} and reader.delivered == []

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.topic.bench import LASTING, Bench, Pen, Reader, pen_at, reader_at
+from tests.topic.bench import LASTING, Bench, pen_at, reader_at
+from tests.topic.clients import Pen, Reader
 from topic.actions import AnswerPublisher, Detach
 from topic.blocks import read_blocks
 from topic.delivery.outcomes import DeliveryOutcome

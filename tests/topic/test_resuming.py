@@ -3,12 +3,11 @@
 import pytest
 
 from tests.store import MemoryStore
-from tests.topic.bench import LASTING, NEWS, Bench, key_of, pen_at, reader_at
+from tests.topic.bench import LASTING, Bench, pen_at, reader_at
+from tests.topic.clients import key_of
 from topic.actions import Echo
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.identity import KeyMaker, LinkIdentity, link_name
 from topic.journal import Event
-from topic.settings import Settings
 
 
 def test_what_a_subscriber_accepted_at_a_dead_router_counts_and_is_never_sent_again() -> None:
@@ -98,16 +97,6 @@ def test_a_subscriber_that_nobody_knows_is_awaited_for_what_is_in_doubt() -> Non
     assert back.map == {b"?" * 32: 0}, "a publisher that nobody knows may come back"
     new = reader_at(bench, "b", "new")
     assert new.delivered == [], "it has never been attached before"
-
-
-def test_a_placeholder_ends_when_no_terminus_can_live_any_longer() -> None:
-    bench = Bench("a", "b", settings=Settings(terminus=300.0))
-    back = reader_at(bench, "b", unsettled={b"?" * 32: DeliveryOutcome.ACCEPTED})
-    bench.time(1)
-    bench.time(309)  # terminus, and what an attach of the publisher may wait
-    assert not back.settled
-    bench.time(2)
-    assert [record.key for record in back.settled] == [b"?" * 32]
 
 
 def test_a_zombie_home_gives_nothing_and_calls_nothing_settled_without_evidence() -> None:
@@ -255,18 +244,6 @@ def test_all_routers_die_and_their_stores_know_whom_to_wait_for() -> None:
     assert back.outcomes == {b"1": DeliveryOutcome.ACCEPTED} and again.delivered == []
 
 
-@pytest.mark.parametrize("router", ["a", "b"])
-def test_after_an_incomplete_map_only_what_it_names_is_given(router: str) -> None:
-    bench = Bench("a", "b")
-    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
-    pen.send(b"1", b"2", b"3")
-    part = reader_at(bench, router, unsettled={key_of(pen, b"2"): 0}, complete=False)
-    assert part.resumed == [(b"2", 0, False)] and part.delivered == []
-    whole = reader_at(bench, router, unsettled={key_of(pen, b"2"): 0, key_of(pen, b"3"): DeliveryOutcome.ACCEPTED})
-    assert whole.delivered == [b"1"] and (b"2", 0, False) in whole.resumed
-    assert reader.delivered == [b"1", b"2", b"3"]
-
-
 def test_home_forgets_when_the_subscribers_know() -> None:
     bench = Bench("a", "b")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
@@ -278,72 +255,6 @@ def test_home_forgets_when_the_subscribers_know() -> None:
     assert reader.delivered == [b"1"], "its key is still taken"
     reader.answer_echo()
     assert reader.delivered == [b"1", b"again"]
-
-
-def test_a_map_that_names_what_is_abandoned_without_outcome_is_told_that_it_is_settled() -> None:
-    bench = Bench("a")
-    other, reader, pen = reader_at(bench, "a", "other"), reader_at(bench, "a"), pen_at(bench, "a")
-    pen.send(b"1", b"2")
-    pen_at(bench, "a")  # begins another life; what was sent is delivered still, and then forgotten
-    again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): 0, key_of(pen, b"2"): DeliveryOutcome.ACCEPTED})
-    assert reader.delivered == [b"1", b"2"]
-    assert again.map == {key_of(pen, b"2"): DeliveryOutcome.ACCEPTED}
-    other.accept(b"1", b"2")
-    for client in (other, again):
-        client.answer_echo()
-    assert bench.records() == {}
-
-
-def test_a_map_reaches_no_delivery_of_another_address() -> None:
-    bench = Bench("a")
-    reader, pen = reader_at(bench, "a"), pen_at(bench, "a")
-    pen.send(b"1")
-    stranger = reader_at(
-        bench, "a", "stranger", address="topic/other", unsettled={key_of(pen, b"1"): DeliveryOutcome.REJECTED}
-    )
-    assert stranger.map == {}
-    reader.accept(b"1")
-    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
-
-
-def test_placeholders_go_with_the_last_who_names_them() -> None:
-    bench = Bench("a", "b")
-    bench.kill("b")
-    made_up = [bytes([65 + n]) * 32 for n in range(3)]
-    for n in range(2):
-        reader = reader_at(bench, "a", unsettled={made_up[n]: DeliveryOutcome.ACCEPTED, made_up[n + 1]: 0})
-        assert reader.map == {made_up[n]: DeliveryOutcome.ACCEPTED, made_up[n + 1]: 0}
-        assert bench.records() == {"a": 2}
-    other = reader_at(bench, "a", "other", unsettled={made_up[1]: 0})
-    reader.close()
-    assert bench.records() == {"a": 1}
-    other.close()
-    assert bench.records() == {}
-
-
-def test_a_placeholder_stays_for_who_waits_for_an_answer_though_home_has_joined_it() -> None:
-    bench = Bench("a", "b", "c")
-    key = key_of(pen_at(bench, "a", lively=False), b"1")
-    bench.hold("b", "c")  # so the attaches are not answered yet
-    reader = reader_at(bench, "c", unsettled={key: 0})
-    other = reader_at(bench, "c", "other", unsettled={key: DeliveryOutcome.ACCEPTED})
-    other.close()
-    bench.let_go()
-    bench.flow()
-    assert reader.answered and reader.map == {key: 0}
-
-
-def test_a_wrong_address_for_a_publisher_that_nobody_knows_hides_nothing_of_the_right_one() -> None:
-    bench = Bench("a", "b")
-    bench.kill("b")
-    known = KeyMaker(link_name(LinkIdentity("p", "out", NEWS)), b"8 bytes.")
-    one, another = known.key(b"1"), known.key(b"2")
-    reader_at(bench, "a", "stranger", address="topic/other", unsettled={another: 0})
-    reader = reader_at(bench, "a", unsettled={one: DeliveryOutcome.ACCEPTED})
-    assert reader.map == {one: DeliveryOutcome.ACCEPTED}
-    pen = bench.publisher("a", lifetime=LASTING, generation=b"8 bytes.", unsettled={b"1": 0})
-    pen.send(b"1")
-    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED} and reader.delivered == []
 
 
 def test_a_home_that_was_restarted_says_nothing_of_what_it_was_home_of_before() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.topic.bench import LASTING, Bench, Pen, Reader, key_of, pen_at, reader_at
+from tests.topic.bench import LASTING, Bench, pen_at, reader_at
+from tests.topic.clients import Pen, Reader, key_of
 from topic.actions import Echo
 from topic.delivery.outcomes import DeliveryOutcome
 

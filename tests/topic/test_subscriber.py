@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.topic.bench import NEWS
+from tests.topic.clients import NEWS
 from topic.delivery.gates import UNPROVEN
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import QUEUED, WITHHELD, Record, Stream, name_all, settle

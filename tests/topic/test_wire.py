@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.topic.bench import Bench, Pen, reader_at
+from tests.topic.bench import Bench, reader_at
+from tests.topic.clients import Pen
 from topic.actions import Detach
 from topic.delivery.record import Record, Stream
 from topic.errors import BreachError
