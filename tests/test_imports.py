@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "failover/audit/measure": (*(f"failover.audit.{room}" for room in ("measure", "judge", "mesh", "read")), "topic"),
     "failover/client": ("failover.client", "topic", "router.amqp", "router.journal"),
     "failover/chaos": OURS,
+    "failover/chaos/script": ("failover.chaos.script", "router.mesh"),
     "router": ("router", "failover", "topic", "linkstate"),
     "router/amqp": ("router.amqp",),
     "router/amqp/format": ("router.amqp.format",),

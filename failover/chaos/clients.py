@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from failover.chaos.client import BEGIN, FINISH, GAVE_UP, Spec
-from failover.chaos.script import Script, ScriptClient
+from failover.chaos.script.script import Script, ScriptClient
 from router.mesh.quantities import Address
 
 COMMAND: Final = (sys.executable, "-P", "-m", "failover.chaos.client")

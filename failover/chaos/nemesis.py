@@ -13,11 +13,11 @@ import trio
 
 from failover.chaos.clients import RunningClients
 from failover.chaos.mesh import ChaosMesh, Life
-from failover.chaos.planner import Strike
 from failover.chaos.proxy import Impairment
-from failover.chaos.script import Script
-from failover.chaos.targets import Field, Named, resolve, sides
-from failover.chaos.vocabulary import Aim
+from failover.chaos.script.planner import Strike
+from failover.chaos.script.script import Script
+from failover.chaos.script.targets import Field, Named, resolve, sides
+from failover.chaos.script.vocabulary import Aim
 from router.mesh.quantities import format_duration
 
 READY_S = 10.0

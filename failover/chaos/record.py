@@ -19,7 +19,7 @@ from failover.chaos.accounts import subscriber_counts
 from failover.chaos.clients import RunningClients
 from failover.chaos.ledger import published, received
 from failover.chaos.nemesis import Struck, now_us
-from failover.chaos.script import Script
+from failover.chaos.script.script import Script
 
 FILE = "chaos.json"
 

@@ -17,9 +17,9 @@ import trio
 from failover.chaos.clients import RunningClients, make_clients
 from failover.chaos.mesh import ChaosMesh
 from failover.chaos.nemesis import Nemesis
-from failover.chaos.planner import plan
 from failover.chaos.record import RunRecord
-from failover.chaos.script import Role, Script
+from failover.chaos.script.planner import plan
+from failover.chaos.script.script import Role, Script
 from failover.chaos.view import Board, View
 from router.mesh.launcher import ROUTER_COMMAND
 from router.mesh.quantities import format_duration

@@ -17,7 +17,7 @@ from router.mesh.rundir import RunDirectory, RunError
 
 if TYPE_CHECKING:
     from failover.chaos.run import Ending
-    from failover.chaos.script import Script
+    from failover.chaos.script.script import Script
 
 HOLDS, UNDECIDED, QUALIFIED = 0, 3, 4
 MOST_SEED = 1 << 32
@@ -51,7 +51,7 @@ def chaos(script: Path, run_dir: Path | None, seed: int | None) -> None:
 def play(path: Path, run_dir: Path | None, seed: int | None) -> int:
     """A run and its verdict; returns the exit status. What goes wrong before is never that of a violation."""
     from failover.chaos.run import prepare
-    from failover.chaos.script_reader import load
+    from failover.chaos.script.reader import load
 
     seed = secrets.randbelow(MOST_SEED) if seed is None else seed
     try:

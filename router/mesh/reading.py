@@ -3,7 +3,7 @@
 Each complaint reads `file:line: where: what, expected what`. `Reader` checks the shape of each part by cattrs: unknown
 and missing keys, every value by its own parser. A parser takes the text as it stands in the file and raises ValueError
 with a sentence that says what was found and what was expected. What holds between parts is for those who know the file:
-router/mesh/topology.py, failover/chaos/script.py.
+router/mesh/topology.py, failover/chaos/script/script.py.
 """
 
 import difflib

@@ -18,7 +18,7 @@ import attrs
 import psutil
 import pytest
 
-from failover.chaos.script_reader import load as load_script
+from failover.chaos.script.reader import load as load_script
 from router.mesh.topology import load as load_topology
 
 ROOT = Path(__file__).parents[2]

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from failover.chaos.script import Script
-from failover.chaos.script_reader import load
+from failover.chaos.script.reader import load
+from failover.chaos.script.script import Script
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 

@@ -9,7 +9,7 @@ import trio
 from click.testing import CliRunner
 
 from failover.chaos.run import Ending, perform, prepare
-from failover.chaos.script_reader import load
+from failover.chaos.script.reader import load
 from failover.chaos.view import PlainView
 from router.cli.base import console
 from router.cli.main import main

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failover.chaos.planner import plan
-from failover.chaos.script import Crashes, FaultLine, Script, ScriptClient, When
-from failover.chaos.targets import Named, Some
-from failover.chaos.times import Span, Window
-from failover.chaos.vocabulary import VERBS
+from failover.chaos.script.planner import plan
+from failover.chaos.script.script import Crashes, FaultLine, Script, ScriptClient, When
+from failover.chaos.script.targets import Named, Some
+from failover.chaos.script.times import Span, Window
+from failover.chaos.script.vocabulary import VERBS
 from router.mesh.config import Limits, LogSettings, RouterConfig, Timing, Topology
 from router.mesh.quantities import Address
 from tests.failover.chaos.scripts import script

@@ -18,8 +18,8 @@ import trio
 from failover.audit import Verdict
 from failover.audit import run as audit
 from failover.chaos.run import Ending, perform, prepare
-from failover.chaos.script import Script
-from failover.chaos.script_reader import load
+from failover.chaos.script.reader import load
+from failover.chaos.script.script import Script
 from failover.chaos.view import PlainView
 from router.cli.base import console
 from router.mesh.rundir import RunDirectory, RunError

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from failover.chaos.script import Crashes, FaultLine, ScriptClient, When
-from failover.chaos.script_reader import PARTS, ScriptError, load
-from failover.chaos.targets import Named, RouterOf, Several, Some
-from failover.chaos.times import Span, Window
-from failover.chaos.vocabulary import VERBS
+from failover.chaos.script.reader import PARTS, ScriptError, load
+from failover.chaos.script.script import Crashes, FaultLine, ScriptClient, When
+from failover.chaos.script.targets import Named, RouterOf, Several, Some
+from failover.chaos.script.times import Span, Window
+from failover.chaos.script.vocabulary import VERBS
 from router.mesh.reading import either
 from router.mesh.topology import TopologyError
 from tests.failover.chaos.scripts import TOPOLOGIES, script, write

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failover.chaos.targets import AMOUNTS, Field, Named, RouterOf, Several, Some, Target, resolve, sides
+from failover.chaos.script.targets import AMOUNTS, Field, Named, RouterOf, Several, Some, Target, resolve, sides
 
 ROUTERS = ("a", "b", "c", "d", "e")
 GROUPS = {"west": ("a", "b")}

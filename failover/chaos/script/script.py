@@ -1,4 +1,4 @@
-"""A chaos script: which mesh, which clients, which faults, for how long. Reading the file is script_reader's work.
+"""A chaos script: which mesh, which clients, which faults, for how long. Reading the file is `reader`'s work.
 
 All times are seconds from the moment at which all clients are attached.
 """
@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from failover.chaos.targets import Target
-from failover.chaos.times import Span, Window
-from failover.chaos.vocabulary import Verb
+from failover.chaos.script.targets import Target
+from failover.chaos.script.times import Span, Window
+from failover.chaos.script.vocabulary import Verb
 from router.mesh.config import Topology
 
 Role: TypeAlias = Literal["publisher", "subscriber"]

@@ -1,4 +1,4 @@
-"""Reads a chaos script into the classes of failover/chaos/script.py, or says everything that is wrong with it at once.
+"""Reads a chaos script into the classes of `script`, or says everything that is wrong with it at once.
 
     topology: ../mesh6.yaml               # relative to the script
     timing: {terminus: 15s}               # instead of the topology's
@@ -17,10 +17,10 @@ from typing import cast
 
 import attrs
 
-from failover.chaos.fault_reader import FaultReader, Names
-from failover.chaos.script import Crashes, Role, Script, ScriptClient
-from failover.chaos.script_parts import CONVERTER, PublisherPart, SubscriberPart, names
-from failover.chaos.times import parse_length
+from failover.chaos.script.fault_reader import FaultReader, Names
+from failover.chaos.script.parts import CONVERTER, PublisherPart, SubscriberPart, names
+from failover.chaos.script.script import Crashes, Role, Script, ScriptClient
+from failover.chaos.script.times import parse_length
 from router.mesh.config import Timing, Topology
 from router.mesh.marked import MarkedMap, MarkedText, Value
 from router.mesh.reading import FileError, document, either, expected, given, shown, text

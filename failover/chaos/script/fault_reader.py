@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import attrs
 
-from failover.chaos.script import FaultLine, ScriptClient, When
-from failover.chaos.targets import AMOUNTS, Named, RouterOf, Several, Some, Target
-from failover.chaos.times import Span, Window, parse_period, parse_rate
-from failover.chaos.vocabulary import VERBS, Aim, Verb
+from failover.chaos.script.script import FaultLine, ScriptClient, When
+from failover.chaos.script.targets import AMOUNTS, Named, RouterOf, Several, Some, Target
+from failover.chaos.script.times import Span, Window, parse_period, parse_rate
+from failover.chaos.script.vocabulary import VERBS, Aim, Verb
 from router.mesh.config import Topology
 from router.mesh.marked import MarkedList, MarkedMap, MarkedText, Value
 from router.mesh.reading import Reader, expected, given, shown, text

@@ -11,10 +11,10 @@ from random import Random
 
 import attrs
 
-from failover.chaos.script import FaultLine, Script, When
-from failover.chaos.targets import Named
-from failover.chaos.times import Window
-from failover.chaos.vocabulary import VERBS
+from failover.chaos.script.script import FaultLine, Script, When
+from failover.chaos.script.targets import Named
+from failover.chaos.script.times import Window
+from failover.chaos.script.vocabulary import VERBS
 
 
 @attrs.frozen

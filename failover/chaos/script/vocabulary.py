@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from failover.chaos.times import parse_bandwidth, parse_offset, parse_rate
+from failover.chaos.script.times import parse_bandwidth, parse_offset, parse_rate
 from router.mesh.quantities import parse_duration
 
 

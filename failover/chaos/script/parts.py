@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import attrs
 
-from failover.chaos.times import Span, parse_rate
+from failover.chaos.script.times import Span, parse_rate
 from router.mesh.config import Timing
 from router.mesh.marked import MarkedList, MarkedText, Value
 from router.mesh.quantities import parse_duration
