@@ -235,10 +235,10 @@ class Judge:
             self.accepted_count += outcome is DeliveryOutcome.ACCEPTED
             if link.first:
                 self.messages[text].over = self.messages[text].settled_for = True
-                if link.client.link is link:
+                if link.client.link is None or link.client.link is link:
                     assert link.epoch is not None
                     self.messages[text].settled_on.add(link.epoch)
-                else:
+                if link.client.link is not link:
                     self._sent_anew(text)
 
     def decided(self, home: "Router", keys: Sequence[bytes], outcome: str) -> None:
