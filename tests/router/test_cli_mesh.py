@@ -25,8 +25,7 @@ from router.mesh.rundir import RunDirectory, RunError
 from router.mesh.status import RouterView
 from router.mesh.status_view import LASTING_S
 from router.mesh.topology import load
-
-STUB = (sys.executable, str(Path(__file__).with_name("stub_router.py")))
+from tests.router.mesh.launching import STUB
 
 PAIR = """\
 mesh: pair

@@ -1,14 +1,12 @@
 """One Spark session for all audit tests: it takes seconds to start and every audit uses the one that runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
-from failover import audit
 from failover.audit.read.session import spark_session
-from tests.failover.audit.in_process import judge_run
-from tests.failover.audit.runs import Run
+from tests.failover.audit.in_process import Judged, judge_run
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +21,6 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def judged() -> Callable[[Run], audit.Report]:
+def judged() -> Judged:
     """Judges a run's logs in this process."""
     return judge_run

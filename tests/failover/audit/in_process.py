@@ -1,6 +1,7 @@
 """The audit of a run that a test has in memory."""
 
 import json
+from collections.abc import Callable
 
 from failover.audit import Report
 from failover.audit.job import judge_logs
@@ -8,6 +9,9 @@ from failover.audit.read.faults import Chaos, ChaosFile
 from failover.audit.read.logs import LocalLogs
 from failover.audit.read.segments import BUCKET_BYTES
 from tests.failover.audit.runs import ROUTERS, Run
+
+Judged = Callable[[Run], Report]
+"""The fixture `judged`."""
 
 
 def judge_run(run: Run, chaos: Chaos | None = None) -> Report:

@@ -1,19 +1,17 @@
 """Routers whose clocks are seconds apart: nothing is accused for it, and nothing hidden."""
 
-from collections.abc import Callable
-
 import pytest
 
-from failover.audit import Report, Verdict
+from failover.audit import Verdict
 from failover.audit.mesh.clocks import HybridTimeline, find_clocks, wall_hlc
 from failover.audit.read.inventory import Log
+from tests.failover.audit.in_process import Judged
 from tests.failover.audit.runs import ONE, ROUTERS, TWO, Run
 from tests.failover.audit.test_audiences import Log as Rows
 from tests.failover.audit.test_lost_homes import reborn
 from tests.failover.audit.test_open_homes import logged_ends
 from topic.journal import Event
 
-Judged = Callable[[Run], Report]
 SKEW_MS = 5_000
 
 

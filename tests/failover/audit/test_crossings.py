@@ -1,15 +1,12 @@
 """What the report tells besides the verdict: fates of deliveries that met a fault, retries, placeholders, fences."""
 
-from collections.abc import Callable
-
 from failover.audit import Report
 from failover.audit.measure.crossings import RouterRow
+from tests.failover.audit.in_process import Judged
 from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, TWO, Row, Run
 from tests.failover.audit.test_lost_homes import reborn
 from tests.failover.audit.test_open_homes import logged_ends
 from topic.journal import Event, LoggedOutcome
-
-Judged = Callable[[Run], Report]
 
 
 def router(report: Report, name: str) -> RouterRow:

@@ -6,7 +6,6 @@ publisher one at a ─┐         ┌─ subscriber far at c, without a log of i
 """
 
 import json
-from collections.abc import Callable
 from io import StringIO
 
 import attrs
@@ -15,11 +14,11 @@ from rich.console import Console
 
 from failover.audit import Report, Verdict
 from failover.audit.mesh.presence import Parting, joined, partings
+from tests.failover.audit.in_process import Judged
 from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, ROUTERS, START_MS, TWO, Client, Row, Run
 from tests.failover.audit.test_audiences import Log, S
 from topic.journal import Event
 
-Judged = Callable[[Run], Report]
 SECOND = 1_000_000
 APART_S = 61
 

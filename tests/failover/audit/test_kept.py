@@ -1,16 +1,15 @@
 """Writers that are killed, where others know what their logs could not say any more."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 
 from failover.audit import Report, Verdict
+from tests.failover.audit.in_process import Judged
 from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, START_MS, TWO, Client, Row, Run
 from topic.identity import Epoch
 from topic.journal import BY_MAP, Event, LoggedOutcome
 
-Judged = Callable[[Run], Report]
 LAST = 3
 
 

@@ -1,17 +1,16 @@
 """The home that answered is named by no log that is left: what its publisher was told is then nobody's lie."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 
-from failover.audit import Report, Verdict
+from failover.audit import Verdict
+from tests.failover.audit.in_process import Judged
 from tests.failover.audit.runs import ADDRESS, NEAR, ONE, ROUTERS, START_MS, TWO, Client, Row, Run
 from tests.failover.audit.test_open_homes import logged_ends
 from topic.identity import Epoch
 from topic.journal import Event, LoggedOutcome
 
-Judged = Callable[[Run], Report]
 LAST = 5
 
 

@@ -1,21 +1,19 @@
 """All routers end, and begin again without their state stores: what is accepted then is owed to nobody they forgot."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from failover.audit import Report, Verdict
+from failover.audit import Verdict
 from failover.audit.mesh.lost_state import state_losses
 from failover.audit.read.inventory import Log
+from tests.failover.audit.in_process import Judged
 from tests.failover.audit.runs import ADDRESS, MID, NEAR, ONE, ROUTERS, START_MS, Run
 from tests.failover.audit.test_audiences import Log as Rows
 from tests.failover.audit.test_open_homes import logged_ends
 from topic.identity import Epoch
 from topic.journal import Event, LoggedOutcome
-
-Judged = Callable[[Run], Report]
 
 
 def lives(*, gap: bool = True, found: tuple[str, ...] = ()) -> tuple[Rows, list[Log]]:

@@ -1,16 +1,15 @@
 """A home whose log breaks off: whom its last deliveries were for is known from others, or not at all."""
 
 import json
-from collections.abc import Callable
 
 from failover.audit import Report, Verdict
 from failover.audit.mesh.contacts import watched_spans
 from failover.audit.read.inventory import Log
+from tests.failover.audit.in_process import Judged
 from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, ROUTERS, TWO, Client, Run
 from tests.failover.audit.test_audiences import Log as Rows
 from topic.journal import Event
 
-Judged = Callable[[Run], Report]
 CUT = "the log of a may lack its end: who was owed what after "
 
 

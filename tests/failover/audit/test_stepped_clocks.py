@@ -1,15 +1,13 @@
 """Wall clocks that are set while logs are written, or disagree on one host: noticed, and nothing is ordered by them."""
 
-from collections.abc import Callable
-
 import pytest
 
-from failover.audit import Report, Verdict
+from failover.audit import Verdict
 from failover.audit.mesh.exchanges import LEAST
+from tests.failover.audit.in_process import Judged
 from tests.failover.audit.runs import MID, NEAR, ONE, TWO, Run
 from topic.journal import Event
 
-Judged = Callable[[Run], Report]
 HOUR_MS = 3_600_000
 LOGS = ("a", "b", "clients/one", "clients/near", "clients/mid")
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from failover.audit import Report, Verdict
+from failover.audit import Verdict
 from failover.audit.judge.uses import uses_of
 from failover.audit.read.entries import DeliveryEntry
+from tests.failover.audit.in_process import Judged
 from tests.failover.audit.runs import FAR, NEAR, ONE, TWO, Client, Run
 from topic.journal import Event, LoggedOutcome
 
-Judged = Callable[[Run], Report]
 LIVES = 6
 HOSTS: dict[str, Callable[[str], str]] = {
     "one host": lambda log: "host",

@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from failover.audit import Report
+from tests.failover.audit.in_process import Judged
 from tests.failover.audit.runs import FAR, NEAR, ONE, TWO, Client, Run
 from topic.journal import Event, LoggedOutcome
 
-Judged = Callable[[Run], Report]
 Spoil = Callable[[Run], tuple[str, Client, str | None]]
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from failover.audit import Finding, Report, Verdict
+from tests.failover.audit.in_process import Judged
 from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, SUBSCRIBERS, TWO, Client, Row, Run
 from topic.journal import Event, LoggedOutcome
 
-Judged = Callable[[Run], Report]
 Spoil = Callable[[Run], Finding]
 
 

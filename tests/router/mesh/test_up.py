@@ -1,11 +1,8 @@
-"""Starting and stopping meshes, with stand-ins for the router processes."""
+"""Starting a mesh, and what may come between, with stand-ins for the router processes."""
 
 import json
-import os
-import signal
 import socket
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,49 +15,11 @@ from router.mesh import launcher as launcher_module
 from router.mesh.launcher import HalfUpError, Launcher, LaunchError
 from router.mesh.listeners import listen
 from router.mesh.quantities import Address
-from router.mesh.rundir import RunDirectory, RunError, find_run_dir
+from router.mesh.rundir import RunDirectory, RunError
 from router.mesh.status import look
 from router.mesh.topology import load
 from tests.disk import full_disk
-
-STUB = (sys.executable, str(Path(__file__).with_name("stub_router.py")))
-
-LINE = """\
-mesh: line
-routers:
-  a: {amqp: 127.0.0.1:0}
-  b: {amqp: 127.0.0.1:0}
-  c: {amqp: 127.0.0.1:0}
-links: [[a, b], [b, c]]
-"""
-
-
-async def fetch(host: str, port: int, timeout: float) -> dict[str, Any]:
-    with trio.fail_after(timeout):
-        async with await trio.open_tcp_stream(host, port) as stream:
-            data = b"".join([chunk async for chunk in stream])
-    return dict(json.loads(data))
-
-
-def write(folder: Path, text: str = LINE) -> Path:
-    path = folder / "mesh.yaml"
-    path.write_text(text)
-    return path
-
-
-def misbehave(directory: RunDirectory, name: str, how: str) -> None:
-    (directory.path / name).mkdir(parents=True, exist_ok=True)
-    (directory.path / name / "behaviour").write_text(how)
-
-
-@pytest.fixture
-async def mesh(tmp_path: Path) -> AsyncIterator[Launcher]:
-    """A launcher for an empty run directory; whatever it leaves running ends with the test."""
-    launcher = Launcher(RunDirectory(tmp_path / "run"), fetch, STUB)
-    yield launcher
-    if launcher.directory.exists():
-        for process in launcher.directory.running().values():
-            process.kill()
+from tests.router.mesh.launching import LINE, fetch, misbehave, write
 
 
 async def test_up_returns_when_every_router_sees_all_others(mesh: Launcher, tmp_path: Path) -> None:
@@ -196,15 +155,6 @@ async def test_an_up_while_another_start_is_under_way_is_refused_at_once(
     await mesh.up(load(write(tmp_path)))
 
 
-async def test_two_routers_may_be_started_at_the_same_time(mesh: Launcher, tmp_path: Path) -> None:
-    await mesh.up(load(write(tmp_path)))
-    await mesh.stop(["a", "b"])
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(mesh.start, ["a"])
-        nursery.start_soon(mesh.start, ["b"])
-    assert len(mesh.directory.running()) == 3
-
-
 async def test_a_start_that_comes_to_nothing_leaves_no_directory(mesh: Launcher, tmp_path: Path) -> None:
     mesh.directory = RunDirectory(tmp_path / "runs" / "deep" / "line")
     path = write(tmp_path, LINE.replace("c: {amqp: 127.0.0.1:0}", "c: {amqp: 192.0.2.1:0}"))
@@ -276,178 +226,6 @@ async def test_an_interrupt_that_a_router_felt_first_is_an_interrupt_all_the_sam
     assert mesh.directory.running() == {}
 
 
-async def test_stopped_routers_start_again_where_they_were(mesh: Launcher, tmp_path: Path) -> None:
-    await mesh.up(load(write(tmp_path)))
-    before = mesh.directory.read()
-
-    assert await mesh.stop(["b", "c"]) == {"b": "stopped", "c": "stopped"}
-    assert list(mesh.directory.running()) == ["a"]
-    assert await mesh.stop(["b"]) == {"b": "was not running"}
-    await mesh.start(["b", "c"])
-
-    after = mesh.directory.read()
-    assert len(mesh.directory.running()) == 3
-    for name in ("b", "c"):
-        assert after.routers[name].amqp == before.routers[name].amqp
-        assert after.routers[name].inter == before.routers[name].inter
-        assert after.routers[name].pid != before.routers[name].pid
-
-
-async def test_a_router_cut_off_by_a_stopped_one_starts_without_seeing_everybody(
-    mesh: Launcher, tmp_path: Path
-) -> None:
-    await mesh.up(load(write(tmp_path)))
-    await mesh.stop(["b", "c"])
-    await mesh.start(["c"])
-    assert list(mesh.directory.running()) == ["a", "c"]
-
-
-async def test_starting_what_runs_and_what_does_not_exist_is_refused(mesh: Launcher, tmp_path: Path) -> None:
-    await mesh.up(load(write(tmp_path)))
-    with pytest.raises(LaunchError, match="router a is running already"):
-        await mesh.start(["a"])
-    with pytest.raises(LaunchError, match='there is no router "z" in this mesh, expected a, b or c'):
-        await mesh.start(["z"])
-    with pytest.raises(LaunchError, match='there is no router "z" in this mesh, expected a, b or c'):
-        await mesh.stop(["z"])
-
-
-async def test_a_router_that_will_not_end_is_killed_and_that_is_said(
-    mesh: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    misbehave(mesh.directory, "b", "stubborn")
-    await mesh.up(load(write(tmp_path)))
-    monkeypatch.setattr(launcher_module, "STOP_S", 0.5)
-    assert await mesh.stop(["a", "b", "c"]) == {
-        "a": "stopped",
-        "b": "killed, it had not ended after 500ms",
-        "c": "stopped",
-    }
-    assert mesh.directory.running() == {}
-
-
-async def test_a_drained_router_has_ended_or_is_killed(
-    mesh: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    misbehave(mesh.directory, "b", "stubborn")
-    await mesh.up(load(write(tmp_path)))
-    monkeypatch.setattr(launcher_module, "STOP_S", 0.25)
-    monkeypatch.setattr(launcher_module, "DRAIN_S", 0.25)
-    assert await mesh.drain("a") == "drained and stopped"
-    assert await mesh.drain("a") == "was not running"
-    assert await mesh.drain("b") == "killed, it had not ended after 500ms"
-    assert list(mesh.directory.running()) == ["c"]
-
-
-async def test_a_router_that_dies_later_is_told_once(mesh: Launcher, tmp_path: Path) -> None:
-    await mesh.up(load(write(tmp_path)))
-    victim = mesh.directory.running()["b"]
-    os.kill(victim.pid, signal.SIGKILL)
-    await trio.to_thread.run_sync(lambda: os.waitid(os.P_PID, victim.pid, os.WEXITED | os.WNOWAIT))
-    assert list(mesh.endings()) == [("b", "ended by SIGKILL")]
-    assert list(mesh.endings()) == []
-    assert list(mesh.directory.running()) == ["a", "c"]
-
-
-async def test_a_process_that_is_not_the_router_is_never_signalled(mesh: Launcher, tmp_path: Path) -> None:
-    """The pid of a router that has ended may belong to anybody by now."""
-    await mesh.up(load(write(tmp_path)))
-    await mesh.stop(["b"])
-    with mesh.directory.edit() as record:
-        record.routers["b"].pid = os.getpid()
-    assert await mesh.stop(["b"]) == {"b": "was not running"}
-
-
-async def test_a_router_of_another_directory_is_not_taken_for_ours(mesh: Launcher, tmp_path: Path) -> None:
-    await mesh.up(load(write(tmp_path)))
-    other = RunDirectory(tmp_path / "ru")
-    other.path.mkdir()
-    other.write(mesh.directory.read())
-    assert other.running() == {}
-
-
-async def test_a_directory_that_was_moved_while_its_routers_run_is_told(
-    mesh: Launcher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    await mesh.up(load(write(tmp_path)))
-    old = mesh.directory.path
-    new = old.rename(tmp_path / "elsewhere")
-    assert find_run_dir(new).running() == {}
-    warnings = capsys.readouterr().err.splitlines()
-    assert len(warnings) == 3
-    assert f"{new}: router a (pid " in warnings[0]
-    assert f"runs with the run directory {old}; if it was moved here, move it back" in warnings[0]
-    new.rename(old)
-
-
-async def test_a_broken_directory_does_not_hide_the_running_mesh(
-    mesh: Launcher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    base = mesh.directory.path
-    (base / "bad" / "mesh.json").mkdir(parents=True)
-    (base / "worse").mkdir()
-    (base / "worse" / "mesh.json").write_text("{")
-    mesh.directory = RunDirectory(base / "line")
-    await mesh.up(load(write(tmp_path)))
-    assert find_run_dir(None, base).path == mesh.directory.path
-    first, second = capsys.readouterr().err.splitlines()
-    assert first == f"Warning: left out: {base}/bad/mesh.json: Is a directory, expected the record of a mesh"
-    assert "worse/mesh.json: not a record of a mesh" in second
-
-
-async def test_the_only_running_mesh_is_found(mesh: Launcher, tmp_path: Path) -> None:
-    base = mesh.directory.path
-    mesh.directory = RunDirectory(base / "line")
-    with pytest.raises(RunError, match="no mesh is running under"):
-        find_run_dir(None, base)
-
-    await mesh.up(load(write(tmp_path)))
-    assert find_run_dir(None, base).path == mesh.directory.path
-    assert find_run_dir(tmp_path, base).path == tmp_path
-
-    second = Launcher(RunDirectory(base / "second"), fetch, STUB)
-    await second.up(load(write(tmp_path)))
-    with pytest.raises(RunError, match=r"several meshes are running .*line.*second.*--run-dir"):
-        find_run_dir(None, base)
-    await second.stop(["a", "b", "c"])
-    await mesh.stop(["a", "b", "c"])
-    with pytest.raises(RunError, match=r"no mesh is running under .*--run-dir: .*line, .*second$"):
-        find_run_dir(None, base)
-
-
-def test_a_directory_without_a_mesh_and_a_damaged_record_are_told(tmp_path: Path) -> None:
-    directory = RunDirectory(tmp_path)
-    with pytest.raises(RunError, match=r"no mesh\.json, expected the run directory of a mesh"):
-        directory.read()
-    directory.record_path.write_text('{"mesh": 1')
-    with pytest.raises(RunError, match=r"mesh\.json: not a record of a mesh"):
-        directory.read()
-    directory.record_path.write_text('{"mesh": "m"}')
-    with pytest.raises(RunError, match=r"mesh\.json: not a record of a mesh"):
-        directory.read()
-
-
 def test_a_listener_takes_connections_before_its_router_exists() -> None:
     with listen(Address("127.0.0.1", 0)) as listener:
         socket.create_connection(listener.getsockname(), timeout=1).close()
-
-
-async def test_routers_can_be_begun_without_waiting_for_what_they_lack(mesh: Launcher, tmp_path: Path) -> None:
-    await mesh.up(load(write(tmp_path)))
-    await mesh.stop(["b", "c"])
-    misbehave(mesh.directory, "b", "blind")
-    mesh.begin(["b"], clock_offset=-2.5)
-    process = mesh.directory.running()["b"]
-    assert process.cmdline()[-2:] == ["--clock-offset", "-2.5"]
-    assert set(mesh.directory.running()) == {"a", "b"}
-    mesh.begin(["c"])
-    assert "--clock-offset" not in mesh.directory.running()["c"].cmdline()
-
-
-async def test_a_kill_waits_for_the_end_and_is_no_ending_that_surprises(mesh: Launcher, tmp_path: Path) -> None:
-    await mesh.up(load(write(tmp_path)))
-    mesh.directory.running()["b"].suspend()
-    assert await mesh.kill(["a", "b"]) == {"a": "killed", "b": "killed"}
-    assert set(mesh.directory.running()) == {"c"}
-    assert list(mesh.endings()) == []
-    assert await mesh.kill(["a"]) == {"a": "was not running"}

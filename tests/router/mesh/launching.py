@@ -1,0 +1,38 @@
+"""What tests of the launcher share: a mesh of three routers, and stand-ins for their processes (`stub_router.py`)."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from router.mesh.rundir import RunDirectory
+
+STUB = (sys.executable, str(Path(__file__).with_name("stub_router.py")))
+LINE = """\
+mesh: line
+routers:
+  a: {amqp: 127.0.0.1:0}
+  b: {amqp: 127.0.0.1:0}
+  c: {amqp: 127.0.0.1:0}
+links: [[a, b], [b, c]]
+"""
+
+
+async def fetch(host: str, port: int, timeout: float) -> dict[str, Any]:
+    with trio.fail_after(timeout):
+        async with await trio.open_tcp_stream(host, port) as stream:
+            data = b"".join([chunk async for chunk in stream])
+    return dict(json.loads(data))
+
+
+def write(folder: Path, text: str = LINE) -> Path:
+    path = folder / "mesh.yaml"
+    path.write_text(text)
+    return path
+
+
+def misbehave(directory: RunDirectory, name: str, how: str) -> None:
+    (directory.path / name).mkdir(parents=True, exist_ok=True)
+    (directory.path / name / "behaviour").write_text(how)
