@@ -21,6 +21,12 @@ MAY_IMPORT = {
     "failover/audit/judge": (*(f"failover.audit.{room}" for room in ("judge", "mesh", "read")), "topic"),
     "failover/audit/measure": (*(f"failover.audit.{room}" for room in ("measure", "judge", "mesh", "read")), "topic"),
     "failover/client": ("failover.client", "topic", "router.amqp", "router.journal"),
+    "failover/client/attachment": (
+        *(f"failover.client.{what}" for what in ("attachment", "errors", "events", "log")),
+        "topic",
+        "router.amqp",
+    ),
+    "failover/client/state": ("failover.client.state", "failover.client.errors", "topic", "router.amqp"),
     "failover/chaos": OURS,
     "failover/chaos/script": ("failover.chaos.script", "router.mesh"),
     "router": ("router", "failover", "topic", "linkstate"),

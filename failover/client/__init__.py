@@ -11,7 +11,7 @@ from failover.client.events import MISSED, Abandoned, Connected, Event, Lost, Re
 from failover.client.handle import Handle
 from failover.client.outcome import Outcome
 from failover.client.publisher import Publisher
-from failover.client.store import MemoryStore, SqliteStore, Store
+from failover.client.state.store import MemoryStore, SqliteStore, Store
 from failover.client.subscriber import Subscriber
 from router.amqp.format.errors import AmqpError
 

@@ -12,12 +12,12 @@ from typing import ClassVar, Final, Self, TypedDict
 
 import trio
 
-from failover.client.attachment import Attachment
-from failover.client.commits import Commits
+from failover.client.attachment.attachment import Attachment
 from failover.client.errors import ClientError
 from failover.client.events import Listener
 from failover.client.log import ClientLog
-from failover.client.store import Attached, MemoryStore, Role, Store
+from failover.client.state.commits import Commits
+from failover.client.state.store import Attached, MemoryStore, Role, Store
 from router.amqp.format.values import EXPIRE_CONNECTION, AttachOptions
 from router.amqp.transport import GOODBYE_S
 from topic.identity import LinkIdentity

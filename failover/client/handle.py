@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import trio
 
-from failover.client.comparison import ResumeStep
 from failover.client.outcome import OF_STATE, Outcome
+from failover.client.state.comparison import ResumeStep
 from router.amqp.format import values
 from router.amqp.format.values import NO_STATE
 

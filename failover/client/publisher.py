@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Unpack
 
-from failover.client.comparison import TERMINAL, ResumeStep, agreed_state, step
 from failover.client.endpoint import Endpoint, Options
 from failover.client.errors import ClientError
 from failover.client.events import Abandoned, Resumed
 from failover.client.handle import Answer, Handle
 from failover.client.outcome import LOGGED, OF_STATE, Outcome
-from failover.client.store import Added, Change, Decided, Ended, Removed, Role, tag_of
+from failover.client.state.comparison import TERMINAL, ResumeStep, agreed_state, step
+from failover.client.state.store import Added, Change, Decided, Ended, Removed, Role, tag_of
 from failover.client.subscriber_count import SubscriberCount
 from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection

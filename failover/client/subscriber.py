@@ -17,13 +17,13 @@ from typing import ClassVar, Literal, Unpack
 
 import trio
 
-from failover.client.comparison import TERMINAL
 from failover.client.delivery import Delivery
 from failover.client.endpoint import Endpoint, Options
 from failover.client.errors import ClientError
 from failover.client.events import Abandoned, Resumed
 from failover.client.outcome import LOGGED, OF_STATE, STATE_OF, Outcome
-from failover.client.store import Decided, Removed, Role
+from failover.client.state.comparison import TERMINAL
+from failover.client.state.store import Decided, Removed, Role
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.values import RCV_FIRST, RCV_SECOND, REJECTED, RELEASED

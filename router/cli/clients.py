@@ -44,7 +44,7 @@ class Target:
     @property
     def routers(self) -> list[str]:
         """The same, as host:port."""
-        from failover.client.routers import parse_url
+        from failover.client.attachment.routers import parse_url
 
         return [str(Address(*parse_url(url))) for url in self.urls]
 
@@ -70,7 +70,7 @@ def read_rate(context: click.Context, param: click.Parameter, value: float | Non
 
 
 def read_urls(context: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    from failover.client.routers import parse_url
+    from failover.client.attachment.routers import parse_url
 
     try:
         for url in value:

@@ -4,7 +4,7 @@ from collections import deque
 from itertools import islice
 from typing import Any
 
-from failover.client.comparison import ResumeStep, compare
+from failover.client.state.comparison import ResumeStep, compare
 from tests.simulation.client import MOST, Client
 from tests.simulation.link import Link
 from tests.simulation.publisher_link import PublisherLink, Sent

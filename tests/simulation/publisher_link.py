@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from failover.client.comparison import ResumeStep
+from failover.client.state.comparison import ResumeStep
 from router.edge.signs import SignsOfLife
 from tests.simulation.link import Link
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction

@@ -8,7 +8,7 @@ import pytest
 from failover.chaos.accounts import Published, overtaken, subscriber_counts
 from failover.chaos.ledger import Ledger, open_database, published, received
 from failover.client import Outcome, SqliteStore
-from failover.client.store import Added, Decided, Removed, tag_of
+from failover.client.state.store import Added, Decided, Removed, tag_of
 from router.amqp.format.values import ACCEPTED
 from topic.identity import LinkIdentity
 

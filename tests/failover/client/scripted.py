@@ -10,7 +10,7 @@ import trio
 from attrs import frozen
 
 from failover.client.endpoint import Endpoint
-from failover.client.store import Change, MemoryStore, Role
+from failover.client.state.store import Change, MemoryStore, Role
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.message import body_of, data_message

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failover.client.comparison import (
+from failover.client.state.comparison import (
     NULL,
     RECEIVED,
     TABLE,

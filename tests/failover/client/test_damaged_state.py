@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from failover.client import Publisher, SqliteStore, StateError, Subscriber
-from failover.client.store import Added, Attached, Decided, Unsettled, tag_of
+from failover.client.state.store import Added, Attached, Decided, Unsettled, tag_of
 from router.amqp.format.message import data_message
 from router.amqp.format.values import ACCEPTED, NO_STATE
 from router.store import StateStore

@@ -2,7 +2,14 @@
 
 import pytest
 
-from failover.client.routers import FIRST_PAUSE_S, LONGEST_PAUSE_S, MAX_ROUTERS, RouterAddress, Routers, parse_url
+from failover.client.attachment.routers import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    MAX_ROUTERS,
+    RouterAddress,
+    Routers,
+    parse_url,
+)
 
 
 @pytest.mark.parametrize(

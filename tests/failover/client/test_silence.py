@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 import trio
 
-from failover.client.silence import GRACE_S, Patience, silence
+from failover.client.attachment.silence import GRACE_S, Patience, silence
 from router.amqp.connection import Connection
 
 

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from failover.client import MemoryStore, Outcome, Publisher, SqliteStore, StateError, Store, Subscriber
-from failover.client.store import Added, Attached, Change, Decided, Ended, Removed, Role, Saved, Unsettled, tag_of
+from failover.client.state.store import Added, Attached, Change, Decided, Ended, Removed, Role, Saved, Unsettled, tag_of
 from router.amqp.format.values import ACCEPTED, NO_STATE, REJECTED
 from tests.failover.client.scripted import (
     Peer,

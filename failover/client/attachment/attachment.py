@@ -12,12 +12,12 @@ from typing import Final
 
 import trio
 
+from failover.client.attachment.refusals import OF_ROUTER, STOLEN, error_of, no_router
+from failover.client.attachment.routers import RouterAddress, Routers
+from failover.client.attachment.silence import Patience, silence
 from failover.client.errors import ClientError, why_unreachable
 from failover.client.events import MISSED, Connected, Listener, Lost
 from failover.client.log import ClientLog
-from failover.client.refusals import OF_ROUTER, STOLEN, error_of, no_router
-from failover.client.routers import RouterAddress, Routers
-from failover.client.silence import Patience, silence
 from router.amqp.connection import Connection
 from router.amqp.format.values import ErrorCondition
 from router.amqp.handler import Handler

@@ -23,8 +23,8 @@ from typing import Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from attrs import define, field
 
-from failover.client.comparison import TERMINAL
 from failover.client.errors import StateError
+from failover.client.state.comparison import TERMINAL
 from router.amqp.format.values import NO_STATE
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 

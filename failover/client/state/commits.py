@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import trio
 
 from failover.client.errors import StateError
-from failover.client.store import Change, Role, Saved, Store
+from failover.client.state.store import Change, Role, Saved, Store
 from topic.identity import LinkIdentity
 
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from failover.client.attachment.routers import RouterAddress
 from failover.client.errors import ClientError
 from failover.client.events import MISSED
-from failover.client.routers import RouterAddress
 from router.amqp.format.values import ErrorCondition
 
 STOLEN: Final = "amqp:link:stolen"
