@@ -25,7 +25,6 @@ import msgpack
 from attrs import frozen
 
 from linkstate.chunks import CHUNK, Chunk
-from linkstate.errors import PeerError
 
 HELLO, SUMMARY, ENTRIES = range(3)
 
@@ -46,6 +45,14 @@ _LISTING_SHAPE = [int, int, list]
 _SUMMARY_SHAPE = [str, int, int]
 _ENTRY_SHAPE = [str, int, int, int, list]
 _LINK_SHAPE = [str, int, int]
+
+
+class PeerError(Exception):
+    """A neighbour sent what no router of this mesh would send; nothing of it was applied.
+
+    A body that does not decode, or a HELLO from the wrong router. The shell closes the transport it came from.
+    Everything else that raises in this folder is a bug of ours.
+    """
 
 
 @frozen

@@ -9,13 +9,13 @@ answers with what is newer.
 from collections.abc import Callable, Collection, Mapping
 
 from linkstate.clock import HybridClock
-from linkstate.errors import PeerError
 from linkstate.events import Reachability, Reached, Rerouted, Unreachable
 from linkstate.flooding import Database, InstallResult, Links
 from linkstate.frames import (
     Entries,
     Hello,
     LinkstateFrame,
+    PeerError,
     Summary,
     decode_linkstate,
     encode_entries,

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Collection
 from typing import Any
 
-from linkstate.errors import PeerError as BrokenFrame
 from linkstate.events import Transmit
+from linkstate.frames import PeerError as BrokenFrame
 from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
 from router.amqp.batches import Transfers

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkstate.chunks import CHUNK
-from linkstate.errors import PeerError
 from linkstate.frames import (
     DATA,
     GREET,
     AgedAdvertisement,
     Entries,
     Hello,
+    PeerError,
     Summary,
     bin_prefix,
     decode_channel,

@@ -5,13 +5,13 @@ import pytest
 
 from linkstate.channel import ACK_DELAY
 from linkstate.clock import HybridClock
-from linkstate.errors import PeerError
 from linkstate.events import Transmit
 from linkstate.frames import (
     PROBE,
     AgedAdvertisement,
     Entries,
     Hello,
+    PeerError,
     decode_channel,
     decode_linkstate,
     encode_entries,
