@@ -1,5 +1,9 @@
-"""The command that judges: audit. Its exit status is the verdict (see failover/audit/report.py)."""
+"""The commands that read delivery logs: audit, which judges, and story, which tells the life of one delivery.
 
+The exit status of audit is the verdict (see failover/audit/report/report.py).
+"""
+
+import json
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +20,9 @@ if TYPE_CHECKING:
 DOING = ("reading", "judging")
 NO_VERDICT = 2
 INTERRUPTED = 130  # as shells report it
+
+CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+"""Keys may begin with a hyphen; no option of this command has a short form they could be taken for."""
 
 
 @click.command()
@@ -94,3 +101,40 @@ def show_progress(out: "Console") -> Iterator[Callable[[int, int], None]]:
             shown.update(task, completed=read, total=None if ended else size, description=DOING[ended])
 
         yield show
+
+
+class Story(click.Command):
+    """Alone, -h is no key."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(context, ["--help"] if args == ["-h"] else args)
+
+
+@click.command(cls=Story, context_settings=CONTEXT)
+@click.argument("run_dirs", nargs=-1, metavar="RUN_DIR...")
+@click.argument("key", metavar="KEY")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--master", metavar="URL", help="A Spark master, for run directories that are not local.")
+@needs_audit
+def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None) -> None:
+    """Tell one delivery's life across routers and clients.
+
+    KEY is the delivery's key, as a finding of the audit or `subscribe --format json` tells it, or a start of it that no
+    other key has. Several run directories belong to one mesh; those that are not local are named with their scheme,
+    such as hdfs://.
+
+    \b
+    Example: oncemesh story run/triangle iOqXyO9LeQEY5ypLWcgN
+    """
+    from failover.audit import AuditError, tell_story
+
+    if not run_dirs:  # of one argument click takes the key to be there
+        raise click.UsageError(f"RUN_DIR or KEY is missing beside {key!r}")
+    try:
+        told = tell_story(run_dirs, key, master)
+    except AuditError as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        click.echo(json.dumps(told.as_json(), indent=1, ensure_ascii=False))
+    else:
+        told.render(console())

@@ -15,7 +15,6 @@ from router.cli import chaos as cli_chaos
 from router.cli import demo as cli_demo
 from router.cli import mesh as cli_mesh
 from router.cli import publish as cli_publish
-from router.cli import story as cli_story
 from router.cli import subscribe as cli_subscribe
 from router.cli.base import Commands
 from router.cli.router import router
@@ -41,7 +40,7 @@ for _command in (
     cli_subscribe.subscribe,
     cli_chaos.chaos,
     cli_audit.audit,
-    cli_story.story,
+    cli_audit.story,
     cli_demo.demo,
 ):
     main.add_command(_command)
