@@ -1,7 +1,7 @@
 """Imports point one way: the cores know neither each other's users nor any I/O (docs/architecture.md)."""
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -178,6 +178,11 @@ def reachable(graph: Mapping[str, set[str]], module: str) -> set[str]:
 
 def test_no_module_imports_itself_in_a_circle() -> None:
     assert sorted(map(sorted, circles(graph()))) == []
+
+
+def test_no_room_has_more_than_fifteen_files() -> None:
+    rooms = Counter(str(Path(path).parent) for path in modules())
+    assert {room: count for room, count in rooms.items() if count > 15} == {}
 
 
 def test_no_class_name_stands_twice_in_the_product() -> None:

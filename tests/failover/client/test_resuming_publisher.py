@@ -17,8 +17,8 @@ from failover.client import (
     Outcome,
     Publisher,
     Resumed,
-    attachment,
 )
+from failover.client.attachment import attachment
 from router.amqp.format.values import ACCEPTED, NO_STATE, RECEIVED, REJECTED
 from router.amqp.proton.link import Link
 from tests.failover.client.scripted import (
