@@ -126,6 +126,7 @@ class Endpoints:
             if partial:  # its rest will not come
                 lib.pn_delivery_update(partial, RELEASED)
                 lib.pn_delivery_settle(partial)
+                self._host.settling.add(partial)
 
     def detached(self, pointer: Any, *, closed: bool) -> None:
         """The peer has detached, or closed."""

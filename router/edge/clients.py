@@ -135,7 +135,7 @@ class ClientEdge(Handler):
             self.node.pump()
 
     def _look(self, end: TopicEnd) -> None:
-        if end.awaits_writing:
+        if end.awaits_writing and not end.link.ended:
             self._full.setdefault(end.link.connection, {})[end] = None
 
     # what the core asks

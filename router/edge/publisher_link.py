@@ -193,6 +193,6 @@ class PublisherLink(TopicEnd):
         messages = [record.message for record in again.values() if record.message is not None]
         assert len(messages) == len(again), "what its publisher has not settled is not forgotten"
         self._publish(list(again), [record.tag for record in again.values()], messages)
-        settled = [handle for handle in again if self.link.remote_state(handle)[1]]
-        self._settled(settled)
+        self.node.perform()  # what nobody is awaited for is told, or over, before it is taken for settled
+        self._settled([handle for handle in again if handle in self.records and self.link.remote_state(handle)[1]])
         self.node.perform()

@@ -116,9 +116,10 @@ class SubscriberLink(TopicEnd):
             self.node.topic.suspend_subscriber(self.subscriber, self, now)
 
     def _forget_unsent(self, count: int) -> None:
-        """The last transfers were never written: the client has not got them."""
+        """The last transfers were never written: the client has not got them. Some may have been settled meanwhile."""
         for handle in list(self.records)[-count:] if count else ():
-            del self.handles[self.records.pop(handle)]
+            if self.link.is_unsent(handle) or not self.records[handle].size:
+                del self.handles[self.records.pop(handle)]
 
     def on_credit(self) -> None:
         self.node.topic.credit(self.subscriber, self.link.credit)
@@ -148,7 +149,7 @@ class SubscriberLink(TopicEnd):
     def on_dispositions(self, dispositions: Dispositions) -> None:
         """Outcomes in runs of the same state, so that the order of redeliveries is that of the client's."""
         handles, states, settled = dispositions.handles, dispositions.states, dispositions.settled
-        if self.again:  # what has become of these is looked at when the core resumes them
+        if self.link.continued:  # what the core has yet to resume is looked at then; what is forgotten says nothing
             known = [handle in self.records for handle in handles]
             handles, states, settled = (list(compress(column, known)) for column in (handles, states, settled))
         if max(states, default=0) > MODIFIED:

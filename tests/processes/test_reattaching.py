@@ -239,6 +239,29 @@ async def test_what_a_publisher_settles_between_its_detach_and_its_attach_is_set
     await pair.finish()
 
 
+async def test_what_was_settled_while_away_may_be_accepted_at_once(pair: Pair) -> None:
+    """As nobody is awaited any more."""
+    await pair.attach()
+    (sent,) = await pair.send(b"1")
+    await pair.received(b"1")
+    client = await pair.leave(pair.publisher)
+    pair.settle(sent)
+    pair.subscriber.link.detach()
+    pair.subscriber.link.connection.wake()
+
+    async def gone() -> bool:
+        return all(row["address"] != pair.topic for row in (await pair.mesh.status("a"))["orphans"]) and all(
+            row["address"] != pair.topic for row in (await pair.mesh.status("c"))["subscribers"]
+        )
+
+    await eventually(gone)
+    await pair.attach_publisher(client)
+    await pair.clients.until(lambda: pair.publisher.link.credit == WINDOW)
+    pair.publisher.link.detach()
+    pair.publisher.link.connection.wake()
+    await pair.forgotten()
+
+
 def lasting_attach(handle: int, *, receiver: bool, address: str) -> bytes:
     ends = [Described(code, address, 2, Symbol(EXPIRE_CONNECTION), 60) for code in (SOURCE, TARGET)]
     return frame(ATTACH, "link", handle, receiver, None, ubyte(1), *ends, None, None, 0)

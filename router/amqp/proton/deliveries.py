@@ -221,13 +221,21 @@ class LinkDeliveries:
 
     @property
     def unwritten(self) -> int:
-        """Bytes of messages on the link's session that were sent and not written."""
-        return 0 if self.ended else int(lib.pn_session_outgoing_bytes(lib.pn_link_session(self.pointer)))
+        """Bytes of messages on the link's session that were sent and not written; 0 if none of them is the link's: what
+        another link has no credit for any more is not written, for as long as that lasts."""
+        if self.ended or not lib.pn_link_queued(self.pointer):
+            return 0
+        return int(lib.pn_session_outgoing_bytes(lib.pn_link_session(self.pointer)))
 
     @property
     def unsent(self) -> int:
         """How many of the last deliveries sent were not written: the peer's session has no room for them."""
         return int(lib.pn_link_queued(self.pointer))
+
+    @staticmethod
+    def is_unsent(handle: Handle) -> bool:
+        """Sending: whether a part of its message was not written. Of an empty message it is not known."""
+        return bool(lib.pn_delivery_pending(handle))
 
     # -- flow
 
