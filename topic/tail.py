@@ -23,7 +23,7 @@ import msgpack
 MAGIC = b"OMT2"
 REGION = 128 << 10
 """Bytes of a region. An event that does not fit makes its writer write the block at once."""
-RESERVED = 1 << 10
+RESERVED = 4 << 10
 """Of these, for the one frame that says that the block could not be written, as the disk had no room for it."""
 _START = len(MAGIC) + 4
 _FRAME = 8

@@ -105,6 +105,15 @@ def test_a_tail_that_is_full_has_room_to_say_so(writer: Writer, disk: Disk) -> N
     assert writer.file.missing == 1
 
 
+def test_there_is_room_for_any_reason(tmp_path: Path, disk: Disk) -> None:
+    """A character of a path may take twelve bytes in the log."""
+    writer = Writer(tmp_path / ("\N{GRINNING FACE}" * 60) / ("\N{GRINNING FACE}" * 60) / ("\N{GRINNING FACE}" * 60))
+    disk.room = 0
+    while not writer.file.why:
+        write(writer, 1)
+    assert "why" in str(told(writer)[-1])
+
+
 def test_a_segment_that_cannot_be_begun_leaves_no_file_and_the_log_breaks_off_in_the_one_before(
     writer: Writer, disk: Disk
 ) -> None:
