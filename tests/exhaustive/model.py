@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from tests.exhaustive.clients import Client, Did, Frame, Phase, Publisher, Subscriber, check
+from tests.exhaustive.clients import Client, Did, Frame, Phase, Publisher, check
 from tests.exhaustive.memo import Clients, Routers, Step
 from tests.exhaustive.possible import Possible, listens
 from tests.exhaustive.promises import Promises
 from tests.exhaustive.router import Router
 from tests.exhaustive.scope import FAULTS, Scope
+from tests.exhaustive.subscriber import Subscriber
 from tests.exhaustive.world import BEGUN, DOWN, IN_CONTACT, LOST, UP, Draft, Event, World
 from topic.actions import EXPIRED
 

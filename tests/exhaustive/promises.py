@@ -9,10 +9,11 @@ is true, and the life of a publisher only in the first case.
 
 from collections.abc import Mapping
 
-from tests.exhaustive.clients import Did, Frame, Message, Phase, Publisher, Subscriber, Violation, check
+from tests.exhaustive.clients import Did, Frame, Message, Phase, Publisher, Violation, check
 from tests.exhaustive.memo import Clients, Routers
 from tests.exhaustive.router import container, identity_of
 from tests.exhaustive.scope import Scope
+from tests.exhaustive.subscriber import Subscriber
 from tests.exhaustive.world import APART, AWAY, ENDED, GONE, UNTOLD, UP, Draft, is_apart
 from topic.identity import link_name
 

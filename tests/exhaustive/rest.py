@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from itertools import combinations
 
-from tests.exhaustive.clients import Client, Phase, Publisher, Stage, Subscriber, check
+from tests.exhaustive.clients import Client, Phase, Publisher, Stage, check
 from tests.exhaustive.model import Model
 from tests.exhaustive.router import Router
+from tests.exhaustive.subscriber import Subscriber
 from tests.exhaustive.world import UNTOLD, UP, World
 from topic.core import Topic
 

@@ -5,32 +5,19 @@ clients, and one batch for each router in contact, in which everything that one 
 state there are contacts that the model makes and loses. The store survives a kill.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
 
 from linkstate.events import Transmit
 from tests.contacts import Contacts
-from tests.exhaustive.clients import Frame, Violation, check
+from tests.exhaustive.clients import Frame, Violation
+from tests.exhaustive.link import Link
 from tests.store import MemoryStore
-from topic.actions import (
-    AnswerDeliveries,
-    AnswerPublisher,
-    AnswerSubscriber,
-    Credit,
-    Deliver,
-    Detach,
-    DropContact,
-    Echo,
-    LinkAction,
-    Redeliver,
-    Resume,
-    SettleSubscriber,
-)
+from topic.actions import AnswerSubscriber, Detach, DropContact, LinkAction
 from topic.core import Topic
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import Record, Stream
+from topic.delivery.record import Stream
 from topic.directory.entry import Lifetime, Role
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import LinkIdentity
@@ -90,19 +77,6 @@ class Journal:
 
 CLOCK = Clock()
 JOURNAL = Journal()
-
-
-class Link:
-    """A client's link, as long as it is attached; `client` is its index."""
-
-    __slots__ = ("client", "end", "records", "serial")
-
-    def __init__(self, client: int, serial: int) -> None:
-        self.client = client
-        self.serial = serial
-        self.end: Any = None
-        self.records: dict[bytes, Record] = {}
-        """Transferred and not settled, by tag or delivery key."""
 
 
 @attrs.frozen
@@ -332,8 +306,10 @@ class Router:
     def perform(self, action: LinkAction) -> None:
         link: Link = action.link
         if self.links.get((link.client, link.serial)) is link:
-            for frame in _FRAMES[type(action)](self, link, action):
+            for frame in link.frames(action):
                 self.output.to_clients.append((link.client, link.serial, frame))
+            if isinstance(action, Detach):
+                self.left[link.client, link.serial] = self.links.pop((link.client, link.serial))
         if isinstance(action, AnswerSubscriber):
             self.output.contacts = dict(self._core.directory.contacts)
             self._core.credit(link.end, CREDIT)
@@ -359,69 +335,6 @@ class Router:
             if isinstance(link.end, LocalSubscriber) and link.end.credit:
                 link.end.credit = CREDIT
 
-    def _answer_publisher(self, link: Link, action: AnswerPublisher) -> list[Frame]:
-        return [("answered", action.epoch.hlc, action.generation, _packed(action.unsettled))]
-
-    def _answer_subscriber(self, link: Link, action: AnswerSubscriber) -> list[Frame]:
-        return [("answered", action.epoch.hlc, _packed(action.unsettled))]
-
-    def _detach(self, link: Link, action: Detach) -> list[Frame]:
-        self.left[link.client, link.serial] = self.links.pop((link.client, link.serial))
-        return [("detached", action.condition, action.description)]
-
-    def _deliver(self, link: Link, action: Deliver) -> list[Frame]:
-        for record in action.records:
-            assert record.message is not None and record.key not in link.records
-            link.records[record.key] = record
-        return [("deliver", record.key, record.message) for record in action.records]
-
-    def _redeliver(self, link: Link, action: Redeliver) -> list[Frame]:
-        """Its client has forgotten it when it released it."""
-        link.records[action.record.key] = action.record
-        return [("deliver", action.record.key, action.record.message)]
-
-    def _resume(self, link: Link, action: Resume) -> list[Frame]:
-        record = action.record
-        if not action.settled:
-            check(record.key not in link.records, "resumed transfer", "transferred already on this connection")
-            link.records[record.key] = record
-        if action.settled or action.state:
-            return [("restated", record.key, action.settled)]
-        return [("resume", record.key, record.message)]
-
-    def _settle_subscriber(self, link: Link, action: SettleSubscriber) -> list[Frame]:
-        known = [record.key for record in action.records if link.records.pop(record.key, None) is not None]
-        return [("settle", tuple(known))] if known else []
-
-    def _echo(self, link: Link, action: Echo) -> list[Frame]:
-        return [("echo",)]
-
-    def _answer_deliveries(self, link: Link, action: AnswerDeliveries) -> list[Frame]:
-        for record in action.records:
-            check(link.records.get(record.tag) is record, "one outcome", "answered without a transfer on this attach")
-        return [("outcome", tuple(record.tag for record in action.records), int(action.outcome))]
-
-    def _credit(self, link: Link, action: Credit) -> list[Frame]:
-        return []  # there is always some left
-
 
 def identity_of(client: int) -> LinkIdentity:
     return LinkIdentity(container(client), "link", ADDRESS)
-
-
-def _packed(unsettled: dict[bytes, int] | None) -> tuple[tuple[bytes, int], ...] | None:
-    return None if unsettled is None else tuple(unsettled.items())
-
-
-_FRAMES: dict[type[LinkAction], Callable[..., list[Frame]]] = {
-    AnswerPublisher: Router._answer_publisher,
-    AnswerSubscriber: Router._answer_subscriber,
-    Detach: Router._detach,
-    Deliver: Router._deliver,
-    Redeliver: Router._redeliver,
-    Resume: Router._resume,
-    SettleSubscriber: Router._settle_subscriber,
-    Echo: Router._echo,
-    AnswerDeliveries: Router._answer_deliveries,
-    Credit: Router._credit,
-}

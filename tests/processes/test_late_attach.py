@@ -12,9 +12,10 @@ from signal import SIGCONT, SIGSTOP
 import trio
 
 from router.amqp.format.values import ACCEPTED
+from tests.processes.by_hand import heard, lasting_attach
 from tests.processes.clients import Clients, hold
 from tests.processes.mesh import RunningMesh, eventually
-from tests.processes.test_reattaching import LASTING, heard, lasting_attach
+from tests.processes.pair import LASTING
 from tests.router.amqp.frames import BEGIN, opening
 
 CONTAINER = "hostile"  # as frames by hand have it

@@ -10,9 +10,10 @@ import trio
 
 from router.amqp.format.message import data_message
 from router.amqp.format.values import ACCEPTED
+from tests.processes.by_hand import heard, lasting_attach
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually
-from tests.processes.test_reattaching import Pair, heard, lasting_attach
+from tests.processes.pair import Pair
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,

@@ -10,138 +10,39 @@ the handles that they had.
 """
 
 from random import Random
-from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
 from router.amqp.format.message import data_message
-from router.amqp.format.performative import code_of
-from router.amqp.format.values import ACCEPTED, EXPIRE_CONNECTION, RELEASED, Handle
+from router.amqp.format.values import ACCEPTED, RELEASED, Handle
 from router.amqp.proton.library import lib
-from tests.processes.clients import Client, Clients, Publisher, Subscriber, client_of, hold
+from tests.processes.by_hand import heard, lasting_attach
+from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually
+from tests.processes.pair import Pair
 from tests.router.amqp.frames import (
     ATTACH,
     DETACH,
     DISPOSITION,
     FLOW,
-    HEADER,
-    SOURCE,
-    TARGET,
     TRANSFER,
     Described,
-    Symbol,
     frame,
     opening,
     settlement,
     transfer,
-    ubyte,
 )
 from topic.properties import EPOCH, GENERATION
 
 WINDOW = 1000
 COUNT = 200
-LASTING: dict[str, Any] = {"durable": 2, "expiry_policy": EXPIRE_CONNECTION, "timeout": 60}
 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     return f"topic/{request.node.name}"
-
-
-class Pair:
-    """A publisher and a subscriber, each on a connection of its own."""
-
-    def __init__(self, mesh: RunningMesh, clients: Clients, topic: str) -> None:
-        self.mesh, self.clients, self.topic = mesh, clients, topic
-        self.publisher: Publisher
-        self.subscriber: Subscriber
-
-    async def attach(self, *, credit: int = 100) -> None:
-        await self.attach_subscriber(await self.clients.connect(self.mesh.address("c"), "reader"), credit=credit)
-        await self.attach_publisher(await self.clients.connect(self.mesh.address("a"), "writer"))
-
-    async def attach_publisher(self, client: Client, **options: Any) -> Publisher:
-        self.publisher = client.publisher(self.topic, "link", second=True, **LASTING, **options)
-        self.publisher.keep = True
-        await self.clients.until(lambda: self.publisher.link.credit > 0)
-        return self.publisher
-
-    async def attach_subscriber(self, client: Client, *, credit: int = 100, **options: Any) -> Subscriber:
-        subscriber = client.subscriber(self.topic, "link", credit=credit, respond=hold, **LASTING, **options)
-        await self.clients.until(lambda: subscriber.attached)
-        self.subscriber = subscriber
-        return subscriber
-
-    async def leave(self, end: Publisher | Subscriber, *, closed: bool = False) -> Client:
-        """The detach is written, not answered yet."""
-        end.link.detach(closed=closed)
-        end.link.connection.wake()
-        await trio.testing.wait_all_tasks_blocked()
-        return client_of(end)
-
-    async def send(self, *bodies: bytes) -> list[Handle]:
-        """Their handles, in that order."""
-        before = set(self.publisher.numbers)
-        for body in bodies:
-            self.publisher.send(body)
-        await self.clients.until(lambda: len(self.publisher.numbers) == len(before) + len(bodies))
-        return [handle for handle in self.publisher.numbers if handle not in before]
-
-    async def received(self, *bodies: bytes) -> list[Handle]:
-        """Wait until this is what has come on this link."""
-        await self.clients.until(lambda: len(self.subscriber.received) >= len(bodies))
-        assert self.subscriber.bodies == list(bodies)
-        return [delivery.handle for delivery in self.subscriber.received]
-
-    def state(self, handle: Handle, outcome: int) -> None:
-        """By a subscriber."""
-        lib.pn_delivery_update(handle, outcome)
-        self.subscriber.link.connection.wake()
-
-    def settle(self, *handles: Handle) -> None:
-        for handle in handles:
-            lib.pn_delivery_settle(handle)
-        self.publisher.link.connection.wake()
-
-    async def told(self, *handles: Handle) -> None:
-        """Wait until the publisher knows that these are accepted."""
-        await self.clients.until(lambda: all(lib.pn_delivery_remote_state(handle) == ACCEPTED for handle in handles))
-
-    async def settled(self, *handles: Handle) -> None:
-        """Wait until the subscriber knows that these are settled. Those of its present link it has settled then."""
-        here = {delivery.handle for delivery in self.subscriber.received}
-        before = [handle for handle in handles if handle not in here]
-        await self.clients.until(lambda: here.intersection(handles) <= set(self.subscriber.settled))
-        await self.clients.until(lambda: all(map(lib.pn_delivery_settled, before)))
-        for handle in before:
-            lib.pn_delivery_settle(handle)
-        self.subscriber.link.connection.wake()
-
-    @property
-    def generation(self) -> object:
-        return self.publisher.link.remote_properties[GENERATION]
-
-    async def finish(self) -> None:
-        """All that is under way is done with; then both close, so that the mesh can be seen to forget them."""
-        await self.send(b"last")
-        await self.clients.until(lambda: self.subscriber.bodies[-1:] == [b"last"])
-        self.subscriber.received[-1].accept()
-        await self.clients.until(lambda: self.publisher.accepted != [])
-        for end in (self.publisher, self.subscriber):
-            end.link.detach()
-            end.link.connection.wake()
-        await self.forgotten()
-
-    async def forgotten(self) -> None:
-        async def is_so() -> bool:
-            reports = [await self.mesh.status(router) for router in self.mesh.routers]
-            links = [link for report in reports for link in (*report["publishers"], *report["subscribers"])]
-            return all(link["address"] != self.topic for link in links)
-
-        await eventually(is_so)
 
 
 @pytest.fixture
@@ -262,29 +163,10 @@ async def test_what_was_settled_while_away_may_be_accepted_at_once(pair: Pair) -
     await pair.forgotten()
 
 
-def lasting_attach(handle: int, *, receiver: bool, address: str) -> bytes:
-    ends = [Described(code, address, 2, Symbol(EXPIRE_CONNECTION), 60) for code in (SOURCE, TARGET)]
-    return frame(ATTACH, "link", handle, receiver, None, ubyte(1), *ends, None, None, 0)
-
-
 def leaving_at_once(*, receiver: bool, address: str) -> bytes:
     """On handle 0, then again and again before anybody can have answered; at last it stays, on handle 4."""
     again = (lasting_attach(n, receiver=receiver, address=address) + frame(DETACH, n, False) for n in range(1, 4))
     return frame(DETACH, 0, False) + b"".join(again) + lasting_attach(4, receiver=receiver, address=address)
-
-
-async def heard(stream: trio.SocketStream, code: int, count: int = 1) -> list[bytes]:
-    """Read until so many frames of that kind have come."""
-    frames: list[bytes] = []
-    unread = b""
-    with trio.fail_after(20):
-        while sum(code_of(one) == code for one in frames) < count:
-            unread += await stream.receive_some()
-            unread = unread.removeprefix(HEADER)
-            while len(unread) >= 4 and len(unread) >= (size := int.from_bytes(unread[:4], "big")):
-                frames.append(unread[:size])
-                unread = unread[size:]
-    return [one for one in frames if code_of(one) == code]
 
 
 async def test_a_subscriber_may_leave_again_before_it_is_answered(pair: Pair) -> None:

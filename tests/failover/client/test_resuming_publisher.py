@@ -1,51 +1,17 @@
 """A publisher whose connection is cut at every step of a delivery's life, at a router that honours unsettled maps."""
 
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from failover.client import (
-    Abandoned,
-    ClientError,
-    Connected,
-    Event,
-    Lost,
-    MemoryStore,
-    Outcome,
-    Publisher,
-    Resumed,
-)
-from failover.client.attachment import attachment
+from failover.client import Abandoned, Connected, Event, Lost, Outcome, Resumed
 from router.amqp.format.values import ACCEPTED, NO_STATE, RECEIVED, REJECTED
 from router.amqp.proton.link import Link
-from tests.failover.client.scripted import (
-    EPOCH,
-    GENERATION,
-    Detached,
-    Gone,
-    Holding,
-    Peer,
-    Stated,
-    Transferred,
-    attached,
-    running_peers,
-    states,
-)
+from tests.failover.client.clients import TAGS, publishing, settled
+from tests.failover.client.scripted import EPOCH, GENERATION, Gone, Holding, Peer, Transferred, running_peers, states
 from topic.identity import LinkIdentity, delivery_key
-
-TAGS = [n.to_bytes(8, "big") for n in range(100)]
-
-
-def publisher(*peers: Peer, **options: Any) -> Publisher:
-    return Publisher([peer.url for peer in peers], "topic/x", container="p", link="out", **options)
-
-
-def publishing(*peers: Peer, **options: Any) -> AbstractAsyncContextManager[tuple[Publisher, Link]]:
-    """A publisher that attaches for the first time, and is left by an error."""
-    return attached(publisher(*peers, **options), peers[0])
 
 
 async def again(peer: Peer, ours: dict[bytes, int], theirs: dict[bytes, int], **options: Any) -> Link:
@@ -57,11 +23,6 @@ async def again(peer: Peer, ours: dict[bytes, int], theirs: dict[bytes, int], **
     echoed = {"oncemesh:generation": GENERATION, "oncemesh:epoch": EPOCH}
     assert link.remote_properties == {**echoed, "oncemesh:answers": True}
     return link
-
-
-async def settled(peer: Peer, link: Link, transferred: Transferred) -> None:
-    peer.outcome(link, transferred.handle)
-    assert await peer.next(Stated) == Stated(transferred.handle, NO_STATE, True)
 
 
 async def test_it_asks_for_a_terminus_that_outlives_the_connection() -> None:
@@ -246,121 +207,3 @@ async def test_an_incomplete_map_proves_nothing() -> None:
         assert link.remote_unsettled == states(dict.fromkeys([TAGS[0], TAGS[2]], NO_STATE))
         order = [await a.next(Transferred) for _ in range(3)]
         assert [(one.tag, one.resume) for one in order] == [(TAGS[0], True), (TAGS[2], False), (TAGS[3], False)]
-
-
-async def test_the_next_router_of_the_list_and_those_it_names() -> None:
-    async with running_peers("a", "b", "c") as [a, b, c]:
-        a.properties["failover-server-list"] = [{"network-host": "127.0.0.1", "port": b.port}]
-        b.properties["failover-server-list"] = [{"network-host": "127.0.0.1", "port": c.port, "scheme": "amqp"}]
-        events: list[Event] = []
-        async with publishing(a, events=events.append) as (p, _):
-            handle = await p.send(b"body")
-            await a.next(Transferred)
-            a.dead = True
-            a.cut()
-            link = await b.answer({})
-            transferred = await b.next(Transferred)
-            b.dead = True
-            b.cut()
-            link = await c.answer({TAGS[0]: NO_STATE})
-            transferred = await c.next(Transferred)
-            assert transferred.resume
-            await settled(c, link, transferred)
-            assert await handle.outcome() is Outcome.ACCEPTED
-            assert [event.router for event in events if isinstance(event, Connected)] == ["a", "b", "c"]
-
-
-async def test_a_detach_of_the_router_moves_the_publisher_on() -> None:
-    async with running_peers("a", "b") as [a, b], publishing(a, b) as (_, link):
-        link.detach("amqp:link:detach-forced", "drained", closed=False)
-        link.connection.wake()
-        await b.answer({})
-
-
-async def test_a_lost_router_is_tried_first_but_not_one_that_sent_us_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attachment, "LIVED_S", 0.0)
-    async with running_peers("a", "b") as [a, b], publishing(a, b):
-        a.cut()
-        await a.next(Gone)
-        link = await a.answer({})
-        await trio.testing.wait_all_tasks_blocked()
-        link.connection.close("amqp:connection:forced", "bye")
-        link.connection.wake()
-        await b.answer({})
-
-
-@pytest.mark.parametrize("condition", ["amqp:link:stolen", "amqp:not-allowed"])
-async def test_what_no_other_router_mends_ends_the_publisher(condition: str) -> None:
-    async with running_peers("a", "b") as [a, b], publishing(a, b) as (p, link):
-        handle = await p.send(b"body")
-        await a.next(Transferred)
-        link.detach(condition, "why")
-        link.connection.wake()
-        with pytest.raises(ClientError, match="why") as caught:
-            await handle.outcome()
-        assert caught.value.condition == condition
-        another = "another process has attached as p, too" in str(caught.value)
-        assert another == (condition == "amqp:link:stolen")
-
-
-async def test_a_link_that_an_attach_of_its_own_may_have_stolen_is_attached_again() -> None:
-    """A router that we gave up may wake up and read an attach that we sent it long ago. Once: then it was others."""
-    async with running_peers("a", "b") as [a, b], publishing(a, b) as (p, link):
-        link.connection.close("amqp:connection:forced", "bye")
-        link.connection.wake()
-        await a.next(Gone)
-        await b.next(Link)
-        b.cut()
-        await b.next(Gone)
-        link = await a.answer({})
-        link.detach("amqp:link:stolen", "attached at router b")
-        link.connection.wake()
-        await a.next(Gone)
-        link = await b.answer({})
-        link.detach("amqp:link:stolen", "attached at router c")
-        link.connection.wake()
-        with pytest.raises(ClientError, match="attached at router c"):
-            while True:
-                await p.send(b"body")
-
-
-async def test_a_publisher_gives_up_when_its_terminus_is_over() -> None:
-    async with running_peers("a") as [a], publishing(a, timeout=1) as (p, _):
-        handle = await p.send(b"body")
-        await a.next(Transferred)
-        a.dead = True
-        a.cut()
-        lost = trio.current_time()
-        with pytest.raises(ClientError):
-            await handle.outcome()
-        assert trio.current_time() - lost >= 1
-
-
-async def test_a_link_without_a_store_ends_with_its_block_however_it_is_left() -> None:
-    async with running_peers("a") as [a]:
-        async with publishing(a) as (p, _):
-            await p.send(b"body")
-            await a.next(Transferred)
-        assert await a.next(Detached) == Detached(closed=True)
-
-
-async def test_a_link_with_a_store_stays_if_its_deliveries_do() -> None:
-    store = MemoryStore()
-    async with running_peers("a") as [a]:
-        async with publishing(a, store=store) as (p, _):
-            await p.send(b"body")
-            await a.next(Transferred)
-        await a.next(Gone)
-        async with attached(publisher(a, store=store), a, {}, orderly=True) as (p, link):
-            assert link.remote_unsettled == states({TAGS[0]: NO_STATE})
-            [handle] = p.resumed
-            await settled(a, link, await a.next(Transferred))
-            assert await handle.outcome() is Outcome.ACCEPTED
-        assert await a.next(Detached) == Detached(closed=True)
-        await a.next(Gone)
-        async with publishing(a, store=store) as (p, link):
-            assert link.remote_unsettled is None
-            assert link.remote_properties == {"oncemesh:answers": True}
-            assert p.resumed == ()
-            await p.send(b"new")
-            assert (await a.next(Transferred)).tag == TAGS[1], "tags are never used again"

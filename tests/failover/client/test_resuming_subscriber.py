@@ -1,39 +1,17 @@
 """A subscriber whose connection is cut at every step of a delivery's life, at a router that honours unsettled maps."""
 
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from failover.client import Abandoned, ClientError, Delivery, Event, MemoryStore, Resumed, SqliteStore, Subscriber
+from failover.client import Abandoned, Event, Resumed, Subscriber
 from failover.client.endpoint import TURN_S
 from router.amqp.format.values import ACCEPTED, NO_STATE, RCV_SECOND, REJECTED, RELEASED
 from router.amqp.proton.link import Link
-from tests.failover.client.scripted import (
-    EPOCH,
-    Detached,
-    Gone,
-    Holding,
-    Peer,
-    Stated,
-    attached,
-    running_peers,
-    states,
-)
-
-KEYS = [b"key %028d" % n for n in range(100)]
-
-
-def subscriber(*peers: Peer, **options: Any) -> Subscriber:
-    return Subscriber([peer.url for peer in peers], "topic/x", container="s", link="in", **options)
-
-
-def subscribing(*peers: Peer, **options: Any) -> AbstractAsyncContextManager[tuple[Subscriber, Link]]:
-    """A subscriber that attaches for the first time, and is left by an error."""
-    return attached(subscriber(*peers, **options), peers[0])
+from tests.failover.client.clients import KEYS, subscribing, taken
+from tests.failover.client.scripted import EPOCH, Gone, Holding, Peer, Stated, running_peers, states
 
 
 async def again(peer: Peer, ours: dict[bytes, int], theirs: dict[bytes, int] | None, **options: Any) -> Link:
@@ -44,13 +22,6 @@ async def again(peer: Peer, ours: dict[bytes, int], theirs: dict[bytes, int] | N
     assert link.remote_unsettled == states(ours)
     assert link.remote_properties == {"oncemesh:epoch": EPOCH}
     return link
-
-
-async def taken(peer: Peer, s: Subscriber, link: Link, key: bytes, body: bytes = b"body") -> Delivery:
-    await peer.send(link, key, body)
-    delivery = await anext(s)
-    assert (delivery.key, delivery.body) == (key, body)
-    return delivery
 
 
 async def has_nothing(s: Subscriber) -> bool:
@@ -308,71 +279,6 @@ async def test_a_map_that_is_too_large_is_told_in_parts() -> None:
             assert parts > 2
             await trio.testing.wait_all_tasks_blocked()
             await taken(a, s, link, b"new")
-
-
-async def test_a_subscription_without_a_store_ends_with_its_block_however_it_is_left() -> None:
-    async with running_peers("a") as [a]:
-        async with subscribing(a):
-            pass
-        assert await a.next(Detached) == Detached(closed=True)
-
-
-async def test_a_subscription_ends_also_when_its_user_is_cancelled() -> None:
-    async with running_peers("a") as [a]:
-        with trio.CancelScope() as scope:
-            async with subscribing(a):
-                scope.cancel()
-                await trio.sleep_forever()
-        assert await a.next(Detached) == Detached(closed=True)
-
-
-async def test_an_answer_after_the_end_is_refused(tmp_path: Path) -> None:
-    async with running_peers("a") as [a]:
-        with SqliteStore(tmp_path / "state") as store:
-            async with subscribing(a, store=store) as (s, link):
-                delivery = await taken(a, s, link, KEYS[0])
-            with pytest.raises(ClientError, match="left"):
-                await delivery.accept()
-
-
-async def test_a_silent_router_is_left_for_the_next() -> None:
-    """One that takes connections and says nothing, and one that falls silent later."""
-    async with running_peers("a", "b") as [a, b]:
-        [silent] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        url = f"amqp://127.0.0.1:{silent.socket.getsockname()[1]}"
-        s = Subscriber([url, a.url, b.url], "topic/x", container="s", link="in", idle=0.2)
-        async with attached(s, a):
-            a.stop()
-            await b.answer({})
-        await silent.aclose()
-
-
-async def test_a_router_is_left_as_soon_as_the_others_give_it_up() -> None:
-    """And without a goodbye: should it wake up, it must not find us there."""
-    async with running_peers("a", "b") as [a, b]:
-        a.properties["oncemesh:dead"] = 100
-        s = Subscriber([a.url, b.url], "topic/x", container="s", link="in", idle=6)
-        async with attached(s, a):
-            lost = trio.current_time()
-            a.stop()
-            await b.answer({})
-            assert 2.9 < trio.current_time() - lost < 5.9
-            await a.next(Gone)
-
-
-async def test_a_subscription_with_a_store_waits_for_the_next_life() -> None:
-    store = MemoryStore()
-    async with running_peers("a") as [a]:
-        async with attached(subscriber(a, store=store), a, orderly=True) as (s, link):
-            await (await taken(a, s, link, KEYS[0])).accept()
-            await taken(a, s, link, KEYS[1])
-        await a.next(Stated)
-        await a.next(Gone)
-        async with attached(subscriber(a, store=store), a, {KEYS[0]: NO_STATE}) as (s, link):
-            assert link.remote_unsettled == states({KEYS[0]: ACCEPTED})
-            handle = await a.send(link, KEYS[0], None, resume=True, state=ACCEPTED)
-            assert await a.next(Stated) == Stated(handle, ACCEPTED, False)
-            await taken(a, s, link, KEYS[1])
 
 
 async def test_the_acceptance_is_durable_before_it_is_stated() -> None:

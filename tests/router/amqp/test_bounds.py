@@ -35,7 +35,7 @@ from tests.router.amqp.frames import (
     opening,
     transfer,
 )
-from tests.router.amqp.test_hostile_input import Answering, condition_of, server
+from tests.router.amqp.server import Answering, condition_of, server
 
 NULLS_WITHOUT_END = Raw(b"\xf0\x00\x00\x00\x05\x7f\xff\xff\xff\x40")
 

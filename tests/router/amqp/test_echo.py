@@ -7,7 +7,7 @@ from router.amqp.format.values import ACCEPTED
 from router.amqp.proton.link import Link
 from tests.router.amqp.frames import ATTACH, FLOW, SOURCE, TARGET, Described, frame, opening
 from tests.router.amqp.pair import Pair
-from tests.router.amqp.test_hostile_input import Answering, server
+from tests.router.amqp.server import Answering, server
 
 
 def linked(pair: Pair, at_client: str) -> tuple[Link, Link]:

@@ -1,12 +1,9 @@
 """Peers that break AMQP: their connection (or link) ends with the right error, and nothing else happens."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.amqp.batches import Dispositions, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.errors import (
     DECODE_ERROR,
@@ -20,7 +17,6 @@ from router.amqp.format.errors import (
 )
 from router.amqp.format.performative import code_of
 from router.amqp.format.values import ACCEPTED, RCV_SECOND, REJECTED
-from router.amqp.proton.link import Link
 from router.amqp.sessions import MAX_LINKS
 from tests.router.amqp.frames import (
     ATTACH,
@@ -38,48 +34,7 @@ from tests.router.amqp.frames import (
     transfer,
 )
 from tests.router.amqp.pair import Pair, Recorder
-
-
-class Answering(Recorder):
-    """Answers attaches at once, with some credit or some messages; accepts and settles what it can."""
-
-    credit = 10
-
-    def on_attach(self, link: Link) -> None:
-        super().on_attach(link)
-        link.answer()
-        if not link.is_sender:
-            link.flow(self.credit)
-
-    def on_credit(self, link: Link) -> None:
-        super().on_credit(link)
-        for _ in range(min(link.credit, 20)):
-            link.send(b"out", b"message")
-
-    def on_transfers(self, link: Link, transfers: Transfers) -> None:
-        super().on_transfers(link, transfers)
-        link.update_many([handle for handle in transfers.handles if handle], ACCEPTED, settle=True)
-
-    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
-        super().on_dispositions(link, dispositions)
-        link.settle_many(dispositions.handles)
-
-
-def server(handler: Recorder | None = None, **limits: Any) -> Connection:
-    return Connection(handler or Answering(), container="server", server=True, **limits)
-
-
-def condition_of(connection: Connection, *inputs: bytes) -> str:
-    """The error that ends the connection on the last of these inputs."""
-    for data in inputs[:-1]:
-        connection.receive(data, 0.0)
-        connection.data_to_send()
-    with pytest.raises(AmqpError) as caught:
-        connection.receive(inputs[-1], 0.0)
-    assert connection.closed
-    connection.data_to_send()
-    connection.receive(b"more of it", 0.0)  # is not even looked at
-    return caught.value.condition
+from tests.router.amqp.server import Answering, condition_of, server
 
 
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01"])

@@ -10,7 +10,7 @@ from router.amqp.format.performative import build, parse
 from router.amqp.format.values import NO_STATE
 from tests.router.amqp.frames import TRANSFER, attach, frame, opening
 from tests.router.amqp.pair import Pair
-from tests.router.amqp.test_hostile_input import Answering, server
+from tests.router.amqp.server import Answering, server
 
 BATCH = 0x80013700  # Azure's: many messages in one
 FORMATS = [0, 5, 0, 0, BATCH, BATCH, 0, 2**32 - 1, 0]

@@ -6,7 +6,7 @@ from router.amqp.format.values import ACCEPTED, NO_STATE, RCV_SECOND, REJECTED
 from router.amqp.proton.link import Link
 from tests.router.amqp.frames import ATTACH, FLOW, SOURCE, TARGET, TRANSFER, Described, Raw, frame, opening
 from tests.router.amqp.pair import Pair
-from tests.router.amqp.test_hostile_input import Answering, server
+from tests.router.amqp.server import Answering, server
 
 MAP = {b"%d" % n: NO_STATE for n in range(10)}
 

@@ -24,7 +24,7 @@ from tests.router.amqp.frames import (
     settlement,
     transfer,
 )
-from tests.router.amqp.test_hostile_input import Answering, condition_of, server
+from tests.router.amqp.server import Answering, condition_of, server
 
 
 def frames_of(data: bytes) -> list[tuple[int, list[Any]]]:

@@ -27,7 +27,7 @@ from tests.router.amqp.frames import (
     transfer,
 )
 from tests.router.amqp.pair import Pair, Recorder
-from tests.router.amqp.test_hostile_input import Answering, condition_of, server
+from tests.router.amqp.server import Answering, condition_of, server
 from tests.router.amqp.test_sessions import frames_of
 
 

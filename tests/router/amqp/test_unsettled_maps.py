@@ -10,7 +10,7 @@ from router.amqp.format.unsettled import decode_map, encode_entries
 from router.amqp.format.values import ACCEPTED, MODIFIED, NO_STATE, RECEIVED, REJECTED, RELEASED, DeliveryState
 from tests.router.amqp.frames import ATTACH, SOURCE, TARGET, Described, Raw, Symbol, encode, frame, opening
 from tests.router.amqp.pair import Pair
-from tests.router.amqp.test_hostile_input import condition_of, server
+from tests.router.amqp.server import condition_of, server
 
 STATES = (NO_STATE, RECEIVED, ACCEPTED, REJECTED, RELEASED, MODIFIED)
 maps = st.dictionaries(st.binary(max_size=32), st.sampled_from(STATES), max_size=20)

@@ -1,0 +1,152 @@
+"""One router of a mesh: what it makes of the bodies that a neighbour sends, of odd and of broken ones above all."""
+
+import pytest
+
+from linkstate.clock import HybridClock
+from linkstate.events import Transmit
+from linkstate.frames import (
+    PROBE,
+    AgedAdvertisement,
+    Entries,
+    Hello,
+    PeerError,
+    decode_channel,
+    decode_linkstate,
+    encode_entries,
+    encode_header,
+    encode_hello,
+    encode_summary,
+)
+from linkstate.mesh import Mesh
+from tests.linkstate.network import DEAD, HELLO, MAX_PAYLOAD
+
+
+@pytest.fixture
+def mesh() -> Mesh:
+    mesh = Mesh("a", 100, ["a", "b", "c"], {"b": 1}, HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
+    mesh.link_up("b", 0.0)
+    mesh.receive_linkstate("b", encode_hello(Hello("b", 200, 0, 100, 0)), 0.0)
+    mesh.out.clear()
+    return mesh
+
+
+def test_bytes_of_a_body_that_is_still_under_way_keep_a_neighbour(mesh: Mesh) -> None:
+    mesh.receive_linkstate("b", encode_hello(Hello("b", 200, 0, 100, 0)), 0.0)
+    mesh.heard("b", DEAD - 0.1)
+    mesh.handle_timer(DEAD + 0.1)
+    assert mesh.neighbours["b"].up
+    mesh.handle_timer(2 * DEAD)
+    assert not mesh.neighbours["b"].up
+
+
+def test_a_body_of_many_hellos_and_summaries_is_answered_once(mesh: Mesh) -> None:
+    """What an answer says is longer than the question."""
+    hello, summary = encode_hello(Hello("b", 200, 0, 100, 1)), encode_summary(0, [])
+    mesh.receive_linkstate("b", 500 * hello + 500 * summary, 0.1)
+    assert len([action for action in mesh.out if isinstance(action, Transmit)]) <= 4
+
+
+@pytest.mark.parametrize("source", ["a", "stranger"])
+def test_a_frame_that_comes_from_ourselves_or_a_router_that_the_mesh_does_not_have_is_dropped(
+    mesh: Mesh, source: str
+) -> None:
+    mesh.receive_channel("b", encode_header([PROBE, source, 2, 0, [["a", 1, 1, 0, 0]]]), 0.1)
+    assert mesh.out == [] and mesh.contacts == {}
+
+
+def test_a_frame_that_names_a_target_twice_is_refused(mesh: Mesh) -> None:
+    """Its payload would be cut out for each."""
+    with pytest.raises(PeerError, match="twice"):
+        mesh.receive_channel("b", encode_header([PROBE, "b", 2, 0, 2 * [["a", 1, 1, 0, 0]]]), 0.1)
+
+
+def test_frames_that_go_in_circles_are_dropped(mesh: Mesh) -> None:
+    mesh.receive_linkstate(
+        "b", encode_entries(0, [AgedAdvertisement("b", 200, 1, 0, (("a", 100, 1), ("c", 300, 1)))]), 0.1
+    )
+    mesh.receive_linkstate("b", encode_entries(0, [AgedAdvertisement("c", 300, 1, 0, (("b", 200, 1),))]), 0.1)
+    mesh.out.clear()
+    for hops_left, passed_on in [(9, [2]), (2, [1]), (1, []), (0, [])]:
+        mesh.receive_channel("b", encode_header([PROBE, "b", hops_left, 0, [["c", 1, 1, 0, 0]]]), 0.1)
+        frames = [decode_channel(action.body)[0] for action in mesh.out if isinstance(action, Transmit)]
+        assert [frame.hops_left for frame in frames] == passed_on
+        mesh.out.clear()
+
+
+def test_a_hello_from_somebody_else_is_the_peers_error_and_changes_nothing(mesh: Mesh) -> None:
+    flood = encode_entries(0, [AgedAdvertisement("b", 200, 1, 0, (("a", 100, 1),))])
+    with pytest.raises(PeerError, match="expected the router 'b', this is 'c'"):
+        mesh.receive_linkstate("b", flood + encode_hello(Hello("c", 300, 0, 0, 0)), 0.1)
+    assert not mesh.routes and not mesh.out
+    mesh.receive_linkstate("b", flood, 0.1)
+    assert list(mesh.routes) == ["b"]
+
+
+def test_garbage_is_the_peers_error_and_changes_nothing(mesh: Mesh) -> None:
+    for body in (b"garbage", encode_hello(Hello("b", 201, 0, 0, 0)) + b"\xc4\x01"):
+        with pytest.raises(PeerError):
+            mesh.receive_linkstate("b", body, 0.1)
+        with pytest.raises(PeerError):
+            mesh.receive_channel("b", body, 0.1)
+    assert mesh.neighbours["b"].incarnation == 200 and not mesh.out
+
+
+def test_a_transport_to_a_stranger_is_the_peers_error(mesh: Mesh) -> None:
+    with pytest.raises(PeerError, match="'c' is not a neighbour of 'a'"):
+        mesh.link_up("c", 0.1)
+
+
+def test_a_body_of_a_closed_transport_is_ignored(mesh: Mesh) -> None:
+    mesh.link_down("b", 0.1)
+    mesh.out.clear()
+    mesh.receive_linkstate("b", encode_hello(Hello("b", 200, 0, 100, 0)), 0.2)
+    assert not mesh.out and not mesh.neighbours["b"].up
+
+
+def test_a_stale_advertisement_of_our_own_is_answered_with_the_present_one(mesh: Mesh) -> None:
+    stale = AgedAdvertisement("a", 99, 70, 0, (("b", 199, 1), ("c", 299, 1)))
+    mesh.receive_linkstate("b", encode_entries(0, [stale]), 0.1)
+    (entry,) = advertised(mesh)
+    assert (entry.origin, entry.incarnation, entry.links) == ("a", 100, (("b", 200, 1),))
+
+
+def test_an_advertisement_of_our_own_that_we_did_not_write_is_overridden(mesh: Mesh) -> None:
+    forged = AgedAdvertisement("a", 100, 70, 0, (("c", 300, 1),))
+    mesh.receive_linkstate("b", encode_entries(0, [forged]), 0.1)
+    (entry,) = advertised(mesh)
+    assert (entry.incarnation, entry.sequence, entry.links) == (100, 71, (("b", 200, 1),))
+
+
+def test_channel_frames_are_ignored_until_the_neighbour_said_who_it_is() -> None:
+    """b ╌╌ a ── c"""
+    mesh = Mesh(
+        "a", 100, ["a", "b", "c"], {"b": 1, "c": 1}, HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD
+    )
+    mesh.link_up("b", 0.0)
+    mesh.link_up("c", 0.0)
+    flood = encode_entries(0, [AgedAdvertisement("c", 300, 1, 0, (("a", 100, 1),))])
+    mesh.receive_linkstate("c", encode_hello(Hello("c", 300, 0, 100, 0)) + flood, 0.0)
+    mesh.out.clear()
+    to_c = encode_header([PROBE, "b", 3, 0, [["c", 1, 1, 0, 0]]])
+    mesh.receive_channel("b", to_c, 0.1)
+    assert not mesh.out
+    mesh.receive_linkstate("b", encode_hello(Hello("b", 200, 0, 0, 0)), 0.2)
+    mesh.out.clear()
+    mesh.receive_channel("b", to_c, 0.2)
+    assert [action[:2] for action in mesh.out if isinstance(action, Transmit)] == [("c", "channel")]
+
+
+def advertised(mesh: Mesh) -> tuple[AgedAdvertisement, ...]:
+    """The advertisements in the only body that was transmitted."""
+    (action,) = mesh.out
+    assert isinstance(action, Transmit)
+    (frame,) = decode_linkstate(action.body)
+    assert isinstance(frame, Entries)
+    return frame.entries
+
+
+def test_what_a_neighbour_says_before_its_hello_is_left_out_of_account(mesh: Mesh) -> None:
+    mesh.link_up("b", 0.1)
+    mesh.out.clear()
+    mesh.receive_linkstate("b", encode_summary(0, []), 0.1)
+    assert mesh.out == []

@@ -1,0 +1,27 @@
+"""Links whose frames a test writes and reads itself."""
+
+import trio
+import trio.testing
+
+from router.amqp.format.performative import code_of
+from router.amqp.format.values import EXPIRE_CONNECTION
+from tests.router.amqp.frames import ATTACH, HEADER, SOURCE, TARGET, Described, Symbol, frame, ubyte
+
+
+def lasting_attach(handle: int, *, receiver: bool, address: str) -> bytes:
+    ends = [Described(code, address, 2, Symbol(EXPIRE_CONNECTION), 60) for code in (SOURCE, TARGET)]
+    return frame(ATTACH, "link", handle, receiver, None, ubyte(1), *ends, None, None, 0)
+
+
+async def heard(stream: trio.SocketStream, code: int, count: int = 1) -> list[bytes]:
+    """Read until so many frames of that kind have come."""
+    frames: list[bytes] = []
+    unread = b""
+    with trio.fail_after(20):
+        while sum(code_of(one) == code for one in frames) < count:
+            unread += await stream.receive_some()
+            unread = unread.removeprefix(HEADER)
+            while len(unread) >= 4 and len(unread) >= (size := int.from_bytes(unread[:4], "big")):
+                frames.append(unread[:size])
+                unread = unread[size:]
+    return [one for one in frames if code_of(one) == code]
