@@ -166,7 +166,7 @@ class _Segment:
 
     def _write(self, data: bytes) -> None:
         """At the end, all or nothing."""
-        check_room(self._path)
+        check_room(self._path, self._file.fileno())
         written = 0
         try:
             while written < len(data):

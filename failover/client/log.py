@@ -8,8 +8,7 @@ Nobody's behaviour depends on it: without a directory nothing is logged.
 import json
 import socket
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -30,7 +29,6 @@ class ClientLog:
     def __init__(self, directory: Path, role: str, identity: LinkIdentity) -> None:
         incarnation = time.time_ns() // 1_000_000
         self._block = Block(identity.container, role, incarnation, host=socket.gethostname())
-        self._directory = directory
         self._file = JournalFile(directory, incarnation, self._block)
         self._identity = identity
         self._role = role
@@ -125,21 +123,11 @@ class ClientLog:
     def save(self) -> None:
         """What was appended outlives this process from here on; called before anything is written to a router."""
         self._end_run()
-        with self._naming_it():
-            self._file.save()
+        self._file.save()
 
     def flush(self) -> None:
         self._end_run()
-        with self._naming_it():
-            self._file.flush()
-
-    @contextmanager
-    def _naming_it(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            error.filename = error.filename or str(self._directory)  # a write that fails does not say where
-            raise
+        self._file.flush()
 
     async def run(self) -> None:
         """Write what has gathered, every so often, until cancelled."""

@@ -118,7 +118,7 @@ async def test_a_client_whose_state_cannot_be_read_leaves_a_whole_log(path: Path
         with pytest.raises(StateError, match="makes no sense"):
             async with client:
                 raise AssertionError
-    assert client._log is not None and client._log._file._segment is None
+    assert client._log is not None and client._log._file._segment._file.closed
 
 
 def tamper_with(store: SqliteStore, statement: str) -> None:
