@@ -5,7 +5,6 @@ error of a peer ends its connection; any other exception ends the router loudly,
 """
 
 import contextlib
-import functools
 import logging
 import resource
 import signal
@@ -83,7 +82,7 @@ class Process:
         self._journal = JournalFile(
             directory / "log", incarnation, block, goes_on=topology.log.full == GO_ON, kept=_kept(topology.log)
         )
-        self._journal.restate = functools.partial(restate, topic)
+        self._journal.restate = partial(restate, topic)
         self._status = StatusNode(Reporter(self.node, mesh, topology.mesh, self.clients.connections, self._journal))
         self.clients.nodes = {STATUS_ADDRESS: self._status}
         self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs)
@@ -188,7 +187,7 @@ class Process:
 
     async def _tidy_disk(self) -> None:
         """What waits for the disk, which may be slow: beside the loop."""
-        beside = functools.partial(trio.to_thread.run_sync, abandon_on_cancel=True)
+        beside = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
         while True:
             await trio.sleep(FLUSH_S)
             if self._store.is_to_be_merged:

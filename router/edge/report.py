@@ -109,13 +109,13 @@ class Reporter:
         ]
 
     def _publishers(self) -> list[dict[str, Any]]:
-        streams = list(self._node.topic.home.streams.values())
-        held = {str(stream.identity): self._held_for(stream) for stream in streams}
-        oldest = [(str(s.identity), next(iter(s.records.values())).key) for s in streams if held[str(s.identity)]]
+        streams = self._node.topic.home.streams
+        held = {name: self._held_for(stream) for name, stream in streams.items()}
+        oldest = [(name.hex(), next(iter(streams[name].records.values())).key) for name, by in held.items() if by]
         ages = self._holds.look(oldest, trio.current_time())
         return [
-            self._publisher(stream) | {"held_for": held[name], "held_s": ages.get(name, 0.0)}
-            for stream, name in zip(streams, held, strict=True)
+            self._publisher(stream) | {"held_for": held[name], "held_s": ages.get(name.hex(), 0.0)}
+            for name, stream in streams.items()
         ]
 
     def _publisher(self, stream: Stream) -> dict[str, Any]:

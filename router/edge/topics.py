@@ -30,6 +30,8 @@ class Topics:
         now = self._node.now()
         request = read_request(link, self._prefixes, self._longest)
         former, is_to_be_kept = self._former(link, request), self._is_to_be_kept(link, request)
+        if is_to_be_kept and self._node.unkept:
+            raise self._refusal()
         if link.is_sender:
             assert former is None or isinstance(former, SubscriberLink)
             self._attach_subscriber(link, request, former, now)
@@ -52,7 +54,10 @@ class Topics:
         end: TopicEnd = link.context
         link.context = None
         end.gone(now, closed=True)
-        raise Refusal(RESOURCE_LIMIT, f"a durable link has to be remembered: {self._node.unkept}")
+        raise self._refusal()
+
+    def _refusal(self) -> Refusal:
+        return Refusal(RESOURCE_LIMIT, f"a durable link has to be remembered: {self._node.unkept}")
 
     def _former(self, link: Link, request: AttachRequest) -> TopicEnd | None:
         """What a re-attach continues: that very link, if it has been attached nowhere else since, as far as we know."""

@@ -14,6 +14,7 @@ from tests.router.test_node import boot as boot_node
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import State
 from topic.directory.entry import Status
+from topic.identity import LinkIdentity
 from topic.node import Node
 
 KEY = b"0123456789AB" + b"k" * 20
@@ -61,6 +62,14 @@ async def test_a_suspended_link_is_shown(path: Path) -> None:
         assert [one["status"] for one in status(node)["subscribers"]] == ["attached"]
         node.topic.suspend_subscriber(subscriber, link, node.now())
         assert [one["status"] for one in status(node)["subscribers"]] == ["suspended"]
+
+
+async def test_links_whose_names_read_alike_are_two(path: Path) -> None:
+    with CountingStore(path) as store:
+        node = boot(store)
+        for container, link in (("p/q", "r"), ("p", "q/r")):
+            node.topic.attach_publisher(LinkIdentity(container, link, "topic/x"), publishing(), node.now())
+        assert [(one["container"], one["link"]) for one in status(node)["publishers"]] == [("p/q", "r"), ("p", "q/r")]
 
 
 async def test_a_delivery_that_only_a_map_names_waits_for_its_publisher(path: Path) -> None:

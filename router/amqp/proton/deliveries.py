@@ -66,9 +66,7 @@ class LinkDeliveries:
         self.is_sender: bool = lib.pn_link_is_sender(pointer)  # we send
         self.ended = False  # detached, or its connection is over or closing: nothing is done for it any more
         self.credit = 0  # sending: what we may still send. Receiving: what the peer may still send
-        self.overdraft = (
-            0  # receiving: so many transfers without credit are let pass; the owner grants that after the fact
-        )
+        self.overdraft = 0  # receiving: so many transfers without credit are let pass; the owner's
         self.draining = False  # sending: the peer wants its credit used or given back: send, then drained()
         self.max_message = max_message
         # The engine's.
