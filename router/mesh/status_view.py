@@ -171,11 +171,9 @@ def waits(views: Iterable[RouterView]) -> Iterable[str]:
                 yield f"{view.name} waits for {_wait(wait)}"
         for link in status["publishers"]:
             if link["held_for"] and link["held_s"] >= LASTING_S:
-                waits = (
-                    f"{_link(link)} on {link['address']}, at {format_size(link['bytes'])}, for {link['held_for'][0]}"
-                )
-                others = len(link["held_for"]) - 1
-                yield f"{view.name} holds {waits}" + (f" and {others} more" if others else "")
+                first, *others = link["held_for"]
+                held = f"{_link(link)} on {link['address']}, at {format_size(link['bytes'])}, for {first}"
+                yield f"{view.name} holds {held}" + (f" and {len(others)} more" if others else "")
         for link in status["lapsed"]:
             away = format_duration(link["since_s"])
             yield f"{view.name} waits no more for {_link(link)} on {link['address']}, out of its reach for {away}"

@@ -16,8 +16,6 @@ MOST_MESSAGE = 1 << 30
 """The largest `limits.max_message`."""
 LEAST_LOG = 64 << 20
 """The smallest `log.size`: two segments."""
-
-
 MOST_WINDOW = 1 << 40
 """The largest `limits.window_bytes`."""
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from topic.delivery.record import Record, State, Stream
+from topic.delivery.records import sizes
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge
@@ -13,7 +14,7 @@ def check_windows(judge: "Judge", router: "Router") -> None:
     for stream in router.topic.home.streams.values():
         if stream.link is None:
             continue
-        window, held = stream.window, sum(record.size for record in _unsettled(stream))
+        window, held = stream.window, sum(sizes(_unsettled(stream)))
         name = stream.identity.container
         judge.check(
             window.held == held, f"6 bytes: {name} has {held} unsettled at {router.name}, {window.held} counted"

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.topic.bench import FORGETFUL, LASTING, Bench, pen_at, reader_at
-from tests.topic.clients import key_of
+from tests.topic.clients import Pen, key_of
 from topic.actions import EXPIRED, Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime, Role, Status
@@ -22,13 +22,19 @@ def agrees(bench: Bench, router: str, name: bytes) -> None:
         bench.step("a", router)
 
 
-def test_an_orphan_expires_when_all_in_contact_agree() -> None:
+def orphaned(home: str) -> tuple[Bench, Pen]:
+    """c has died with its subscriber, for whom what a publisher has sent at this home waits."""
     bench = Bench("a", "b", "c")
-    pen = pen_at(bench, "b")
+    pen = pen_at(bench, home)
     reader_at(bench, "c")
     pen.send(b"1")
     bench.kill("c")
     bench.time(1)
+    return bench, pen
+
+
+def test_an_orphan_expires_when_all_in_contact_agree() -> None:
+    bench, pen = orphaned("b")
     assert not pen.outcomes
     bench.time(61)
     bench.flow()
@@ -38,12 +44,7 @@ def test_an_orphan_expires_when_all_in_contact_agree() -> None:
 
 
 def test_one_that_has_seen_a_later_attach_prevents_it() -> None:
-    bench = Bench("a", "b", "c")
-    pen = pen_at(bench, "a")
-    reader_at(bench, "c")
-    pen.send(b"1")
-    bench.kill("c")
-    bench.time(1)
+    bench, pen = orphaned("a")
     bench.hold("b", "a")
     reader_at(bench, "b", unsettled={})  # a has not heard of it
     bench.time(61)
@@ -53,12 +54,7 @@ def test_one_that_has_seen_a_later_attach_prevents_it() -> None:
 
 def test_who_has_not_answered_is_not_asked_again() -> None:
     """Over a slow link questions would pile up faster than they are answered."""
-    bench = Bench("a", "b", "c")
-    pen = pen_at(bench, "b")
-    reader_at(bench, "c")
-    pen.send(b"1")
-    bench.kill("c")
-    bench.time(1)
+    bench, pen = orphaned("b")
     bench.hold("a", "b")
     bench.wait(62)
     asked = bench.under_way("a", "b")

@@ -70,6 +70,11 @@ class RecordTable:
         self.settled.clear()
 
 
+def sizes(records: Iterable[Record]) -> list[int]:
+    """In bytes, of the messages that are here."""
+    return [len(record.message or b"") for record in records]
+
+
 def by_stream(records: Iterable[Record]) -> Iterator[tuple[Stream, list[Record]]]:
     """Runs of records of the same stream, in the given order."""
     for stream, run in groupby(records, key=attrgetter("stream")):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from topic.actions import Deliver, Redeliver, Resume
 from topic.delivery.outcomes import LOGGED, DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, Record, State, Stream, answer, name_all, send
-from topic.delivery.records import RecordTable, by_stream
+from topic.delivery.records import RecordTable, by_stream, sizes
 from topic.edge.reports import Reports
 from topic.edge.settlement import Settlement
 from topic.edge.subscriber import LocalSubscriber
@@ -85,7 +85,7 @@ class EdgeDelivery:
                 now = records[: subscriber.credit]
                 if now:
                     subscriber.credit -= len(now)
-                    subscriber.room -= sum(record.size for record in now)
+                    subscriber.room -= sum(sizes(now))
                     self._deliver(subscriber, stream, now)
             subscriber.room -= BEHIND
 

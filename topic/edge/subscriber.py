@@ -15,6 +15,7 @@ import attrs
 
 from topic.delivery.gates import UNPROVEN
 from topic.delivery.record import AWAITING_HOME, QUEUED, Record, State
+from topic.delivery.records import sizes
 from topic.directory.entry import Lifetime
 from topic.identity import Epoch, LinkIdentity
 
@@ -110,12 +111,12 @@ class LocalSubscriber:
     def _fitting(self, records: list[Record]) -> list[Record]:
         """The first of these, as many as there is credit and room for."""
         now = records[: self.credit] if self.room > 0 else []
-        sizes = [len(record.message or b"") for record in now]
-        if sum(sizes) > self.room > 0:
-            fits = next(count for count, sum_of in enumerate(accumulate(sizes), 1) if sum_of >= self.room)
-            del now[fits:], sizes[fits:]
+        taken = sizes(now)
+        if sum(taken) > self.room > 0:
+            fits = next(count for count, sum_of in enumerate(accumulate(taken), 1) if sum_of >= self.room)
+            del now[fits:], taken[fits:]
         self.credit -= len(now)
-        self.room -= sum(sizes)
+        self.room -= sum(taken)
         return now
 
     def _named(self, records: list[Record]) -> list[Record]:

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from topic.actions import Credit
 from topic.delivery.record import Record, State, Stream
-from topic.delivery.records import in_ranges
+from topic.delivery.records import in_ranges, sizes
 from topic.edge.edge import Edge
 from topic.home.audiences import Audiences
 from topic.home.resolution import Resolution
@@ -64,7 +64,7 @@ class HomeSettlement:
     def over(self, stream: Stream, records: list[Record]) -> None:
         """These deliveries are settled: they count against the publisher's window no longer."""
         if stream.link is not None:
-            stream.window.give_back([len(record.message or b"") for record in records])
+            stream.window.give_back(sizes(records))
             self.grant(stream)
 
     def grant(self, stream: Stream) -> None:

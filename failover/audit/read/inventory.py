@@ -142,7 +142,7 @@ def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
             went_on[log.boot] = max(log.last_time, went_on.get(log.boot, 0))
     saved = [log.boot != "" and log.last_time <= went_on.get(log.boot, -1) for log in found]
     logs = tuple(attrs.evolve(log, saved=is_saved) for log, is_saved in zip(found, saved, strict=True))
-    problems = [problem for segments in by_log.values() for problem in _gaps(segments, kept)]
+    problems = [problem for segments in by_log.values() for problem in _missing_segments(segments, kept)]
     problems += _missing_routers([row for row in rows if row.event == MESH], logs)
     problems += _missing_incarnations(rows, logs, kept)
     torn = [
@@ -216,7 +216,7 @@ def _unreadable(details: dict[str, Any]) -> str:
     )
 
 
-def _gaps(segments: Sequence[ControlRow], kept: Kept) -> Iterable[Problem]:
+def _missing_segments(segments: Sequence[ControlRow], kept: Kept) -> Iterable[Problem]:
     """Segments and blocks of one log that are missing or damaged; a torn end is neither."""
     incarnation, first = kept.get(segments[0].source, (0, 0))
     next_segment, next_block = 0, 0
