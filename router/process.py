@@ -19,6 +19,7 @@ import trio
 
 from router.admission import Admission, Visitor, descriptors
 from router.amqp.connection import Connection
+from router.amqp.outbound import Outbound
 from router.amqp.transport import at_once, read_first, serve
 from router.edge.clients import ClientEdge
 from router.edge.report import Reporter
@@ -89,6 +90,7 @@ class Process:
         for_neighbours, for_clients = descriptors(len(costs))
         self._from_neighbours = Admission(for_neighbours, _neighbour_idle(timing))
         self._turns = ClientTurns()
+        self._outbound = Outbound()
         self._from_clients = Admission(for_clients, timing.idle, self._turns.turn)
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
@@ -171,8 +173,9 @@ class Process:
             with trio.CancelScope(deadline=self.node.deadline()) as self._timer:
                 await trio.sleep_forever()
             await read_first(self._timer.deadline)
-            self.node.handle_timer()
-            self.node.pump()
+            with self._outbound:
+                self.node.handle_timer()
+                self.node.pump()
 
     def _pumped(self) -> None:
         self._journal.save()
@@ -258,7 +261,7 @@ class Process:
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await serve(
             stream, connection, clock=self.node.now, after_input=after_input, before_output=before_output, turn=turn,
-            peer=peer,
+            outbound=self._outbound, peer=peer,
         )  # fmt: skip
 
     async def _dial(self, neighbour: str, address: Address) -> None:

@@ -14,6 +14,8 @@ import trio
 from router.amqp import tcp
 from router.amqp.connection import Connection
 from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
+from router.amqp.outbound import Outbound
+from router.amqp.pipe import pipe_of
 
 log = logging.getLogger("oncemesh.amqp")
 
@@ -25,7 +27,6 @@ LATE_S = 0.1
 HEARTBEAT = b"\0\0\0\x08\x02\0\0\0"  # a frame without a body (AMQP 1.0 2.4.5)
 PROOF_FIRST_S = 0.001  # between two looks at what the peer's machine has acknowledged: at first, and at most
 PROOF_MOST_S = 0.25
-PIECE = 64 * 1024  # of what is written, by which is told whether the peer takes any of it
 STALL_S = 30.0  # for which a peer may take nothing: it lives, and does not read what it has given credit for
 GOODBYE_S = 1.0  # for a peer to answer a close, and to take what is still to be written
 
@@ -50,15 +51,18 @@ async def serve(
     after_input: Callable[[], None] = lambda: None,
     before_output: Callable[[], None] = lambda: None,
     turn: Callable[[], Awaitable[None]] = at_once,
+    outbound: Outbound | None = None,
     peer: str = "a peer without a name",
 ) -> None:
     """Run a connection until it is over; then stream and connection are closed and freed, and `on_close` was called.
 
     `after_input` is called whenever the handler may have been: time to act on what it was told; `before_output` before
-    anything is written to the stream. What was read waits for its `turn` before it is handled. `peer` is what the log
-    calls the other end until its open has named it.
+    anything is written to the stream. What was read waits for its `turn` before it is handled. `outbound` is shared by
+    the connections whose handlers give each other something to write. `peer` is what the log calls the other end until
+    its open has named it.
     """
-    driver = _Driver(stream, connection, clock, after_input, before_output, turn, peer)
+    outbound = outbound or Outbound()
+    driver = _Driver(stream, connection, clock, after_input, before_output, turn, outbound, peer)
     connection.on_wake = driver.wake
     try:
         async with trio.open_nursery() as ticking:
@@ -71,8 +75,9 @@ async def serve(
             ticking.cancel_scope.cancel()
     finally:
         connection.on_wake = None
-        connection.release()
-        after_input()
+        with outbound:
+            connection.release()
+            after_input()
         await trio.aclose_forcefully(stream)
 
 
@@ -85,9 +90,12 @@ class _Driver:
         after_input: Callable[[], None],
         before_output: Callable[[], None],
         turn: Callable[[], Awaitable[None]],
+        outbound: Outbound,
         peer: str,
     ) -> None:
         self._stream = stream
+        self._pipe = pipe_of(stream)
+        self._outbound = outbound
         self._peer = peer
         self._connection = connection
         self._clock = clock
@@ -98,9 +106,8 @@ class _Driver:
         self._patience = math.inf
         self._read = 0  # bytes from the stream, and how many of them were handled
         self._handled = 0
+        self._unsent = memoryview(b"")  # of what the connection had to say
         self._written = 0
-        self._begun = 0  # pieces that the stream was given, and those that it has taken
-        self._taken = 0
         self._stalled = 0.0  # seconds
         self._kernel = tcp.kernel_of(stream)
         connection.can_prove = self._kernel is not None
@@ -112,6 +119,9 @@ class _Driver:
         self.nursery: trio.Nursery
 
     def wake(self) -> None:
+        self._outbound.wake(self)
+
+    def rouse(self) -> None:
         self._woken.set()
 
     async def read(self) -> None:
@@ -120,12 +130,12 @@ class _Driver:
         connection = self._connection
         size = READ_FIRST
         try:
-            while data := await self._stream.receive_some(size):
+            while data := await self._pipe.read(size):
                 self._read += len(data)
                 await self._turn()
                 began = trio.current_time()
                 if not connection.closed:
-                    self._step(connection.receive, bytes(data), self._clock())
+                    self._step(connection.receive, data, self._clock())
                 self._handled += len(data)
                 took_long = trio.current_time() - began > TURN_S
                 size = max(READ_LEAST, size // 2) if took_long else min(READ_SIZE, 2 * size)
@@ -135,11 +145,12 @@ class _Driver:
 
     def _step(self, act: Callable[..., None], *arguments: Any) -> None:
         """One call of the engine and all that has to follow it."""
-        try:
-            act(*arguments)
-        except AmqpError as error:
-            self._complain(error)
-        self._follow()
+        with self._outbound:
+            try:
+                act(*arguments)
+            except AmqpError as error:
+                self._complain(error)
+            self._follow()
 
     def _complain(self, error: AmqpError) -> None:
         log.warning("connection of %s ended: %s", self._named(), error)
@@ -157,16 +168,20 @@ class _Driver:
         name = self._connection.remote_container
         return repr(name) if name else self._peer
 
+    def flush(self) -> None:
+        """Write what the stream takes at once. The rest is the writer's, and it waits for what is to be waited for."""
+        if not self._unsent and self._pull():
+            self._sent(self._pipe.write(self._unsent))
+        if self._pull() or self._connection.closing or self._connection.closed:
+            self.rouse()
+
     async def write(self) -> None:
         connection = self._connection
         try:
             while True:
                 self._woken = trio.Event()
-                while data := connection.data_to_send():
-                    self._before_output()
-                    await self._send(data)
-                if connection.proofs and not connection.closing:
-                    await self._probe()
+                while self._pull():
+                    self._sent(await self._pipe.write_on(self._unsent))
                 if connection.closed:
                     break
                 await self._wait(connection)
@@ -175,14 +190,20 @@ class _Driver:
             self._step(connection.receive_eof)
             self.scope.cancel()
 
-    async def _send(self, data: bytes) -> None:
-        with memoryview(data) as view:
-            for start in range(0, len(data), PIECE):
-                piece = view[start : start + PIECE]
-                self._begun += 1
-                await self._stream.send_all(piece)
-                self._taken += 1
-                self._written += len(piece)
+    def _pull(self) -> bool:
+        """Whether there is something to be written: what has not gone yet, or what there is by now."""
+        if not self._unsent:
+            data = self._connection.data_to_send()
+            if data:
+                self._before_output()
+            elif self._connection.proofs and not (self._connection.closing or self._connection.closed):
+                data = self._probe()
+            self._unsent = memoryview(data)
+        return len(self._unsent) > 0
+
+    def _sent(self, size: int) -> None:
+        self._unsent = self._unsent[size:]
+        self._written += size
 
     async def _wait(self, connection: Connection) -> None:
         if connection.closing:  # patience begins once: every tick ends this wait
@@ -192,18 +213,17 @@ class _Driver:
         if patience.cancelled_caught:  # our close was not answered
             self._step(connection.receive_eof)
 
-    async def _probe(self) -> None:
-        """Have the peer's machine acknowledge something that is written after the proofs were asked for; if this stream
-        cannot tell what it acknowledges, there are none."""
+    def _probe(self) -> bytes:
+        """What the peer's machine is to acknowledge, written after the proofs were asked for. If this stream cannot
+        tell what it acknowledges, there are none."""
         asked, self._connection.proofs = self._connection.proofs, {}
         if self._kernel is None:
-            return
-        await self._stream.send_all(HEARTBEAT)
-        self._written += len(HEARTBEAT)
+            return b""
         self._asked |= asked
         if not self._proving:
             self._proving = True
             self.nursery.start_soon(self._prove, self._kernel)
+        return HEARTBEAT
 
     async def _prove(self, kernel: tcp.Kernel) -> None:
         while self._asked:
@@ -217,8 +237,8 @@ class _Driver:
     async def _has_come_through(self, kernel: tcp.Kernel) -> bool:
         """All that was written is acknowledged, the connection is open, and what had come by then, perhaps its end, was
         handled: then the peer still had it."""
-        written, pause = self._written, PROOF_FIRST_S
-        while self._written - kernel.unacknowledged() < written:
+        to_come, pause = self._written + len(self._unsent), PROOF_FIRST_S
+        while self._written - kernel.unacknowledged() < to_come:
             await trio.sleep(pause)
             pause = min(2 * pause, PROOF_MOST_S)
         if not kernel.is_open():
@@ -240,7 +260,7 @@ class _Driver:
         connection = self._connection
         deadline: float | None = self._clock()
         while not connection.closed and (deadline is not None or not connection.opened):
-            taken, began = self._taken, trio.current_time()
+            written, began = self._written, trio.current_time()
             left = math.inf if deadline is None else deadline - self._clock()
             with trio.CancelScope(deadline=began + max(0.0, left)) as self._pause:
                 await trio.sleep_forever()
@@ -248,14 +268,16 @@ class _Driver:
             if self._handled < self._read:  # who waits for its turn has spoken
                 deadline = self._clock() + TURN_S
                 continue
-            try:
-                deadline = connection.tick(self._clock())
-                self._judge(self._begun > taken == self._taken, min(trio.current_time() - began, left))
-            except AmqpError as error:
-                self._complain(error)
-                self._follow()
-            if connection.has_output:
-                self.wake()
+            with self._outbound:
+                try:
+                    deadline = connection.tick(self._clock())
+                    stalls = len(self._unsent) > 0 and written == self._written
+                    self._judge(stalls, min(trio.current_time() - began, left))
+                except AmqpError as error:
+                    self._complain(error)
+                    self._follow()
+                if connection.has_output:
+                    self.wake()
 
     def _judge(self, stalls: bool, lasted: float) -> None:
         """Of a pause that was to last so long: it may have lasted longer, as a process may be stopped."""

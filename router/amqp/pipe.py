@@ -1,0 +1,89 @@
+"""The bytes of one connection, read and written with as few calls of the kernel as its stream lets.
+
+A socket is read once the loop says that there is something, and takes what it has room for at once: a stream of trio's
+looks before it waits, and lets others run after it has written. Of any other stream, as of one that encrypts, only what
+trio has is used.
+"""
+
+import os
+from abc import abstractmethod
+from typing import Protocol
+
+import trio
+
+PIECE = 64 * 1024  # of what is written, by which is told whether the peer takes any of it
+
+
+class Pipe(Protocol):
+    """A broken one raises what trio's streams raise."""
+
+    @abstractmethod
+    async def read(self, size: int) -> bytes:
+        """What has come, at most so many bytes; nothing at the end."""
+
+    @abstractmethod
+    def write(self, data: memoryview) -> int:
+        """How many bytes of this have gone at once."""
+
+    @abstractmethod
+    async def write_on(self, data: memoryview) -> int:
+        """How many bytes of this have gone, once some have."""
+
+
+class SocketPipe(Pipe):
+    """Of a socket that nothing lies above."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._socket = stream.socket
+
+    async def read(self, size: int) -> bytes:
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                return os.read(self._socket.fileno(), size)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError(str(error)) from error
+
+    def write(self, data: memoryview) -> int:
+        try:
+            return os.write(self._socket.fileno(), data)
+        except OSError:  # it has no room, or is broken, as who waits for room finds out
+            return 0
+
+    async def write_on(self, data: memoryview) -> int:
+        if sent := self.write(data):
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return sent
+        while True:
+            await trio.lowlevel.wait_writable(self._socket)
+            try:
+                return os.write(self._socket.fileno(), data)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError(str(error)) from error
+
+
+class StreamPipe(Pipe):
+    """Of whatever trio calls a stream."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+
+    async def read(self, size: int) -> bytes:
+        return bytes(await self._stream.receive_some(size))
+
+    def write(self, data: memoryview) -> int:
+        return 0
+
+    async def write_on(self, data: memoryview) -> int:
+        piece = data[:PIECE]
+        await self._stream.send_all(piece)
+        return len(piece)
+
+
+def pipe_of(stream: trio.abc.Stream) -> Pipe:
+    """The shortest way to this stream's bytes."""
+    return SocketPipe(stream) if os.name == "posix" and isinstance(stream, trio.SocketStream) else StreamPipe(stream)
