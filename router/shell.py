@@ -1,8 +1,8 @@
 """What a node is given by its process: the clocks, the ways out, the log (architecture: the process).
 
 A message's walk: a read from a client's socket → `router.edge.clients` → `topic.node` → `router.neighbours` → the next
-router's socket, and there back up. All of it synchronous and in batches; what connections have to write is written by
-their own tasks afterwards.
+router's socket, and there back up. All of it synchronous and in batches: what is written to sockets is the end of the
+same step (`router.amqp.outbound`).
 """
 
 import logging
