@@ -7,6 +7,9 @@ it does not send again what may only be slow: it asks (PROBE) how far the other 
 the answer shows to be missing. A change of path is different: what was under way is likely gone, so it
 all goes again at once.
 
+Who owes us something may have sent it: it waits somewhere on the way, behind others' data. So it is asked an empty
+chunk, a question: the acknowledgement comes behind all that was sent before it. If nothing came first, nothing was.
+
 What is numbered are chunks (`chunks`). The queue of unacknowledged ones is bounded by the windows of the
 publishers whose messages are in them; the early ones by REORDER_LIMIT. A channel knows nothing of routers,
 frames or contact numbers and does not send: its owner does, and throws it away with the contact.
@@ -34,18 +37,17 @@ class Channel:
         "_min_timeout",
         "_owed",
         "_probed",
+        "_question",
         "_received",
         "_sent",
         "_timeout",
         "_unacked",
         "ack_at",
         "probe_at",
-        "progress_at",
     )
 
-    def __init__(self, min_timeout: float, max_timeout: float, max_payload: int, now: float) -> None:
+    def __init__(self, min_timeout: float, max_timeout: float, max_payload: int) -> None:
         assert 0 < min_timeout <= max_timeout
-        self.progress_at = now  # when the last new frame or acknowledgement came
         self.ack_at = inf  # when an ACK is due that found no data to travel with
         self.probe_at = inf  # when the other side must have acknowledged something
         self._sent = 0
@@ -53,6 +55,7 @@ class Channel:
         self._received = 0  # all up to here were handed on
         self._early: dict[int, Chunk] = {}
         self._joiner = Joiner(max_payload)
+        self._question = 0  # the number of the question since which nothing came, 0 if none
         self._probed = 0  # the highest number that a PROBE without an answer has named
         self._owed = 0  # frames since our last acknowledgement
         self._min_timeout = self._timeout = min_timeout
@@ -65,6 +68,17 @@ class Channel:
     @property
     def in_flight(self) -> int:
         return len(self._unacked)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether our question has been acknowledged, and nothing came before that."""
+        return 0 < self._question <= self._sent - len(self._unacked)
+
+    def ask(self, now: float) -> tuple[int, Chunk]:
+        """A question, to be sent, and its number."""
+        question = Chunk(b"")
+        self._question = self.push(question, now)
+        return self._question, question
 
     def push(self, chunk: Chunk, now: float) -> int:
         """Take a chunk into the channel; its number is returned."""
@@ -83,21 +97,21 @@ class Channel:
         for _ in range(acknowledged - first):
             self._unacked.popleft()
         self._timeout = self._min_timeout
-        self.progress_at = now
         self._restart_timeout(now)
 
     def receive(self, number: int, chunk: Chunk, now: float) -> list[bytes]:
-        """The payloads that are now complete, in order. Raises OversizedError."""
+        """The payloads that are now complete, in order; a question is none. Raises OversizedError."""
         self._owe(now)
         if number <= self._received or number > self._received + REORDER_LIMIT:
             return []
-        self.progress_at = now
+        if chunk.content:
+            self._question = 0
         self._early[number] = chunk
         ready = []
         while (following := self._early.pop(self._received + 1, None)) is not None:
             self._received += 1
             payload = self._joiner.join(following)
-            if payload is not None:
+            if payload:
                 ready.append(payload)
         return ready
 

@@ -11,7 +11,17 @@ from typing import Any
 from linkstate.channel import Channel
 from linkstate.chunks import Chunk, OversizedError, cut
 from linkstate.contact import Contact, ContactChange
-from linkstate.events import Action, Broken, ContactLost, ContactMade, Reachability, Reached, Received, Unreachable
+from linkstate.events import (
+    Action,
+    Broken,
+    ContactLost,
+    ContactMade,
+    Late,
+    Reachability,
+    Reached,
+    Received,
+    Unreachable,
+)
 from linkstate.forwarding import Forwarding
 from linkstate.frames import ACK, DATA, GREET, PART, PROBE, ChannelFrame, Target
 
@@ -34,6 +44,7 @@ class Contacts:
         self.established: dict[str, int] = {}  # router -> incarnation, for those in contact
         self._contacts = {r: Contact(r, incarnation, hello) for r in sorted(routers) if r != name}
         self._channels: dict[str, Channel] = {}
+        self._doubts: dict[str, str] = {}  # router -> why it was asked last
         self._forwarding = forwarding
         self._emit = emit
         self._settings = hello, dead, max_payload  # of channels: without progress the first and the longest timeout
@@ -53,6 +64,12 @@ class Contacts:
         contact = self._contacts[router]
         self._apply(contact, contact.drop(now), now)
         self._greet_if_due(contact, now)
+
+    def doubt(self, router: str, reason: str, now: float) -> None:
+        channel = self._channels.get(router)
+        if channel is not None and not channel.in_flight:
+            self._doubts[router] = reason
+            self._send_numbered(self._contacts[router], channel, [channel.ask(now)])
 
     def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
         for chunk in cut(payload):
@@ -79,12 +96,6 @@ class Contacts:
         self._apply(contact, change, now)
         if belongs:
             self._receive_in_contact(contact, frame, x, y, now)
-
-    def progress(self, router: str) -> float:
-        channel = self._channels.get(router)
-        if channel is None:
-            return -inf
-        return inf if channel.in_flight else channel.progress_at
 
     def handle_timer(self, now: float) -> None:
         for contact in self._contacts.values():
@@ -120,12 +131,18 @@ class Contacts:
                 self._send_one(ACK, contact, channel.acknowledge(), y)
             elif y:
                 self._resend(contact, channel, channel.missing(y), now)
+        if channel.is_late:
+            self._emit(Late(contact.router, self._doubts[contact.router]))
+            self.drop(contact.router, now)
 
     def _resend(self, contact: Contact, channel: Channel, chunks: Iterable[tuple[int, Chunk]], now: float) -> None:
+        self._send_numbered(contact, channel, chunks)
+        channel.resent(now)
+
+    def _send_numbered(self, contact: Contact, channel: Channel, chunks: Iterable[tuple[int, Chunk]]) -> None:
         for number, chunk in chunks:
             target = contact.router, contact.ours, contact.theirs, number, channel.acknowledge()
             self._forwarding.send_chunk(chunk, [target])
-        channel.resent(now)
 
     def _send_one(self, kind: int, contact: Contact, x: int, y: int) -> None:
         self._forwarding.send(kind, (contact.router, contact.ours, contact.theirs, x, y))
@@ -138,7 +155,7 @@ class Contacts:
     def _apply(self, contact: Contact, change: ContactChange | None, now: float) -> None:
         if change is ContactChange.MADE:
             assert contact.router not in self._channels
-            self._channels[contact.router] = Channel(*self._settings, now)
+            self._channels[contact.router] = Channel(*self._settings)
             self.established[contact.router] = contact.incarnation
             self._emit(ContactMade(contact.router, contact.incarnation))
         elif change is ContactChange.LOST:

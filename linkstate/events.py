@@ -50,7 +50,16 @@ class Broken:
     reason: str
 
 
-Action = Transmit | Received | ContactMade | ContactLost | Broken
+@frozen
+class Late:
+    """`router` owes us something and has nothing under way to us (`Mesh.doubt`): its contact is lost for that, as the
+    next action says."""
+
+    router: str
+    reason: str
+
+
+Action = Transmit | Received | ContactMade | ContactLost | Broken | Late
 
 
 @frozen

@@ -121,11 +121,6 @@ class Mesh:
         """Bytes came from the neighbour, be they only part of a body: it lives."""
         self._linkstate.receive_traffic(neighbour, now)
 
-    def progress(self, router: str) -> float:
-        """When something last went on in the contact with `router`: what it sent has come, or it has acknowledged.
-        Infinite while it has not acknowledged all: that may wait behind others' data anywhere on its way."""
-        return self._contacts.progress(router)
-
     def handle_timer(self, now: float) -> None:
         self._linkstate.handle_timer(now)
         self._follow_reachability(now)
@@ -140,8 +135,13 @@ class Mesh:
         assert len(set(targets)) == len(targets)
         self._contacts.send(targets, payload, now)
 
+    def doubt(self, router: str, reason: str, now: float) -> None:
+        """A router owes us something. Declare its contact lost for this reason once it has acknowledged all that was
+        sent, unless something of its own is on its way (protocol 6.7)."""
+        self._contacts.doubt(router, reason, now)
+
     def drop_contact(self, router: str, now: float) -> None:
-        """Declare the contact with a router lost (protocol 6.7). A new one follows if there is a path."""
+        """Declare the contact with a router lost. A new one follows if there is a path."""
         self._contacts.drop(router, now)
 
     def _follow_reachability(self, now: float) -> None:

@@ -12,8 +12,8 @@ from typing import Protocol
 
 import trio
 
-from linkstate.events import ContactLost, ContactMade, Transmit
-from topic.actions import DropContact, LinkAction
+from linkstate.events import ContactLost, ContactMade, Late, Transmit
+from topic.actions import LinkAction
 from topic.node import Breach, Happening
 
 log = logging.getLogger("oncemesh.notes")
@@ -66,7 +66,7 @@ class Shell:
             log.info("contact with router %s (incarnation %d)", happening.router, happening.incarnation)
         elif isinstance(happening, ContactLost):
             log.info("contact with router %s lost", happening.router)
-        elif isinstance(happening, DropContact):
+        elif isinstance(happening, Late):
             log.warning("router %s %s: contact dropped", happening.router, happening.reason)
         elif isinstance(happening, Breach):
             log.error("router %s broke the protocol, contact dropped: %s", happening.router, happening.reason)

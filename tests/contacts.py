@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from math import inf
 
-from linkstate.events import Action, ContactLost, ContactMade, Received
+from linkstate.events import Action, ContactLost, ContactMade, Late, Received
 
 
 class Contacts:
@@ -12,7 +12,6 @@ class Contacts:
     def __init__(self, carry: Callable[[str, bytes], None]) -> None:
         """`carry` is given what is for another router, contact or not."""
         self.out: list[Action] = []
-        self.progressed: dict[str, float] = {}
         self._carry = carry
 
     # what the test says
@@ -32,11 +31,12 @@ class Contacts:
         for target in targets:
             self._carry(target, payload)
 
-    def drop_contact(self, router: str, now: float) -> None:
+    def doubt(self, router: str, reason: str, now: float) -> None:
+        self.out.append(Late(router, reason))
         self.lost(router)
 
-    def progress(self, router: str) -> float:
-        return self.progressed.get(router, -inf)
+    def drop_contact(self, router: str, now: float) -> None:
+        self.lost(router)
 
     def handle_timer(self, now: float) -> None:
         """Nothing happens by itself."""

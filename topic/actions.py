@@ -114,8 +114,8 @@ class Credit:
 
 
 @attrs.frozen(slots=True)
-class DropContact:
-    """Declare the router lost: it has not joined a subscriber within `join`, or broke the protocol."""
+class Doubt:
+    """Declare the router lost, unless something of it is on its way: it has not answered an attach within `join`."""
 
     router: str
     reason: str
@@ -142,4 +142,4 @@ LinkAction = (
 )
 """What is done on a client's link."""
 
-Action = LinkAction | DropContact | Note
+Action = LinkAction | Doubt | Note

@@ -12,14 +12,14 @@ The contract between core and shell:
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import attrs
 
 from linkstate.clock import HybridClock
-from topic.actions import STOLEN, Action, Detach, DropContact
+from topic.actions import STOLEN, Action, Detach, Doubt
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.delivery.records import RecordTable
@@ -332,14 +332,13 @@ class Topic:
         return min(self.attaches.deadline(), self.expiry.deadline(), self.boot.deadline())
 
     @event
-    def handle_timer(self, now: float, progress: Callable[[str], float]) -> None:
-        """`progress`: as in `linkstate.mesh`."""
+    def handle_timer(self, now: float) -> None:
         self.boot.check(now)
         self.attaches.begin_unknown(now)
         self.expiry.handle_timer(now)
         self.generations.give_up_nowhere(now, self.expiry.all_since)
-        for router in self.attaches.late(now, progress):
-            self.out.append(DropContact(router, f"has not answered an attach for {self.settings.join:g} s, nor got on"))
+        for router in self.attaches.awaited_long(now):
+            self.out.append(Doubt(router, f"has not answered an attach for {self.settings.join:g} s, nor got on"))
 
     @event
     def told(self, subscriber: LocalSubscriber) -> None:

@@ -25,9 +25,9 @@ import attrs
 
 from linkstate.clock import HybridClock
 from linkstate.events import Action as MeshAction
-from linkstate.events import Broken, ContactLost, ContactMade, Received, Transmit
+from linkstate.events import Broken, ContactLost, ContactMade, Late, Received, Transmit
 from linkstate.mesh import Mesh
-from topic.actions import Action, DropContact, LinkAction, Note
+from topic.actions import Action, Doubt, LinkAction, Note
 from topic.core import Topic
 from topic.directory.entry import LinkEntry, Role
 from topic.errors import BreachError, UnkeptError
@@ -46,7 +46,7 @@ class Breach:
     reason: str
 
 
-Happening = ContactMade | ContactLost | DropContact | Breach | Note
+Happening = ContactMade | ContactLost | Late | Breach | Note
 
 
 class NodeMesh(Protocol):
@@ -60,8 +60,8 @@ class NodeMesh(Protocol):
     def drop_contact(self, router: str, now: float) -> None:
         """Declare the contact with a router lost."""
 
-    def progress(self, router: str) -> float:
-        """When something last went on in the contact with `router`; infinite while something is under way to it."""
+    def doubt(self, router: str, reason: str, now: float) -> None:
+        """Declare the contact with a router lost, unless something of it is on its way."""
 
     def handle_timer(self, now: float) -> None: ...
 
@@ -153,7 +153,7 @@ class Node:
         if self.unkept:
             self._catch_up()
         self.mesh.handle_timer(now)
-        self.topic.handle_timer(now, self.mesh.progress)
+        self.topic.handle_timer(now)
 
     def deadline(self) -> float:
         return min(self.mesh.deadline(), self.topic.deadline(), self._look)
@@ -209,9 +209,8 @@ class Node:
                 self._perform(action)
 
     def _perform(self, action: Action) -> None:
-        if isinstance(action, DropContact):
-            self._shell.note(action)
-            self.mesh.drop_contact(action.router, self._shell.now())
+        if isinstance(action, Doubt):
+            self.mesh.doubt(action.router, action.reason, self._shell.now())
         elif isinstance(action, Note):
             self._shell.note(action)
         else:
@@ -227,6 +226,8 @@ class Node:
             elif isinstance(action, ContactMade):
                 self._shell.note(action)
                 self.topic.contact(action.router, action.incarnation, now)
+            elif isinstance(action, Late):
+                self._shell.note(action)
             elif isinstance(action, Broken):
                 self._shell.note(Breach(action.router, action.reason))
             elif action.router in self.topic.directory.contacts:  # else it was over with a breach

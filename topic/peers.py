@@ -80,13 +80,15 @@ class Peers:
         return known is not None and known.live and known.epoch == entry.epoch
 
     def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
-        changes = self.directory.apply_delta(router, version, [unpack_entry(fields) for fields in entries])
+        told = [unpack_entry(fields) for fields in entries]
+        changes = self.directory.apply_delta(router, version, told)
         self._pass_on(router, changes, learned=False)
         for change in changes:
             if change.entry.role is Role.SUBSCRIBER and change.entry.live and change.entry.lifetime.timeout:
                 self._gossip.learned(change.entry.name, version)
         self._changes.follow(changes)
         self._changes.follow(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
+        self._correct(router, told)
         self.outlet.batches.ack(router, version)
 
     def _on_gossip(self, router: str, entries: list[Any]) -> None:
@@ -104,10 +106,15 @@ class Peers:
         self.outlet.batches.gossip(router, self._gossip.lacking(router, applied))
 
     def _correct(self, router: str, told: list[LinkEntry]) -> None:
-        """Tell the router of links that it takes for live and that have ended."""
+        """Tell the router of links that it takes for live and that have ended, or that were attached later by a router
+        that cannot say so: it died before all heard of that, and its client went on with an epoch that is lower."""
         known = [(entry.epoch, self.directory.entry(entry.index)) for entry in told if entry.live]
-        ended = [ours for epoch, ours in known if ours is not None and not ours.live and ours.epoch >= epoch]
-        self.outlet.batches.gossip(router, ended)
+        self.outlet.batches.gossip(
+            router, [ours for epoch, ours in known if ours is not None and self._undoes(ours, epoch)]
+        )
+
+    def _undoes(self, ours: LinkEntry, epoch: Epoch) -> bool:
+        return ours.epoch > epoch and not self.directory.tells_itself(ours) if ours.live else ours.epoch >= epoch
 
     def _end_ours(self, told: list[LinkEntry]) -> None:
         """Others let links of ours expire, behind a partition: they are over."""

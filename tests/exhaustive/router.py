@@ -9,12 +9,12 @@ from typing import Any
 
 import attrs
 
-from linkstate.events import Transmit
+from linkstate.events import Late, Transmit
 from tests.contacts import Contacts
 from tests.exhaustive.clients import Frame, Violation
 from tests.exhaustive.link import Link
 from tests.store import MemoryStore
-from topic.actions import AnswerSubscriber, Detach, DropContact, LinkAction
+from topic.actions import AnswerSubscriber, Detach, LinkAction
 from topic.core import Topic
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Stream
@@ -300,7 +300,7 @@ class Router:
         """It leaves with the whole output."""
 
     def note(self, happening: Happening) -> None:
-        if isinstance(happening, DropContact | Breach):
+        if isinstance(happening, Late | Breach):
             raise Violation("peer protocol", happening.reason)
 
     def perform(self, action: LinkAction) -> None:

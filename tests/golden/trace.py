@@ -4,18 +4,18 @@ client's link. Links and deliveries are called as the script calls them; epochs 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from linkstate.events import Late
 from tests.topic.bench import Bench
 from tests.topic.clients import NEWS
 from topic.actions import (
-    Action,
     AnswerDeliveries,
     AnswerPublisher,
     AnswerSubscriber,
     Credit,
     Deliver,
     Detach,
-    DropContact,
     Echo,
+    LinkAction,
     Note,
     Redeliver,
     Resume,
@@ -46,9 +46,9 @@ class TracedBench(Bench):
         self.lines.append(f"{here} → {there}   {'; '.join(said)}")
         super().carry(here, there, payload)
 
-    def saw(self, router: str, action: Action) -> None:
-        if isinstance(action, DropContact | Note):
-            self.lines.append(f"{router}       {action.reason if isinstance(action, DropContact) else action.text}")
+    def saw(self, router: str, action: LinkAction | Late | Note) -> None:
+        if isinstance(action, Late | Note):
+            self.lines.append(f"{router}       {action.reason if isinstance(action, Late) else action.text}")
         else:
             self.lines.append(f"{router} → {action.link.name}   {_DONE[type(action)](self, action)}")
         super().saw(router, action)

@@ -17,7 +17,7 @@ from math import inf
 from typing import Any, Literal
 
 from linkstate.clock import HybridClock
-from linkstate.events import Broken, ContactLost, ContactMade, Received, Transmit
+from linkstate.events import Broken, ContactLost, ContactMade, Late, Received, Transmit
 from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
 
@@ -89,7 +89,7 @@ class Network:
         self.ledger = Ledger()
         self.transmitted: list[tuple[str, Transmit]] = []
         self.received: list[tuple[str, Received]] = []
-        self.broken: list[tuple[str, Broken]] = []
+        self.broken: list[tuple[str, Broken | Late]] = []
         self._transport: dict[Link, int] = dict.fromkeys(self._directions(), 0)  # of this end, 0 if none
         self._serial = 0
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -152,6 +152,10 @@ class Network:
 
     def drop_contact(self, here: str, there: str) -> None:
         self.meshes[here].drop_contact(there, self.now)
+        self._drain(here)
+
+    def doubt(self, here: str, there: str) -> None:
+        self.meshes[here].doubt(there, "owes an answer", self.now)
         self._drain(here)
 
     def heal(self) -> None:
@@ -249,7 +253,7 @@ class Network:
                     self.ledger.made(router, action.router)
                 case ContactLost():
                     self.ledger.lost(router, action.router)
-                case Broken():
+                case Broken() | Late():
                     self.broken.append((router, action))
         for neighbour in self.neighbours(router):
             self._fill((router, neighbour))

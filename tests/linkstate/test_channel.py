@@ -10,7 +10,7 @@ from linkstate.chunks import Chunk
 
 
 def channel() -> Channel:
-    return Channel(min_timeout=0.2, max_timeout=1.0, max_payload=1000, now=0.0)
+    return Channel(min_timeout=0.2, max_timeout=1.0, max_payload=1000)
 
 
 def test_numbers_start_from_one() -> None:
@@ -32,7 +32,7 @@ def test_what_is_too_early_is_not_kept() -> None:
     receiver = channel()
     assert receiver.receive(REORDER_LIMIT + 1, Chunk(b"far"), 0.0) == []
     for number in range(1, REORDER_LIMIT + 1):
-        assert receiver.receive(number, Chunk(b""), 0.0) == [b""]
+        assert receiver.receive(number, Chunk(b"x"), 0.0) == [b"x"]
 
 
 def test_one_acknowledgement_covers_many_frames() -> None:
@@ -116,11 +116,30 @@ def test_neither_more_to_send_nor_an_acknowledgement_that_is_no_news_puts_a_prob
     sender.receive_ack(1, 0.1)
     for happens in (lambda: sender.push(Chunk(b"3"), 0.2), lambda: sender.receive_ack(1, 0.2)):
         happens()
-        assert (sender.probe_at, sender.progress_at) == (0.1 + 0.2, 0.1)
+        assert sender.probe_at == 0.1 + 0.2
 
 
-def test_what_comes_twice_is_no_progress() -> None:
-    receiver = channel()
-    for now in (1.0, 2.0):
-        receiver.receive(1, Chunk(b""), now)
-    assert receiver.progress_at == 1.0
+def test_a_question_that_is_acknowledged_before_anything_comes_finds_the_other_end_late() -> None:
+    asking = channel()
+    number, question = asking.ask(1.0)
+    assert not asking.is_late
+    assert asking.receive(1, question, 1.1) == [], "the other end asks as well: that is not to get on"
+    asking.receive_ack(number, 1.2)
+    assert asking.is_late
+
+
+def test_what_comes_before_a_question_is_acknowledged_was_under_way() -> None:
+    asking = channel()
+    number, _ = asking.ask(1.0)
+    assert asking.receive(1, Chunk(b"answer"), 1.1) == [b"answer"]
+    asking.receive_ack(number, 1.2)
+    assert not asking.is_late
+
+
+def test_what_comes_twice_was_not_under_way() -> None:
+    asking = channel()
+    asking.receive(1, Chunk(b"before"), 1.0)
+    number, _ = asking.ask(2.0)
+    asking.receive(1, Chunk(b"before"), 2.1)
+    asking.receive_ack(number, 2.2)
+    assert asking.is_late

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from linkstate.chunks import CHUNK, Chunk, Joiner, OversizedError, cut
 from linkstate.clock import HybridClock
 from linkstate.contact import NUMBER_BITS
-from linkstate.events import CHANNEL, LINKSTATE, Received
+from linkstate.events import CHANNEL, LINKSTATE, Late, Received
 from linkstate.frames import (
     DATA,
     GREET,
@@ -99,6 +99,31 @@ def test_a_payload_that_takes_longer_than_dead_costs_no_contact() -> None:
     network.run(5 * DEAD)
     assert arrived(network, "b") == [b"payload"]
     assert network.ledger.current["a", "b"] == contact
+
+
+def test_whose_answer_waits_behind_others_payloads_is_not_late() -> None:
+    """a ── b ── c: b's own payload takes 0.66 s"""
+    network = narrow(Network(line("a", "b", "c")), MEGABYTE)
+    network.send("b", ["a"], large("payload"))
+    network.send("c", ["a"], b"answer")
+    network.doubt("a", "c")
+    network.run(DEAD)
+    assert arrived(network, "a") == [b"payload", b"answer"]
+    assert network.broken == []
+
+
+def test_who_has_nothing_under_way_is_late() -> None:
+    network = narrow(Network(line("a", "b", "c")), MEGABYTE)
+    network.send("c", ["a"], b"before")
+    network.run(DELAY * 10)
+    before = network.ledger.current["a", "c"]
+    network.doubt("a", "c")
+    network.doubt("c", "a")
+    network.run(DEAD)
+    assert set(network.broken) & {("a", Late("c", "owes an answer")), ("c", Late("a", "owes an answer"))}
+    assert network.all_in_contact()
+    assert network.ledger.current["a", "c"] != before
+    assert arrived(network, "a") == [b"before"], "a question is no payload"
 
 
 def test_a_change_of_path_within_a_payload_sends_again_only_what_has_not_come() -> None:

@@ -67,7 +67,7 @@ def test_one_frame_for_many_routers_travels_once_per_link() -> None:
 def test_a_relay_passes_on_payloads_it_could_not_decode() -> None:
     """a ── b ── c"""
     network = running(line("a", "b", "c"))
-    payloads = [b"", b"\xc1" * 300, bytes(range(256)) * 300, msgpack.packb("x")]
+    payloads = [b"x", b"\xc1" * 300, bytes(range(256)) * 300, msgpack.packb("x")]
     for payload in payloads:
         network.send("a", ["c"], payload)
     network.run(0.1)
@@ -126,16 +126,6 @@ def test_silence_is_noticed_after_dead() -> None:
     assert network.all_in_contact()
     network.run(HELLO + 0.1)
     assert not network.meshes["a"].contacts and not network.meshes["b"].contacts
-
-
-def test_a_contact_gets_on_when_data_or_acknowledgements_come() -> None:
-    network = running(line("a", "b"))
-    began = network.meshes["a"].progress("b")
-    network.send("a", ["b"], b"payload")
-    sent = network.now
-    network.run(10 * ACK_DELAY)
-    assert began < sent < network.meshes["b"].progress("a") < network.meshes["a"].progress("b")
-    assert network.meshes["a"].progress("nobody") < 0
 
 
 def test_a_link_that_works_one_way_only_does_not_count() -> None:

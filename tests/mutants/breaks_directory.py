@@ -1,19 +1,18 @@
 """Breakages of what routers know of links: directory, termini, clocks, channels (protocol 2, 3, 8)."""
 
 from collections.abc import Mapping
-from math import inf
 from typing import Any
 
 from linkstate.chunks import Joiner
 from linkstate.clock import HybridClock
 from linkstate.contact import Contact, ContactChange
 from linkstate.contacts import Contacts
-from linkstate.events import CHANNEL
+from linkstate.events import CHANNEL, Late
 from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
 from tests.linkstate import test_chunks
 from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
-from tests.topic import test_moving
+from tests.topic import test_joining, test_moving
 from topic.directory.directory import Directory
 from topic.directory.entry import Change, Decision, Index, LinkEntry
 from topic.directory.gossip import Gossip
@@ -156,6 +155,16 @@ def nothing_passed_on(_: Method) -> Method:
     return broken
 
 
+@mutant(Peers, "_undoes", by="4", scenario=test_moving.test_a_home_is_told_of_a_later_attach_at_a_router_that_died)
+def nobody_speaks_for_the_dead(_: Method) -> Method:
+    """3.3: who goes on with an epoch that is too low is told of the later attach at a router that died."""
+
+    def broken(peers: Peers, ours: LinkEntry, epoch: Epoch) -> bool:
+        return not ours.live and ours.epoch >= epoch
+
+    return broken
+
+
 LATE_CLOSE = test_moving.test_a_close_that_may_be_late_with_its_attach_ends_nothing
 
 
@@ -218,12 +227,32 @@ def only_whole_bodies_are_life(_: Method) -> Method:
     return broken
 
 
-@mutant(Mesh, "progress", by="7", **NARROW | {"held": 100, "restless": 1.0})
-def who_works_through_a_queue_is_late(_: Method) -> Method:
-    """6.7: who gets on with what it has to send is waited for."""
+@mutant(Contacts, "doubt", by="7", scenario=test_chunks.test_whose_answer_waits_behind_others_payloads_is_not_late)
+def who_waits_for_a_queue_is_late(_: Method) -> Method:
+    """6.7: whose answer waits on its way is not late."""
 
-    def broken(mesh: Mesh, router: str) -> float:
-        return -inf
+    def broken(contacts: Contacts, router: str, reason: str, now: float) -> None:
+        contacts._emit(Late(router, reason))
+        contacts.drop(router, now)
+
+    return broken
+
+
+@mutant(
+    Directory,
+    "apply_section",
+    by="7",
+    scenario=test_joining.test_who_has_heard_of_an_attach_before_its_routers_older_section_joins_it_all_the_same,
+)
+def a_section_speaks_for_later_attaches(apply_section: Method) -> Method:
+    """3.3: what a router has not told itself is not told by its section."""
+
+    def broken(directory: Directory, router: str, version: int, own: list[LinkEntry], gossip: list[LinkEntry]) -> Any:
+        announced = set(directory._announced)
+        changes = apply_section(directory, router, version, own, gossip)
+        listed = {entry.index for entry in own}
+        directory._announced -= {index for index in directory._announced - announced if index in listed}
+        return changes
 
     return broken
 

@@ -88,7 +88,7 @@ async def test_a_subscriber_that_has_lapsed_is_shown_with_how_long_it_is_out_of_
         status(node)
     with CountingStore(path) as store:
         node = boot(store)
-        node.topic.handle_timer(0.0, node.mesh.progress)
+        node.topic.handle_timer(0.0)
         assert status(node)["lapsed"] == []
         (entry,) = node.topic.directory.entries()
         node.topic.directory.lapse(entry, node.topic.outlet.time_us - 61_000_000)

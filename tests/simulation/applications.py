@@ -102,7 +102,7 @@ class Applications:
     def forgotten(self, client: "SubscriberClient", text: bytes, how: str) -> None:
         """A subscriber takes a delivery for settled."""
         reader, message = self._judge.readers[client.name], self._judge.messages[text]
-        if self._is_exact(client.name, message) and not reader.expired:
+        if self._is_exact(client.name, message) and reader.expired is None:
             over = message.over or self._judge.lives.is_over(message)
             given_up = (
                 not over and client.link is not None and self._judge.termini.may_give_up(client.link.router, message)

@@ -101,8 +101,8 @@ class Reader:
     """Highest number seen of each life of a publisher, and the router it came from."""
     cut_off: set[str] = attrs.Factory(set)
     """Routers that lost one it was attached to."""
-    expired: bool = False
-    """Some router has let its terminus expire."""
+    expired: Epoch | None = None
+    """The last attach that some router has let expire, as its client was away for too long."""
 
     def finish(self, text: bytes, outcome: DeliveryOutcome, final: bool, redeliveries: int) -> None:
         """Its application has said what it makes of a message."""

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from linkstate.events import ContactLost, ContactMade, Received, Transmit
+from linkstate.events import ContactLost, ContactMade, Late, Received, Transmit
 from tests.simulation.link import Link
 from tests.simulation.wires import Body
-from topic.actions import DropContact, LinkAction
+from topic.actions import LinkAction
 from topic.node import Breach, Happening, Node
 from topic.wire.segments import Segment, decode
 
@@ -45,7 +45,7 @@ class Shell:
         elif isinstance(happening, ContactLost):
             router.note(router.name, f"loses {happening.router}")
             router.loses_contact(happening.router)
-        elif isinstance(happening, DropContact):
+        elif isinstance(happening, Late):
             router.note(router.name, f"drops {happening.router}: {happening.reason}")
         elif isinstance(happening, Breach):
             raise AssertionError(f"{happening.router} broke the protocol at {router.name}: {happening.reason}")

@@ -306,8 +306,10 @@ class Termini:
         cause = AWAY if client.away >= client.shortest - self._grain(router) else APART
         if any(link.afresh and (link.epoch is None or link.epoch > epoch) for link in client.opened):
             cause = BEGUN
+        if reader is not None and cause == APART and reader.expired is not None and epoch <= reader.expired:
+            cause = AWAY  # its client knows that this life was over before it went on
         if reader is not None and cause == AWAY:
-            reader.expired = True
+            reader.expired = epoch if reader.expired is None else max(epoch, reader.expired)
         if reader is not None and (reader.told is None or reader.told < epoch):
             must_be_told = cause == APART and reader.exact and client.name not in judge.inexact
             judge.untold[client.name] = must_be_told or judge.untold.get(client.name, False)

@@ -11,11 +11,11 @@ from typing import Any
 import attrs
 
 from linkstate.clock import HybridClock
-from linkstate.events import Transmit
+from linkstate.events import Late, Transmit
 from tests.contacts import Contacts
 from tests.store import MemoryStore
 from tests.topic.clients import Pen, Reader
-from topic.actions import Action, DropContact, LinkAction, Note
+from topic.actions import LinkAction, Note
 from topic.blocks import read_blocks
 from topic.core import Topic
 from topic.directory.entry import Lifetime
@@ -64,7 +64,7 @@ class Station:
 
     def note(self, happening: Happening) -> None:
         assert not isinstance(happening, Breach), happening
-        if isinstance(happening, DropContact | Note):
+        if isinstance(happening, Late | Note):
             self.bench.saw(self.name, happening)
 
 
@@ -75,7 +75,7 @@ class Bench:
         self.names = names
         self.settings = settings
         self.stations: dict[str, Station] = {}
-        self.actions: dict[str, list[Action]] = defaultdict(list)
+        self.actions: dict[str, list[LinkAction | Late | Note]] = defaultdict(list)
         self.said: list[tuple[str, str, Segment]] = []
         self.lively: list[Pen] = []
         self._wires: dict[tuple[str, str], deque[bytes]] = defaultdict(deque)
@@ -147,7 +147,7 @@ class Bench:
         self._wires[here, there].append(payload)
         self.said += [(here, there, Segment(segment[0])) for segment in decode(payload)]
 
-    def saw(self, router: str, action: Action) -> None:
+    def saw(self, router: str, action: LinkAction | Late | Note) -> None:
         self.actions[router].append(action)
 
     def under_way(self, here: str, there: str) -> int:

@@ -129,6 +129,17 @@ def test_what_a_whole_section_does_not_list_was_closed() -> None:
     assert [(change.entry.identity.container, change.new) for change in changes] == [("x", None)]
 
 
+def test_a_section_does_not_speak_for_a_later_attach_that_gossip_told_of() -> None:
+    here = directory("c")
+    here.apply_gossip([attrs.evolve(entry("x", "b", 2), lifetime=Lifetime(60))])
+    here.contact("b", 1)
+    assert here.apply_section("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))], []) == []
+    later = attrs.evolve(entry("x", "b", 2), lifetime=Lifetime(60))
+    assert here.audience(ADDRESS).orphans == (later.name,)
+    assert [change.new for change in here.apply_delta("b", 2, [later])] == [later]
+    assert here.audience(ADDRESS).routers == ("b",)
+
+
 def test_the_audience_is_routers_in_contact_and_orphans() -> None:
     here = directory("b", "c")
     here.write(entry("x", "a", 1))

@@ -230,13 +230,15 @@ class Directory:
 
     def apply_section(self, router: str, version: int, own: list[LinkEntry], gossip: list[LinkEntry]) -> list[Change]:
         """Take a contact's whole section. What it closed it lists until we acknowledge that. So a link that it lists no
-        longer has moved: it is an orphan, or expires if it has no timeout."""
+        longer has moved: it is an orphan, or expires if it has no timeout. So it is if gossip told of a later attach
+        than the section does: the owner has not said so yet."""
         self._check_owner(router, own)
-        listed = {entry.index for entry in own}
-        known = self._entries.owned((router, self.contacts[router]))
+        listed = {entry.index: entry.epoch for entry in own}
+        known = list(self._entries.owned((router, self.contacts[router])))
         changes: list[Change] = []
-        gone = self._entries.in_order(entry for entry in known if entry.index not in listed and not entry.expired_life)
-        for entry in gone:
+        unlisted = [entry for entry in known if entry.index not in listed and not entry.expired_life]
+        untold = [entry for entry in known if entry.live and listed.get(entry.index, entry.epoch) < entry.epoch]
+        for entry in self._entries.in_order([*unlisted, *untold]):
             if entry.live and entry.lifetime.timeout:
                 self._announced.add(entry.index)
                 self._audiences.pop(entry.identity.address, None)

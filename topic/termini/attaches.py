@@ -190,7 +190,7 @@ class Attaches:
         return end.overtook and end.lifetime.timeout > 0 and not end.answered
 
     def deadline(self) -> float:
-        """When `late` may have a router to name, or `begin_unknown` an attach to begin; infinity if never."""
+        """When `awaited_long` may have a router to name, or `begin_unknown` an attach to begin; infinity if never."""
         unknown = next(iter(self._unknown.values())).deadline if self._unknown else math.inf
         return min(unknown, self._deadlines.earliest())
 
@@ -200,17 +200,13 @@ class Attaches:
         awaited = {router for subscriber in self._subscribers.values() for router in subscriber.unanswered}
         return awaited.union(*(self._behind(waiting.version) for waiting in self._publishers.values()))
 
-    def late(self, now: float, progress: Callable[[str], float]) -> list[str]:
-        """Routers in contact that an attach has waited for longer than `join`, and that have not got on with anything
-        for as long. Who has not acknowledged all is not late, nor who works through a queue: the question is on its
-        way, or the answer comes behind."""
-        late: set[str] = set()
+    def awaited_long(self, now: float) -> list[str]:
+        """Routers in contact that an attach has waited for as long as `join`, or as long since it was last due."""
+        routers: set[str] = set()
         for waiting in self._deadlines.due(now):
-            awaited = self._behind(waiting.version) if isinstance(waiting, _Waiting) else waiting.unanswered
-            ends = {router: min(now, progress(router)) + self._join for router in awaited}
-            late.update(router for router, end in ends.items() if end <= now)
-            self._deadlines.set(waiting, min((end for end in ends.values() if end > now), default=now))
-        return sorted(late)
+            routers |= self._behind(waiting.version) if isinstance(waiting, _Waiting) else waiting.unanswered
+            self._deadlines.set(waiting, now + self._join)
+        return sorted(routers)
 
     def _behind(self, version: int) -> set[str]:
         directory = self.directory
