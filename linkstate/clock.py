@@ -38,10 +38,14 @@ class HybridClock:
         """
         if remote <= self._value:
             return
-        if remote > (self._wall_ms + TRUST_MS) << COUNTER_BITS:
+        if not self.believes(remote >> COUNTER_BITS):
             self.refused += 1
             return
         self._value = remote
+
+    def believes(self, wall_ms: int) -> bool:
+        """Whether this may be the time of day somewhere, or have been: a peer's clock, or when a router was started."""
+        return wall_ms <= self._wall_ms + TRUST_MS
 
     def read(self) -> int:
         """The current value, to put on frames."""

@@ -9,7 +9,7 @@ routers the mesh is configured with.
 
 import math
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum, auto
 from math import inf
 
@@ -43,15 +43,23 @@ class InstallResult(Enum):
     KNOWN = auto()
     OLDER = auto()  # ours is newer: send that back
     DISPUTED = auto()  # about ourselves and not by us: write a newer one
-    REFUSED = auto()  # too old, or names a router this mesh does not have
+    REFUSED = auto()  # too old, names a router this mesh does not have, or is of one that was started in the future
 
 
 class Database:
     """The newest known advertisement of every router."""
 
     def __init__(
-        self, name: str, incarnation: int, routers: Collection[str], *, refresh: float, max_age: float
+        self,
+        name: str,
+        incarnation: int,
+        routers: Collection[str],
+        believes: Callable[[int], bool],
+        *,
+        refresh: float,
+        max_age: float,
     ) -> None:
+        """`believes`: whether a router may have been started at that time of day, in ms: incarnations are such times."""
         assert name in routers and 0 < refresh < max_age
         self.entries: dict[str, Advertisement] = {}
         self.topology_changed = False  # set here, reset by whoever recomputes the paths
@@ -59,6 +67,7 @@ class Database:
         self._name = name
         self._incarnation = incarnation
         self._routers = frozenset(routers)
+        self._believes = believes
         self._refresh = refresh
         self._max_age = max_age
         self._sequence = 0
@@ -126,7 +135,8 @@ class Database:
     def _acceptable(self, entry: AgedAdvertisement) -> bool:
         names = {entry.origin, *(neighbour for neighbour, _, _ in entry.links)}
         bounded = len(entry.links) < len(self._routers)
-        return names <= self._routers and bounded and entry.age_ms < self._max_age * 1000
+        young = entry.age_ms < self._max_age * 1000 and self._believes(entry.incarnation)
+        return names <= self._routers and bounded and young
 
     def _install_own(self, entry: AgedAdvertisement) -> InstallResult:
         """Our own advertisement came back: from before a restart, or as we last sent it, or neither."""

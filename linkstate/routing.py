@@ -48,7 +48,9 @@ class LinkState:
         self.neighbours = {n: Neighbour(n, links[n], hello=hello, dead=dead) for n in sorted(links)}
         self.routes: dict[str, Route] = {}
         self.changes: list[Reachability] = []  # drained by the owner after each call
-        self.database = Database(name, incarnation, routers, refresh=REFRESH_DEADS * dead, max_age=MAX_AGE_DEADS * dead)
+        self.database = Database(
+            name, incarnation, routers, clock.believes, refresh=REFRESH_DEADS * dead, max_age=MAX_AGE_DEADS * dead
+        )
         self._name = name
         self._incarnation = incarnation
         self._clock = clock
@@ -71,6 +73,8 @@ class LinkState:
         for frame in frames:
             if isinstance(frame, Hello) and frame.name != name:
                 raise PeerError(f"expected the router {name!r}, this is {frame.name!r}")
+            if isinstance(frame, Hello) and not self._clock.believes(frame.incarnation):
+                raise PeerError(f"incarnation {frame.incarnation} lies in the future: the clocks do not agree")
         if neighbour.connected:
             # Each HELLO and each SUMMARY says all, and an answer may be long: the last of a body is enough.
             last = {type(frame): frame for frame in frames}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from linkstate.clock import TRUST_MS, HybridClock
 from linkstate.flooding import Database, InstallResult
 from linkstate.frames import AgedAdvertisement
 
@@ -16,7 +17,7 @@ def entry(origin: str, incarnation: int, sequence: int, *, age_ms: int = 0, link
 
 @pytest.fixture
 def database() -> Database:
-    database = Database("a", 100, ["a", "b", "c"], refresh=10.0, max_age=40.0)
+    database = Database("a", 100, ["a", "b", "c"], HybridClock().believes, refresh=10.0, max_age=40.0)
     database.originate((), 0.0)
     database.topology_changed = False
     return database
@@ -36,6 +37,13 @@ def test_routers_that_the_mesh_does_not_have_are_refused(database: Database) -> 
     assert database.install(entry("x", 200, 1), 1.0) is REFUSED
     assert database.install(entry("b", 200, 1, links=(("x", 1, 1),)), 1.0) is REFUSED
     assert (sorted(database.entries), database.refused) == (["a"], 2)
+
+
+def test_a_router_that_was_started_in_the_future_is_refused(database: Database) -> None:
+    """Forged, it would hide the real one until it ages out."""
+    assert database.install(entry("b", 1 << 62, 1), 1.0) is REFUSED
+    assert database.install(entry("b", TRUST_MS + 1, 1), 1.0) is REFUSED
+    assert database.install(entry("b", TRUST_MS, 1), 1.0) is NEWER
 
 
 def test_a_router_with_more_links_than_there_are_others_is_refused(database: Database) -> None:
@@ -94,7 +102,7 @@ def test_a_mere_renewal_does_not_change_the_topology(database: Database) -> None
 
 
 def test_databases_with_the_same_versions_have_the_same_digest(database: Database) -> None:
-    other = Database("c", 300, ["a", "b", "c"], refresh=10.0, max_age=40.0)
+    other = Database("c", 300, ["a", "b", "c"], HybridClock().believes, refresh=10.0, max_age=40.0)
     other.install(entry("b", 200, 1), 5.0)
     other.install(entry("a", 100, 1, links=()), 5.0)
     assert other.digest() != database.digest()

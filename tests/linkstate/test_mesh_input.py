@@ -150,3 +150,9 @@ def test_what_a_neighbour_says_before_its_hello_is_left_out_of_account(mesh: Mes
     mesh.out.clear()
     mesh.receive_linkstate("b", encode_summary(0, []), 0.1)
     assert mesh.out == []
+
+
+def test_a_hello_of_a_router_that_was_started_in_the_future_is_the_peers_error(mesh: Mesh) -> None:
+    with pytest.raises(PeerError, match="lies in the future"):
+        mesh.receive_linkstate("b", encode_hello(Hello("b", 1 << 62, 0, 100, 0)), 0.1)
+    assert mesh.neighbours["b"].up and mesh.neighbours["b"].incarnation == 200
