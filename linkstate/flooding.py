@@ -59,7 +59,7 @@ class Database:
         refresh: float,
         max_age: float,
     ) -> None:
-        """`believes`: whether a router may have been started at that time of day, in ms: incarnations are such times."""
+        """`believes`: whether a router may have been started at a time of day, in ms: incarnations are such times."""
         assert name in routers and 0 < refresh < max_age
         self.entries: dict[str, Advertisement] = {}
         self.topology_changed = False  # set here, reset by whoever recomputes the paths

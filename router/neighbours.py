@@ -4,6 +4,9 @@ The lower name dials. Each side opens with its router id as container-id and att
 `oncemesh.linkstate` and `oncemesh.channel`; the neighbour is up when all four are. Bodies that are ready travel as one
 message. No more of them is given to the engine than is written at once: the rest waits in the outbox, where link state
 goes before data. What bodies say is `linkstate`'s business.
+
+In a closed mesh a neighbour has proven its name before it opens (`router.security`). In an open one nobody can: there a
+newer connection takes the place of a neighbour's only when that is silent. Who is refused learns nothing of the mesh.
 """
 
 import logging
@@ -70,12 +73,13 @@ class Transport:
 class Neighbours(Handler):
     """The handler of all connections with neighbours, dialled and accepted alike."""
 
-    def __init__(self, node: Node, linkstate: Mesh, mesh: str, neighbours: Collection[str]) -> None:
-        """`mesh` is the name of ours: others are refused."""
+    def __init__(self, node: Node, linkstate: Mesh, mesh: str, neighbours: Collection[str], *, closed: bool) -> None:
+        """`mesh` is the name of ours: others are refused. `closed`: neighbours have to prove who they are."""
         self.node = node
         self._linkstate = linkstate
         self._mesh = mesh
         self._allowed = frozenset(neighbours)
+        self._closed = closed
         self._up: dict[str, Transport] = {}
         self._touched: dict[Transport, None] = {}
 
@@ -87,23 +91,25 @@ class Neighbours(Handler):
     # connections
 
     def on_open(self, connection: Connection) -> None:
-        transport = connection.context = Transport(connection)
-        transport.name = connection.remote_container
-        mesh = connection.remote_properties.get(MESH)
+        name, mesh = connection.remote_container, connection.remote_properties.get(MESH)
         if mesh != self._mesh:
             self._refuse(connection, f"a router of mesh {mesh!r}, this is mesh {self._mesh!r}")
-        elif transport.name not in self._allowed:
-            self._refuse(connection, f"router {transport.name!r} is not a neighbour of {self.node.name!r}")
+        elif name not in self._allowed:
+            self._refuse(connection, f"router {name!r} is not a neighbour of {self.node.name!r}")
+        elif self._closed and connection.user != name:
+            self._refuse(connection, f"router {connection.user!r} says that it is {name!r}")
         else:
+            transport = connection.context = Transport(connection)
+            transport.name = name
             connection.open()
             for link in LINKS:
                 sender = connection.sender(PREFIX + link, PREFIX + link, snd_settle_mode=SND_SETTLED)
                 transport.senders[link] = sender
 
     def _refuse(self, connection: Connection, why: str) -> None:
-        log.warning("connection refused: %s", why)
+        log.warning("connection of %s refused: %s", connection.origin, why)
         connection.context = None
-        connection.close("amqp:not-allowed", why)
+        connection.refuse("amqp:not-allowed", "this listener is for routers of the mesh")
 
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         transport: Transport | None = connection.context
@@ -122,6 +128,9 @@ class Neighbours(Handler):
         if transport.up or not transport.ready:
             return
         older = self._up.get(transport.name)
+        if older is not None and not self._closed and self._linkstate.neighbours[transport.name].heard:
+            self._refuse(transport.connection, f"router {transport.name!r} is there, and lives")
+            return
         if older is not None:  # the neighbour has begun anew before we noticed
             self._down(older)
             older.connection.close("amqp:connection:forced", "replaced by a newer connection")

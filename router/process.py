@@ -86,7 +86,7 @@ class Process:
         self._journal.restate = partial(restate, topic)
         self._status = StatusNode(Reporter(self.node, mesh, topology.mesh, self.clients.connections, self._journal))
         self.clients.nodes = {STATUS_ADDRESS: self._status}
-        self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs)
+        self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs, closed=False)
         for_neighbours, for_clients = descriptors(len(costs))
         self._from_neighbours = Admission(for_neighbours, _neighbour_idle(timing))
         self._turns = ClientTurns()

@@ -27,7 +27,6 @@ from router.amqp.format.codec import Described, Symbol, encode
 from router.amqp.format.errors import FRAMING_ERROR, NOT_ALLOWED, RESOURCE_LIMIT, AmqpError
 from router.amqp.format.performative import CLOSE, ERROR, build
 from router.amqp.format.values import Attach, AttachOptions, ErrorCondition, Handle
-from router.amqp.frames.sasl import SaslClient, SaslLayer, SaslServer
 from router.amqp.frames.tap import Tap
 from router.amqp.inbox import Inbox, Recipient
 from router.amqp.intake import Intake
@@ -41,6 +40,9 @@ from router.amqp.proton.library import (
 )
 from router.amqp.proton.link import Link
 from router.amqp.restated import Restated
+from router.amqp.sasl.client import SaslClient
+from router.amqp.sasl.layer import SaslLayer
+from router.amqp.sasl.server import SaslServer
 from router.amqp.sessions import Sessions
 
 
@@ -67,8 +69,10 @@ class Connection:
         max_message: int = 16 * 1024 * 1024,
         idle_timeout: float = 0.0,  # seconds of the peer's silence after which it counts as gone; 0: never
         asked: Callable[[Link], None] | None = None,  # the peer asks for an echo; None: the engine answers, at once
+        sasl: SaslLayer | None = None,  # None: anonymous
     ) -> None:
         self.handler = handler
+        self.origin = ""  # where it comes from, for the log: the shell's
         self.context: Any = None  # the owner's
         self.remote_container = ""
         self.remote_hostname: str | None = None
@@ -85,7 +89,7 @@ class Connection:
         self._has_spoken = False  # something was written
         self._farewell = b""  # a close that proton does not write
         self._at_eof = False
-        self._sasl: SaslLayer = SaslServer() if server else SaslClient()
+        self._sasl: SaslLayer = sasl or (SaslServer() if server else SaslClient())
         self.can_prove = False  # the shell's, as what follows: whether its stream can tell, see `prove`
         self.proofs: dict[Callable[[], None], None] = {}
         self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
@@ -110,6 +114,11 @@ class Connection:
             handler, self._engine, self.tap, self._sessions, self._endpoints, self.echoes, self._inbox, self._restated,
             lambda kind, event: _EVENTS[kind](self, event),
         )  # fmt: skip
+
+    @property
+    def user(self) -> str:
+        """Who the peer has proven to be; empty: it may be anybody."""
+        return self._sasl.user
 
     @property
     def links(self) -> list[Link]:
@@ -213,6 +222,15 @@ class Connection:
         lib.pn_connection_open(self._engine.connection)
         lib.pn_connection_close(self._engine.connection)
 
+    def refuse(self, condition: str, description: str) -> None:
+        """`close`, without a word of who we are: we have not opened."""
+        self._withhold()
+        self.close(condition, description)
+
+    def _withhold(self) -> None:
+        lib.pn_connection_set_container(self._engine.connection, b"")
+        lib.pn_data_clear(lib.pn_connection_properties(self._engine.connection))
+
     def sender(self, name: str, target: str, **options: Unpack[AttachOptions]) -> Link:
         """Attach a link that sends to the peer's node `target`."""
         attach = Attach(**options)
@@ -269,6 +287,8 @@ class Connection:
 
     def _fail(self, error: AmqpError) -> None:
         self._error = error
+        if not self.opened:
+            self._withhold()
         write_condition(lib.pn_connection_condition(self._engine.connection), error.condition, error.description)
         lib.pn_connection_open(self._engine.connection)
         lib.pn_connection_close(self._engine.connection)

@@ -64,6 +64,7 @@ async def serve(
     outbound = outbound or Outbound()
     driver = _Driver(stream, connection, clock, after_input, before_output, turn, outbound, peer)
     connection.on_wake = driver.wake
+    connection.origin = peer
     try:
         async with trio.open_nursery() as ticking:
             driver.scope = ticking.cancel_scope

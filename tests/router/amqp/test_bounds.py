@@ -11,11 +11,12 @@ from router.amqp.connection import Connection
 from router.amqp.format.errors import DECODE_ERROR, FRAMING_ERROR, RESOURCE_LIMIT, AmqpError
 from router.amqp.format.message import merged
 from router.amqp.frames import walk
-from router.amqp.frames.sasl import ANONYMOUS, MECHANISMS, SASL_HEADER, SaslClient
-from router.amqp.frames.sasl import _frame as sasl_frame
 from router.amqp.proton.engine import Engine
 from router.amqp.proton.link import Link
 from router.amqp.restated import AT_FIRST
+from router.amqp.sasl.client import SaslClient
+from router.amqp.sasl.layer import MECHANISMS, SASL_HEADER, sasl_frame
+from router.amqp.sasl.server import ANONYMOUS
 from router.amqp.sessions import MAX_SESSIONS
 from tests.router.amqp.frames import (
     ATTACH,

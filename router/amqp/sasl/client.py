@@ -1,0 +1,93 @@
+"""The client's end of SASL: which of its mechanisms the server offers, and one exchange of it (AMQP 1.0 5.3)."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from router.amqp.format.codec import Described, Symbol
+from router.amqp.format.errors import FRAMING_ERROR, UNAUTHORIZED, AmqpError
+from router.amqp.sasl.layer import (
+    CHALLENGE,
+    INIT,
+    MECHANISMS,
+    OK,
+    OUTCOME,
+    RESPONSE,
+    SASL_HEADER,
+    SaslLayer,
+    binary,
+)
+from router.amqp.sasl.server import ANONYMOUS, EXTERNAL, PLAIN
+
+
+class Proof(Protocol):
+    """Of who we are, by one mechanism."""
+
+    @property
+    def name(self) -> Symbol: ...
+    def initial(self) -> bytes: ...
+    def respond(self, challenge: bytes) -> bytes: ...
+    def finish(self, final: bytes | None) -> None:
+        """The server has accepted; raises AmqpError if it has to prove itself, and does not."""
+
+
+class _Simple:
+    """All is said at once."""
+
+    def __init__(self, name: Symbol, initial: bytes) -> None:
+        self.name = name
+        self._initial = initial
+
+    def initial(self) -> bytes:
+        return self._initial
+
+    def respond(self, challenge: bytes) -> bytes:
+        raise AmqpError(UNAUTHORIZED, f"the server asks for more than {self.name} says")
+
+    def finish(self, final: bytes | None) -> None:
+        pass
+
+
+def anonymous() -> Proof:
+    return _Simple(ANONYMOUS, b"anonymous")
+
+
+def external() -> Proof:
+    return _Simple(EXTERNAL, b"")
+
+
+def plain(user: str, password: str) -> Proof:
+    return _Simple(PLAIN, f"\0{user}\0{password}".encode())
+
+
+class SaslClient(SaslLayer):
+    def __init__(self, proofs: Sequence[Proof] = (), server: str = "") -> None:
+        """`proofs`: those that we can give, the one that we like best first; none: anonymous. `server`: who the other
+        end is, as these prove, or as what is below has proved."""
+        super().__init__()
+        self.out = SASL_HEADER
+        self._proofs = proofs or (anonymous(),)
+        self._chosen: Proof | None = None
+        self._server = server
+
+    def _handle(self, frame: Described) -> None:
+        if frame.descriptor == MECHANISMS and frame.value and self._chosen is None:
+            self._chosen = self._choose(frame.value[0])
+            self.say(INIT, self._chosen.name, self._chosen.initial())
+        elif frame.descriptor == CHALLENGE and self._chosen is not None:
+            self.say(RESPONSE, self._chosen.respond(binary(frame, 0) or b""))
+        elif frame.descriptor == OUTCOME and frame.value and self._chosen is not None:
+            if frame.value[0] != OK:
+                raise AmqpError(UNAUTHORIZED, f"the server refused {self._chosen.name}")
+            self._chosen.finish(binary(frame, 1))
+            self.user = self._server
+            self.done = True
+        else:
+            raise AmqpError(FRAMING_ERROR, "an unexpected SASL frame")
+
+    def _choose(self, offered: Any) -> Proof:
+        offer = offered if isinstance(offered, list) else [offered]
+        for proof in self._proofs:
+            if proof.name in offer:
+                return proof
+        ours = " or ".join(proof.name for proof in self._proofs)
+        raise AmqpError(UNAUTHORIZED, f"the server offers no {ours}: {offered!r}")

@@ -1,0 +1,198 @@
+"""SCRAM-SHA-256 (RFC 5802, RFC 7677): both ends prove that they know a password, and neither says it.
+
+The server keeps a `Verifier`, from which the password is not to be had but by trying. Of a user that it does not know
+it makes one up, so that nobody is told who exists. Without channel binding: who sits between both ends of a connection
+without TLS may listen, and change what follows.
+"""
+
+import hashlib
+import hmac
+import secrets
+import stringprep
+import unicodedata
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from typing import Final, Self
+
+import attrs
+
+from router.amqp.format.codec import Symbol
+from router.amqp.format.errors import UNAUTHORIZED, AmqpError
+
+SCRAM: Final = Symbol("SCRAM-SHA-256")
+ITERATIONS: Final = 16_384
+"""Of PBKDF2, for each guess of a password. It takes milliseconds, and the loop of a router waits for each PLAIN."""
+MOST_ITERATIONS: Final = 1_000_000
+"""A client does no more for a server that may be anybody."""
+_DECOYS: Final = secrets.token_bytes(32)
+
+
+def prepared(text: str) -> bytes:
+    """A name or password as it is compared (SASLprep, RFC 4013)."""
+    mapped = (" " if stringprep.in_table_c12(char) else char for char in text if not stringprep.in_table_b1(char))
+    normal = unicodedata.normalize("NFKC", "".join(mapped))
+    if any(stringprep.in_table_c21_c22(char) or stringprep.in_table_c3(char) for char in normal):
+        raise AmqpError(UNAUTHORIZED, "control characters in a name or password")
+    return normal.encode()
+
+
+@attrs.frozen
+class Verifier:
+    """What proves a password without being it."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes = attrs.field(repr=False)
+    server_key: bytes = attrs.field(repr=False)
+
+    @classmethod
+    def of(cls, password: str, salt: bytes | None = None, iterations: int = ITERATIONS) -> Self:
+        salt = salt or secrets.token_bytes(16)
+        salted = hashlib.pbkdf2_hmac("sha256", prepared(password), salt, iterations)
+        return cls(salt, iterations, _hash(_sign(salted, b"Client Key")), _sign(salted, b"Server Key"))
+
+    @classmethod
+    def decoy(cls, user: str) -> Self:
+        """Of a user that there is not: nothing fits, and the salt is the same when it is asked for again."""
+        salt = _sign(_DECOYS, user.encode())[:16]
+        return cls(salt, ITERATIONS, secrets.token_bytes(32), secrets.token_bytes(32))
+
+    def fits(self, password: str) -> bool:
+        """In the time of all iterations."""
+        other = Verifier.of(password, self.salt, self.iterations)
+        return hmac.compare_digest(other.stored_key, self.stored_key)
+
+
+class ScramServer:
+    """One exchange. `find` knows the verifiers of users."""
+
+    def __init__(self, find: Callable[[str], Verifier | None], nonce: str | None = None) -> None:
+        self.user = ""
+        self.final: bytes | None = None
+        self._find = find
+        self._nonce = nonce or _new_nonce()
+        self._first = ""  # of the client, without its header; then all that both have said
+        self._header = b""
+        self._verifier: Verifier | None = None
+
+    def step(self, response: bytes | None) -> bytes | None:
+        """The challenge that answers a response; None: the client has proven itself, and `final` is our own proof."""
+        if response is None:
+            return b""
+        if self._verifier is None:
+            return self._begin(_text(response))
+        self._prove(_text(response), self._verifier)
+        return None
+
+    def _begin(self, text: str) -> bytes:
+        binding, _, rest = text.partition(",")
+        authority, _, bare = rest.partition(",")
+        if binding not in ("n", "y"):
+            raise AmqpError(UNAUTHORIZED, "SCRAM with channel binding is not offered")
+        user, nonce = _values(bare, "nr")
+        self.user = _unescaped(user)
+        if authority not in ("", f"a={user}"):
+            raise AmqpError(UNAUTHORIZED, f"user {self.user!r} wants to be another")
+        self._header = f"{binding},{authority},".encode()
+        self._verifier = self._find(self.user) or Verifier.decoy(self.user)
+        self._nonce = nonce + self._nonce
+        salt, iterations = b64encode(self._verifier.salt).decode(), self._verifier.iterations
+        challenge = f"r={self._nonce},s={salt},i={iterations}"
+        self._first = f"{bare},{challenge}"
+        return challenge.encode()
+
+    def _prove(self, text: str, verifier: Verifier) -> None:
+        without_proof, _, proof = text.rpartition(",p=")
+        header, nonce = _values(without_proof, "cr")
+        said = f"{self._first},{without_proof}".encode()
+        key = _xor(_decoded(proof), _sign(verifier.stored_key, said))
+        fits = hmac.compare_digest(_hash(key), verifier.stored_key)
+        if not fits or nonce != self._nonce or _decoded(header) != self._header:
+            raise AmqpError(UNAUTHORIZED, f"user {self.user!r} is not known, or its password is wrong")
+        self.final = b"v=" + b64encode(_sign(verifier.server_key, said))
+
+
+class ScramClient:
+    """One exchange; raises AmqpError if the server does not prove that it knows the password, too."""
+
+    name = SCRAM
+
+    def __init__(self, user: str, password: str, nonce: str | None = None) -> None:
+        self._password = password
+        self._nonce = nonce or _new_nonce()
+        self._bare = f"n={_escaped(prepared(user).decode())},r={self._nonce}"
+        self._server: bytes | None = None
+
+    def initial(self) -> bytes:
+        return f"n,,{self._bare}".encode()
+
+    def respond(self, challenge: bytes) -> bytes:
+        text = _text(challenge)
+        nonce, salt, count = _values(text, "rsi")
+        if self._server is not None or not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
+            raise AmqpError(UNAUTHORIZED, "the server does not answer our SCRAM")
+        if not (count.isascii() and count.isdigit() and len(count) < 10 and 1 <= int(count) <= MOST_ITERATIONS):
+            raise AmqpError(UNAUTHORIZED, f"the server asks for {count} iterations, expected at most {MOST_ITERATIONS}")
+        salted = hashlib.pbkdf2_hmac("sha256", prepared(self._password), _decoded(salt), int(count))
+        without_proof = f"c=biws,r={nonce}"
+        said = f"{self._bare},{text},{without_proof}".encode()
+        key = _sign(salted, b"Client Key")
+        self._server = _sign(_sign(salted, b"Server Key"), said)
+        return f"{without_proof},p={b64encode(_xor(key, _sign(_hash(key), said))).decode()}".encode()
+
+    def finish(self, final: bytes | None) -> None:
+        proof = _decoded(_text(final or b"").removeprefix("v="))
+        if self._server is None or not hmac.compare_digest(proof, self._server):
+            raise AmqpError(UNAUTHORIZED, "the server does not know the password")
+
+
+def _sign(key: bytes, text: bytes) -> bytes:
+    return hmac.digest(key, text, "sha256")
+
+
+def _hash(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    if len(one) != len(other):
+        raise _malformed()
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+
+
+def _new_nonce() -> str:
+    return secrets.token_urlsafe(18)
+
+
+def _escaped(name: str) -> str:
+    return name.replace("=", "=3D").replace(",", "=2C")
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _text(message: bytes) -> str:
+    try:
+        return message.decode()
+    except UnicodeDecodeError:
+        raise _malformed() from None
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise _malformed() from None
+
+
+def _values(text: str, names: str) -> list[str]:
+    """Those of the attributes that a message begins with; extensions that follow are ignored."""
+    parts = text.split(",")[: len(names)]
+    if [part[:2] for part in parts] != [f"{name}=" for name in names] or "" in (part[2:] for part in parts):
+        raise _malformed()
+    return [part[2:] for part in parts]
+
+
+def _malformed() -> AmqpError:
+    return AmqpError(UNAUTHORIZED, "not a message of SCRAM")

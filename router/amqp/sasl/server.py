@@ -1,0 +1,133 @@
+"""The server's end of SASL: what it offers, and one exchange of the mechanism that the client chooses (AMQP 1.0 5.3).
+
+A refusal gives nothing away: whatever was wrong, the client is told that it was refused, and the log with what.
+"""
+
+import hmac
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from router.amqp.format.codec import Described, Raw, Symbol, ubyte
+from router.amqp.format.errors import FRAMING_ERROR, UNAUTHORIZED, AmqpError
+from router.amqp.sasl.layer import (
+    AMQP_HEADER,
+    CHALLENGE,
+    DENIED,
+    INIT,
+    MECHANISMS,
+    OK,
+    OUTCOME,
+    RESPONSE,
+    SASL_HEADER,
+    SaslLayer,
+    binary,
+)
+from router.amqp.sasl.scram import Verifier
+
+ANONYMOUS: Final = Symbol("ANONYMOUS")
+PLAIN: Final = Symbol("PLAIN")
+EXTERNAL: Final = Symbol("EXTERNAL")
+
+
+class Exchange(Protocol):
+    user: str
+    """Who the client says it is; once `step` has returned None, who it is. Empty: anybody."""
+    final: bytes | None
+    """For the client, with the outcome."""
+
+    def step(self, response: bytes | None) -> bytes | None:
+        """The challenge that answers a response; None: the client is who it says. Raises AmqpError if it is not."""
+
+
+class AnonymousServer:
+    def __init__(self) -> None:
+        self.user = ""
+        self.final: bytes | None = None
+
+    def step(self, response: bytes | None) -> None:
+        """Whatever it says of itself (RFC 4505) proves nothing."""
+
+
+class PlainServer:
+    """RFC 4616: the password itself. So it is for connections that nobody listens to."""
+
+    def __init__(self, find: Callable[[str], Verifier | None]) -> None:
+        self.user = ""
+        self.final: bytes | None = None
+        self._find = find
+
+    def step(self, response: bytes | None) -> bytes | None:
+        if response is None:
+            return b""
+        try:
+            authority, self.user, password = response.decode().split("\0")
+        except ValueError:
+            raise AmqpError(UNAUTHORIZED, "not a message of PLAIN") from None
+        verifier = self._find(self.user) or Verifier.decoy(self.user)
+        if not verifier.fits(password) or authority not in ("", self.user):
+            raise AmqpError(UNAUTHORIZED, f"user {self.user!r} is not known, or its password is wrong")
+        return None
+
+
+class ExternalServer:
+    """RFC 4422, appendix A: TLS knows the client by its certificate."""
+
+    def __init__(self, user: str) -> None:
+        self.user = user
+        self.final: bytes | None = None
+
+    def step(self, response: bytes | None) -> None:
+        if response and not hmac.compare_digest(response, self.user.encode()):
+            raise AmqpError(UNAUTHORIZED, f"user {self.user!r} wants to be another")
+
+
+Offer = Mapping[Symbol, Callable[[], Exchange]]
+OPEN: Final[Offer] = {ANONYMOUS: AnonymousServer}
+
+
+class SaslServer(SaslLayer):
+    def __init__(self, offer: Offer = OPEN) -> None:
+        """Where ANONYMOUS is offered a client may go without SASL."""
+        super().__init__()
+        self._offer = offer
+        self._exchange: Exchange | None = None
+
+    def _greet(self) -> None:
+        if self._buffer[:8] == AMQP_HEADER and ANONYMOUS in self._offer:
+            self.done = self._greeted = True
+            return
+        super()._greet()
+        self.out += SASL_HEADER
+        self.say(MECHANISMS, _array(list(self._offer)))
+
+    def _handle(self, frame: Described) -> None:
+        if frame.descriptor == INIT and frame.value and self._exchange is None:
+            begin = self._offer.get(frame.value[0]) if isinstance(frame.value[0], Symbol) else None
+            if begin is None:
+                self.say(OUTCOME, ubyte(DENIED))
+                raise AmqpError(UNAUTHORIZED, "a SASL mechanism that was not offered")
+            self._exchange = begin()
+            self._step(self._exchange, binary(frame, 1))
+        elif frame.descriptor == RESPONSE and self._exchange is not None:
+            self._step(self._exchange, binary(frame, 0) or b"")
+        else:
+            raise AmqpError(FRAMING_ERROR, "an unexpected SASL frame")
+
+    def _step(self, exchange: Exchange, response: bytes | None) -> None:
+        try:
+            challenge = exchange.step(response)
+        except AmqpError:
+            self.say(OUTCOME, ubyte(DENIED))
+            raise
+        if challenge is not None:
+            self.say(CHALLENGE, challenge)
+            return
+        self.user = exchange.user
+        self.say(OUTCOME, ubyte(OK), *([] if exchange.final is None else [exchange.final]))
+        self.done = True
+
+
+def _array(symbols: list[Symbol]) -> Raw:
+    """Some clients know no lone symbol."""
+    body = b"".join(bytes((len(symbol),)) + symbol.encode() for symbol in symbols)
+    return Raw(bytes((0xE0, len(body) + 2, len(symbols), 0xA3)) + body)
