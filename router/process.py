@@ -20,6 +20,7 @@ import trio
 from router.admission import Admission, Visitor, descriptors
 from router.amqp.connection import Connection
 from router.amqp.outbound import Outbound
+from router.amqp.sasl.layer import SaslLayer
 from router.amqp.transport import at_once, read_first, serve
 from router.edge.clients import ClientEdge
 from router.edge.report import Reporter
@@ -33,6 +34,7 @@ from router.mesh.quantities import Address, format_duration
 from router.mesh.stopping import DRAIN, DRAIN_S, STOP
 from router.neighbours import Neighbours
 from router.retention import Retention
+from router.security.doors import Doors, told
 from router.shell import Shell
 from router.store import StateStore
 from router.turns import ClientTurns
@@ -66,6 +68,7 @@ class Process:
         self.topology = topology
         self.name = name
         self._store = store
+        self._doors = Doors(topology, name)
         timing, limits = topology.timing, topology.limits
         incarnation = store.begin(time.time_ns() // 1_000_000)
         block = Block(name, "router", incarnation, host=socket.gethostname())
@@ -86,7 +89,8 @@ class Process:
         self._journal.restate = partial(restate, topic)
         self._status = StatusNode(Reporter(self.node, mesh, topology.mesh, self.clients.connections, self._journal))
         self.clients.nodes = {STATUS_ADDRESS: self._status}
-        self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs, closed=False)
+        closed = topology.security.closes_mesh
+        self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs, closed=closed)
         for_neighbours, for_clients = descriptors(len(costs))
         self._from_neighbours = Admission(for_neighbours, _neighbour_idle(timing))
         self._turns = ClientTurns()
@@ -110,6 +114,7 @@ class Process:
             nursery.start_soon(self._admit_clients, amqp, nursery)
             nursery.start_soon(self._from_neighbours.serve, inter, self._accept_neighbour, nursery)
             nursery.start_soon(limit_logs)
+            nursery.start_soon(self._doors.reload_on_hangup)
             for neighbour, address in self.topology.dialled_by(self.name).items():
                 assert address is not None, "the command line checks that neighbours can be found"
                 nursery.start_soon(self._dial, neighbour, address)
@@ -205,7 +210,12 @@ class Process:
         with self._admission:
             await self._from_clients.serve(listener, self._serve_client, nursery)
 
-    async def _serve_client(self, stream: trio.SocketStream, visitor: Visitor) -> None:
+    async def _serve_client(self, below: trio.SocketStream, visitor: Visitor) -> None:
+        with told(str(visitor)):
+            stream, sasl = await self._doors.client(_prompt(below))
+            await self._serve_guest(stream, sasl, visitor)
+
+    async def _serve_guest(self, stream: trio.abc.Stream, sasl: SaslLayer, visitor: Visitor) -> None:
         limits, timing = self.topology.limits, self.topology.timing
         connection = Connection(
             self.clients,
@@ -219,30 +229,38 @@ class Process:
             max_frame=limits.max_frame,
             max_message=limits.max_message,
             idle_timeout=timing.idle,
+            sasl=sasl,
         )
         connection.context = visitor
         written = partial(self.clients.written, connection)
         await self._serve(stream, connection, self.node.pump, str(visitor), written, turn=self._turns.turn)
 
-    async def _accept_neighbour(self, stream: trio.SocketStream, visitor: Visitor) -> None:
-        await self._serve_neighbour(stream, str(visitor), visitor)
+    async def _accept_neighbour(self, below: trio.SocketStream, visitor: Visitor) -> None:
+        with told(str(visitor)):
+            stream, sasl = await self._doors.neighbour(_short(_prompt(below)))
+            connection = self._neighbour_connection(sasl, server=True)
+            await self._serve_neighbour(stream, connection, str(visitor), visitor.admit)
 
-    async def _serve_neighbour(self, stream: trio.SocketStream, peer: str, visitor: Visitor | None = None) -> None:
-        """Without a visitor it is we who have dialled."""
-        connection = self._neighbour_connection(server=visitor is not None)
-        if visitor is None:
+    async def _visit_neighbour(self, below: trio.SocketStream, name: str) -> None:
+        with told(f"router {name}"):
+            stream, sasl = await self._doors.to_neighbour(_short(_prompt(below)), name)
+            connection = self._neighbour_connection(sasl, server=False)
             connection.open()
+            await self._serve_neighbour(stream, connection, f"router {name}", lambda: True)
+
+    async def _serve_neighbour(
+        self, stream: trio.abc.Stream, connection: Connection, peer: str, known: Callable[[], bool]
+    ) -> None:
+        """`known` is called once it is one."""
 
         def after_input() -> None:
-            if self.neighbours.heard(connection) and visitor is not None:
-                visitor.admit()
+            if self.neighbours.heard(connection):
+                known()
             self.node.pump()
 
-        if sys.platform == "linux":
-            stream.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         await self._serve(stream, connection, after_input, peer, lambda: self.neighbours.written(connection))
 
-    def _neighbour_connection(self, *, server: bool) -> Connection:
+    def _neighbour_connection(self, sasl: SaslLayer, *, server: bool) -> Connection:
         return Connection(
             self.neighbours,
             container=self.name,
@@ -251,14 +269,13 @@ class Process:
             max_frame=INTER_FRAME,
             max_message=INTER_MESSAGE,
             idle_timeout=_neighbour_idle(self.topology.timing),
+            sasl=sasl,
         )
 
     async def _serve(
-        self, stream: trio.SocketStream, connection: Connection, after_input: Callable[[], None], peer: str,
+        self, stream: trio.abc.Stream, connection: Connection, after_input: Callable[[], None], peer: str,
         before_output: Callable[[], None] = lambda: None, turn: Callable[[], Awaitable[None]] = at_once,
     ) -> None:  # fmt: skip
-        with contextlib.suppress(OSError):
-            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await serve(
             stream, connection, clock=self.node.now, after_input=after_input, before_output=before_output, turn=turn,
             outbound=self._outbound, peer=peer,
@@ -275,7 +292,8 @@ class Process:
                 log.debug("router %s: %s", neighbour, error)
             else:
                 began = trio.current_time()
-                await self._serve_neighbour(stream, f"router {neighbour}")
+                async with stream:
+                    await self._visit_neighbour(stream, neighbour)
                 if trio.current_time() - began > RETRY_MOST_S:
                     wait = RETRY_FIRST_S
             await trio.sleep(wait)
@@ -284,7 +302,21 @@ class Process:
     def _failover_list(self) -> list[dict[str, object]]:
         """The other routers of the mesh, as clients of the ecosystem expect them in the open's properties."""
         others = [config.amqp for name, config in self.topology.routers.items() if name != self.name]
-        return [{"network-host": at.host, "port": at.port, "scheme": "amqp", "hostname": at.host} for at in others]
+        scheme = "amqps" if self.topology.security.tls else "amqp"
+        return [{"network-host": at.host, "port": at.port, "scheme": scheme, "hostname": at.host} for at in others]
+
+
+def _prompt(stream: trio.SocketStream) -> trio.SocketStream:
+    with contextlib.suppress(OSError):
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return stream
+
+
+def _short(stream: trio.SocketStream) -> trio.SocketStream:
+    """Of what waits in it."""
+    if sys.platform == "linux":
+        stream.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+    return stream
 
 
 def _neighbour_idle(timing: Timing) -> float:

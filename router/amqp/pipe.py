@@ -1,8 +1,8 @@
 """The bytes of one connection, read and written with as few calls of the kernel as its stream lets.
 
 A socket is read once the loop says that there is something, and takes what it has room for at once: a stream of trio's
-looks before it waits, and lets others run after it has written. Of any other stream, as of one that encrypts, only what
-trio has is used.
+looks before it waits, and lets others run after it has written. One that encrypts has a pipe of its own
+(`router.amqp.tls`). Of any other stream only what trio has is used.
 """
 
 import os
@@ -16,6 +16,9 @@ PIECE = 64 * 1024  # of what is written, by which is told whether the peer takes
 
 class Pipe(Protocol):
     """A broken one raises what trio's streams raise."""
+
+    taken: int
+    """Bytes that the socket has given."""
 
     @abstractmethod
     async def read(self, size: int) -> bytes:
@@ -34,17 +37,20 @@ class SocketPipe(Pipe):
     """Of a socket that nothing lies above."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
+        self.taken = 0
         self._socket = stream.socket
 
     async def read(self, size: int) -> bytes:
         while True:
             await trio.lowlevel.wait_readable(self._socket)
             try:
-                return os.read(self._socket.fileno(), size)
+                data = os.read(self._socket.fileno(), size)
             except BlockingIOError:
                 continue
             except OSError as error:
                 raise trio.BrokenResourceError(str(error)) from error
+            self.taken += len(data)
+            return data
 
     def write(self, data: memoryview) -> int:
         try:
@@ -70,10 +76,13 @@ class StreamPipe(Pipe):
     """Of whatever trio calls a stream."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
+        self.taken = 0
         self._stream = stream
 
     async def read(self, size: int) -> bytes:
-        return bytes(await self._stream.receive_some(size))
+        data = bytes(await self._stream.receive_some(size))
+        self.taken += len(data)
+        return data
 
     def write(self, data: memoryview) -> int:
         return 0

@@ -16,6 +16,7 @@ from router.amqp.connection import Connection
 from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
 from router.amqp.outbound import Outbound
 from router.amqp.pipe import pipe_of
+from router.amqp.tls import TlsStream
 
 log = logging.getLogger("oncemesh.amqp")
 
@@ -95,7 +96,7 @@ class _Driver:
         peer: str,
     ) -> None:
         self._stream = stream
-        self._pipe = pipe_of(stream)
+        self._pipe = stream.pipe if isinstance(stream, TlsStream) else pipe_of(stream)
         self._outbound = outbound
         self._peer = peer
         self._connection = connection
@@ -105,12 +106,12 @@ class _Driver:
         self._turn = turn
         self._woken = trio.Event()
         self._patience = math.inf
-        self._read = 0  # bytes from the stream, and how many of them were handled
+        self._read = 0  # bytes of the socket, and how many of them were handled
         self._handled = 0
         self._unsent = memoryview(b"")  # of what the connection had to say
         self._written = 0
         self._stalled = 0.0  # seconds
-        self._kernel = tcp.kernel_of(stream)
+        self._kernel = tcp.kernel_of(stream.below if isinstance(stream, TlsStream) else stream)
         connection.can_prove = self._kernel is not None
         self._asked: dict[Callable[[], None], None] = {}
         self._proving = False
@@ -132,12 +133,12 @@ class _Driver:
         size = READ_FIRST
         try:
             while data := await self._pipe.read(size):
-                self._read += len(data)
+                self._read = self._pipe.taken
                 await self._turn()
                 began = trio.current_time()
                 if not connection.closed:
                     self._step(connection.receive, data, self._clock())
-                self._handled += len(data)
+                self._handled = self._read
                 took_long = trio.current_time() - began > TURN_S
                 size = max(READ_LEAST, size // 2) if took_long else min(READ_SIZE, 2 * size)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -245,7 +246,7 @@ class _Driver:
         if not kernel.is_open():
             return False
         await trio.sleep(PROOF_FIRST_S)  # what has left the kernel and is not counted yet is on its way to `read`
-        come = self._read + kernel.unread()
+        come = self._pipe.taken + kernel.unread()
         while self._handled < come:
             await trio.sleep(pause)
         return True

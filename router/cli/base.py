@@ -20,7 +20,9 @@ import trio
 
 from router.groups import leaves
 from router.mesh.reading import FileError
-from router.mesh.rundir import RunError
+from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.status import FetchStatus
+from router.security.operator import operator_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,10 +118,17 @@ def run(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
         raise error from None
 
 
-async def fetch_status(host: str, port: int, timeout: float) -> dict[str, Any]:
-    from failover.client.status import fetch_status as fetch
+def fetcher(directory: RunDirectory) -> FetchStatus:
+    """Asks its routers for their status, as who runs them."""
+    from failover.client.status import fetch_status
 
-    return await fetch(host, port, timeout)
+    who = functools.cache(operator_of)  # as late as it is asked for: before `up` there is no topology
+
+    async def fetch(host: str, port: int, timeout: float) -> dict[str, Any]:
+        scheme, credentials = who(directory)
+        return await fetch_status(host, port, timeout, credentials, scheme)
+
+    return fetch
 
 
 run_dir_option = click.option(

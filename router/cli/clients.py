@@ -18,10 +18,13 @@ import click
 from rich.console import Console
 
 from failover.printable import printable
+from router.amqp.credentials import NOBODY, Credentials
+from router.cli.access.login import login_options
 from router.cli.base import run, run_dir_option
 from router.mesh.quantities import Address, parse_size
 from router.mesh.reading import expected
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
+from router.security.operator import operator_of
 
 if TYPE_CHECKING:
     from failover.client import Event, SqliteStore
@@ -40,13 +43,21 @@ class Target:
     urls: tuple[str, ...]
     log: Path | None
     state: Path | None = None
+    credentials: Credentials = NOBODY
 
     @property
     def routers(self) -> list[str]:
         """The same, as host:port."""
         from failover.client.attachment.routers import parse_url
 
-        return [str(Address(*parse_url(url))) for url in self.urls]
+        return [str(Address(at.host, at.port)) for at in map(parse_url, self.urls)]
+
+    async def status(self, host: str, port: int, timeout: float) -> dict[str, Any]:
+        """Of a router, asked by who this client is."""
+        from failover.client.attachment.routers import parse_url
+        from failover.client.status import fetch_status
+
+        return await fetch_status(host, port, timeout, self.credentials, parse_url(self.urls[0]).scheme)
 
 
 def read_size(context: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -85,6 +96,7 @@ address_argument = click.argument("address", callback=read_text)
 
 def target_options(command: Command) -> Command:
     """What tells a client where to attach and who it is."""
+    command = login_options(command)
     for option in (
         click.option(
             "--state",
@@ -99,7 +111,7 @@ def target_options(command: Command) -> Command:
             "urls",
             multiple=True,
             callback=read_urls,
-            help="A router to try, amqp://host:port; may be repeated.",
+            help="A router to try, amqp://host:port, or amqps:// for TLS; may be repeated.",
         ),
     ):
         command = option(command)
@@ -113,10 +125,16 @@ def named(name: str | None, role: str, state: Path | None) -> str:
 
 
 def find_target(
-    run_dir: Path | None, urls: Sequence[str], router: str | None, name: str, state: Path | None = None
+    run_dir: Path | None,
+    urls: Sequence[str],
+    router: str | None,
+    name: str,
+    state: Path | None = None,
+    credentials: Credentials = NOBODY,
 ) -> Target:
+    """In a run directory who shows nothing is who runs the mesh."""
     if urls:
-        return Target(tuple(urls), None, state)
+        return Target(tuple(urls), None, state, credentials)
     directory = find_run_dir(run_dir)
     entries = directory.read().routers
     if router is not None and router not in entries:
@@ -124,7 +142,13 @@ def find_target(
     running = directory.running()
     first = [router] if router is not None else [entry for entry in entries if entry in running]
     order = dict.fromkeys([*first, *entries])
-    return Target(tuple(f"amqp://{entries[entry].amqp}" for entry in order), client_log(directory, name), state)
+    scheme, operator = operator_of(directory)
+    if credentials == NOBODY:
+        credentials = operator
+    elif credentials.ca is None:
+        credentials = attrs.evolve(credentials, ca=operator.ca, names=operator.names)
+    urls = tuple(f"{scheme}://{entries[entry].amqp}" for entry in order)
+    return Target(urls, client_log(directory, name), state, credentials)
 
 
 def client_log(directory: RunDirectory, name: str) -> Path:

@@ -16,6 +16,8 @@ from router.cli import demo as cli_demo
 from router.cli import mesh as cli_mesh
 from router.cli import publish as cli_publish
 from router.cli import subscribe as cli_subscribe
+from router.cli.access.certs import certs
+from router.cli.access.user import user
 from router.cli.base import Commands
 from router.cli.router import router
 
@@ -42,6 +44,8 @@ for _command in (
     cli_audit.audit,
     cli_audit.story,
     cli_demo.demo,
+    user,
+    certs,
 ):
     main.add_command(_command)
 

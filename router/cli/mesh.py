@@ -11,7 +11,7 @@ import trio
 from rich.console import Console
 from rich.live import Live
 
-from router.cli.base import console, fetch_status, run, run_dir_option
+from router.cli.base import console, fetcher, run, run_dir_option
 from router.mesh.config import Topology
 from router.mesh.launcher import HalfUpError, Launcher
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
@@ -69,13 +69,13 @@ def up(topology: Path, run_dir: Path | None, detach: bool) -> None:
 async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> int:
     """Returns the exit status."""
     out = console()
-    launcher = Launcher(directory, fetch_status)
+    launcher = Launcher(directory, fetcher(directory))
     up = False
     async with until_signal() as scope:
         with out.status(f"starting {', '.join(plan.routers)}"):
             lack = await _lacks(launcher.up(plan))
         up = True
-        _show_started(out, plan.mesh, await look(directory, fetch_status), lack)
+        _show_started(out, plan.mesh, await look(directory, fetcher(directory)), lack)
         out.print(f"run directory {directory.path}", soft_wrap=True)
         if not detach:
             await _watch(out, launcher, plan.mesh)
@@ -111,7 +111,7 @@ async def _follow(out: Console, launcher: Launcher, show: Callable[[dict[str, Ro
             out.print(f"router {name} ended: {reason}", style="red")
         if not launcher.directory.running():
             raise RunError("no router is left running")
-        show(await look(launcher.directory, fetch_status))
+        show(await look(launcher.directory, launcher.fetch))
         await trio.sleep(REFRESH_S)
 
 
@@ -153,7 +153,7 @@ def status(run_dir: Path | None, machine: bool, watch: bool) -> None:
     if watch:
         run(_watch_status, directory, mesh, machine)
     elif machine:
-        _print_json(mesh, directory, run(look, directory, fetch_status))
+        _print_json(mesh, directory, run(look, directory, fetcher(directory)))
     else:
         _print_status(mesh, directory, run(_look_twice, directory))
 
@@ -168,10 +168,10 @@ def _print_status(mesh: str, directory: RunDirectory, views: Mapping[str, Router
 
 async def _look_twice(directory: RunDirectory) -> dict[str, RouterView]:
     """Routers tell for how long statuses have shown a wait: a first look does not tell a moment from an hour."""
-    views = await look(directory, fetch_status)
+    views = await look(directory, fetcher(directory))
     if awaits(views.values()):
         await trio.sleep(AGAIN_S)
-        views = await look(directory, fetch_status)
+        views = await look(directory, fetcher(directory))
     return views
 
 
@@ -188,7 +188,7 @@ async def _watch_status(directory: RunDirectory, mesh: str, machine: bool) -> No
 
 async def _again(directory: RunDirectory, show: Callable[[dict[str, RouterView]], None]) -> None:
     while True:
-        show(await look(directory, fetch_status))
+        show(await look(directory, fetcher(directory)))
         await trio.sleep(REFRESH_S)
 
 
@@ -215,9 +215,9 @@ async def _start(directory: RunDirectory, names: Sequence[str]) -> int:
     started = False
     async with until_signal() as scope:
         with out.status(f"starting {', '.join(names)}"):
-            lack = await _lacks(Launcher(directory, fetch_status).start(names))
+            lack = await _lacks(Launcher(directory, fetcher(directory)).start(names))
         started = True
-        _show_started(out, directory.read().mesh, await look(directory, fetch_status), lack)
+        _show_started(out, directory.read().mesh, await look(directory, fetcher(directory)), lack)
     if scope.cancelled_caught and started:
         raise RunError("interrupted, but what was to be started runs: see oncemesh status")
     if scope.cancelled_caught:
@@ -250,7 +250,8 @@ def drain(router: str, run_dir: Path | None) -> None:
     \b
     Example: oncemesh drain b && oncemesh start b
     """
-    launcher = Launcher(find_run_dir(run_dir), fetch_status)
+    found = find_run_dir(run_dir)
+    launcher = Launcher(found, fetcher(found))
     _show_stopped(console(), {router: run(launcher.drain, router)})
 
 
@@ -267,7 +268,7 @@ def down(run_dir: Path | None) -> None:
 
 
 def _stop(directory: RunDirectory, names: Sequence[str]) -> None:
-    _show_stopped(console(), run(Launcher(directory, fetch_status).stop, names))
+    _show_stopped(console(), run(Launcher(directory, fetcher(directory)).stop, names))
 
 
 def _show_started(out: Console, mesh: str, views: dict[str, RouterView], lack: str) -> None:

@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 import trio
 
+from router.amqp.credentials import Credentials
 from router.cli.account import Account, Bar
 from router.cli.base import console
 from router.cli.clients import (
@@ -107,6 +108,7 @@ def publish(
     run_dir: Path | None,
     name: str | None,
     state: Path | None,
+    credentials: Credentials,
 ) -> None:
     """Publish messages; exit status 0 only if all were accepted.
 
@@ -123,7 +125,7 @@ def publish(
       oncemesh publish topic/news --count 1000 --wait-for-subscribers 1
     """
     name = named(name, "publisher", state)
-    target = find_target(run_dir, urls, router, name, state)
+    target = find_target(run_dir, urls, router, name, state, credentials)
     limit = Limit.of(None if urls else find_run_dir(run_dir))
     given = sections(subject, properties, ttl, priority)
     source = source_of(given, limit, body=body, body_file=body_file, form=form, count=count, size=size)
@@ -162,13 +164,15 @@ async def _publish(
             link="publish",
             log=target.log,
             store=store,
+            credentials=target.credentials,
             events=teller(out, name, first=not bar.shown),
         )
         try:
             async with until_signal() as scope, publisher, trio.open_nursery() as nursery:
                 nursery.start_soon(
-                    tell_who_is_awaited, str(publisher.identity), target.routers, lambda: account.progress, bar.tell
-                )
+                    tell_who_is_awaited, str(publisher.identity), target.routers, target.status,
+                    lambda: account.progress, bar.tell,
+                )  # fmt: skip
                 await _send_all(publisher, source, account, bar, rate, wanted)
                 nursery.cancel_scope.cancel()
             account.interrupted = scope.cancelled_caught

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from failover.printable import printable
+from router.amqp.credentials import Credentials
 from router.amqp.format.errors import AmqpError
 from router.cli.base import console
 from router.cli.clients import Target, address_argument, attached, find_target, kept, named, target_options, teller
@@ -39,6 +40,7 @@ def subscribe(
     run_dir: Path | None,
     name: str | None,
     state: Path | None,
+    credentials: Credentials,
 ) -> None:
     """Print messages as they come, and accept each.
 
@@ -56,7 +58,8 @@ def subscribe(
     show: Show = FORMATS[form]
     if form == "raw" and sys.stdout.isatty():
         show = as_lines
-    taken = attached(_subscribe, find_target(run_dir, urls, router, name, state), name, address, count, show)
+    target = find_target(run_dir, urls, router, name, state, credentials)
+    taken = attached(_subscribe, target, name, address, count, show)
     if count is not None and taken < count:
         raise click.exceptions.Exit(1)
 
@@ -73,6 +76,7 @@ async def _subscribe(target: Target, name: str, address: str, count: int | None,
             link="subscribe",
             log=target.log,
             store=store,
+            credentials=target.credentials,
             events=teller(console(stderr=True), name),
         )
         async with until_signal(), subscriber:

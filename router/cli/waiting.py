@@ -9,17 +9,21 @@ from typing import Any, Final
 import trio
 
 from failover.printable import printable
-from router.cli.base import fetch_status
-from router.mesh.status import status_at
+from router.mesh.status import FetchStatus, status_at
 
 SILENCE_S: Final = 3.0
 """Without an outcome, before anybody is asked: who waits less does not ask for whom."""
 
 
 async def tell_who_is_awaited(
-    publisher: str, routers: Sequence[str], progress: Callable[[], int | None], tell: Callable[[str], None]
+    publisher: str,
+    routers: Sequence[str],
+    fetch: FetchStatus,
+    progress: Callable[[], int | None],
+    tell: Callable[[str], None],
 ) -> None:
-    """Goes on until it is cancelled. `routers` are host:port; `progress` counts outcomes, None if none is awaited."""
+    """Goes on until it is cancelled. `routers` are host:port, asked by `fetch`; `progress` counts outcomes, None if
+    none is awaited."""
     told: list[str] = []
     while True:
         before = progress()
@@ -30,14 +34,14 @@ async def tell_who_is_awaited(
         statuses: list[Mapping[str, Any]] = []
         async with trio.open_nursery() as nursery:
             for router in routers:
-                nursery.start_soon(_ask, router, statuses)
+                nursery.start_soon(_ask, router, fetch, statuses)
         if (names := awaited(publisher, statuses)) and names != told:
             told = names
             tell(f"waiting for {printable(', '.join(names))}")
 
 
-async def _ask(router: str, statuses: list[Mapping[str, Any]]) -> None:
-    if (status := await status_at(router, fetch_status)) is not None:
+async def _ask(router: str, fetch: FetchStatus, statuses: list[Mapping[str, Any]]) -> None:
+    if (status := await status_at(router, fetch)) is not None:
         statuses.append(status)
 
 

@@ -4,6 +4,7 @@ Reading the file is router/mesh/topology.py's work. Nothing here changes after i
 its configuration only what stands here.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +95,52 @@ class LogSettings:
     is said, all are kept: evidence is deleted only if that is asked for."""
 
 
+AMQP, INTER = "amqp", "inter"
+"""The listeners of a router: for clients, and for its neighbours."""
+TLS_ONLY, IN_CLEAR = "tls", "in-clear"
+
+
+@attrs.frozen
+class Security:
+    """Who may come in: docs/security.md. Files are named from the topology's folder; `{router}` stands for the router's
+    name."""
+
+    certificate: str | None = None
+    """Of the router, with those between it and the CA; its common name is the router's. Given with `key` and `ca`:
+    then both listeners speak TLS only."""
+    key: str | None = None
+    ca: str | None = None
+    """Who vouches for routers and for clients that show a certificate."""
+    secret: str | None = None
+    """What only routers of the mesh know: they prove it to each other."""
+    users: str | None = None
+    """Clients by name: `oncemesh user add`."""
+    plain: str = TLS_ONLY
+    """Where clients may say their passwords plainly."""
+    open: tuple[str, ...] = ()
+    """Listeners that let strangers in. Others do on loopback only, and those for clients only where there are no
+    users."""
+
+    @property
+    def tls(self) -> bool:
+        return self.certificate is not None
+
+    @property
+    def closes_mesh(self) -> bool:
+        """Whether neighbours prove who they are."""
+        return self.tls or self.secret is not None
+
+    def admits_anybody(self, listener: str, host: str) -> bool:
+        """Whether it lets strangers in where it listens at this host."""
+        if listener == INTER:
+            return not self.closes_mesh
+        return listener in self.open or (self.users is None and is_loopback(host))
+
+
+def is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or re.fullmatch(r"127(\.[0-9]{1,3}){3}", host) is not None
+
+
 @attrs.frozen
 class Topology:
     mesh: str
@@ -104,6 +151,19 @@ class Topology:
     limits: Limits
     log: LogSettings
     path: Path
+    security: Security = Security()
+    base: Path = attrs.field(default=attrs.Factory(lambda topology: topology.path.parent, takes_self=True))
+    """The folder from which files are named."""
+
+    def file(self, name: str, router: str) -> Path:
+        """One that `security` names, as it is for that router."""
+        return self.base / name.replace("{router}", router)
+
+    def listeners(self) -> Iterator[tuple[str, str, Address]]:
+        """Router, listener, and where it listens."""
+        for name, config in self.routers.items():
+            yield name, AMQP, config.amqp
+            yield name, INTER, config.inter or Address(config.amqp.host, 0)
 
     def links_of(self, name: str) -> Iterator[LinkConfig]:
         assert name in self.routers

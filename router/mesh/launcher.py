@@ -183,7 +183,8 @@ class Launcher:
                 inter=str(bound_address(listeners[name].inter, inter_host)),
                 log=str(self.directory.log_path(name)),
             )
-        self.directory.write(MeshRecord(topology.mesh, str(self.directory.topology_path), entries))
+        base = str(topology.base.resolve())
+        self.directory.write(MeshRecord(topology.mesh, str(self.directory.topology_path), entries, base))
 
     async def _launch(self, listeners: Mapping[str, Listeners]) -> None:
         complete = False

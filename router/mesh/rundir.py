@@ -52,6 +52,8 @@ class MeshRecord:
     mesh: str
     topology: str
     routers: dict[str, RouterEntry]
+    base: str = ""
+    """The folder from which the topology names files."""
 
 
 class RunDirectory:
@@ -178,7 +180,7 @@ class RunDirectory:
                 return record
             if self.running():
                 raise RunError(f"{self.path}: mesh {record.mesh} is running here with other routers")
-        return MeshRecord(topology.mesh, str(self.topology_path), {})
+        return MeshRecord(topology.mesh, str(self.topology_path), {}, str(topology.base.resolve()))
 
     def check_mesh(self, topology: Topology) -> None:
         """A directory is one mesh's: what another left there is not to be overwritten."""
@@ -190,7 +192,8 @@ class RunDirectory:
 
     def topology(self) -> Topology:
         """The topology with the addresses that this run really uses in the place of free ports."""
-        entries = self.read().routers
+        record = self.read()
+        entries = record.routers
         topology = load(self.topology_path)
         if not entries.keys() <= topology.routers.keys():
             raise RunError(f"{self.path}: mesh.json names routers that topology.yaml does not know")
@@ -198,7 +201,7 @@ class RunDirectory:
         for name, entry in entries.items():
             amqp, inter = Address.parse(entry.amqp), Address.parse(entry.inter)
             routers[name] = attrs.evolve(routers[name], amqp=amqp, inter=inter)
-        return attrs.evolve(topology, routers=routers)
+        return attrs.evolve(topology, routers=routers, base=Path(record.base))
 
     def process(self, name: str, entry: RouterEntry) -> psutil.Process | None:
         """The process that runs this router, None if it does not run."""

@@ -9,13 +9,25 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from router.mesh.config import AddressRule, Limits, LinkConfig, LogSettings, RouterConfig, Timing, Topology
+from router.mesh.config import (
+    AMQP,
+    INTER,
+    AddressRule,
+    Limits,
+    LinkConfig,
+    LogSettings,
+    RouterConfig,
+    Security,
+    Timing,
+    Topology,
+    is_loopback,
+)
 from router.mesh.marked import MarkedList, MarkedMap, MarkedText, Value
 from router.mesh.quantities import Address, format_duration
 from router.mesh.reading import FileError, Reader, document, expected, given, shown
 from router.mesh.topology_parts import CONVERTER, LinkPart, RouterPart
 
-PARTS = ("mesh", "routers", "links", "addresses", "timing", "limits", "log")
+PARTS = ("mesh", "routers", "links", "addresses", "timing", "limits", "log", "security")
 
 # Names become folder names and parts of printed epochs; `clients` is the folder of the clients' logs.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -47,7 +59,7 @@ class _Reader(Reader):
     def topology(self, root: MarkedMap, path: Path) -> Topology:
         self.keys(root, PARTS)
         routers, lines = self.routers(root)
-        return Topology(
+        topology = Topology(
             mesh=self.mesh(root),
             routers=routers,
             links=self.links(root, lines),
@@ -56,7 +68,10 @@ class _Reader(Reader):
             limits=self.part(root, "limits", Limits) or Limits(),
             log=self.part(root, "log", LogSettings) or LogSettings(),
             path=path,
+            security=self.security(root),
         )
+        self.strangers(topology, lines)
+        return topology
 
     def mesh(self, root: MarkedMap) -> str:
         name = root.get(MarkedText("mesh"))
@@ -161,6 +176,29 @@ class _Reader(Reader):
         if timing.boot_wait < timing.dead:  # so late may a neighbour notice that a router's former life is over
             self.too_short(root, "boot_wait", timing.boot_wait, "dead", timing.dead)
         return timing
+
+    def security(self, root: MarkedMap) -> Security:
+        security = self.part(root, "security", Security) or Security()
+        tls = {"certificate": security.certificate, "key": security.key, "ca": security.ca}
+        missing = [name for name, file in tls.items() if file is None]
+        if missing and len(missing) < len(tls):
+            line = root[MarkedText("security")].line
+            self.fail(line, f"security: certificate, key and ca belong together, expected {' and '.join(missing)}, too")
+        if security.users is not None and not security.closes_mesh:
+            line = root[MarkedText("security")].line
+            what = "expected also a secret or certificates, by which routers know each other"
+            self.fail(line, f"security: users, but anybody may come in as a router: {what}")
+        return security
+
+    def strangers(self, topology: Topology, lines: Mapping[str, int]) -> None:
+        """Who opens a listener to everybody says so by its name."""
+        security = topology.security
+        closed = {AMQP: security.users is not None or security.tls, INTER: security.closes_mesh}
+        ways = {AMQP: "users or certificates", INTER: "a secret or certificates"}
+        for name, listener, address in topology.listeners():
+            if not (closed[listener] or listener in security.open or is_loopback(address.host)):
+                way = f"expected security by {ways[listener]}, or security: {{open: [{listener}]}}"
+                self.fail(lines[name], f"routers.{name}.{listener}: {address} is open to strangers, {way}")
 
     def too_short(self, root: MarkedMap, name: str, value: float, other: str, least: float) -> None:
         line = root[MarkedText("timing")].line

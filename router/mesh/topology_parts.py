@@ -7,7 +7,18 @@ from typing import Any
 
 import attrs
 
-from router.mesh.config import WHEN_FULL, AddressRule, Limits, LogSettings, Timing
+from router.mesh.config import (
+    AMQP,
+    IN_CLEAR,
+    INTER,
+    TLS_ONLY,
+    WHEN_FULL,
+    AddressRule,
+    Limits,
+    LogSettings,
+    Security,
+    Timing,
+)
 from router.mesh.marked import MarkedList, MarkedText, Value
 from router.mesh.quantities import Address, parse_duration
 from router.mesh.reading import converter, expected, shown, size, text, whole
@@ -58,6 +69,25 @@ def _full(text: str) -> str:
     return text
 
 
+def _file(text: str) -> str:
+    if not text or not text.isprintable():
+        raise ValueError(f'"{text}", expected the name of a file')
+    return text
+
+
+def _plain(text: str) -> str:
+    if text not in (TLS_ONLY, IN_CLEAR):
+        raise ValueError(f'"{text}", {expected(text, (TLS_ONLY, IN_CLEAR))}')
+    return text
+
+
+def _open(value: Value, _: Any) -> tuple[str, ...]:
+    names = [str(name) for name in value if isinstance(name, MarkedText)] if isinstance(value, MarkedList) else []
+    if not isinstance(value, MarkedList) or len(names) != len(value) or not {AMQP, INTER}.issuperset(names):
+        raise ValueError(f"{shown(value)}, expected listeners that let strangers in, such as [amqp] or [amqp, inter]")
+    return tuple(names)
+
+
 _ADDRESS = text(Address.parse)
 CONVERTER = converter(
     {
@@ -71,6 +101,11 @@ CONVERTER = converter(
             "max_message": text(size(1 << 10, MOST_MESSAGE)),
             "max_frame": text(size(512, 1 << 24)),
             "redeliveries": text(whole(0, 1000)),
+        },
+        Security: {
+            **{name: text(_file) for name in ("certificate", "key", "ca", "secret", "users")},
+            "plain": text(_plain),
+            "open": _open,
         },
         LogSettings: {"full": text(_full), "keep": text(parse_duration), "size": text(size(LEAST_LOG, 1 << 50))},
     }

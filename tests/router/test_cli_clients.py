@@ -11,10 +11,11 @@ import trio
 from click.testing import CliRunner, Result
 
 from failover.client import ClientError, Connected, Lost
+from failover.client.status import fetch_status
 from router.cli import clients as cli_clients
 from router.cli import publish as cli_publish
 from router.cli import subscribe as cli_subscribe
-from router.cli.base import console, fetch_status
+from router.cli.base import console
 from router.cli.main import main
 from router.cli.message import as_json
 from router.cli.source import Limit, numbered, numbered_body

@@ -48,7 +48,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working directory with pair.yaml, in which the commands start stand-ins."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cli_mesh, "Launcher", functools.partial(Launcher, command=STUB))
-    monkeypatch.setattr(cli_mesh, "fetch_status", fetch)
+    monkeypatch.setattr(cli_mesh, "fetcher", lambda directory: fetch)
     (tmp_path / "pair.yaml").write_text(PAIR)
     yield tmp_path
     directory = RunDirectory(tmp_path / "run" / "pair")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from router.cli.base import fetch_status
+from failover.client.status import fetch_status
 from router.cli.router import LineFormatter
 from router.mesh.quantities import Address
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, RunError

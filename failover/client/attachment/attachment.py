@@ -19,9 +19,11 @@ from failover.client.errors import ClientError, why_unreachable
 from failover.client.events import MISSED, Connected, Listener, Lost
 from failover.client.log import ClientLog
 from router.amqp.connection import Connection
+from router.amqp.credentials import Credentials
 from router.amqp.format.values import ErrorCondition
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
+from router.amqp.sasl.client import SaslClient
 from router.amqp.transport import serve
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 from topic.properties import EPOCH, GENERATION
@@ -44,8 +46,10 @@ class Attachment(Handler):
         idle: float,
         events: Listener | None,
         log: ClientLog | None,
+        credentials: Credentials,
     ) -> None:
         self.identity = identity
+        self._credentials = credentials
         self.generation: bytes | None = None  # as the router's attach says
         self.epoch: str | None = None  # the same
         self._routers = Routers(urls)
@@ -103,19 +107,29 @@ class Attachment(Handler):
             router = self._routers.current
             try:
                 with trio.fail_after(CONNECT_S):
-                    stream = await trio.open_tcp_stream(*router)
+                    stream = await self._connect(router)
             except (OSError, ValueError, trio.TooSlowError) as reason:  # ValueError: no host can be called that
                 why = why_unreachable(reason)
                 self._failed(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {why}"))
             else:
                 await self._use(router, stream)
 
-    async def _use(self, router: RouterAddress, stream: trio.SocketStream) -> None:
+    async def _connect(self, router: RouterAddress) -> trio.abc.Stream:
+        below = await trio.open_tcp_stream(router.host, router.port)
+        if not router.tls:
+            return below
+        try:
+            return await self._credentials.secure(below, router.host)
+        except BaseException:
+            await trio.aclose_forcefully(below)
+            raise
+
+    async def _use(self, router: RouterAddress, stream: trio.abc.Stream) -> None:
         """Attach on this connection and leave it to its tasks, until the link is lost."""
         self._over = trio.Event()
         connection = self._connection = Connection(
             self, container=self.identity.container, server=False, hostname=router.host, idle_timeout=self._idle,
-            asked=self._asked,
+            asked=self._asked, sasl=SaslClient(self._credentials.proofs(tls=router.tls)),
         )  # fmt: skip
         connection.open()
         serving = trio.CancelScope()
@@ -247,7 +261,7 @@ class Attachment(Handler):
 
 
 async def _serve(
-    stream: trio.SocketStream, connection: Connection, scope: trio.CancelScope, save: Callable[[], None]
+    stream: trio.abc.Stream, connection: Connection, scope: trio.CancelScope, save: Callable[[], None]
 ) -> None:
     with scope:
         await serve(stream, connection, after_input=save, before_output=save)

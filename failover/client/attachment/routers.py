@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-AMQP_PORT: Final = 5672
+SCHEMES: Final = {"amqp": 5672, "amqps": 5671}
+"""With their ports."""
 PORTS: Final = range(1, 65536)
 SERVER_LIST: Final = "failover-server-list"
 MAX_ROUTERS: Final = 256
@@ -20,23 +21,28 @@ LONGEST_PAUSE_S: Final = 0.5
 class RouterAddress(NamedTuple):
     host: str
     port: int
+    scheme: str = "amqp"
+
+    @property
+    def tls(self) -> bool:
+        return self.scheme == "amqps"
 
     @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"amqp://{host}:{self.port}"
+        return f"{self.scheme}://{host}:{self.port}"
 
 
 def parse_url(url: str) -> RouterAddress:
-    """Host and port of amqp://host:port; scheme and port may be left out."""
+    """Host and port of amqp://host:port or amqps://host:port; scheme and port may be left out."""
     try:
-        parts = urlsplit(url if "//" in url else f"//{url}")
-        host, port = parts.hostname, parts.port if parts.port is not None else AMQP_PORT
+        parts = urlsplit(url if "//" in url else f"amqp://{url}")
+        host, port = parts.hostname, parts.port if parts.port is not None else SCHEMES.get(parts.scheme, 0)
     except ValueError:
         host = None
-    if not host or parts.scheme not in ("", "amqp") or port not in PORTS:
+    if not host or parts.scheme not in SCHEMES or port not in PORTS:
         raise ValueError(f"not a router's URL: {url!r}, expected amqp://host:port with a port from 1 to 65535")
-    return RouterAddress(host, port)
+    return RouterAddress(host, port, parts.scheme)
 
 
 class Routers:
@@ -79,18 +85,20 @@ class Routers:
         servers = properties.get(SERVER_LIST)
         for server in servers if isinstance(servers, list | tuple) else ():
             address = _address(server)
-            if address is not None and address not in self._ring and len(self._ring) < MAX_ROUTERS:
+            if address is None or address.scheme != self.current.scheme:  # nobody talks us out of TLS
+                continue
+            if address not in self._ring and len(self._ring) < MAX_ROUTERS:
                 self._ring.append(address)
 
 
 def _address(server: Any) -> RouterAddress | None:
     if not isinstance(server, Mapping):
         return None
-    host, port = server.get("network-host"), server.get("port", AMQP_PORT)
-    if server.get("scheme", "amqp") != "amqp" or not isinstance(host, str) or not host:
+    host, scheme = server.get("network-host"), server.get("scheme", "amqp")
+    if not isinstance(host, str) or not host or not isinstance(scheme, str) or scheme not in SCHEMES:
         return None
     try:
-        address = RouterAddress(str(host), int(port))
+        address = RouterAddress(str(host), int(server.get("port", SCHEMES[scheme])), str(scheme))
     except (TypeError, ValueError):
         return None
     return address if address.port in PORTS else None

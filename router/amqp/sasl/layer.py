@@ -50,7 +50,7 @@ class SaslLayer:
     def _greet(self) -> None:
         if self._buffer[:8] != SASL_HEADER:
             self.out += SASL_HEADER
-            raise AmqpError(FRAMING_ERROR, f"not AMQP with SASL: {self._buffer[:8]!r}")
+            raise AmqpError(FRAMING_ERROR, f"not AMQP: {self._buffer[:8]!r}")
         self._buffer = self._buffer[8:]
         self._greeted = True
 

@@ -93,7 +93,10 @@ class SaslServer(SaslLayer):
         self._exchange: Exchange | None = None
 
     def _greet(self) -> None:
-        if self._buffer[:8] == AMQP_HEADER and ANONYMOUS in self._offer:
+        if self._buffer[:8] == AMQP_HEADER:
+            if ANONYMOUS not in self._offer:
+                self.out += SASL_HEADER
+                raise AmqpError(UNAUTHORIZED, "it goes without SASL")
             self.done = self._greeted = True
             return
         super()._greet()

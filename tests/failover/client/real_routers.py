@@ -33,7 +33,7 @@ class Router(Process):
         super()._pumped()
         self.mesh.step()
 
-    async def _serve(self, stream: trio.SocketStream, connection: Connection, *arguments: Any, **hooks: Any) -> None:
+    async def _serve(self, stream: trio.abc.Stream, connection: Connection, *arguments: Any, **hooks: Any) -> None:
         with trio.CancelScope() as scope:
             self.mesh.scopes[connection] = scope
             try:

@@ -17,6 +17,7 @@ from failover.client.attachment.routers import (
     [
         ("amqp://a:1", RouterAddress("a", 1)),
         ("amqp://a", RouterAddress("a", 5672)),
+        ("amqps://a", RouterAddress("a", 5671, "amqps")),
         ("a:1", RouterAddress("a", 1)),
         ("amqp://[::1]:1", RouterAddress("::1", 1)),
     ],
@@ -89,6 +90,14 @@ def test_what_is_not_understood_is_left_out(servers: object) -> None:
     routers.learn({"failover-server-list": servers})
     routers.move_on()
     assert routers.current.host == "a"
+
+
+def test_nobody_is_talked_out_of_tls() -> None:
+    routers = Routers(["amqps://a:1"])
+    named = [{"network-host": "b", "port": 2}, {"network-host": "c", "scheme": "amqps"}]
+    routers.learn({"failover-server-list": named})
+    routers.move_on()
+    assert routers.current == RouterAddress("c", 5671, "amqps")
 
 
 def test_the_list_is_bounded() -> None:

@@ -1,0 +1,52 @@
+"""What a client shows to be let in, and whom it believes to be a router."""
+
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+import trio
+
+from router.amqp.sasl.client import Proof, external, plain
+from router.amqp.sasl.scram import ScramClient
+from router.amqp.tls import TlsError, TlsStream
+
+
+@attrs.frozen
+class Credentials:
+    """Without any it is anonymous. A password is never said in the clear: without TLS only SCRAM-SHA-256 is shown."""
+
+    user: str = ""
+    password: str = attrs.field(default="", repr=False)
+    ca: Path | None = None
+    """Certificates that are believed to vouch for routers; None: those that the system believes."""
+    certificate: Path | None = None
+    key: Path | None = None
+    names: frozenset[str] = frozenset()
+    """Of the certificates of routers; none: a certificate has to be of the host."""
+
+    def proofs(self, *, tls: bool) -> Sequence[Proof]:
+        """What is shown by SASL."""
+        if self.user:
+            scram = ScramClient(self.user, self.password)
+            return [scram, plain(self.user, self.password)] if tls else [scram]
+        return [external()] if tls and self.certificate is not None else []
+
+    def context(self) -> ssl.SSLContext:
+        """Raises OSError, of which ssl.SSLError is one, if there are no such files, or they are no certificates."""
+        context = ssl.create_default_context(cafile=self.ca)
+        context.check_hostname = not self.names
+        if self.certificate is not None:
+            context.load_cert_chain(self.certificate, self.key)
+        return context
+
+    async def secure(self, stream: trio.SocketStream, host: str) -> TlsStream:
+        """Raises OSError: TlsError if the other end is no router of these."""
+        secured = await TlsStream.over(stream, self.context(), host)
+        if self.names and secured.peer not in self.names:
+            raise TlsError(f"the certificate is of {secured.peer!r}, expected {', '.join(sorted(self.names))}")
+        return secured
+
+
+NOBODY: Final = Credentials()

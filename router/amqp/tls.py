@@ -1,0 +1,165 @@
+"""TLS over a socket: all that a read of the socket brings is decrypted at once, as batches are made of reads.
+
+A stream of trio's gives one record of 16 KiB a read, and every read costs what follows from it. Certificates, and who
+is believed, are of the contexts that are given here (`router.amqp.credentials`, `router.security`).
+"""
+
+import contextlib
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+import trio
+
+from router.amqp.pipe import PIECE, Pipe, pipe_of
+
+RECORD: Final = 16 * 1024
+
+
+class TlsError(OSError):
+    """The handshake failed: why, for the log."""
+
+
+class TlsPipe(Pipe):
+    """Of what lies above TLS. What is encrypted counts as written once all of it has gone."""
+
+    def __init__(self, below: Pipe, context: ssl.SSLContext, host: str | None) -> None:
+        self.taken = 0
+        self._below = below
+        self._come, self._go = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = context.protocol is ssl.PROTOCOL_TLS_CLIENT
+        self.tls = context.wrap_bio(self._come, self._go, server_side=not client, server_hostname=host)
+        self._encrypted = memoryview(b"")
+        self._means = 0  # bytes, before they were encrypted
+
+    async def shake_hands(self) -> None:
+        while True:
+            try:
+                self.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self.say_all()
+                if not await self._take(RECORD):
+                    raise TlsError("the peer has left during the handshake") from None
+            except ssl.SSLError:
+                with contextlib.suppress(trio.BrokenResourceError):
+                    await self.say_all()  # our alert
+                raise
+            else:
+                await self.say_all()
+                return
+
+    async def _take(self, size: int) -> bool:
+        """Of the socket; False at its end."""
+        data = await self._below.read(size)
+        self.taken = self._below.taken
+        self._come.write(data) if data else self._come.write_eof()
+        return len(data) > 0
+
+    async def read(self, size: int) -> bytes:
+        """All that a read of so much from the socket brings. An end without goodbye is an end: the connection on top
+        knows whether it was to come."""
+        while True:
+            parts = []
+            try:
+                while part := self.tls.read(RECORD):
+                    parts.append(part)
+                return b"".join(parts)
+            except ssl.SSLWantReadError:
+                if parts:
+                    return parts[0] if len(parts) == 1 else b"".join(parts)
+            except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+                return b"".join(parts)
+            except ssl.SSLError as error:
+                raise trio.BrokenResourceError(_reason(error)) from None
+            await self._take(size)
+
+    def write(self, data: memoryview) -> int:
+        try:
+            self._encrypt(data)
+        except trio.BrokenResourceError:
+            return 0  # as who waits for room finds out
+        return self._went(self._below.write(self._encrypted))
+
+    async def write_on(self, data: memoryview) -> int:
+        self._encrypt(data)
+        while not (written := self._went(await self._below.write_on(self._encrypted))):
+            pass
+        return written
+
+    def _encrypt(self, data: memoryview) -> None:
+        """The begin of it, unless that was done: who has written nothing yet comes with the same again."""
+        if self._encrypted:
+            return
+        try:
+            self._means = self.tls.write(data[:PIECE])
+        except ssl.SSLError as error:  # after a damaged record
+            raise trio.BrokenResourceError(_reason(error)) from None
+        self._encrypted = memoryview(self._go.read())
+
+    def _went(self, size: int) -> int:
+        self._encrypted = self._encrypted[size:]
+        return 0 if self._encrypted else self._means
+
+    async def say_all(self) -> None:
+        """What TLS itself has to say."""
+        data = self._encrypted.tobytes() + self._go.read()
+        self._encrypted = memoryview(b"")
+        with memoryview(data) as view:
+            at = 0
+            while at < len(data):
+                at += await self._below.write_on(view[at:])
+
+
+class TlsStream(trio.abc.HalfCloseableStream):
+    """A pipe, and its end. `below` is the socket's."""
+
+    def __init__(self, below: trio.SocketStream, pipe: TlsPipe) -> None:
+        self.below = below
+        self.pipe = pipe
+
+    @classmethod
+    async def over(cls, below: trio.SocketStream, context: ssl.SSLContext, host: str | None = None) -> Self:
+        """After the handshake, as the end that the context is for. A client may name the `host` that the certificate is
+        to be of. Raises TlsError."""
+        pipe = TlsPipe(pipe_of(below), context, host)
+        try:
+            await pipe.shake_hands()
+        except (ssl.SSLError, ssl.CertificateError, trio.BrokenResourceError) as error:
+            raise TlsError(_reason(error)) from None
+        return cls(below, pipe)
+
+    @property
+    def peer(self) -> str:
+        """The name of the peer's certificate: the common name of its subject. Empty if it has shown none."""
+        certificate: Mapping[str, Any] = self.pipe.tls.getpeercert() or {}
+        subject = dict(field for fields in certificate.get("subject", ()) for field in fields)
+        return str(subject.get("commonName", ""))
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        return await self.pipe.read(max_bytes or RECORD)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        with memoryview(data) as view:
+            at = 0
+            while at < len(view):
+                at += await self.pipe.write_on(view[at:])
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.below.wait_send_all_might_not_block()
+
+    async def send_eof(self) -> None:
+        with contextlib.suppress(ssl.SSLError):  # it wants to read the peer's goodbye
+            self.pipe.tls.unwrap()
+        await self.pipe.say_all()
+        await self.below.send_eof()
+
+    async def aclose(self) -> None:
+        await self.below.aclose()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return f"TLS: {error.reason.lower().replace('_', ' ')}"
+    return f"TLS: {error}"

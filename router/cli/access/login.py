@@ -1,0 +1,57 @@
+"""The options by which a client of the command line says who it is."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from router.amqp.credentials import Credentials
+from router.mesh.rundir import RunError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_OPTIONS = (
+    click.option("--user", metavar="NAME", help="Who we are; needs --password-file."),
+    click.option("--password-file", type=_FILE, help="Its first line is the user's password."),
+    click.option("--certificate", type=_FILE, help="Says who we are, and needs --key; over amqps."),
+    click.option("--key", type=_FILE, help="Of the certificate."),
+    click.option("--ca", type=_FILE, help="Who vouches for routers, over amqps. Default: whom the system believes."),
+)
+
+
+def login_options(command: Command) -> Command:
+    """The command gets one argument for them all: `credentials`."""
+
+    @functools.wraps(command)
+    def logged_in(
+        user: str | None,
+        password_file: Path | None,
+        certificate: Path | None,
+        key: Path | None,
+        ca: Path | None,
+        **others: Any,
+    ) -> Any:
+        if (user is None) != (password_file is None):
+            raise click.UsageError("--user and --password-file belong together")
+        if (certificate is None) != (key is None):
+            raise click.UsageError("--certificate and --key belong together")
+        password = read_password(password_file) if password_file is not None else ""
+        return command(credentials=Credentials(user or "", password, ca, certificate, key), **others)
+
+    for option in reversed(_OPTIONS):
+        logged_in = option(logged_in)
+    return logged_in  # type: ignore[return-value]
+
+
+def read_password(path: Path) -> str:
+    """Raises RunError, or OSError."""
+    try:
+        password = path.read_text().partition("\n")[0].removesuffix("\r")
+    except UnicodeDecodeError:
+        password = ""
+    if not password:
+        raise RunError(f"{path}: expected a password in its first line")
+    return password

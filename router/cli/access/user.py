@@ -1,0 +1,80 @@
+"""The command `oncemesh user`: who is in a file of users."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from router.amqp.sasl.scram import Verifier
+from router.cli.access.login import read_password
+from router.mesh.rundir import RunError
+from router.security.users import USER, read_users, write_users
+
+file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+
+
+@click.group()
+def user() -> None:
+    """Who may come in by a password: `security.users` of a topology.
+
+    Routers that run know of a change at once. Who is removed stays where he is connected.
+    """
+
+
+@user.command()
+@file_argument
+@click.argument("name")
+@click.option(
+    "--password-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Its first line is the password. Default: the terminal, or standard input.",
+)
+def add(file: Path, name: str, password_file: Path | None) -> None:
+    """Add a user, or give one another password.
+
+    \b
+    Example: oncemesh user add users alice
+    """
+    if not USER.fullmatch(name):
+        raise RunError(f"{name!r} is no user, expected letters, digits and . _ @ -, at most 64")
+    users = read_users(file) if file.exists() else {}
+    word = "changed" if name in users else "added"
+    password = read_password(password_file) if password_file is not None else _asked()
+    write_users(file, {**users, name: Verifier.of(password)})
+    click.echo(f"{name} {word}")
+
+
+def _asked() -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+    if not (password := sys.stdin.readline().rstrip("\r\n")):
+        raise RunError("expected a password on standard input")
+    return password
+
+
+@user.command()
+@file_argument
+@click.argument("name")
+def remove(file: Path, name: str) -> None:
+    """Remove a user.
+
+    \b
+    Example: oncemesh user remove users alice
+    """
+    users = read_users(file)
+    if name not in users:
+        raise RunError(f"{file}: there is no user {name!r}")
+    write_users(file, {user: verifier for user, verifier in users.items() if user != name})
+    click.echo(f"{name} removed")
+
+
+@user.command("list")
+@file_argument
+def show(file: Path) -> None:
+    """The users' names.
+
+    \b
+    Example: oncemesh user list users
+    """
+    for name in read_users(file):
+        click.echo(name)

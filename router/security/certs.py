@@ -1,0 +1,114 @@
+"""A small CA, a certificate for each router and as many for users as are asked for: to try TLS out.
+
+The key of the CA stays beside its certificate, so that more can be made: whoever has it is whoever he likes. A CA that
+is run with care keeps it elsewhere.
+"""
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from router.mesh.config import Topology
+
+CA: Final = "ca"
+DAYS: Final = 365
+LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+_SLACK: Final = datetime.timedelta(minutes=5)
+"""By which another host's clock may be behind."""
+
+
+class Authority:
+    """A CA in a folder. One that is there goes on."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        """Raises OSError, or ValueError if what is there is no CA's."""
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        certificate, key = self.paths(CA)
+        if certificate.exists():
+            self._certificate = x509.load_pem_x509_certificate(certificate.read_bytes())
+            loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+            if not isinstance(loaded, ec.EllipticCurvePrivateKey):
+                raise ValueError(f"{key}: not a key that oncemesh certs init has made")
+            self._key = loaded
+        else:
+            self._key = ec.generate_private_key(ec.SECP256R1())
+            built = _builder(_named(name), _named(name), self._key, 10 * DAYS)
+            built = built.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            self._certificate = built.sign(self._key, hashes.SHA256())
+            _write(key, _private(self._key), 0o600)
+            _write(certificate, self._certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+
+    def paths(self, name: str) -> tuple[Path, Path]:
+        """Of a certificate and its key."""
+        return self._folder / f"{name}.pem", self._folder / f"{name}.key"
+
+    def issue(self, name: str, hosts: Iterable[str] = (), days: int = DAYS) -> tuple[Path, Path]:
+        """A certificate whose common name this is, for these hosts, and its key. Negative days: one that is over."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        built = _builder(_named(name), self._certificate.subject, key, days)
+        built = built.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        if alternatives := [_alternative(host) for host in dict.fromkeys(hosts)]:
+            built = built.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        signed = built.sign(self._key, hashes.SHA256())
+        certificate, private = self.paths(name)
+        _write(private, _private(key), 0o600)
+        _write(certificate, signed.public_bytes(serialization.Encoding.PEM), 0o644)
+        return certificate, private
+
+
+def issue_all(topology: Topology, folder: Path, users: Sequence[str]) -> list[Path]:
+    """Certificates for all routers of a topology, of the hosts where they listen, and for users."""
+    authority = Authority(folder, f"{topology.mesh} CA")
+    made = [authority.paths(CA)[0]]
+    for name, router in topology.routers.items():
+        hosts = [router.amqp.host, *([] if router.inter is None else [router.inter.host])]
+        named = [host for host in hosts if host not in ("0.0.0.0", "::")]
+        made.append(authority.issue(name, [*named, *LOCAL])[0])
+    return made + [authority.issue(user)[0] for user in users]
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    ends = now + datetime.timedelta(days=days)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(min(now, ends) - _SLACK)
+        .not_valid_after(ends)
+    )
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _alternative(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    form = serialization.PrivateFormat.PKCS8
+    return bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)

@@ -1,0 +1,146 @@
+"""The doors of one router: how clients and neighbours come in, and how it comes in at its neighbours.
+
+Each way in is a stream, with TLS if the mesh has certificates, and an end of SASL. What of it is configured has to be
+shown: by a neighbour the certificate of its name, the mesh's secret, or both; by a client what users and certificates
+say (docs/security.md). Where nothing is configured a stream is what it was, and everybody is let in.
+"""
+
+import logging
+import signal
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import trio
+
+from router.amqp.format.codec import Symbol
+from router.amqp.sasl.client import SaslClient, external
+from router.amqp.sasl.scram import SCRAM, ScramClient, ScramServer, Verifier
+from router.amqp.sasl.server import (
+    ANONYMOUS,
+    EXTERNAL,
+    PLAIN,
+    AnonymousServer,
+    Exchange,
+    ExternalServer,
+    PlainServer,
+    SaslServer,
+)
+from router.amqp.tls import TlsError, TlsStream
+from router.mesh.config import AMQP, IN_CLEAR, Topology
+from router.mesh.reading import FileError
+from router.security.files import Files
+from router.security.operator import OPERATOR
+from router.security.users import Users
+
+log = logging.getLogger("oncemesh.security")
+
+
+@contextmanager
+def told(peer: str) -> Iterator[None]:
+    """Whose TLS fails is told in the log."""
+    try:
+        yield
+    except TlsError as error:
+        log.warning("connection of %s ended: %s", peer, error)
+
+
+WayIn = tuple[trio.abc.Stream, SaslServer]
+WayOut = tuple[trio.abc.Stream, SaslClient]
+
+
+class Doors:
+    """Raises FileError at first if files are missing or wrong."""
+
+    def __init__(self, topology: Topology, name: str) -> None:
+        security = topology.security
+        self._name = name
+        self._patience = topology.timing.idle
+        self._files = Files(topology, name)
+        self._users = Users(topology.file(security.users, name)) if security.users is not None else None
+        self._secret = self._files.secret()
+        self._verifier = Verifier.of(self._secret) if self._secret is not None else None
+        self._anybody = security.admits_anybody(AMQP, topology.routers[name].amqp.host)
+        self._plain = security.tls or security.plain == IN_CLEAR
+        self._tls = security.tls
+        if self._tls:
+            self._load()
+
+    def _load(self) -> None:
+        """Who comes from now on meets the certificates that are in the files now. Raises FileError."""
+        contexts = self._files.server(ssl.CERT_OPTIONAL), self._files.server(ssl.CERT_REQUIRED), self._files.client()
+        self._for_clients, self._for_neighbours, self._as_neighbour = contexts
+
+    async def reload_on_hangup(self) -> None:
+        """Certificates run out, and are renewed while the router runs."""
+        if not self._tls:
+            return
+        with trio.open_signal_receiver(signal.SIGHUP) as signals:
+            async for _ in signals:
+                try:
+                    self._load()
+                    log.info("the certificates are read anew")
+                except FileError as error:
+                    log.error("the certificates stay as they were: %s", error)
+
+    async def _secured(self, stream: trio.SocketStream, context: ssl.SSLContext) -> TlsStream:
+        with trio.move_on_after(self._patience):
+            return await TlsStream.over(stream, context)
+        raise TlsError("no TLS in time")
+
+    # who comes
+
+    async def client(self, stream: trio.SocketStream) -> WayIn:
+        """Raises TlsError."""
+        if not self._tls:
+            return stream, SaslServer(self._offer(""))
+        secured = await self._secured(stream, self._for_clients)
+        return secured, SaslServer(self._offer(secured.peer))
+
+    def _offer(self, certified: str) -> dict[Symbol, Callable[[], Exchange]]:
+        offer: dict[Symbol, Callable[[], Exchange]] = {}
+        if certified:
+            offer[EXTERNAL] = lambda: ExternalServer(certified)
+        if self._users is not None or self._verifier is not None:
+            offer[SCRAM] = lambda: ScramServer(self._find)
+        if self._users is not None and self._plain:
+            offer[PLAIN] = lambda: PlainServer(self._find)
+        if self._anybody:
+            offer[ANONYMOUS] = AnonymousServer
+        return offer
+
+    def _find(self, user: str) -> Verifier | None:
+        if user == OPERATOR:
+            return self._verifier
+        return self._users.find(user) if self._users is not None else None
+
+    async def neighbour(self, stream: trio.SocketStream) -> WayIn:
+        """Raises TlsError."""
+        if not self._tls:
+            return stream, self._of_neighbour("")
+        secured = await self._secured(stream, self._for_neighbours)
+        return secured, self._of_neighbour(secured.peer)
+
+    def _of_neighbour(self, certified: str) -> SaslServer:
+        if self._verifier is not None:
+            return SaslServer({SCRAM: lambda: ScramServer(lambda name: self._of_router(name, certified))})
+        return SaslServer({EXTERNAL: lambda: ExternalServer(certified)}) if self._tls else SaslServer()
+
+    def _of_router(self, name: str, certified: str) -> Verifier | None:
+        return self._verifier if not self._tls or name == certified else None
+
+    # where we come
+
+    async def to_neighbour(self, stream: trio.SocketStream, name: str) -> WayOut:
+        """Raises TlsError."""
+        if not self._tls:
+            return stream, self._as_ourselves(name)
+        secured = await self._secured(stream, self._as_neighbour)
+        if secured.peer != name:
+            raise TlsError(f"the certificate is of {secured.peer!r}")
+        return secured, self._as_ourselves(name)
+
+    def _as_ourselves(self, neighbour: str) -> SaslClient:
+        if self._secret is not None:
+            return SaslClient([ScramClient(self._name, self._secret)], neighbour)
+        return SaslClient([external()], neighbour) if self._tls else SaslClient()

@@ -1,0 +1,90 @@
+"""The files that `security` names in a topology, read for one router: certificates and the mesh's secret.
+
+What is wrong with one is told with its path, and never with what it holds.
+"""
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+from router.amqp.credentials import Credentials
+from router.mesh.config import Topology
+from router.mesh.reading import FileError
+
+LEAST_SECRET: Final = 16
+"""Characters: whoever saw a neighbour prove the secret can try others at home."""
+
+
+class SecurityError(FileError):
+    """What is wrong with a file of certificates, or of the secret."""
+
+
+class Files:
+    def __init__(self, topology: Topology, name: str) -> None:
+        security = topology.security
+        self._certificate, self._key, self._ca, self._secret = (
+            None if file is None else topology.file(file, name)
+            for file in (security.certificate, security.key, security.ca, security.secret)
+        )
+
+    def server(self, demand: ssl.VerifyMode) -> ssl.SSLContext:
+        """For who comes, with `demand` of a certificate. Raises SecurityError."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.verify_mode = demand
+        context.num_tickets = 0  # who comes back shows its certificate again
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
+        return self._filled(context)
+
+    def client(self) -> ssl.SSLContext:
+        """For neighbours: their certificates are of routers, and not of hosts. Raises SecurityError."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        return self._filled(context)
+
+    def _filled(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        assert self._certificate is not None and self._key is not None and self._ca is not None
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        for path in (self._certificate, self._key, self._ca):
+            _readable(path, "a file in PEM")
+        try:
+            context.load_verify_locations(self._ca)
+        except ssl.SSLError:
+            raise SecurityError(self._ca, [f"{self._ca}: expected certificates of a CA, in PEM"]) from None
+        try:
+            context.load_cert_chain(self._certificate, self._key, password=_no_password)
+        except (ssl.SSLError, ValueError) as error:
+            reason = getattr(error, "reason", None) or str(error)
+            what = f"{self._certificate}, {self._key}: {reason.lower().replace('_', ' ')}"
+            raise SecurityError(self._certificate, [f"{what}, expected a certificate and its key, in PEM"]) from None
+        return context
+
+    def secret(self) -> str | None:
+        """Raises SecurityError."""
+        if self._secret is None:
+            return None
+        try:
+            text = _readable(self._secret, "the mesh's secret").decode().strip()
+        except UnicodeDecodeError:
+            text = ""
+        if len(text) < LEAST_SECRET or not text.isprintable():
+            what = f"expected a secret of at least {LEAST_SECRET} characters, in one line"
+            raise SecurityError(self._secret, [f"{self._secret}: {what}"])
+        return text
+
+    def credentials(self, user: str, names: frozenset[str]) -> Credentials:
+        """To come to routers of these names as who runs the mesh. Raises SecurityError."""
+        secret = self.secret()
+        return Credentials(
+            user if secret is not None else "", secret or "", self._ca, self._certificate, self._key, names
+        )
+
+
+def _readable(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SecurityError(path, [f"{path}: {error.strerror}, expected {what}"]) from None
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted")
