@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "router/amqp": ("router.amqp",),
     "router/amqp/format": ("router.amqp.format",),
     "router/amqp/proton": tuple(f"router.amqp.{room}" for room in ("proton", "format")),
-    "router/amqp/sasl": ("router.amqp.sasl", "router.amqp.format"),
+    "router/amqp/sasl": ("router.amqp.sasl", "router.amqp.format", "router.amqp.tls"),
     "router/amqp/frames": tuple(f"router.amqp.{room}" for room in ("frames", "proton", "format")),
     "router/journal.py": ("router.retention", "router.room", "topic"),
     "router/retention.py": ("topic",),

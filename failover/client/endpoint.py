@@ -18,8 +18,8 @@ from failover.client.events import Listener
 from failover.client.log import ClientLog
 from failover.client.state.commits import Commits
 from failover.client.state.store import Attached, MemoryStore, Role, Store
-from router.amqp.credentials import NOBODY, Credentials
 from router.amqp.format.values import EXPIRE_CONNECTION, AttachOptions
+from router.amqp.sasl.credentials import NOBODY, Credentials
 from router.amqp.transport import GOODBYE_S
 from topic.identity import LinkIdentity
 from topic.properties import EPOCH, GENERATION, TOLD

@@ -10,9 +10,9 @@ from failover.client.attachment.routers import RouterAddress
 from failover.client.endpoint import Endpoint
 from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
-from router.amqp.credentials import NOBODY, Credentials
 from router.amqp.format.message import body_of
 from router.amqp.proton.link import Link
+from router.amqp.sasl.credentials import NOBODY, Credentials
 
 STATUS_ADDRESS = "$status"
 

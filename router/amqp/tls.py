@@ -1,7 +1,7 @@
 """TLS over a socket: all that a read of the socket brings is decrypted at once, as batches are made of reads.
 
 A stream of trio's gives one record of 16 KiB a read, and every read costs what follows from it. Certificates, and who
-is believed, are of the contexts that are given here (`router.amqp.credentials`, `router.security`).
+is believed, are of the contexts that are given here (`router.amqp.sasl.credentials`, `router.security`).
 """
 
 import contextlib

@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 
 from failover.printable import printable
-from router.amqp.credentials import NOBODY, Credentials
+from router.amqp.sasl.credentials import NOBODY, Credentials
 from router.cli.access.login import login_options
 from router.cli.base import run, run_dir_option
 from router.mesh.quantities import Address, parse_size

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 import trio
 
-from router.amqp.credentials import Credentials
+from router.amqp.sasl.credentials import Credentials
 from router.cli.account import Account, Bar
 from router.cli.base import console
 from router.cli.clients import (

@@ -8,8 +8,8 @@ from typing import Final
 import click
 
 from failover.printable import printable
-from router.amqp.credentials import Credentials
 from router.amqp.format.errors import AmqpError
+from router.amqp.sasl.credentials import Credentials
 from router.cli.base import console
 from router.cli.clients import Target, address_argument, attached, find_target, kept, named, target_options, teller
 from router.cli.mesh import until_signal

@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from router.amqp.credentials import Credentials
+from router.amqp.sasl.credentials import Credentials
 from router.mesh.config import Topology
 from router.mesh.reading import FileError
 

@@ -1,6 +1,6 @@
 """Who runs a mesh, to its routers: who can read the files that its topology names need not be let in by anybody."""
 
-from router.amqp.credentials import Credentials
+from router.amqp.sasl.credentials import Credentials
 from router.mesh.rundir import RunDirectory
 from router.security.files import Files
 

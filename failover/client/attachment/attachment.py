@@ -19,11 +19,11 @@ from failover.client.errors import ClientError, why_unreachable
 from failover.client.events import MISSED, Connected, Listener, Lost
 from failover.client.log import ClientLog
 from router.amqp.connection import Connection
-from router.amqp.credentials import Credentials
 from router.amqp.format.values import ErrorCondition
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
 from router.amqp.sasl.client import SaslClient
+from router.amqp.sasl.credentials import Credentials
 from router.amqp.transport import serve
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 from topic.properties import EPOCH, GENERATION

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from router.amqp.credentials import Credentials
+from router.amqp.sasl.credentials import Credentials
 from router.mesh.rundir import RunError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
