@@ -10,7 +10,11 @@ from router.mesh.topology import load
 
 @click.group()
 def certs() -> None:
-    """Certificates for trying TLS out."""
+    """Certificates for trying TLS out.
+
+    \b
+    Example: oncemesh certs init topologies/pair.yaml
+    """
 
 
 @certs.command()

@@ -18,6 +18,9 @@ def user() -> None:
     """Who may come in by a password: `security.users` of a topology.
 
     Routers that run know of a change at once. Who is removed stays where he is connected.
+
+    \b
+    Example: oncemesh user add users alice
     """
 
 

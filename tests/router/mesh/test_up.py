@@ -21,6 +21,9 @@ from router.mesh.topology import load
 from tests.disk import full_disk
 from tests.router.mesh.launching import LINE, fetch, misbehave, write
 
+OPEN = "security: {open: [amqp, inter]}\n"
+ELSEWHERE = LINE.replace("c: {amqp: 127.0.0.1:0}", "c: {amqp: 192.0.2.1:0}") + OPEN
+
 
 async def test_up_returns_when_every_router_sees_all_others(mesh: Launcher, tmp_path: Path) -> None:
     await mesh.up(load(write(tmp_path)))
@@ -59,7 +62,7 @@ async def test_a_port_that_is_taken_is_named_with_its_router_and_nothing_is_star
 
 
 async def test_a_host_that_is_not_ours_is_named(mesh: Launcher, tmp_path: Path) -> None:
-    path = write(tmp_path, LINE.replace("c: {amqp: 127.0.0.1:0}", "c: {amqp: 192.0.2.1:0}"))
+    path = write(tmp_path, ELSEWHERE)
     with pytest.raises(LaunchError, match=r"router c cannot listen \(amqp\) on 192\.0\.2\.1:0: Cannot assign"):
         await mesh.up(load(path))
 
@@ -157,7 +160,7 @@ async def test_an_up_while_another_start_is_under_way_is_refused_at_once(
 
 async def test_a_start_that_comes_to_nothing_leaves_no_directory(mesh: Launcher, tmp_path: Path) -> None:
     mesh.directory = RunDirectory(tmp_path / "runs" / "deep" / "line")
-    path = write(tmp_path, LINE.replace("c: {amqp: 127.0.0.1:0}", "c: {amqp: 192.0.2.1:0}"))
+    path = write(tmp_path, ELSEWHERE)
     with pytest.raises(LaunchError):
         await mesh.up(load(path))
     assert not (tmp_path / "runs").exists()
