@@ -14,6 +14,7 @@ import psutil
 import trio
 import yaml
 
+from router.cli.base import fetcher
 from router.mesh.launcher import ROUTER_COMMAND, Launcher
 from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory
@@ -35,23 +36,32 @@ class RunningMesh:
     """The routers of one topology of `topologies/`."""
 
     def __init__(
-        self, topology: str, directory: Path, timing: Mapping[str, str], command: Sequence[str] = ROUTER_COMMAND
+        self,
+        topology: str,
+        directory: Path,
+        timing: Mapping[str, str],
+        command: Sequence[str] = ROUTER_COMMAND,
+        security: Mapping[str, str] | None = None,
     ) -> None:
         self.plan = directory / f"{topology}.yaml"
         plan = yaml.safe_load((TOPOLOGIES / self.plan.name).read_text())
         for router in plan["routers"].values():
             router["amqp"] = "127.0.0.1:0"
+            router.pop("inter", None)
         plan.setdefault("timing", {}).update(timing)
+        if security is not None:
+            plan["security"] = dict(security)
         self.plan.write_text(yaml.safe_dump(plan))
         self.name = topology
         self.directory = RunDirectory(directory / "run")
-        self._launcher = Launcher(self.directory, fetch_status, command)
+        self._fetch = fetch_status if security is None else fetcher(self.directory)
+        self._launcher = Launcher(self.directory, self._fetch, command)
         self._endings: dict[str, str] = {}
         self._addresses: dict[str, Address] = {}
 
     def use(self, command: Sequence[str]) -> None:
         """For a router, instead of our own."""
-        self._launcher = Launcher(self.directory, fetch_status, command)
+        self._launcher = Launcher(self.directory, self._fetch, command)
 
     async def up(self) -> None:
         await self._launcher.up(load(self.plan))
@@ -80,7 +90,7 @@ class RunningMesh:
 
     async def status(self, router: str) -> dict[str, Any]:
         address = self.address(router)
-        return await fetch_status(address.host, address.port, PATIENCE_S)
+        return await self._fetch(address.host, address.port, PATIENCE_S)
 
     def signal(self, router: str, number: signal.Signals) -> None:
         os.kill(self.pid(router), number)
@@ -141,10 +151,14 @@ class RunningMesh:
 
 @contextlib.contextmanager
 def running(
-    topology: str, directory: Path, command: Sequence[str] = ROUTER_COMMAND, **timing: str
+    topology: str,
+    directory: Path,
+    command: Sequence[str] = ROUTER_COMMAND,
+    security: Mapping[str, str] | None = None,
+    **timing: str,
 ) -> Iterator[RunningMesh]:
-    """A mesh for a fixture."""
-    mesh = RunningMesh(topology, directory, timing, command)
+    """A mesh for a fixture. The files that its `security` names are from the directory."""
+    mesh = RunningMesh(topology, directory, timing, command, security)
     try:
         trio.run(mesh.up)
         yield mesh
