@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "router/journal.py": ("router.retention", "router.room", "topic"),
     "router/retention.py": ("topic",),
     "router/mesh": ("router.mesh", "router.room", "router.amqp", "topic", "failover.fitting", "failover.printable"),
+    "router/security": ("router.security", "router.amqp", "router.mesh"),
     "router/edge": ("router.edge", "router.mesh.config", "router.amqp", "topic", "linkstate", "failover.printable"),
 }
 

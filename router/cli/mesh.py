@@ -76,6 +76,8 @@ async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> int:
             lack = await _lacks(launcher.up(plan))
         up = True
         _show_started(out, plan.mesh, await look(directory, fetcher(directory)), lack)
+        for opening in plan.openings(*plan.routers):
+            out.print(opening, style="yellow", soft_wrap=True)
         out.print(f"run directory {directory.path}", soft_wrap=True)
         if not detach:
             await _watch(out, launcher, plan.mesh)

@@ -123,5 +123,7 @@ def _serve(
     logging.basicConfig(level=logging.INFO, handlers=handlers)
     for handler in handlers:
         handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s"))
+    for opening in plan.openings(name):
+        logging.getLogger("oncemesh").warning("%s", opening)
     main = functools.partial(run_router, run_dir=directory.path, amqp_socket=amqp, inter_socket=inter)
     run(main, plan, name)

@@ -165,6 +165,16 @@ class Topology:
             yield name, AMQP, config.amqp
             yield name, INTER, config.inter or Address(config.amqp.host, 0)
 
+    def openings(self, *routers: str) -> Iterator[str]:
+        """Where these routers let in who comes from another host, or he can listen: sentences for people."""
+        for name, listener, address in self.listeners():
+            if name in routers and not is_loopback(address.host):
+                what = f"{listener} of router {name} at {address.host}"
+                if self.security.admits_anybody(listener, address.host):
+                    yield f"{what} is open to strangers"
+                if not self.security.tls:
+                    yield f"{what} speaks in the clear"
+
     def links_of(self, name: str) -> Iterator[LinkConfig]:
         assert name in self.routers
         return (link for link in self.links if name in (link.a, link.b))

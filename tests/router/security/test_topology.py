@@ -74,3 +74,29 @@ def test_what_is_closed_or_opened_by_name_may_listen_anywhere(tmp_path: Path, se
     path = tmp_path / "mesh.yaml"
     path.write_text(f"mesh: m\nrouters:\n  a: {{amqp: 0.0.0.0:1}}\nsecurity: {security}\n")
     assert load(path).security.open == (("amqp", "inter") if "open" in security else ())
+
+
+@pytest.mark.parametrize(
+    ("security", "openings"),
+    [
+        (
+            "{open: [amqp, inter]}",
+            [
+                "amqp of router b at 10.0.0.2 is open to strangers",
+                "amqp of router b at 10.0.0.2 speaks in the clear",
+                "inter of router b at 10.0.0.2 is open to strangers",
+                "inter of router b at 10.0.0.2 speaks in the clear",
+            ],
+        ),
+        (
+            "{secret: s, users: u}",
+            ["amqp of router b at 10.0.0.2 speaks in the clear", "inter of router b at 10.0.0.2 speaks in the clear"],
+        ),
+        ("{certificate: c, key: k, ca: ca}", []),
+        ("{certificate: c, key: k, ca: ca, open: [amqp]}", ["amqp of router b at 10.0.0.2 is open to strangers"]),
+    ],
+)
+def test_what_is_open_is_said(tmp_path: Path, security: str, openings: list[str]) -> None:
+    path = tmp_path / "mesh.yaml"
+    path.write_text(TWO_ROUTERS.replace("127.0.0.1:5673", "10.0.0.2:5673") + f"links: [[a, b]]\nsecurity: {security}\n")
+    assert list(load(path).openings("a", "b")) == openings

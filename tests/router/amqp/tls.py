@@ -1,0 +1,36 @@
+"""Two ends of TLS in one process, with certificates made for the tests of a run."""
+
+import functools
+import ssl
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import trio
+
+from router.amqp.tls import TlsStream
+from router.security.certs import Authority
+
+
+@functools.cache
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A client's and a server's, who is called b and known as localhost."""
+    with TemporaryDirectory() as folder:
+        authority = Authority(Path(folder), "a CA of the tests")
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server.load_cert_chain(*authority.issue("b", ["localhost"]))
+        client = ssl.create_default_context(cafile=authority.paths("ca")[0])
+    return client, server
+
+
+async def shaken(below: trio.SocketStream, other: trio.SocketStream) -> tuple[TlsStream, TlsStream]:
+    """The client's end and the server's."""
+    client, server = contexts()
+    found: dict[str, TlsStream] = {}
+
+    async def meet(name: str, stream: trio.SocketStream, context: ssl.SSLContext) -> None:
+        found[name] = await TlsStream.over(stream, context, "localhost" if name == "client" else None)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(meet, "client", below, client)
+        nursery.start_soon(meet, "server", other, server)
+    return found["client"], found["server"]
