@@ -20,11 +20,18 @@ EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.[A-Za-z0-9_-]+\.[0-9]{1,20}")
 
 @attrs.frozen(slots=True, order=True)
 class LinkIdentity:
-    """A link of a client: (container-id, link name, address); AMQP 1.0 2.6.1 with the mesh as the other container."""
+    """A link of a client: (container-id, link name, address); AMQP 1.0 2.6.1 with the mesh as the other container. One
+    of a user that has proven who he is belongs to him: another user's of the same names is another link."""
 
     container: str
     link: str
     address: str
+    user: str = ""
+
+    def parts(self) -> dict[str, str]:
+        """By name; the user only if there is one."""
+        named = {"container": self.container, "link": self.link, "address": self.address}
+        return {**named, "user": self.user} if self.user else named
 
     def __str__(self) -> str:
         return f"{self.container}/{self.link} on {self.address}"
@@ -50,8 +57,8 @@ def _base64url(digest: bytes) -> bytes:
 
 def link_name(identity: LinkIdentity) -> bytes:
     """The 12 ASCII bytes that stand for a link identity inside the mesh and open the keys of a publisher."""
-    parts = (identity.container, identity.link, identity.address)
-    framed = b"".join(len(part).to_bytes(4, "big") + part for part in (text.encode() for text in parts))
+    parts = (text.encode() for text in identity.parts().values())
+    framed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
     return _base64url(hashlib.blake2b(framed, digest_size=9).digest())
 
 

@@ -60,7 +60,7 @@ class Endpoint(Attachment):
         events: Listener | None = None,
         credentials: Credentials = NOBODY,
     ) -> None:
-        identity = LinkIdentity(container, link, address)
+        identity = LinkIdentity(container, link, address, credentials.name)
         logged = ClientLog(log, self.role, identity) if log is not None else None
         super().__init__(urls, identity, timeout, idle, events, logged, credentials)
         self._keeps = store is not None

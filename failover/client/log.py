@@ -43,9 +43,7 @@ class ClientLog:
         self._generation = generation
         detail: dict[str, object] = {
             "role": self._role,
-            "container": self._identity.container,
-            "link": self._identity.link,
-            "address": self._identity.address,
+            **self._identity.parts(),
             "mode": mode,
             "timeout": timeout,
         }

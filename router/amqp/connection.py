@@ -77,6 +77,7 @@ class Connection:
         self.remote_container = ""
         self.remote_hostname: str | None = None
         self.remote_properties: Mapping[str, Any] = {}
+        self.user = ""  # who the peer has proven to be; empty: it may be anybody
         self.last_received: float | None = None  # `now` of the last bytes from the peer
         self.closed = False  # over; `on_close` was called
         self.on_wake: Callable[[], None] | None = None  # the shell's
@@ -116,11 +117,6 @@ class Connection:
         )  # fmt: skip
 
     @property
-    def user(self) -> str:
-        """Who the peer has proven to be; empty: it may be anybody."""
-        return self._sasl.user
-
-    @property
     def links(self) -> list[Link]:
         """The links that no end has detached, in order of their attach; in `on_close` those that end with it."""
         return self._sessions.attached
@@ -135,6 +131,7 @@ class Connection:
         try:
             if not self._sasl.done:
                 data = self._sasl.receive(data)
+                self.user = self._sasl.user
             if data:
                 self._intake.take(data)
         except AmqpError as error:

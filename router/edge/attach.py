@@ -77,7 +77,7 @@ def identity_of(link: Link, prefixes: tuple[str, ...]) -> LinkIdentity:
     if not address.startswith(prefixes):
         known = ", ".join(prefix + "…" for prefix in prefixes)
         raise Refusal(NOT_FOUND, f"no node {address!r}: expected an address of {known}")
-    return LinkIdentity(container, link.name, address)
+    return LinkIdentity(container, link.name, address, link.connection.user)
 
 
 def _check_modes(link: Link) -> None:

@@ -121,7 +121,7 @@ class Reporter:
     def _publisher(self, stream: Stream) -> dict[str, Any]:
         waits = stream.publisher in self._node.topic.attaches.waiting
         return {
-            **_identity(stream.identity),
+            **stream.identity.parts(),
             "status": "suspended" if stream.link is None else "attaching" if waits else "attached",
             "unsettled": stream.window.unsettled,
             "bytes": stream.window.held,
@@ -145,7 +145,7 @@ class Reporter:
             sent.update(subscriber for subscriber, state in record.locals.items() if state == SENT)
         return [
             {
-                **_identity(subscriber.identity),
+                **subscriber.identity.parts(),
                 "status": _status(subscriber),
                 "queued": subscriber.queued(),
                 "unsettled": sent[subscriber],
@@ -162,7 +162,7 @@ class Reporter:
     @staticmethod
     def _orphan(entry: LinkEntry) -> dict[str, Any]:
         role = entry.role.name.lower()
-        return {"role": role, **_identity(entry.identity), "router": entry.router, "timeout_s": entry.lifetime.timeout}
+        return {"role": role, **entry.identity.parts(), "router": entry.router, "timeout_s": entry.lifetime.timeout}
 
     def _lapsed(self) -> list[dict[str, Any]]:
         """Subscribers that nobody waits for here any more (protocol 8, Apart)."""
@@ -170,7 +170,7 @@ class Reporter:
         lapsed = [(topic.directory.subscriber(name), since_us) for name, since_us in topic.directory.lapsed.items()]
         return [
             {
-                **_identity(entry.identity),
+                **entry.identity.parts(),
                 "router": entry.router,
                 "since_s": round((topic.outlet.time_us - since_us) / 1e6, 3),
             }
@@ -261,8 +261,4 @@ def _status(subscriber: LocalSubscriber) -> str:
 
 def _untold(entry: LinkEntry) -> dict[str, Any]:
     """A subscriber that something was accepted without, and whose client does not know (protocol 8, Apart)."""
-    return {**_identity(entry.identity), "ending": entry.ending}
-
-
-def _identity(identity: Any) -> dict[str, str]:
-    return {"container": identity.container, "link": identity.link, "address": identity.address}
+    return {**entry.identity.parts(), "ending": entry.ending}

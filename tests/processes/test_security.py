@@ -194,10 +194,29 @@ async def test_our_own_clients_come_in_by_what_they_show(certified: Secured, use
     publisher = Publisher([url], "topic/x", container=f"p {user}", link="l", credentials=shown)
     with trio.fail_after(20):
         async with subscriber, publisher:
-            handle = await publisher.send(b"\x00\x53\x75\xa0\x01x")
+            handle = await publisher.send(b"hello")
             delivery = await anext(aiter(subscriber))
             await delivery.accept()
             await handle.outcome()
+
+
+async def test_a_link_belongs_to_its_user(certified: Secured) -> None:
+    """Another user of the same names has a link of his own."""
+    alice = certified.certified("alice")
+    bob = attrs.evolve(alice, user="bob", password=PASSWORD, certificate=None, key=None)
+    url = f"amqps://{certified.mesh.address('b')}"
+    with trio.fail_after(20):
+        async with (
+            Subscriber([url], "topic/x", container="s", link="l", credentials=alice) as hers,
+            Subscriber([url], "topic/x", container="s", link="l", credentials=bob) as his,
+            Publisher([url], "topic/x", container="p", link="l", credentials=bob) as publisher,
+        ):
+            status = await certified.mesh.status("b")
+            handle = await publisher.send(b"for both")
+            for subscriber in (hers, his):
+                await (await anext(aiter(subscriber))).accept()
+            await handle.outcome()
+    assert sorted(link["user"] for link in status["subscribers"]) == ["alice", "bob"]
 
 
 async def test_our_own_clients_believe_no_router_that_they_do_not_know(certified: Secured) -> None:

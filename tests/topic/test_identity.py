@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from topic.identity import Epoch, KeyMaker, LinkIdentity, delivery_key, link_name, new_generation
 
 TEXT = st.text(max_size=20)
-IDENTITIES = st.builds(LinkIdentity, TEXT, TEXT, TEXT)
+IDENTITIES = st.builds(LinkIdentity, TEXT, TEXT, TEXT, TEXT)
 GENERATIONS = st.binary(min_size=8, max_size=8)
 TAGS = st.binary(max_size=40)
 
@@ -35,3 +35,11 @@ def test_names_tell_identities_apart_however_their_parts_are_cut(one: LinkIdenti
 @given(st.lists(st.builds(Epoch, st.integers(0, 1 << 63), TEXT, st.integers(1, 1 << 40)), unique=True))
 def test_every_epoch_starts_another_generation(epochs: list[Epoch]) -> None:
     assert len({new_generation(epoch) for epoch in epochs}) == len(epochs)
+
+
+def test_nobody_has_the_names_of_another_user() -> None:
+    """Who has not proven who he is has none of a user's, whatever he calls himself."""
+    names = [LinkIdentity("c", "l", "a"), LinkIdentity("c", "l", "a", "alice"), LinkIdentity("c", "l", "a", "bob")]
+    assert len(set(map(link_name, names))) == 3
+    assert names[0].parts() == {"container": "c", "link": "l", "address": "a"}
+    assert names[1].parts() == {"container": "c", "link": "l", "address": "a", "user": "alice"}

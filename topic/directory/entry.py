@@ -108,7 +108,7 @@ class LinkEntry:
         return self.epoch[1:]
 
     def pack(self) -> list[Any]:
-        identity = (self.identity.container, self.identity.link, self.identity.address)
+        identity = tuple(self.identity.parts().values())
         lifetime = (self.lifetime.timeout, self.lifetime.policy, self.lifetime.durable)
         epoch, status = tuple(self.epoch), int(self.status)
         fields = [int(self.role), identity, epoch, self.generation, status, *lifetime]

@@ -175,7 +175,7 @@ class Attaches:
         else:
             role, columns = "subscriber", {"subscriber": end.name}
         mode = "first" if end.settles_first else "second"
-        detail = {"role": role, **attrs.asdict(end.identity), "mode": mode, "timeout": end.lifetime.timeout, **more}
+        detail = {"role": role, **end.identity.parts(), "mode": mode, "timeout": end.lifetime.timeout, **more}
         columns |= {"address": end.identity.address, "epoch": str(end.epoch), "detail": json.dumps(detail)}
         self.outlet.trace(Event.ATTACHED, **columns)
 

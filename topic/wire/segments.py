@@ -38,6 +38,10 @@ class Segment(enum.IntEnum):
     APPLIED = 17
 
 
+_IDENTITIES = [str] * 3, [str] * 4
+"""Without a user, and with one."""
+
+
 def _is_epoch(value: Any) -> bool:
     return isinstance(value, list) and list(map(type, value)) == [int, str, int]
 
@@ -100,7 +104,7 @@ def is_entry(value: Any) -> bool:
     if not isinstance(value, list) or list(map(type, value)) != _ENTRY:
         return False
     role, identity, epoch, generation, status = value[:5]
-    if list(map(type, identity)) != [str, str, str] or not _is_epoch(epoch) or status not in iter(Status):
+    if list(map(type, identity)) not in _IDENTITIES or not _is_epoch(epoch) or status not in iter(Status):
         return False
     length = {Role.PUBLISHER: GENERATION_LENGTH, Role.SUBSCRIBER: 0}.get(role)
     return len(generation) == length

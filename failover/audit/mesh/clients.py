@@ -123,7 +123,9 @@ def _named(role: str, row: ControlRow) -> str | None:
 
 def _identity(row: ControlRow) -> LinkIdentity | None:
     parts = [row.details.get(part) for part in ("container", "link", "address")]
-    return LinkIdentity(*map(str, parts)) if all(isinstance(part, str) for part in parts) else None
+    if not all(isinstance(part, str) for part in parts):
+        return None
+    return LinkIdentity(*map(str, [*parts, row.details.get("user", "")]))
 
 
 def _clients(role: str, rows: Sequence[ControlRow], logs: Sequence[Log]) -> dict[str, Client]:

@@ -43,6 +43,7 @@ class Host(DeliveryHost, Protocol):
     context: Any
     remote_container: str
     remote_properties: Mapping[str, Any]
+    user: str
     closed: bool
     opened: bool
     closing: bool

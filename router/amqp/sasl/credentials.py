@@ -26,6 +26,18 @@ class Credentials:
     names: frozenset[str] = frozenset()
     """Of the certificates of routers; none: a certificate has to be of the host."""
 
+    @property
+    def name(self) -> str:
+        """Who routers will say we are. Raises OSError, or ValueError, if that is for a certificate to say, and it does
+        not."""
+        if self.user or self.certificate is None:
+            return self.user
+        from cryptography.x509 import load_pem_x509_certificate
+        from cryptography.x509.oid import NameOID
+
+        subject = load_pem_x509_certificate(self.certificate.read_bytes()).subject
+        return "".join(str(name.value) for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)[:1])
+
     def proofs(self, *, tls: bool) -> Sequence[Proof]:
         """What is shown by SASL."""
         if self.user:
