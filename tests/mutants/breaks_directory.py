@@ -12,7 +12,7 @@ from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
 from tests.linkstate import test_chunks
 from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
-from tests.topic import test_joining, test_moving
+from tests.topic import test_gossip, test_joining, test_moving
 from topic.directory.directory import Directory
 from topic.directory.entry import Change, Decision, Index, LinkEntry
 from topic.directory.gossip import Gossip
@@ -155,7 +155,7 @@ def nothing_passed_on(_: Method) -> Method:
     return broken
 
 
-@mutant(Peers, "_undoes", by="4", scenario=test_moving.test_a_home_is_told_of_a_later_attach_at_a_router_that_died)
+@mutant(Peers, "_undoes", by="4", scenario=test_gossip.test_a_home_is_told_of_a_later_attach_at_a_router_that_died)
 def nobody_speaks_for_the_dead(_: Method) -> Method:
     """3.3: who goes on with an epoch that is too low is told of the later attach at a router that died."""
 

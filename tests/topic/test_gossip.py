@@ -3,6 +3,8 @@
 import attrs
 import pytest
 
+from tests.topic.bench import Bench, pen_at
+from topic.actions import Detach
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.directory.gossip import FEW, Gossip
@@ -93,3 +95,22 @@ def test_subscribers_that_have_ended_do_not_pile_up(b: Router) -> None:
         b.directory.apply_delta("a", b.version, [ended])
     assert len(b.gossip._news) <= 2 + FEW + 2
     assert b.gossip.lacking("c", {}) == [lasting]
+
+
+def test_a_home_is_told_of_a_later_attach_at_a_router_that_died() -> None:
+    """Only c has heard of it, its clock is ahead, and its client went on at b: all others would take b for a zombie."""
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "b")
+    bench.cores["a"].outlet.clock.merge(bench.cores["b"].outlet.clock.read() + (1 << 30))
+    bench.hold("a", "b")
+    bench.hold("c", "b")
+    unanswered = pen_at(bench, "a", pen, unsettled={})
+    bench.hold("b", "c")
+    again = pen_at(bench, "b", pen, unsettled={})
+    assert again.stream.epoch < unanswered.stream.epoch
+    bench.kill("a")
+    bench.let_go()
+    assert [detach.condition for detach in again.mine(Detach)] == ["amqp:link:stolen"]
+    last = pen_at(bench, "b", again, unsettled={})
+    entry = bench.cores["c"].directory.publisher(last.stream.publisher)
+    assert entry is not None and entry.epoch == last.stream.epoch

@@ -169,25 +169,6 @@ def test_where_a_publisher_went_is_passed_on_by_where_it_was() -> None:
     assert entry is not None and entry.router == "b"
 
 
-def test_a_home_is_told_of_a_later_attach_at_a_router_that_died() -> None:
-    """Only c has heard of it, its clock is ahead, and its client went on at b: all others would take b for a zombie."""
-    bench = Bench("a", "b", "c")
-    pen = pen_at(bench, "b")
-    bench.cores["a"].outlet.clock.merge(bench.cores["b"].outlet.clock.read() + (1 << 30))
-    bench.hold("a", "b")
-    bench.hold("c", "b")
-    unanswered = pen_at(bench, "a", pen, unsettled={})
-    bench.hold("b", "c")
-    again = pen_at(bench, "b", pen, unsettled={})
-    assert again.stream.epoch < unanswered.stream.epoch
-    bench.kill("a")
-    bench.let_go()
-    assert [detach.condition for detach in again.mine(Detach)] == ["amqp:link:stolen"]
-    last = pen_at(bench, "b", again, unsettled={})
-    entry = bench.cores["c"].directory.publisher(last.stream.publisher)
-    assert entry is not None and entry.epoch == last.stream.epoch
-
-
 def test_a_publisher_that_moves_finds_all_subscribers_that_its_former_home_has_known() -> None:
     """Also one whose router was lost before it could tell the new home."""
     bench = Bench("a", "b", "c")
