@@ -24,6 +24,8 @@ from failover.client import Connected, Event, Lost, Publisher, SqliteStore, Subs
 from failover.client.endpoint import Options
 from router.garbage import tame
 from router.groups import leaves
+from router.mesh.rundir import RunDirectory
+from router.security.operator import operator_of
 
 LINK = "chaos"
 BEGIN, FINISH = b"begin\n", b"finish\n"
@@ -36,6 +38,8 @@ COUNT_S = 0.25
 class Spec:
     name: str
     role: Literal["publisher", "subscriber"]
+    run_dir: str
+    """Of the mesh, to which its clients come as who runs it."""
     urls: tuple[str, ...]
     """In the order in which they are tried."""
     address: str
@@ -79,7 +83,14 @@ async def main(spec: Spec) -> None:
 
 
 async def _play(spec: Spec, store: SqliteStore, ledger: Ledger, told: Mapping[bytes, trio.Event]) -> None:
-    options: Options = {"log": Path(spec.folder) / "log", "store": store, "events": listen, "timeout": spec.timeout}
+    _, credentials = operator_of(RunDirectory(Path(spec.run_dir)))
+    options: Options = {
+        "log": Path(spec.folder) / "log",
+        "store": store,
+        "events": listen,
+        "timeout": spec.timeout,
+        "credentials": credentials,
+    }
     if spec.role == "publisher":
         async with Publisher(spec.urls, spec.address, container=spec.name, link=LINK, **options) as publisher:
             await told[BEGIN].wait()

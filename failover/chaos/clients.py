@@ -186,10 +186,12 @@ def _spec(client: ScriptClient, script: Script, addresses: Mapping[str, Address]
     home.mkdir(parents=True, exist_ok=True)
     names = list(addresses)
     first = names.index(client.router)
+    scheme = "amqps" if script.topology.security.tls else "amqp"
     return Spec(
         name=client.name,
         role=client.role,
-        urls=tuple(f"amqp://{addresses[name]}" for name in (*names[first:], *names[:first])),
+        run_dir=str(folder.parent),
+        urls=tuple(f"{scheme}://{addresses[name]}" for name in (*names[first:], *names[:first])),
         address=client.address,
         folder=str(home),
         timeout=math.ceil(script.topology.timing.terminus),

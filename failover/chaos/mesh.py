@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import psutil
@@ -19,12 +19,13 @@ import yaml
 
 from failover.chaos.links import Links
 from failover.client.status import fetch_status
-from router.mesh.config import Topology
+from router.mesh.config import FILES, Topology
 from router.mesh.launcher import ROUTER_COMMAND, Launcher, LaunchError
 from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory
 from router.mesh.status import RouterView, look, unfinished
 from router.mesh.topology import load
+from router.security.operator import operator_of
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = range(15000, 32000)
@@ -51,7 +52,7 @@ class ChaosMesh:
     ) -> None:
         self.topology = topology
         self.directory = directory
-        self.launcher = Launcher(directory, fetch_status, command)
+        self.launcher = Launcher(directory, self._fetch, command)
         self.lives = dict.fromkeys(topology.routers, Life.DOWN)
         self.crashes = 0
         """Ends that nobody wanted."""
@@ -144,7 +145,11 @@ class ChaosMesh:
 
     async def look(self) -> dict[str, RouterView]:
         """What the routers say of themselves."""
-        return await look(self.directory, fetch_status)
+        return await look(self.directory, self._fetch)
+
+    async def _fetch(self, host: str, port: int, timeout: float) -> dict[str, Any]:
+        scheme, credentials = operator_of(self.directory)
+        return await fetch_status(host, port, timeout, credentials, scheme)
 
     async def ready(self, name: str, patience: float) -> None:
         """Until this router lacks nothing, or so many seconds are over."""
@@ -201,5 +206,13 @@ def _write(topology: Topology, proxies: Mapping[tuple[str, str], Address], path:
         "addresses": [attrs.asdict(rule) for rule in topology.addresses],
         "timing": timing,
         "limits": attrs.asdict(topology.limits),
+        "security": _security(topology),
     }
     path.write_text(yaml.safe_dump(plan, sort_keys=False))
+
+
+def _security(topology: Topology) -> dict[str, Any]:
+    """The same files, named from anywhere."""
+    said = {name: value for name, value in attrs.asdict(topology.security).items() if value}
+    base = topology.base.resolve()
+    return {name: str(base / said[name]) if name in FILES else value for name, value in said.items()}

@@ -20,6 +20,10 @@ class TlsError(OSError):
     """The handshake failed: why, for the log."""
 
 
+class LeftError(TlsError):
+    """The peer has gone before it was over, as those do who have waited long enough."""
+
+
 class TlsPipe(Pipe):
     """Of what lies above TLS. What is encrypted counts as written once all of it has gone."""
 
@@ -39,7 +43,7 @@ class TlsPipe(Pipe):
             except ssl.SSLWantReadError:
                 await self.say_all()
                 if not await self._take(RECORD):
-                    raise TlsError("the peer has left during the handshake") from None
+                    raise LeftError("the peer has left during the handshake") from None
             except ssl.SSLError:
                 with contextlib.suppress(trio.BrokenResourceError):
                     await self.say_all()  # our alert

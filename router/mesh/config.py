@@ -98,6 +98,8 @@ class LogSettings:
 AMQP, INTER = "amqp", "inter"
 """The listeners of a router: for clients, and for its neighbours."""
 TLS_ONLY, IN_CLEAR = "tls", "in-clear"
+FILES = "certificate", "key", "ca", "secret", "users"
+"""What of `Security` names a file."""
 
 
 @attrs.frozen

@@ -9,6 +9,7 @@ import attrs
 
 from router.mesh.config import (
     AMQP,
+    FILES,
     IN_CLEAR,
     INTER,
     TLS_ONLY,
@@ -103,7 +104,7 @@ CONVERTER = converter(
             "redeliveries": text(whole(0, 1000)),
         },
         Security: {
-            **{name: text(_file) for name in ("certificate", "key", "ca", "secret", "users")},
+            **{name: text(_file) for name in FILES},
             "plain": text(_plain),
             "open": _open,
         },

@@ -26,7 +26,7 @@ from router.amqp.sasl.server import (
     PlainServer,
     SaslServer,
 )
-from router.amqp.tls import TlsError, TlsStream
+from router.amqp.tls import LeftError, TlsError, TlsStream
 from router.mesh.config import AMQP, IN_CLEAR, Topology
 from router.mesh.reading import FileError
 from router.security.files import Files
@@ -41,6 +41,8 @@ def told(peer: str) -> Iterator[None]:
     """Whose TLS fails is told in the log."""
     try:
         yield
+    except LeftError:
+        pass
     except TlsError as error:
         log.warning("connection of %s ended: %s", peer, error)
 
