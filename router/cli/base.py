@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import trio
 
+from router.amqp.sasl.credentials import Credentials
 from router.groups import leaves
 from router.mesh.reading import FileError
 from router.mesh.rundir import RunDirectory, RunError
@@ -119,13 +120,21 @@ def run(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
 
 
 def fetcher(directory: RunDirectory) -> FetchStatus:
-    """Asks its routers for their status, as who runs them."""
+    """Asks its routers for their status, as who runs them. Files that are missing are one error, however many ask."""
     from failover.client.status import fetch_status
 
-    who = functools.cache(operator_of)  # as late as it is asked for: before `up` there is no topology
+    @functools.cache  # as late as it is asked for: before `up` there is no topology
+    def who() -> tuple[str, Credentials] | FileError:
+        try:
+            return operator_of(directory)
+        except FileError as error:
+            return error
 
     async def fetch(host: str, port: int, timeout: float) -> dict[str, Any]:
-        scheme, credentials = who(directory)
+        found = who()
+        if isinstance(found, FileError):
+            raise found
+        scheme, credentials = found
         return await fetch_status(host, port, timeout, credentials, scheme)
 
     return fetch

@@ -18,6 +18,7 @@ from router.mesh.rundir import RunDirectory, RunError, find_run_dir
 from router.mesh.status import RouterView, contacts_of, look
 from router.mesh.status_view import LASTING_S, as_json, awaits, headline, render, routers_table, state_of
 from router.mesh.topology import load
+from router.security.doors import check
 
 REFRESH_S = 1.0
 AGAIN_S = LASTING_S + 0.1
@@ -62,6 +63,7 @@ def up(topology: Path, run_dir: Path | None, detach: bool) -> None:
     Example: oncemesh up topologies/triangle.yaml --detach
     """
     plan = load(topology)
+    check(plan, plan.routers)
     directory = RunDirectory(run_dir or Path("run") / plan.mesh)
     raise click.exceptions.Exit(run(_up, plan, directory, detach))
 

@@ -8,7 +8,7 @@ say (docs/security.md). Where nothing is configured a stream is what it was, and
 import logging
 import signal
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import trio
@@ -146,3 +146,9 @@ class Doors:
         if self._secret is not None:
             return SaslClient([ScramClient(self._name, self._secret)], neighbour)
         return SaslClient([external()], neighbour) if self._tls else SaslClient()
+
+
+def check(topology: Topology, routers: Iterable[str]) -> None:
+    """Whether these find the files that they need; raises FileError."""
+    for name in routers:
+        Doors(topology, name)

@@ -1,0 +1,57 @@
+"""`oncemesh user` and `oncemesh certs`, and what a client shows."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from router.cli.main import main
+from router.security.users import read_users
+from tests.processes.mesh import TOPOLOGIES
+
+
+def oncemesh(*arguments: str | Path, stdin: str = "") -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin)
+
+
+def test_users_come_and_go(tmp_path: Path) -> None:
+    file, password = tmp_path / "users", tmp_path / "password"
+    password.write_text("open sesame\nsecond line\n")
+    assert oncemesh("user", "add", file, "alice", "--password-file", password).output == "alice added\n"
+    assert oncemesh("user", "add", file, "bob", stdin="another\n").output == "bob added\n"
+    assert oncemesh("user", "add", file, "bob", stdin="changed\n").output == "bob changed\n"
+    assert oncemesh("user", "list", file).output == "alice\nbob\n"
+    users = read_users(file)
+    assert users["alice"].fits("open sesame") and users["bob"].fits("changed")
+    assert oncemesh("user", "remove", file, "alice").output == "alice removed\n"
+    assert list(read_users(file)) == ["bob"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["user", "add", "users", "$mesh"], "'$mesh' is no user, expected letters, digits and . _ @ -, at most 64"),
+        (["user", "add", "users", "alice"], "expected a password on standard input"),
+        (["user", "add", "users", "alice", "--password-file", "empty"], "empty: expected a password in its first line"),
+        (["user", "remove", "users", "alice"], "users: No such file or directory, expected a file of users"),
+        (["user", "list", "empty/users"], "empty/users: Not a directory, expected a file of users"),
+        (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "a"], "a is a router: a client of this name"),
+        (["publish", "topic/x", "--user", "alice"], "--user and --password-file belong together"),
+        (["publish", "topic/x", "--key", "alice.key"], "--certificate and --key belong together"),
+    ],
+)
+def test_what_cannot_be_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], complaint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").touch()
+    result = oncemesh(*words)
+    assert result.exit_code != 0 and complaint in result.output
+
+
+def test_certificates_are_made_for_all_routers_and_for_users(tmp_path: Path) -> None:
+    made = oncemesh("certs", "init", TOPOLOGIES / "pair.yaml", "--folder", tmp_path, "--user", "alice")
+    assert made.exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.key", "a.pem", "alice.key", "alice.pem", "b.key", "b.pem", "ca.key", "ca.pem",
+    ]  # fmt: skip
