@@ -5,6 +5,7 @@ from typing import Final
 from failover.client.attachment.routers import RouterAddress
 from failover.client.errors import ClientError
 from failover.client.events import MISSED
+from router.amqp.format.errors import UNAUTHORIZED
 from router.amqp.format.values import ErrorCondition
 
 STOLEN: Final = "amqp:link:stolen"
@@ -30,6 +31,8 @@ def error_of(condition: ErrorCondition | None, thief: str = "") -> ClientError:
 
 
 def no_router(router: RouterAddress, condition: ErrorCondition | None) -> ClientError:
-    """What is there has not answered the open."""
+    """What is there has not answered the open, or does not let us in."""
+    if condition and condition.name == UNAUTHORIZED:
+        return ClientError(UNAUTHORIZED, f"{router.url}: {condition.description}")
     why = f": {condition.description}" if condition and condition.description else ""
     return ClientError(None, f"{router.url} did not answer as a router does{why}")

@@ -89,5 +89,5 @@ def test_a_certificate_is_for_the_hosts_where_its_router_listens(folder: Path) -
 
 def test_somebody_elses_key_is_no_cas(folder: Path) -> None:
     (folder / f"{CA}.key").write_text("nonsense")
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match="PEM"):
         Authority(folder, "m")
