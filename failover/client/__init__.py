@@ -14,6 +14,7 @@ from failover.client.publisher import Publisher
 from failover.client.state.store import MemoryStore, SqliteStore, Store
 from failover.client.subscriber import Subscriber
 from router.amqp.format.errors import AmqpError
+from router.amqp.sasl.credentials import Credentials
 
 __all__ = [
     "MISSED",
@@ -21,6 +22,7 @@ __all__ = [
     "AmqpError",
     "ClientError",
     "Connected",
+    "Credentials",
     "Delivery",
     "Event",
     "Handle",

@@ -35,6 +35,7 @@ class TlsPipe(Pipe):
         self.tls = context.wrap_bio(self._come, self._go, server_side=not client, server_hostname=host)
         self._encrypted = memoryview(b"")
         self._means = 0  # bytes, before they were encrypted
+        self._over = False  # the peer's direction
 
     async def shake_hands(self) -> None:
         while True:
@@ -62,20 +63,26 @@ class TlsPipe(Pipe):
     async def read(self, size: int) -> bytes:
         """All that a read of so much from the socket brings. An end without goodbye is an end: the connection on top
         knows whether it was to come."""
-        while True:
-            parts = []
-            try:
-                while part := self.tls.read(RECORD):
-                    parts.append(part)
-                return b"".join(parts)
-            except ssl.SSLWantReadError:
-                if parts:
-                    return parts[0] if len(parts) == 1 else b"".join(parts)
-            except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-                return b"".join(parts)
-            except ssl.SSLError as error:
-                raise trio.BrokenResourceError(_reason(error)) from None
+        while not (data := self._decrypt()) and not self._over:
             await self._take(size)
+        return data
+
+    def _decrypt(self) -> bytes:
+        """All that is there. Asked for more than that, TLS raises, which costs as much as a small record."""
+        parts = []
+        try:
+            while self._come.pending or self._come.eof or self.tls.pending():
+                if not (part := self.tls.read(RECORD)):
+                    self._over = True
+                    break
+                parts.append(part)
+        except ssl.SSLWantReadError:
+            pass  # the rest of a record is still to come
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            self._over = True
+        except ssl.SSLError as error:
+            raise trio.BrokenResourceError(_reason(error)) from None
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def write(self, data: memoryview) -> int:
         try:
