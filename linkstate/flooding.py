@@ -71,6 +71,8 @@ class Database:
         self._refresh = refresh
         self._max_age = max_age
         self._sequence = 0
+        self._deadline: float | None = None  # until the entries change: both are asked for far more often
+        self._digest: int | None = None
 
     @property
     def own(self) -> Advertisement | None:
@@ -100,9 +102,12 @@ class Database:
 
     def expire(self, now: float) -> None:
         """Forget what its origin has not renewed. Our own is renewed by whoever calls `originate`."""
+        if now < self.deadline():
+            return
         for origin in [o for o, a in self.entries.items() if self._expiry(a) <= now]:
             self.topology_changed = True
             del self.entries[origin]
+            self._has_changed()
 
     @property
     def refresh_at(self) -> float:
@@ -110,8 +115,10 @@ class Database:
         return self.own.written + self._refresh if self.own else inf
 
     def deadline(self) -> float:
-        expiry = min((self._expiry(a) for a in self.entries.values()), default=inf)
-        return min(expiry, self.refresh_at)
+        if self._deadline is None:
+            expiry = min((self._expiry(a) for a in self.entries.values()), default=inf)
+            self._deadline = min(expiry, self.refresh_at)
+        return self._deadline
 
     def export(self, origins: Iterable[str], now: float) -> list[AgedAdvertisement]:
         """Advertisements as they go on the wire. Ages are rounded up, so that what circulates does die."""
@@ -126,7 +133,9 @@ class Database:
 
     def digest(self) -> int:
         """Equal for equal databases: neighbours compare them to notice that a flood did not arrive."""
-        return zlib.crc32(msgpack.packb(self.versions()))
+        if self._digest is None:
+            self._digest = zlib.crc32(msgpack.packb(self.versions()))
+        return self._digest
 
     def newer_than(self, versions: Mapping[str, tuple[int, int]]) -> list[str]:
         """Whose advertisements we hold in a newer version than a neighbour with that summary."""
@@ -158,6 +167,10 @@ class Database:
         if held is None or (held.incarnation, held.links) != (advertisement.incarnation, advertisement.links):
             self.topology_changed = True
         self.entries[advertisement.origin] = advertisement
+        self._has_changed()
+
+    def _has_changed(self) -> None:
+        self._deadline = self._digest = None
 
     def _expiry(self, advertisement: Advertisement) -> float:
         return inf if advertisement.origin == self._name else advertisement.written + self._max_age

@@ -25,6 +25,7 @@ from linkstate.frames import (
 from linkstate.neighbours import Neighbour
 from linkstate.paths import Route, shortest_paths
 
+ANSWERS = 1.25  # HELLO intervals after which who answers speaks by itself
 REFRESH_DEADS = 10  # an advertisement is renewed every so many `dead` intervals,
 MAX_AGE_DEADS = 40  # and forgotten when it was not renewed for so many
 
@@ -45,7 +46,9 @@ class LinkState:
         dead: float,
     ) -> None:
         assert name in routers and name not in links and set(links) <= set(routers)
-        self.neighbours = {n: Neighbour(n, links[n], hello=hello, dead=dead) for n in sorted(links)}
+        answering = ANSWERS * hello  # the higher name of two answers, so that it is not woken to be the first as well
+        intervals = {n: hello if name < n else min(answering, (hello + dead) / 2) for n in sorted(links)}
+        self.neighbours = {n: Neighbour(n, links[n], hello=each, dead=dead) for n, each in intervals.items()}
         self.routes: dict[str, Route] = {}
         self.changes: list[Reachability] = []  # drained by the owner after each call
         self.database = Database(
@@ -55,6 +58,7 @@ class LinkState:
         self._incarnation = incarnation
         self._clock = clock
         self._transmit = transmit
+        self._early = hello / 2
 
     def link_up(self, name: str, now: float) -> None:
         neighbour = self.neighbour(name)
@@ -106,6 +110,7 @@ class LinkState:
         self._clock.merge(frame.clock)
         if isinstance(frame, Hello):
             neighbour.receive_hello(frame.incarnation, frame.heard == self._incarnation, now)
+            self._say_hello(now)
             if self._advertised(neighbour) and frame.digest != self.database.digest():
                 summary = encode_summary(self._clock.read(), self.database.versions())
                 self._transmit(neighbour.name, summary)
@@ -125,13 +130,18 @@ class LinkState:
 
     def _update(self, now: float) -> None:
         """Let everything follow from what just changed: HELLOs due, our advertisement, the routes."""
-        for neighbour in self.neighbours.values():
-            if now >= neighbour.hello_at:
-                self._send_hello(neighbour, now)
+        if any(now >= neighbour.hello_at for neighbour in self.neighbours.values()):
+            self._say_hello(now)
         self._advertise(now)
         if self.database.topology_changed:
             self.database.topology_changed = False
             self._recompute()
+
+    def _say_hello(self, now: float) -> None:
+        """To all to whom one is due soon: for both HELLOs of a link, and for those of all links, routers wake once."""
+        for neighbour in self.neighbours.values():
+            if now >= neighbour.hello_at - self._early:
+                self._send_hello(neighbour, now)
 
     def _send_hello(self, neighbour: Neighbour, now: float) -> None:
         hello = Hello(self._name, self._incarnation, self._clock.read(), neighbour.heard, self.database.digest())
