@@ -92,8 +92,12 @@ class Engine:
         lib.pn_transport_tick(self.transport, int(now * 1000) + 1)  # proton takes 0 for "never yet"
         theirs_ms = lib.pn_transport_get_remote_idle_timeout(self.transport)
         timeouts = [timeout for timeout in (self._idle_ms, theirs_ms) if timeout]
-        # Proton compares byte counts between two ticks: four ticks in a timeout bound its error to a quarter.
-        return now + min(timeouts) / 4000 if timeouts else None
+        if not timeouts:
+            return None
+        # Proton compares byte counts between two ticks: four ticks in a timeout bound its error to a quarter. They are
+        # at the same instants for all connections of a timeout: many that are idle wake the process once.
+        step = min(timeouts) / 4000
+        return (now // step + 1) * step
 
     def release(self) -> None:
         """Free everything. No pointer of this connection may be used after it."""
