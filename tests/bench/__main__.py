@@ -44,16 +44,22 @@ class Case:
     publisher: str = "a"
 
 
+def paced(topology: str, subscriber: str, rate: int) -> Case:
+    """So many messages a second, for some seconds: where it is quiet, what counts is latency and processor time."""
+    options = ("--second", "--rate", str(rate))
+    return Case(topology, (subscriber,), f"mode second, {rate:,} msg/s", options, count=min(5 * rate, 50_000))
+
+
 CASES = (
     Case("single", ("a",), "mode second, 1 subscriber"),
     Case("single", ("a", "a", "a"), "mode second, 3 subscribers", count=60_000),
-    Case("single", ("a",), "mode second, 500 msg/s", ("--second", "--rate", "500"), count=2_500),
+    paced("single", "a", 500),
     Case("line", ("c",), "mode second, 1 subscriber at c"),
     Case("line", ("c",), "mode first, 1 KiB, 1 subscriber at c", (), size=1024),
     Case("line", ("a", "b", "c"), "mode second, one subscriber on each", count=60_000),
-    Case("line", ("c",), "mode second, 500 msg/s", ("--second", "--rate", "500"), count=2_500),
+    *(paced("line", "c", rate) for rate in (50, 500, 5_000, 20_000)),
     Case("triangle", ("b", "c"), "mode second, subscribers at b and c", count=60_000),
-    Case("triangle", ("c",), "mode second, 500 msg/s", ("--second", "--rate", "500"), count=2_500),
+    paced("triangle", "c", 500),
 )
 
 
