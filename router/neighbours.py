@@ -60,14 +60,15 @@ class Transport:
             len(self.attached) == len(LINKS) and all(s.credit > 0 for s in self.senders.values()) and self.senders != {}
         )
 
-    def fill(self) -> None:
-        """Give the engine what it has room for. Each link's tags count up."""
+    def fill(self) -> bool:
+        """Give the engine what it has room for, if anything. Each link's tags count up."""
         while self.held < ENGINE_BYTES and self.ready and (taken := self.outbox.take(ENGINE_BYTES)):
             link, bodies = taken
             message = joined_message(bodies)
             self.held += len(message)
             self.sent += 1
             self.senders[link].send(self.sent.to_bytes(8, "big"), message, True)
+        return self.held > 0
 
 
 class Neighbours(Handler):
@@ -205,7 +206,8 @@ class Neighbours(Handler):
         transport: Transport | None = connection.context
         if transport is not None and transport.up:
             transport.held = 0
-            transport.fill()
+            if transport.fill():
+                connection.wake()
 
     def close(self) -> None:
         for transport in list(self._up.values()):

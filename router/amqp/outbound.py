@@ -14,7 +14,7 @@ class Writer(Protocol):
     """What drives a connection."""
 
     def flush(self) -> None:
-        """Write what there is, as far as that goes at once. Called in a step, and part of it."""
+        """Write what there is, as far as that goes at once. What others are given as there is room is for later."""
 
     def rouse(self) -> None:
         """Write what there is, soon."""
@@ -42,11 +42,8 @@ class Outbound:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         """After an error, which ends the process, nothing is written."""
+        self._is_stepping = False
         woken, self._woken = self._woken, {}
-        try:
-            while woken and error is None:
-                for writer in woken:
-                    writer.flush()  # which may have the next ones woken, as there is room again
-                woken, self._woken = self._woken, {}
-        finally:
-            self._is_stepping = False
+        if error is None:
+            for writer in woken:
+                writer.flush()

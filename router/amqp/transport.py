@@ -174,7 +174,8 @@ class _Driver:
         """Write what the stream takes at once. The rest is the writer's, and it waits for what is to be waited for."""
         if not self._unsent and self._pull():
             self._sent(self._pipe.write(self._unsent))
-        if self._pull() or self._connection.closing or self._connection.closed:
+        connection = self._connection
+        if self._unsent or connection.proofs or connection.closing or connection.closed:
             self.rouse()
 
     async def write(self) -> None:
