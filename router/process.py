@@ -185,7 +185,7 @@ class Process:
     def _pumped(self) -> None:
         self._journal.save()
         deadline = self.node.deadline()
-        if deadline < self._timer.deadline:  # who is woken too early looks again, and that is seldom
+        if deadline != self._timer.deadline:
             self._timer.deadline = deadline
 
     async def _write_journal(self) -> None:

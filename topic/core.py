@@ -54,7 +54,7 @@ class Topic:
         """`remembered` are the durable links of the state store (3.3, 8): orphans until they come back."""
         self.settings = settings
         self.directory = Directory(router, incarnation, routers, remembered)
-        self.outlet = Outlet(router, incarnation, clock, journal)
+        self.outlet = Outlet(router, incarnation, clock, journal, settings.settle_delay)
         self.records = RecordTable()
         self.home = Home(self.outlet, self.records, self.directory, settings.redeliveries)
         self.edge = self.home.edge
@@ -78,12 +78,12 @@ class Topic:
         self.outlet.time_us = wall_us
         self.outlet.clock.advance(wall_us // 1000)
 
-    def take_outgoing(self) -> list[tuple[tuple[str, ...], bytes]]:
-        """Take the batches for other routers. Only after `out` was drained: messages that are settled are dropped
-        now."""
+    def take_outgoing(self, now: float) -> list[tuple[tuple[str, ...], bytes]]:
+        """Take the batches for other routers that may not wait any longer. Only after `out` was drained: messages that
+        are settled are dropped now."""
         assert not self.out
         self.records.drop_messages()
-        return self.outlet.batches.take()
+        return self.outlet.batches.take(now)
 
     @property
     def booted(self) -> bool:
@@ -329,10 +329,11 @@ class Topic:
 
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
-        return min(self.attaches.deadline(), self.expiry.deadline(), self.boot.deadline())
+        return min(self.attaches.deadline(), self.expiry.deadline(), self.boot.deadline(), self.outlet.batches.due)
 
     @event
     def handle_timer(self, now: float) -> None:
+        self.outlet.batches.hurry()  # others are woken by some timers: they are told all at once
         self.boot.check(now)
         self.attaches.begin_unknown(now)
         self.expiry.handle_timer(now)

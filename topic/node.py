@@ -167,7 +167,7 @@ class Node:
         while True:
             if topic.out:
                 self.perform()
-            elif batches := topic.take_outgoing():
+            elif batches := topic.take_outgoing(now):
                 for targets, payload in batches:
                     mesh.send(targets, payload, now)
             elif mesh.out:

@@ -18,12 +18,12 @@ from topic.wire.outgoing import Outgoing
 class Outlet:
     """One per router incarnation, shared by all its rules."""
 
-    def __init__(self, router: str, incarnation: int, clock: HybridClock, journal: Block) -> None:
+    def __init__(self, router: str, incarnation: int, clock: HybridClock, journal: Block, settle_delay: float) -> None:
         self.router = router
         self.incarnation = incarnation
         self.clock = clock
         self.actions: list[Action] = []
-        self.batches = Outgoing()
+        self.batches = Outgoing(settle_delay)
         self.time_us = 0
         """Wall clock of the event that is being handled."""
         self._journal = journal

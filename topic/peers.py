@@ -49,8 +49,11 @@ class Peers:
 
     def receive(self, router: str, payload: bytes) -> None:
         """Take a batch from a router in contact. Raises `BreachError` if it breaks the protocol."""
-        for kind, *columns in segments.decode(payload):
+        said = segments.decode(payload)
+        for kind, *columns in said:
             self._HANDLERS[kind](self, router, *columns)
+        if all(segment[0] == Segment.SETTLE for segment in said):  # home may wait to hear that a key is free
+            self.outlet.batches.hurry()
 
     def _on_section(self, router: str, version: int, own: list[Any], gossip: list[Any]) -> None:
         entries = [unpack_entry(fields) for fields in own]

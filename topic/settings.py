@@ -21,3 +21,5 @@ class Settings:
     """The longest timeout that a terminus is granted: nobody comes back later than that."""
     forget: float = 86_400.0
     """How long what is kept for a link is kept while routers are missing that may know better (8, Expiry)."""
+    settle_delay: float = 0.025
+    """How long what routers say of settlements waits for something else to travel with: clients do not wait for it."""

@@ -109,6 +109,7 @@ class Home:
             again = self.records.by_key.get(record.key) is record
             if goes_on and not (again or record.presettled or self.records.enter([record])):
                 self.records.busy_keys[record.key] = stream
+                self.outlet.batches.hurry()
                 return
             stream.withheld.popleft()  # before it is spread: that may settle it at once, and come back here
             if goes_on:

@@ -1,10 +1,12 @@
 """What a router says to other routers' topic cores, collected until the shell takes it.
 
 Within a batch, and from batch to batch to the same router, order is kept: deltas, Forwards and Joined rely on it.
+Settlements wait for something else to be said, to whomever, or for their delay: nobody has to be woken for them alone.
 Outcomes and settlements are ranges of `n` per (publisher, epoch). How it is read is `topic.wire.segments`'s business.
 """
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any
 
 import msgpack
@@ -32,7 +34,12 @@ class Outgoing:
     """What is said until the shell flushes. Who is told of each link of a burst in turn gets one batch: it grows until
     something is said to some of its targets, and not to all, which must not overtake it."""
 
-    def __init__(self) -> None:
+    def __init__(self, settle_delay: float = 0.0) -> None:
+        self.due = inf
+        """When what waits is taken at the latest."""
+        self._settle_delay = settle_delay
+        self._waits = True
+        """There are settlements at most."""
         self._batches: list[_Batch] = []
         self._growing: dict[tuple[str, ...], _Batch] = {}
         """By targets, of which no two have one in common."""
@@ -40,9 +47,18 @@ class Outgoing:
     def __bool__(self) -> bool:
         return bool(self._batches)
 
-    def take(self) -> list[tuple[tuple[str, ...], bytes]]:
-        """Take the encoded batches with their targets, in order."""
+    def hurry(self) -> None:
+        """Somebody waits for the settlements after all."""
+        self._waits = not self._batches
+
+    def take(self, now: float = inf) -> list[tuple[tuple[str, ...], bytes]]:
+        """Take the encoded batches with their targets, in order; none if they may wait."""
+        if self._waits and self._batches:
+            self.due = min(self.due, now + self._settle_delay)
+            if now < self.due:
+                return []
         batches, self._batches = self._batches, []
+        self.due, self._waits = inf, True
         self._growing.clear()
         return [(batch.targets, msgpack.packb(batch.segments)) for batch in batches]
 
@@ -65,6 +81,7 @@ class Outgoing:
     def _say(self, targets: Iterable[str], *segment: Any) -> None:
         targets = tuple(targets)
         if targets:
+            self._waits = False
             self._batch(targets).segments.append(list(segment))
 
     # directory
@@ -132,6 +149,7 @@ class Outgoing:
             for part in (records[:middle], records[middle:]):
                 self.forward(routers, stream, part, seen, only)
             return
+        self._waits = False
         batch = self._batch(routers)
         batch.size += size
         versions = {router: seen[router] for router in routers}
@@ -143,6 +161,7 @@ class Outgoing:
 
     def outcome(self, home: str, stream: Stream, ns: Iterable[int]) -> None:
         """All local subscribers accepted these, and none has moved."""
+        self._waits = False
         self._ranges((home,), Segment.OUTCOME, stream, ns)
 
     def outcome_in_full(self, home: str, stream: Stream, n: int, refusals: Refusals | None, moved: list[bytes]) -> None:
@@ -154,7 +173,7 @@ class Outgoing:
 
     def settled(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
         """This edge has settled its subscribers and forgotten these, or knows nothing of them: home may forget."""
-        self._say((home,), Segment.SETTLED, publisher, epoch, ranges)
+        self._batch((home,)).segments.append([Segment.SETTLED, publisher, epoch, ranges])
 
     def forgotten(self, home: str, stream: Stream, n: int) -> None:
         """The same of one record, whose settlement some subscriber had not read until now."""
