@@ -136,6 +136,21 @@ def test_channel_frames_are_ignored_until_the_neighbour_said_who_it_is() -> None
     assert [action[:2] for action in mesh.out if isinstance(action, Transmit)] == [("c", "channel")]
 
 
+@pytest.mark.parametrize(("name", "spoken"), [("a", HELLO), ("c", 1.25 * HELLO)])
+def test_a_hello_is_answered_if_one_is_due_soon_and_the_higher_name_is_not_the_first_to_speak(
+    name: str, spoken: float
+) -> None:
+    """So one of two routers that are idle wakes only when the other does."""
+    mesh = Mesh(name, 100, ["a", "b", "c"], {"b": 1}, HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
+    mesh.link_up("b", 0.0)
+    for now in (0.0, 0.4 * HELLO):
+        mesh.out.clear()
+        mesh.receive_linkstate("b", encode_hello(Hello("b", 200, 0, 100, 0)), now)
+        assert mesh.neighbours["b"].hello_at == spoken
+    mesh.receive_linkstate("b", encode_hello(Hello("b", 200, 0, 100, 0)), 0.9 * HELLO)
+    assert mesh.neighbours["b"].hello_at == 0.9 * HELLO + spoken
+
+
 def advertised(mesh: Mesh) -> tuple[AgedAdvertisement, ...]:
     """The advertisements in the only body that was transmitted."""
     (action,) = mesh.out

@@ -1,8 +1,9 @@
 """A tag that is used again, and who resumes meanwhile: what waits behind an older delivery (protocol 5, 6.1, 7.4)."""
 
+import attrs
 import pytest
 
-from tests.topic.bench import LASTING, Bench, pen_at, reader_at
+from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import Pen, Reader, key_of
 from topic.actions import Echo
 from topic.delivery.outcomes import DeliveryOutcome
@@ -24,6 +25,18 @@ def test_what_was_resumed_behind_a_withheld_delivery_is_resumed_elsewhere() -> N
     reader.accept(b"1", b"2 again")
     assert moved.outcomes == {b"1": DeliveryOutcome.ACCEPTED, b"2": DeliveryOutcome.ACCEPTED}
     assert reader.delivered == [b"1", b"2", b"2 again"]
+
+
+def test_a_client_that_uses_one_tag_for_all_does_not_wait_for_settlements_that_wait() -> None:
+    """No time passes here."""
+    bench = Bench("a", "b", settings=attrs.evolve(SETTINGS, settle_delay=0.025))
+    reader, pen = bench.subscriber("b", "s"), bench.publisher("a", "p")
+    bodies = [b"1", b"2", b"3"]
+    for body in bodies:
+        pen.send(body, tags=[b"x"])
+        reader.accept(body)
+        pen.settle(body)
+    assert reader.delivered == bodies
 
 
 def test_a_transfer_is_no_evidence_that_an_older_delivery_of_its_key_is_settled() -> None:

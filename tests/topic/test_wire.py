@@ -67,6 +67,40 @@ def test_what_a_burst_of_attaches_says_to_each_travels_together() -> None:
     assert len(outgoing.take()) == 1
 
 
+def kinds(batches: list[tuple[tuple[str, ...], bytes]]) -> list[tuple[str, Segment]]:
+    return [(targets[0], Segment(kind)) for targets, payload in batches for kind, *_ in decode(payload)]
+
+
+def test_settlements_wait_for_their_delay_from_the_first_on() -> None:
+    outgoing = Outgoing(settle_delay=1.0)
+    outgoing.settle(("a",), STREAM, [1])
+    assert (outgoing.take(10.0), outgoing.due) == ([], 11.0)
+    outgoing.settled("b", NAME, EPOCH, [1, 1])
+    assert (outgoing.take(10.9), outgoing.due) == ([], 11.0)
+    assert kinds(outgoing.take(11.0)) == [("a", Segment.SETTLE), ("b", Segment.SETTLED)]
+    assert outgoing.due == float("inf")
+
+
+def test_settlements_travel_with_what_else_is_said_in_order() -> None:
+    outgoing = Outgoing(settle_delay=1.0)
+    outgoing.settle(("a",), STREAM, [1])
+    assert not outgoing.take(10.0)
+    outgoing.outcome("b", STREAM, [2])
+    outgoing.settle(("a",), STREAM, [3])
+    assert kinds(outgoing.take(10.0)) == [("a", Segment.SETTLE), ("b", Segment.OUTCOME)]
+
+
+def test_settlements_that_are_hurried_do_not_wait_and_the_next_ones_do() -> None:
+    outgoing = Outgoing(settle_delay=1.0)
+    outgoing.hurry()
+    outgoing.settle(("a",), STREAM, [1])
+    assert not outgoing.take(10.0)
+    outgoing.hurry()
+    assert kinds(outgoing.take(10.0)) == [("a", Segment.SETTLE)]
+    outgoing.settle(("a",), STREAM, [2])
+    assert not outgoing.take(10.0)
+
+
 def test_what_is_for_a_lost_router_is_not_sent_and_the_others_keep_theirs() -> None:
     outgoing = Outgoing()
     record = Record(STREAM, b"k" * 32, b"t", b"message")

@@ -1,0 +1,53 @@
+"""When connections write: as the step ends that gave them something."""
+
+from collections.abc import Callable
+
+import pytest
+
+from router.amqp.outbound import Outbound
+
+
+class Writer:
+    def __init__(self, done: list[str], as_it_writes: Callable[[], None] = lambda: None) -> None:
+        self._done, self._as_it_writes = done, as_it_writes
+
+    def flush(self) -> None:
+        self._done.append("writes")
+        self._as_it_writes()
+
+    def rouse(self) -> None:
+        self._done.append("is roused")
+
+
+def test_who_is_woken_in_a_step_writes_once_as_it_ends() -> None:
+    outbound, done = Outbound(), list[str]()
+    writer = Writer(done)
+    with outbound:
+        outbound.wake(writer)
+        outbound.wake(writer)
+        done.append("the step")
+    assert done == ["the step", "writes"]
+
+
+def test_who_is_woken_outside_of_steps_writes_later() -> None:
+    outbound, done = Outbound(), list[str]()
+    outbound.wake(Writer(done))
+    assert done == ["is roused"]
+
+
+def test_who_is_woken_as_another_writes_does_so_later_as_no_step_may_last() -> None:
+    outbound, done = Outbound(), list[str]()
+    with outbound:
+        outbound.wake(Writer(done, as_it_writes=lambda: outbound.wake(Writer(done))))
+    assert done == ["writes", "is roused"]
+
+
+def test_after_a_fault_nothing_leaves() -> None:
+    """What it would tell of may not be written down."""
+    outbound, done = Outbound(), list[str]()
+    with pytest.raises(ZeroDivisionError), outbound:
+        outbound.wake(Writer(done))
+        raise ZeroDivisionError
+    with outbound:
+        pass
+    assert not done
