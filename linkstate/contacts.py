@@ -16,10 +16,12 @@ from linkstate.events import (
     Broken,
     ContactLost,
     ContactMade,
+    Full,
     Late,
     Reachability,
     Reached,
     Received,
+    Room,
     Unreachable,
 )
 from linkstate.forwarding import Forwarding
@@ -40,6 +42,7 @@ class Contacts:
         hello: float,
         dead: float,
         max_payload: int,
+        budget: int,
     ) -> None:
         self.established: dict[str, int] = {}  # router -> incarnation, for those in contact
         self._contacts = {r: Contact(r, incarnation, hello) for r in sorted(routers) if r != name}
@@ -47,7 +50,13 @@ class Contacts:
         self._doubts: dict[str, str] = {}  # router -> why it was asked last
         self._forwarding = forwarding
         self._emit = emit
-        self._settings = hello, dead, max_payload  # of channels: without progress the first and the longest timeout
+        self._full: set[str] = set()
+        self._settings = (
+            hello,
+            dead,
+            max_payload,
+            budget,
+        )  # of channels: without progress the first and the longest timeout
 
     def reachability(self, change: Reachability, now: float) -> None:
         contact = self._contacts[change.router]
@@ -80,6 +89,9 @@ class Contacts:
                     contact = self._contacts[router]
                     number = channel.push(chunk, now)
                     addressed.append((router, contact.ours, contact.theirs, number, channel.acknowledge()))
+                    if channel.under_way >= channel.budget.bytes and router not in self._full:
+                        self._full.add(router)
+                        self._emit(Full(router))
             self._forwarding.send_chunk(chunk, addressed)
 
     def receive(self, frame: ChannelFrame, target: list[Any], now: float) -> None:
@@ -131,6 +143,9 @@ class Contacts:
                 self._send_one(ACK, contact, channel.acknowledge(), y)
             elif y:
                 self._resend(contact, channel, channel.missing(y), now)
+        if contact.router in self._full and channel.under_way <= channel.budget.enough:
+            self._full.discard(contact.router)
+            self._emit(Room(contact.router))
         if channel.is_late:
             self._emit(Late(contact.router, self._doubts[contact.router]))
             self.drop(contact.router, now)
@@ -160,4 +175,5 @@ class Contacts:
             self._emit(ContactMade(contact.router, contact.incarnation))
         elif change is ContactChange.LOST:
             del self._channels[contact.router], self.established[contact.router]
+            self._full.discard(contact.router)
             self._emit(ContactLost(contact.router))

@@ -59,7 +59,21 @@ class Late:
     reason: str
 
 
-Action = Transmit | Received | ContactMade | ContactLost | Broken | Late
+@frozen
+class Full:
+    """As much is under way to `router` as may be: what can wait does, until there is room or the contact is lost."""
+
+    router: str
+
+
+@frozen
+class Room:
+    """`router` has acknowledged some of that."""
+
+    router: str
+
+
+Action = Transmit | Received | ContactMade | ContactLost | Broken | Late | Full | Room
 
 
 @frozen

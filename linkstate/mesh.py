@@ -21,6 +21,7 @@ draws randomness or blocks.
 
 from collections.abc import Collection, Mapping, Sequence
 
+from linkstate.channel import BUDGET
 from linkstate.clock import HybridClock
 from linkstate.contact import NUMBER_BITS
 from linkstate.contacts import Contacts
@@ -46,9 +47,11 @@ class Mesh:
         hello: float,
         dead: float,
         max_payload: int,
+        budget: int = BUDGET,
     ) -> None:
         """`links` gives the cost of the link to each neighbour; `hello` and `dead` are seconds, `max_payload` are the
-        bytes of the largest payload that is taken from another router."""
+        bytes of the largest payload that is taken from another router, `budget` those that may queue on
+        their way to one."""
         assert 0 < incarnation < 1 << 64 - NUMBER_BITS
         self.name = name
         self.out: list[Action] = []
@@ -66,6 +69,7 @@ class Mesh:
             hello=hello,
             dead=dead,
             max_payload=max_payload,
+            budget=budget,
         )
 
     @property

@@ -89,11 +89,6 @@ class Topic:
     def booted(self) -> bool:
         return self.home.booted
 
-    @property
-    def waiting_for(self) -> list[str]:
-        """Routers that this one waits for before it accepts anything."""
-        return self.boot.waiting_for
-
     def check(self) -> None:
         """Assert what must hold between events. The simulation and the exhaustive search call it after every step."""
         for record in self.records.by_key.values():
@@ -176,7 +171,7 @@ class Topic:
     @event
     def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
         """Take a batch of transfers, in order. Returns their records, in the same order."""
-        return self.home.publish(stream, tags, messages, presettled=presettled)
+        return self.home.publishing.publish(stream, tags, messages, presettled=presettled)
 
     @event
     def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool) -> Record | None:
@@ -317,6 +312,7 @@ class Topic:
         self.changes.follow(expired)
         self.edge.lost(router)
         self.home.audiences.lose(router)
+        self.home.publishing.room(router)
         self.attaches.lost()
         self.expiry.lost(router)
 
@@ -324,6 +320,11 @@ class Topic:
     def receive(self, router: str, payload: bytes) -> None:
         """Take a batch from a router in contact. Raises `BreachError` if it breaks the protocol."""
         self._peers.receive(router, payload)
+
+    @event
+    def go_on(self) -> bool:
+        """Let a publisher that waited for room go on. False if there is none."""
+        return self.home.publishing.go_on()
 
     # time
 

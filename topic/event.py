@@ -27,7 +27,7 @@ def event(handler: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P]
     @wraps(handler)
     def handled(core: T, /, *arguments: P.args, **options: P.kwargs) -> R:
         result = handler(core, *arguments, **options)
-        core.home.release_freed()
+        core.home.publishing.release_freed()
         return result
 
     return handled

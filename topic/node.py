@@ -23,9 +23,10 @@ from typing import Protocol
 
 import attrs
 
+from linkstate.channel import BUDGET
 from linkstate.clock import HybridClock
 from linkstate.events import Action as MeshAction
-from linkstate.events import Broken, ContactLost, ContactMade, Late, Received, Transmit
+from linkstate.events import Broken, ContactLost, ContactMade, Full, Late, Received, Room, Transmit
 from linkstate.mesh import Mesh
 from topic.actions import Action, Doubt, LinkAction, Note
 from topic.core import Topic
@@ -172,7 +173,7 @@ class Node:
                     mesh.send(targets, payload, now)
             elif mesh.out:
                 self._drain_mesh(now)
-            else:
+            elif not topic.go_on():
                 break
         self.save()
         self._shell.flush()
@@ -223,6 +224,10 @@ class Node:
                 self._shell.transmit(action)
             elif isinstance(action, Received):
                 self.receive(action, now)
+            elif isinstance(action, Full):
+                self.topic.home.publishing.full(action.router)
+            elif isinstance(action, Room):
+                self.topic.home.publishing.room(action.router)
             elif isinstance(action, ContactMade):
                 self._shell.note(action)
                 self.topic.contact(action.router, action.incarnation, now)
@@ -259,10 +264,13 @@ def boot(
     hello: float,
     dead: float,
     max_payload: int,
+    budget: int = BUDGET,
 ) -> tuple[Mesh, Topic]:
     """The cores of a router that starts now. Its clock begins where the store reserved it, so that what it names is
     younger than all that it named before."""
     clock = HybridClock(store.reserved)
     clock.advance(shell.wall_us() // 1000)
-    mesh = Mesh(name, incarnation, routers, links, clock, hello=hello, dead=dead, max_payload=max_payload)
+    mesh = Mesh(
+        name, incarnation, routers, links, clock, hello=hello, dead=dead, max_payload=max_payload, budget=budget
+    )
     return mesh, Topic(name, incarnation, routers, clock, journal, settings, shell.now(), store.remembered)

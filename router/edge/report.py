@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 from typing import Any, Protocol
 
 import psutil
@@ -76,7 +77,7 @@ class Reporter:
             "incarnation": node.incarnation,
             "pid": os.getpid(),
             "state": "ready" if topic.booted else "booting",
-            "waiting_for": topic.waiting_for,
+            "waiting_for": topic.boot.waiting_for,
             "uptime_s": round(trio.current_time() - self._started, 3),
             "rss_bytes": self._process.memory_info().rss,
             "connections": len(self._connections),
@@ -111,7 +112,11 @@ class Reporter:
     def _publishers(self) -> list[dict[str, Any]]:
         streams = self._node.topic.home.streams
         held = {name: self._held_for(stream) for name, stream in streams.items()}
-        oldest = [(name.hex(), next(iter(streams[name].records.values())).key) for name, by in held.items() if by]
+        oldest = [
+            (name.hex(), next(chain(streams[name].records.values(), streams[name].withheld)).key)
+            for name, by in held.items()
+            if by
+        ]
         ages = self._holds.look(oldest, trio.current_time())
         return [
             self._publisher(stream) | {"held_for": held[name], "held_s": ages.get(name.hex(), 0.0)}
@@ -137,6 +142,8 @@ class Reporter:
         itself = f"publisher {stream.identity}, to settle"
         records = [record for record in stream.records.values() if record.state is not State.SETTLED]
         awaited = {name for record in records for name in self._awaited(record)}
+        full = self._node.topic.home.publishing.awaited_routers(stream)
+        awaited |= {f"router {name}, to take what is under way to it" for name in full}
         return sorted(awaited | {itself} if any(r.state is State.ACCEPTED for r in records) else awaited)
 
     def _subscribers(self) -> list[dict[str, Any]]:

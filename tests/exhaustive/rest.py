@@ -59,4 +59,4 @@ def leftovers(topic: Topic) -> Iterator[tuple[str, object]]:
     yield "announced", list(directory._announced)
     yield "tombstones", list(directory._tombstones)
     yield "waiting attaches", topic.attaches.waiting
-    yield "booting", topic.waiting_for
+    yield "booting", topic.boot.waiting_for

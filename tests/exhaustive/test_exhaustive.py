@@ -13,7 +13,7 @@ from tests.exhaustive.scope import QUICK, SCOPES, Scope
 from tests.exhaustive.search import Search
 from topic.directory.entry import Decision, LinkEntry
 from topic.edge.subscriber import LocalSubscriber
-from topic.home.home import Home
+from topic.home.publishing import Publishing
 from topic.termini.changes import Changes
 from topic.termini.expiry import Expiry
 from topic.termini.generations import Generations
@@ -39,15 +39,15 @@ def test_the_same_scope_has_the_same_states_every_time() -> None:
 
 def test_a_broken_rule_is_found_by_a_shortest_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Accept without waiting for other routers."""
-    spread = Home._spread
+    spread = Publishing._spread
 
-    def hasty(home: Home, stream, records, take) -> None:  # type: ignore[no-untyped-def]
-        spread(home, stream, records, take)
+    def hasty(publishing: Publishing, stream, records, take) -> None:  # type: ignore[no-untyped-def]
+        spread(publishing, stream, records, take)
         for record in records:
             record.awaited.clear()
-        home.evaluate(stream, records)
+        publishing._evaluate(stream, records)
 
-    monkeypatch.setattr(Home, "_spread", hasty)
+    monkeypatch.setattr(Publishing, "_spread", hasty)
     search = Search(attrs.evolve(CALM, messages=1))
     (finding, *_) = search.run().findings.values()
     assert finding.violation.invariant == "2 accepted too early"

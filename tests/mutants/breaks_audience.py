@@ -13,6 +13,7 @@ from topic.edge.reports import Reports
 from topic.home.audiences import Audiences
 from topic.home.boot import Boot
 from topic.home.home import Home
+from topic.home.publishing import Publishing
 
 HASTY = {"store_loss": 1.0, "delay": 0.5, "client_delay": 0.001, "patience": 0.05}
 CROWDED = {"plain": 0.0, "restless": 0.0, "routers": 3, "addresses": 1, "turmoil": 3.0, "faults": ("flap",) * 8}
@@ -58,13 +59,13 @@ def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
     return broken, unheard
 
 
-@mutant(Home, "_again", by="2", **KILLS | {"delay": 0.2})
+@mutant(Publishing, "again", by="2", **KILLS | {"delay": 0.2})
 def resumed_without_audience(again: Method) -> Method:
     """5 Accept: a resumed delivery is not judged before home has computed its audience in this epoch."""
 
-    def broken(home: Home, stream: Stream, tag: bytes, record: Record) -> Record:
+    def broken(publishing: Publishing, stream: Stream, tag: bytes, record: Record) -> Record:
         with patch.object(Directory, "audience", lambda directory, address: AddressAudience((), (), (), 0, "[]")):
-            resumed: Record = again(home, stream, tag, record)
+            resumed: Record = again(publishing, stream, tag, record)
         return resumed
 
     return broken

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from tests.mutants.mutant import FEW_BYTES, KILLS, MOVING, REUSING, Method, mutant
+from tests.topic import test_budgets
 from topic.delivery.record import Record, Stream
 from topic.delivery.records import RecordTable
 from topic.delivery.window import CreditWindow
@@ -13,6 +14,7 @@ from topic.edge.reports import Reports
 from topic.edge.settlement import Settlement
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.home import Home
+from topic.home.publishing import Publishing
 from topic.home.settlement import HomeSettlement
 from topic.journal import Event
 
@@ -98,6 +100,31 @@ def window_never_given_back(give_back: Method) -> Method:
 
     def broken(window: CreditWindow, sizes: Sequence[int]) -> None:
         window.unsettled -= len(sizes)
+
+    return broken
+
+
+@mutant(Publishing, "room", by="5", **FEW_BYTES | {"budget": 100})
+def budget_never_given_back(_: Method) -> Method:
+    """5 Budgets: what waited for a full router goes on when there is room."""
+
+    def broken(publishing: Publishing, router: str) -> None:
+        """It stays full."""
+
+    return broken
+
+
+@mutant(
+    Publishing,
+    "_awaits_room",
+    by="5",
+    scenario=test_budgets.test_what_is_for_a_full_router_waits_in_order_until_there_is_room,
+)
+def no_budgets(_: Method) -> Method:
+    """5 Budgets: what is for a full router waits."""
+
+    def broken(publishing: Publishing, stream: Stream) -> bool:
+        return False
 
     return broken
 

@@ -247,7 +247,7 @@ def test_of_a_router_that_broke_the_protocol_nothing_more_is_taken() -> None:
         shell.contacts.received("b", payload)
     shell.node.pump()
     assert shell.noted == [ContactMade, Breach]
-    assert not shell.node.topic.directory.contacts and shell.node.topic.waiting_for == ["b"]
+    assert not shell.node.topic.directory.contacts and shell.node.topic.boot.waiting_for == ["b"]
     shell.contacts.made("b", 1)
     shell.contacts.received("b", msgpack.packb([[Segment.SECTION, 1, [], []]]))
     shell.node.pump()

@@ -155,7 +155,7 @@ class Judge:
         for text in texts:
             message = self.messages[text]
             self.plain.move(message, link)
-            if message.settled_for:  # by an answer that was lost: at least once
+            if message.settled_for and not message.is_older(link):  # by an answer that was lost: at least once
                 self._sent_anew(text)
             if message.published < 0 and not message.presettled:
                 message.promised, message.promised_at = set(promised), self.schedule.now
@@ -173,7 +173,7 @@ class Judge:
     def republished(self, link: "PublisherLink", text: bytes) -> None:
         message = self.messages[text]
         self.plain.move(message, link)
-        if message.settled_for:
+        if message.settled_for and not message.is_older(link):
             self._sent_anew(text)
         message.published = max(message.published, self.schedule.now)
 

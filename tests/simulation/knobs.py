@@ -113,6 +113,8 @@ class Knobs:
     """Bytes that such a link is given at once."""
     chunk: int = CHUNK
     """Bytes of a payload that travel in one frame."""
+    budget: int = 1 << 20
+    """Bytes that may queue on their way to a router before it counts as full."""
     window_bytes: int = 1 << 20
     """So many bytes of a publisher's messages may be unsettled, or one message."""
     unwritten: int = 1 << 20

@@ -105,13 +105,14 @@ def _apart(_: Knobs, random: Random) -> dict[str, Any]:
 def _narrow(knobs: Knobs, random: Random) -> dict[str, Any]:
     """Links of few bytes a second, and chunks of few bytes, as messages are small; often without any other fault."""
     shape = {"rate": random.choice((2e3, 1e4)), "held": random.choice((100, 4000)), "chunk": random.choice((40, 200))}
+    shape |= {"budget": random.choice((300, 1000, 1 << 20))}
     return shape | {"messages": 10, "faults": random.choice(((), (), knobs.faults))}
 
 
 def _few_bytes(_: Knobs, random: Random) -> dict[str, Any]:
     """Windows, and connections, of few messages by their bytes: sometimes less than one."""
     shape = {"window_bytes": random.choice((10, 20, 50, 100)), "unwritten": random.choice((10, 50, 1000))}
-    return shape | {"message": 20, "window": 10}
+    return shape | {"message": 20, "window": 10, "budget": random.choice((100, 1000, 1 << 20))}
 
 
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {

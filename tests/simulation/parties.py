@@ -61,6 +61,10 @@ class Message:
     anew: bool = False
     """Settled by an answer in mode first that was lost: its publisher sends it again, after what had followed it."""
 
+    def is_older(self, link: "PublisherLink") -> bool:
+        """Whether what comes on this link was sent before it was settled on another: its router was paused."""
+        return link.epoch is not None and any(link.epoch < epoch for epoch in self.settled_on)
+
 
 @attrs.define(eq=False)
 class Reader:

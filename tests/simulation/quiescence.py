@@ -56,6 +56,8 @@ def _leftovers(topic: Topic) -> dict[str, object]:
         "records": [record.message or record.key for record in topic.records.by_key.values()],
         "records of streams": [stream.records for stream in streams if stream.records],
         "withheld": [stream.withheld for stream in streams if stream.withheld or stream.withheld_at_edge],
+        "full routers": home.publishing._full,
+        "publishers that wait for room": home.publishing._queue,
         "busy keys": list(topic.records.busy_keys),
         "gates": [stream.gates for stream in streams if stream.gates],
         "unsettled": [stream.window.unsettled for stream in home.streams.values() if stream.window.unsettled],
@@ -69,7 +71,7 @@ def _leftovers(topic: Topic) -> dict[str, object]:
         "announced": list(directory._announced),
         "tombstones": list(directory._tombstones),
         "waiting attaches": topic.attaches.waiting,
-        "booting": topic.waiting_for,
+        "booting": topic.boot.waiting_for,
     }
 
 

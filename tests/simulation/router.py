@@ -132,7 +132,7 @@ class Router:
         settings = Settings(knobs.window, knobs.window_bytes, knobs.message, knobs.redeliveries, *waits)
         self.mesh, self.topic = boot(
             self.name, self.incarnation, self.names, costs, self._log(), settings, self.store, shell,
-            hello=knobs.dead / 4, dead=knobs.dead, max_payload=1 << 20,
+            hello=knobs.dead / 4, dead=knobs.dead, max_payload=1 << 20, budget=knobs.budget,
         )  # fmt: skip
         return Watched(self, shell)
 

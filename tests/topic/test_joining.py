@@ -187,10 +187,10 @@ def test_a_booting_router_withholds_acceptances_until_it_has_heard_all() -> None
     bench = Bench("a", "b", "c", meet=False)
     pen = bench.publisher("a")
     pen.send(b"1")
-    assert (pen.outcomes, bench.cores["a"].waiting_for) == ({}, ["b", "c"])
+    assert (pen.outcomes, bench.cores["a"].boot.waiting_for) == ({}, ["b", "c"])
     bench.meet("a", "b")
     bench.flow()
-    assert (pen.outcomes, bench.cores["a"].waiting_for) == ({}, ["c"])
+    assert (pen.outcomes, bench.cores["a"].boot.waiting_for) == ({}, ["c"])
     bench.meet("a", "c")
     bench.flow()
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}

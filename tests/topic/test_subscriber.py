@@ -114,3 +114,18 @@ def test_what_comes_while_something_waits_for_room_waits_behind_it(subscriber: L
     subscriber.room = 100
     assert subscriber.offer(P, some[2:]) == []
     assert subscriber.next_ready() == some[1:]
+
+
+def test_what_is_not_for_it_any_more_is_resumed_when_it_is_settled_and_not_before(subscriber: LocalSubscriber) -> None:
+    """Its publisher has gone while that waited for a sign of its life: nobody forwards it again."""
+    [record] = records(subscriber, 1)
+    subscriber.gate(P, "a", UNPROVEN)
+    subscriber.offer(P, [record])
+    subscriber.resuming[record] = 0
+    subscriber.credit = 10
+    record.let_go(subscriber, has_it=False)
+    subscriber.ready.extend(subscriber.open_gate(P))
+    assert subscriber.next_ready() == []
+    settle([record])
+    subscriber.owe(record)
+    assert subscriber.next_ready() == [record]

@@ -218,14 +218,15 @@ class LocalSubscriber:
         return [publisher for publisher, gate in self.gated.items() if gate.home == home]
 
     def next_ready(self) -> list[Record]:
-        """Take what credit and room let go now, in order. Records that were settled while they waited are passed
-        over."""
+        """Take what credit and room let go now, in order. Records that were settled while they waited are passed over,
+        and those that are not for it any more; it is told of their end if its map named them."""
         assert self.credit >= 0
         now: list[Record] = []
         while self.ready and self.credit and self.room > 0:
             record = self.ready.popleft()
-            waits = record.locals.get(self) == QUEUED and record.state is not State.SETTLED
-            if waits or record in self.resuming:
+            over = record.state is State.SETTLED
+            waits = record.locals.get(self) == QUEUED and not over
+            if waits or (record in self.resuming and (over or self.resuming[record])):
                 self.credit -= 1
                 self.room -= record.size
                 now.append(record)

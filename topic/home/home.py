@@ -1,17 +1,16 @@
 """What a router does for the publishers attached to it (protocol 5; 6.3, 6.5, 6.6).
 
-Home computes the audience of each delivery, forwards it, and answers the publisher when nobody of the audience is
-awaited. Home alone knows what is in doubt. What local subscribers do with a record is `topic.edge.delivery`'s business,
-settlement `topic.home.settlement`'s.
+Home computes the audience of each delivery and forwards it (`topic.home.publishing`). It answers the publisher when
+nobody of the audience is awaited. Home alone knows what is in doubt. What local subscribers do with a record is
+`topic.edge.delivery`'s business, settlement `topic.home.settlement`'s.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 
 from topic.actions import AnswerDeliveries
 from topic.delivery.outcomes import LOGGED, DeliveryOutcome, Refusals, add_refusals
-from topic.delivery.record import Question, Record, State, Stream, accept, settle, spread
+from topic.delivery.record import Question, Record, State, Stream, accept, settle
 from topic.delivery.records import RecordTable, in_ranges
 from topic.delivery.streams import Streams
 from topic.directory.directory import Directory
@@ -19,6 +18,7 @@ from topic.edge.edge import Edge
 from topic.home.audiences import Audiences
 from topic.home.lapses import Lapses
 from topic.home.liveness import Liveness
+from topic.home.publishing import Publishing
 from topic.home.resolution import Resolution
 from topic.home.settlement import HomeSettlement
 from topic.identity import Epoch
@@ -43,93 +43,8 @@ class Home:
         self.audiences = Audiences(self.edge, self.liveness, self.streams, self.evaluate)
         self.resolution = Resolution(self.edge, self.liveness)
         self.settlement = HomeSettlement(self.edge, self.audiences, self.resolution)
+        self.publishing = Publishing(self.edge, self.settlement, self.evaluate, self._give_up)
         self.lapses = Lapses(self.edge, self.audiences, self.streams, self.evaluate)
-
-    # publish: hot
-
-    def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
-        """Take a batch of transfers of one publisher, in order. Returns their records, in the same order."""
-        if stream.expected or stream.unconfirmed:
-            again = partial(self._publish_again, stream, presettled=presettled)
-            return [again(tag, message) for tag, message in zip(tags, messages, strict=True)]
-        key = stream.keys.key
-        return self._publish_new(stream, list(map(key, tags)), tags, messages, presettled=presettled)
-
-    def _publish_new(
-        self, stream: Stream, keys: list[bytes], tags: list[bytes], messages: list[bytes], *, presettled: bool
-    ) -> list[Record]:
-        records = [Record(stream, *columns) for columns in zip(keys, tags, messages, strict=True)]
-        stream.received += len(records)
-        stream.window.take(list(map(len, messages)))
-        if presettled:
-            for record in records:
-                record.presettled = True
-        asked = stream.questions and any(stream.is_questioned(key) for key in keys)
-        if stream.withheld or asked or not (presettled or self.records.enter(records)):
-            stream.withheld.extend(records)
-            self._release(stream)
-        else:
-            self._spread(stream, records, self.edge.delivery.take)
-        self.settlement.grant(stream)
-        return records
-
-    def _publish_again(self, stream: Stream, tag: bytes, message: bytes, *, presettled: bool) -> Record:
-        """Take a transfer while deliveries of the publisher's map are expected: it may be one of them."""
-        key = stream.keys.key(tag)
-        is_expected = stream.expected.pop(key, None) is not None
-        record = self.edge.unconfirmed.take(stream, key) if is_expected else None
-        if is_expected and presettled:
-            self._give_up(stream, key, record)
-        if record is None or presettled:
-            (record,) = self._publish_new(stream, [key], [tag], [message], presettled=presettled)
-            return record
-        record.message = message
-        return self._again(stream, tag, record)
-
-    def _again(self, stream: Stream, tag: bytes, record: Record) -> Record:
-        """A delivery that was unconfirmed here gets an audience in this epoch (7.3)."""
-        stream.received += 1
-        stream.window.take([record.size])
-        record.tag = tag
-        if stream.withheld:
-            stream.withheld.append(record)
-        else:
-            self._spread(stream, [record], self.edge.delivery.take_again)
-        self.settlement.grant(stream)
-        return record
-
-    def _release(self, stream: Stream) -> None:
-        """Let withheld deliveries go on, in order, as far as their keys are free and nobody waits to hear of an older
-        delivery of the key."""
-        while stream.withheld:
-            record = stream.withheld[0]
-            goes_on = record.state is State.IN_DOUBT
-            if goes_on and stream.questions and stream.is_questioned(record.key):
-                return
-            again = self.records.by_key.get(record.key) is record
-            if goes_on and not (again or record.presettled or self.records.enter([record])):
-                self.records.busy_keys[record.key] = stream
-                self.outlet.batches.hurry()
-                return
-            stream.withheld.popleft()  # before it is spread: that may settle it at once, and come back here
-            if goes_on:
-                self._spread(stream, [record], self.edge.delivery.take_again if again else self.edge.delivery.take)
-
-    def _spread(self, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]) -> None:
-        assert stream.here and not stream.abandoned
-        audience = self.directory.audience(stream.address)
-        first = stream.next_n
-        stream.next_n += len(records)
-        routers = audience.routers
-        spread(records, first, audience)
-        if not audience.size:
-            stream.alone = stream.next_n
-        if not records[0].presettled:
-            self.outlet.trace_received(stream, records, audience)
-        if routers:
-            self.outlet.batches.forward(routers, stream, records, self.directory.applied, None)
-        take(stream, records)
-        self.evaluate(stream, records)
 
     # outcomes: hot
 
@@ -286,7 +201,7 @@ class Home:
             return None
         self.edge.unconfirmed.take(stream, key)
         if not aborted:
-            return self._again(stream, tag, record)
+            return self.publishing.again(stream, tag, record)
         self._give_up(stream, key, record)
         stream.window.aborted()
         self.settlement.grant(stream)
@@ -307,17 +222,6 @@ class Home:
             self.resolution.answer(question[0], stream, question[1])
         elif answered:
             self.audiences.open_gates(stream, question)
-
-    def release_freed(self) -> None:
-        """Let go on what waited for keys that are free now. Only at the end of an event: in its middle the directory
-        may be ahead of who is joined."""
-        unblocked = self.records.unblocked
-        while unblocked:
-            stream = unblocked.pop(0)
-            if stream.here:
-                self._release(stream)
-            else:
-                self.edge.release(stream)
 
     # publishers that go
 

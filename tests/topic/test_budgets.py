@@ -1,0 +1,98 @@
+"""Who waits, and who does not, while too much is under way to a router (protocol 5, Budgets)."""
+
+from linkstate.events import Full, Room
+from tests.topic.bench import Bench
+from tests.topic.clients import Pen
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.wire.outgoing import FLUSH_BYTES
+
+SIDE = "topic/side"
+
+
+def full(bench: Bench, here: str, there: str) -> None:
+    bench.stations[here].contacts.out.append(Full(there))
+    bench.flow()
+
+
+def room(bench: Bench, here: str, there: str) -> None:
+    bench.stations[here].contacts.out.append(Room(there))
+    bench.flow()
+
+
+def received(pen: Pen) -> int:
+    return len(pen.stream.records)
+
+
+def test_what_is_for_a_full_router_waits_in_order_until_there_is_room() -> None:
+    bench = Bench("a", "b")
+    reader, pen = bench.subscriber("b"), bench.publisher("a")
+    full(bench, "a", "b")
+    pen.send(b"1", b"2")
+    pen.send(b"3")
+    assert (reader.delivered, pen.outcomes) == ([], {})
+    room(bench, "a", "b")
+    assert reader.delivered == [b"1", b"2", b"3"]
+    reader.accept(b"1", b"2", b"3")
+    assert set(pen.outcomes.values()) == {DeliveryOutcome.ACCEPTED}
+
+
+def test_a_full_router_holds_up_no_other_topic() -> None:
+    bench = Bench("a", "b", "c")
+    bench.subscriber("b")
+    side, pen = bench.subscriber("c", "side", address=SIDE), bench.publisher("a", "p", address=SIDE)
+    full(bench, "a", "b")
+    pen.send(b"1")
+    assert side.delivered == [b"1"]
+
+
+def test_who_joins_meanwhile_is_in_the_audience_of_what_waits() -> None:
+    bench = Bench("a", "b", "c")
+    bench.subscriber("b")
+    pen = bench.publisher("a")
+    full(bench, "a", "b")
+    pen.send(b"1")
+    late = bench.subscriber("c", "late")
+    assert late.answered, "nothing of the attach waits"
+    room(bench, "a", "b")
+    assert late.delivered == [b"1"]
+
+
+def test_a_router_that_is_lost_while_it_is_full_holds_up_nobody() -> None:
+    bench = Bench("a", "b", "c")
+    bench.subscriber("b")
+    other, pen = bench.subscriber("c", "other"), bench.publisher("a")
+    full(bench, "a", "b")
+    pen.send(b"1")
+    bench.part("a", "b")
+    bench.flow()
+    assert other.delivered == [b"1"]
+
+
+def test_publishers_that_wait_go_on_in_turn_a_batch_at_a_time() -> None:
+    """The router is full again after a batch of the first."""
+    bench = Bench("a", "b")
+    bench.subscriber("b")
+    pens = [bench.publisher("a", name) for name in ("p", "q")]
+    full(bench, "a", "b")
+    home = bench.cores["a"].home.publishing
+    half = b"." * (FLUSH_BYTES // 2)
+    for pen in pens:
+        home.publish(pen.stream, [b"1", b"2", b"3"], [half] * 3, presettled=False)
+    home.room("b")
+    taken = []
+    while bench.cores["a"].go_on():
+        taken.append([received(pen) for pen in pens])
+    assert taken == [[2, 0], [2, 2], [3, 2], [3, 3]]
+
+
+def test_status_says_which_router_a_publisher_waits_for() -> None:
+    bench = Bench("a", "b")
+    bench.subscriber("b")
+    pen = bench.publisher("a")
+    publishing = bench.cores["a"].home.publishing
+    assert publishing.awaited_routers(pen.stream) == []
+    full(bench, "a", "b")
+    pen.send(b"1")
+    assert publishing.awaited_routers(pen.stream) == ["b"]
+    room(bench, "a", "b")
+    assert publishing.awaited_routers(pen.stream) == []

@@ -1,0 +1,174 @@
+"""How transfers get an audience and are forwarded, and which wait before that (protocol 5).
+
+A transfer is withheld, with all of its publisher that come behind it, while an older delivery holds its key, while
+somebody who asked about the key is to be answered first, or while too much is under way to a router of its audience. It
+has no place in its publisher's order and no audience until it goes on.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from topic.delivery.record import Record, State, Stream, spread
+from topic.edge.edge import Edge
+from topic.home.settlement import HomeSettlement
+from topic.wire.outgoing import FLUSH_BYTES
+
+
+class Publishing:
+    """What the publishers of one router transfer."""
+
+    def __init__(
+        self,
+        edge: Edge,
+        settlement: HomeSettlement,
+        evaluate: Callable[[Stream, list[Record]], None],
+        give_up: Callable[[Stream, bytes, Record | None], None],
+    ) -> None:
+        self.outlet = edge.outlet
+        self.records = edge.records
+        self.directory = edge.directory
+        self._edge = edge
+        self._settlement = settlement
+        self._evaluate = evaluate
+        self._give_up = give_up
+        self._full: set[str] = set()
+        """Routers to which too much is under way."""
+        self._queue: dict[Stream, None] = {}
+        """Publishers that wait for room, or for their turn."""
+        self._may_go_on = False
+
+    def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
+        """Take a batch of transfers of one publisher, in order. Returns their records, in the same order."""
+        if stream.expected or stream.unconfirmed:
+            again = partial(self._publish_again, stream, presettled=presettled)
+            return [again(tag, message) for tag, message in zip(tags, messages, strict=True)]
+        key = stream.keys.key
+        return self._publish_new(stream, list(map(key, tags)), tags, messages, presettled=presettled)
+
+    def _publish_new(
+        self, stream: Stream, keys: list[bytes], tags: list[bytes], messages: list[bytes], *, presettled: bool
+    ) -> list[Record]:
+        records = [Record(stream, *columns) for columns in zip(keys, tags, messages, strict=True)]
+        stream.received += len(records)
+        stream.window.take(list(map(len, messages)))
+        if presettled:
+            for record in records:
+                record.presettled = True
+        asked = stream.questions and any(stream.is_questioned(key) for key in keys)
+        waits = stream.withheld or asked or self._awaits_room(stream)
+        if waits or not (presettled or self.records.enter(records)):
+            stream.withheld.extend(records)
+            self._release(stream)
+        else:
+            self._spread(stream, records, self._edge.delivery.take)
+        self._settlement.grant(stream)
+        return records
+
+    def _publish_again(self, stream: Stream, tag: bytes, message: bytes, *, presettled: bool) -> Record:
+        """Take a transfer while deliveries of the publisher's map are expected: it may be one of them."""
+        key = stream.keys.key(tag)
+        is_expected = stream.expected.pop(key, None) is not None
+        record = self._edge.unconfirmed.take(stream, key) if is_expected else None
+        if is_expected and presettled:
+            self._give_up(stream, key, record)
+        if record is None or presettled:
+            (record,) = self._publish_new(stream, [key], [tag], [message], presettled=presettled)
+            return record
+        record.message = message
+        return self.again(stream, tag, record)
+
+    def again(self, stream: Stream, tag: bytes, record: Record) -> Record:
+        """A delivery that was unconfirmed here gets an audience in this epoch (7.3)."""
+        stream.received += 1
+        stream.window.take([record.size])
+        record.tag = tag
+        if stream.withheld:
+            stream.withheld.append(record)
+        else:
+            self._spread(stream, [record], self._edge.delivery.take_again)
+        self._settlement.grant(stream)
+        return record
+
+    def _spread(self, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]) -> None:
+        assert stream.here and not stream.abandoned
+        audience = self.directory.audience(stream.address)
+        first = stream.next_n
+        stream.next_n += len(records)
+        routers = audience.routers
+        spread(records, first, audience)
+        if not audience.size:
+            stream.alone = stream.next_n
+        if not records[0].presettled:
+            self.outlet.trace_received(stream, records, audience)
+        if routers:
+            self.outlet.batches.forward(routers, stream, records, self.directory.applied, None)
+        take(stream, records)
+        self._evaluate(stream, records)
+
+    # what is withheld
+
+    def _release(self, stream: Stream) -> None:
+        """Let withheld deliveries go on, in order, as far as their keys are free, nobody waits to hear of an older
+        delivery of the key, and there is room: a batch at most, then it is others' turn."""
+        if stream in self._queue:
+            return
+        taken = 0
+        while stream.withheld:
+            record = stream.withheld[0]
+            goes_on = record.state is State.IN_DOUBT
+            if goes_on and stream.questions and stream.is_questioned(record.key):
+                return
+            if goes_on and (taken >= FLUSH_BYTES or self._awaits_room(stream)):
+                self._queue[stream] = None
+                self._may_go_on = True
+                return
+            again = self.records.by_key.get(record.key) is record
+            if goes_on and not (again or record.presettled or self.records.enter([record])):
+                self.records.busy_keys[record.key] = stream
+                self.outlet.batches.hurry()
+                return
+            stream.withheld.popleft()  # before it is spread: that may settle it at once, and come back here
+            if goes_on:
+                taken += record.size
+                self._spread(stream, [record], self._edge.delivery.take_again if again else self._edge.delivery.take)
+
+    def release_freed(self) -> None:
+        """Let go on what waited for keys that are free now. Only at the end of an event: in its middle the directory
+        may be ahead of who is joined."""
+        unblocked = self.records.unblocked
+        while unblocked:
+            stream = unblocked.pop(0)
+            if stream.here:
+                self._release(stream)
+            else:
+                self._edge.release(stream)
+
+    # budgets of routers
+
+    def full(self, router: str) -> None:
+        """As much is under way to the router as may be."""
+        self._full.add(router)
+
+    def room(self, router: str) -> None:
+        """There is room again, or the router is lost."""
+        self._full.discard(router)
+        self._may_go_on = True
+
+    def go_on(self) -> bool:
+        """Let the next publisher of those that wait for room go on. False if there is none."""
+        going = (stream for stream in self._queue if not self._awaits_room(stream))
+        stream = next(going, None) if self._may_go_on else None
+        if stream is None:
+            self._may_go_on = False
+            return False
+        del self._queue[stream]
+        self._release(stream)
+        return True
+
+    def awaited_routers(self, stream: Stream) -> list[str]:
+        """Those that the publisher waits for: too much is under way to them."""
+        routers = self.directory.audience(stream.address).routers if stream in self._queue else ()
+        return [router for router in routers if router in self._full]
+
+    def _awaits_room(self, stream: Stream) -> bool:
+        return bool(self._full) and not self._full.isdisjoint(self.directory.audience(stream.address).routers)
