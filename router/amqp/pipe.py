@@ -40,9 +40,15 @@ class SocketPipe(Pipe):
         self.taken = 0
         self._socket = stream.socket
 
+    def _descriptor(self) -> int:
+        descriptor = self._socket.fileno()
+        if descriptor < 0:
+            raise trio.ClosedResourceError("the socket was closed")
+        return descriptor
+
     async def read(self, size: int) -> bytes:
         while True:
-            await trio.lowlevel.wait_readable(self._socket)
+            await trio.lowlevel.wait_readable(self._descriptor())
             try:
                 data = os.read(self._socket.fileno(), size)
             except BlockingIOError:
@@ -63,7 +69,7 @@ class SocketPipe(Pipe):
             await trio.lowlevel.cancel_shielded_checkpoint()
             return sent
         while True:
-            await trio.lowlevel.wait_writable(self._socket)
+            await trio.lowlevel.wait_writable(self._descriptor())
             try:
                 return os.write(self._socket.fileno(), data)
             except BlockingIOError:

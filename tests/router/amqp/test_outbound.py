@@ -1,10 +1,13 @@
 """When connections write: as the step ends that gave them something."""
 
+import socket
 from collections.abc import Callable
 
 import pytest
+import trio
 
 from router.amqp.outbound import Outbound
+from router.amqp.pipe import pipe_of
 
 
 class Writer:
@@ -51,3 +54,17 @@ def test_after_a_fault_nothing_leaves() -> None:
     with outbound:
         pass
     assert not done
+
+
+async def test_a_socket_that_was_closed_here_is_told_as_trio_tells_it() -> None:
+    one, other = socket.socketpair()
+    one.setblocking(False)
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(one))
+    pipe = pipe_of(stream)
+    with other:
+        await stream.aclose()
+        assert pipe.write(memoryview(b"x")) == 0
+        with pytest.raises(trio.ClosedResourceError):
+            await pipe.write_on(memoryview(b"x"))
+        with pytest.raises(trio.ClosedResourceError):
+            await pipe.read(1)
