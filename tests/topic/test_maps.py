@@ -120,6 +120,26 @@ def test_a_map_that_names_what_is_abandoned_without_outcome_is_told_that_it_is_s
     assert bench.records() == {}
 
 
+def test_what_a_map_names_and_is_settled_is_kept_until_the_answer_to_that_map_was_read() -> None:
+    """It is kept for another subscriber, which goes: if its key were free, it might be a new message's."""
+    bench = Bench("a", "b", "c")
+    other, reader, pen = reader_at(bench, "a", "other"), reader_at(bench, "b"), pen_at(bench, "c")
+    pen.send(b"1")
+    for client in (other, reader):
+        client.accept(b"1")
+    pen.settle(b"1")
+    bench.hold("b", "a")
+    again = reader_at(bench, "a", unsettled={key_of(pen, b"1"): DeliveryOutcome.ACCEPTED})
+    other.answer_echo()
+    assert bench.records()["a"] == 1 and not again.answered
+    bench.let_go()
+    assert again.map == {}
+    again.grant(1)
+    for client in (reader, again):
+        client.answer_echo()
+    assert bench.records() == {}
+
+
 def test_a_map_reaches_no_delivery_of_another_address() -> None:
     bench = Bench("a")
     reader, pen = reader_at(bench, "a"), pen_at(bench, "a")

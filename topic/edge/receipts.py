@@ -67,7 +67,18 @@ class Receipts:
                 subscriber.unread.append(record)
             else:
                 self._knows(record)
+        if subscriber.lifetime.timeout:
+            self._remember_named(subscriber, client_map or {})
         subscriber.unmark()
+
+    def _remember_named(self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int]) -> None:
+        """What the map names, and is settled, may be kept here for others alone: it is for this subscriber, too, or its
+        old outcome could be taken for that of a new message before our answer is made."""
+        known, by_key = set(subscriber.unread), self.records.by_key
+        for record in [by_key[key] for key in client_map if key in by_key]:
+            is_meant = record.state is State.SETTLED and record.stream.address == subscriber.identity.address
+            if is_meant and record not in known:
+                self.remember(subscriber, record)
 
     def _knows(self, record: Record) -> None:
         """One subscriber more has read of the settlement; the last one lets the record go."""
