@@ -290,7 +290,7 @@ class Topic:
     def contact(self, router: str, incarnation: int, now: float) -> None:
         """A contact begins: both ends open it with their sections (3.3)."""
         self.outlet.trace(Event.CONTACT, peer=router, detail=json.dumps({"incarnation": incarnation}))
-        self.directory.contact(router, incarnation)
+        self.changes.follow(self.directory.contact(router, incarnation))
         self.edge.reports.contact(router)
         for stream in self.edge.streams.values():
             if stream.epoch[1:] == (router, incarnation):
@@ -306,7 +306,7 @@ class Topic:
         """The contact is over, for whatever reason (8, Lost router)."""
         self.outlet.trace(Event.LOST, peer=router)
         self.outlet.batches.forget(router)
-        expired = self.directory.lost(router)
+        expired = self.directory.lost(router, self.outlet.time_us)
         self.changes.trace_lost(expired)
         self._peers.lost(router)
         self.changes.follow(expired)

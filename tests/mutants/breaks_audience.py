@@ -64,7 +64,7 @@ def resumed_without_audience(again: Method) -> Method:
     """5 Accept: a resumed delivery is not judged before home has computed its audience in this epoch."""
 
     def broken(publishing: Publishing, stream: Stream, tag: bytes, record: Record) -> Record:
-        with patch.object(Directory, "audience", lambda directory, address: AddressAudience((), (), (), 0, "[]")):
+        with patch.object(Directory, "audience", lambda directory, address: AddressAudience((), (), {}, 0, "[]")):
             resumed: Record = again(publishing, stream, tag, record)
         return resumed
 

@@ -110,6 +110,7 @@ class Judge:
     def watch(self, router: "Router") -> None:
         self.termini.watch(router)
         self.memory.watch(router)
+        self.plain.watch(router)
         check_windows(self, router)
 
     # publishers
@@ -258,7 +259,7 @@ class Judge:
             return
         if not reader.resumes:
             if self.plain.is_out_of_reach(name, reader, home):
-                return
+                return self.plain.missed(message, name, home, accepted=outcome == "ACCEPTED")
         elif home.has_booted and not self.termini.known_around(home, name, reader, but_for=self._ended(home, name)):
             if message.sent_on.client.link is not message.sent_on:
                 return  # the publisher has left that link, and will not read the answer
@@ -312,6 +313,7 @@ class Judge:
         reader = self.readers[name]
         if reader.link is None or reader.link.number < link.number:
             reader.link = link
+            link.answered_at = self.schedule.now
             if reader.since is None and not link.closed:
                 reader.since = link.epoch
 

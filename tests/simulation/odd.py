@@ -115,6 +115,14 @@ def _few_bytes(_: Knobs, random: Random) -> dict[str, Any]:
     return shape | {"message": 20, "window": 10, "budget": random.choice((100, 1000, 1 << 20))}
 
 
+def _plain_cuts(_: Knobs, random: Random) -> dict[str, Any]:
+    """Plain clients that stay where they are, and routers that lose each other."""
+    faults = tuple(random.choice(("flap", "one-sided", "cut", "pause", "partition")) for _ in range(8))
+    restless, pranks = random.choice((0.0, 0.0, 0.1)), ("close", "elsewhere", "again", "break")
+    shape = {"messages": 25, "think": random.choice((0.001, 0.5)), "restless": restless, "pranks": pranks}
+    return shape | {"plain": random.choice((0.5, 1.0)), "faults": faults}
+
+
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "batch": _batch,
     "detach": _detach,
@@ -139,6 +147,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "apart": _apart,
     "narrow": _narrow,
     "few bytes": _few_bytes,
+    "plain cuts": _plain_cuts,
 }
 
 LIMITS = ("far clocks", "set back")
@@ -147,7 +156,7 @@ LIMITS = ("far clocks", "set back")
 
 def weaken(knobs: Knobs, random: Random, names: Collection[str] = ()) -> Knobs:
     """With what the dice say, or with what is named."""
-    drawn = [name for name in ODD if name not in LIMITS]
+    drawn = [name for name in ODD if name not in (*LIMITS, "plain cuts")]
     for name in names or random.sample(drawn, random.choice((0, 0, 0, 0, 0, 1, 1, 1, 2, 4))):
         knobs = attrs.evolve(knobs, **ODD[name](knobs, random))
     return knobs

@@ -1,9 +1,12 @@
-"""Plain subscribers: those without a timeout, whose terminus ends with their link, or with the contact with its router.
+"""Plain subscribers: those without a timeout, whose terminus ends with their link.
 
-They are promised what comes while both last (protocol 1).
+They are promised what comes while that lasts (protocol 1). If a home has accepted something without them, behind a cut,
+their link is detached with an error (protocol 8, Apart), if it has not broken meanwhile, which tells them as much.
 """
 
 from typing import TYPE_CHECKING
+
+import attrs
 
 from tests.simulation.parties import Message, Reader
 
@@ -17,19 +20,48 @@ RECENT = 10.0
 """Seconds after which every router in contact knows that a plain subscriber has moved."""
 
 
+@attrs.frozen
+class Missed:
+    """By the subscriber of a link that was in use all the time."""
+
+    text: bytes
+    link: "SubscriberLink"
+    home: "Router"
+    incarnation: int
+    """Of home, which accepted it."""
+
+
 class PlainSubscribers:
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
+        self._missed: list[Missed] = []
+
+    def watch(self, home: "Router") -> None:
+        """Note whose links home has joined: it may lose their routers from now on. And whose links it takes for ended:
+        they have to be told."""
+        for name, reader in self._judge.readers.items():
+            link = reader.link
+            if reader.resumes or link is None:
+                continue
+            if self._is_reached(home, link):
+                link.joined_by.add((home.name, home.incarnation))
+            if _has_missed(home, link):
+                for message in self._judge.messages.values():
+                    if name in message.promised and message.home == home.name:
+                        self.missed(message, name, home, accepted=True)
 
     # what they are promised
 
     def has_joined(self, home: "Router", reader: Reader) -> bool:
-        """Whether home has it as a subscriber: with its last link whose attach was answered, and with its last link."""
+        """Whether home has it as a subscriber: with its last link whose attach was answered, and with its last link; or
+        has had it by that very link, and may be out of reach of that now."""
         custodian = reader.link
         if custodian is None or custodian.ended:
             return False
-        newest = max((link for link in reader.links if link.attached), key=lambda link: link.number)
-        return self._is_reached(home, custodian) and self._is_reached(home, newest)
+        newest = _newest(reader)
+        if newest is custodian and (home.name, home.incarnation) in custodian.joined_by:
+            return True
+        return newest is not None and self._is_reached(home, custodian) and self._is_reached(home, newest)
 
     def _is_reached(self, home: "Router", link: "SubscriberLink") -> bool:
         router = link.router
@@ -47,23 +79,46 @@ class PlainSubscribers:
 
     def is_out_of_reach(self, name: str, reader: Reader, home: "Router") -> bool:
         """It is attached at a router that home was not in contact with then, or has lost since. Or it was given an
-        epoch before its last one, and home takes the older attach for the later one."""
-        attached = [link for link in reader.links if link.attached]
-        if not attached:
+        epoch before its last one, and home takes the older attach for the later one. Or home has heard that somebody
+        has accepted something without it."""
+        newest = _newest(reader)
+        if newest is None:
             return True
-        newest = max(attached, key=lambda link: link.number)
         there = newest.router
         contact = self._judge.contact(there, home.name)
         if there is not home and (contact is None or newest.contacts.get(home.name) != contact):
             return True
         entry = home.topic.directory.subscriber(newest.subscriber.name)
-        return name in self._judge.inexact and (entry is None or entry.epoch != newest.epoch)
+        is_older = name in self._judge.inexact and (entry is None or entry.epoch != newest.epoch)
+        return is_older or _has_missed(home, newest)
+
+    def missed(self, message: Message, name: str, home: "Router", *, accepted: bool) -> None:
+        """Home waits no more for this one, which is out of its reach. If home has accepted without it, it has to be
+        told: if home had joined it by the link that it still has."""
+        message.promised.discard(name)
+        reader = self._judge.readers[name]
+        link = reader.link
+        if accepted and link is not None and link is _newest(reader) and message.promised_at >= link.answered_at:
+            self._judge.note("judge", f"{name} has to be told that {home.name} accepts {message.text.decode()} without")
+            self._missed.append(Missed(message.text, link, home, home.incarnation))
+
+    def untold(self) -> list[str]:
+        """Who has missed something on the link that it still uses. Limit: but if home died before it could tell."""
+        silently = [missed for missed in self._missed if missed.link.client.link is missed.link]
+        told_of = [missed for missed in silently if missed.home.incarnation == missed.incarnation and missed.home.alive]
+        return [f"{missed.link} of {missed.text.decode()}" for missed in told_of]
 
     # how they end
 
     def attaches(self, name: str, router: "Router") -> None:
-        """A plain subscriber is at that router now: for homes out of contact with it, it is gone."""
-        self._judge.void(name, lambda home: home != router.name and self._judge.contact(router, home) is None)
+        """A plain subscriber is at that router now: for homes out of contact with it, or with the router that it has
+        left, it is gone."""
+        former = self._judge.readers[name].link
+        there = [router] if former is None else [router, former.router]
+        self._judge.void(name, lambda home: any(self._is_apart(at, home) for at in there))
+
+    def _is_apart(self, router: "Router", home: str) -> bool:
+        return home != router.name and self._judge.contact(router, home) is None
 
     def gone(self, link: "SubscriberLink") -> None:
         """A router takes the link for gone, or closed; of a plain subscriber, that is the end of the terminus."""
@@ -91,13 +146,26 @@ class PlainSubscribers:
             self.attaches(link.client.name, there)
 
     def lost(self, home: "Router", router: str) -> None:
-        """Plain subscribers expire for a router that loses their own, and plain publishers for those of subscribers."""
+        """Plain subscribers that have left a router are gone for homes that lose it before they hear of that; and plain
+        publishers for those of subscribers."""
         now = self._judge.schedule.now
         for name, reader in self._judge.readers.items():
             reader.links = [link for link in reader.links if not link.ended or now - link.ended_at < RECENT]
             if any(link.router.name == router for link in reader.links):
                 reader.cut_off.add(home.name)
-                if not reader.resumes:
+                newest = _newest(reader)
+                if not reader.resumes and (newest is None or newest.router.name != router):
                     self._judge.void(name, lambda at: at == home.name)
             elif any(link.router is home for link in reader.links):
                 reader.cut_off.add(router)
+
+
+def _newest(reader: Reader) -> "SubscriberLink | None":
+    """The last of its links whose attach has reached its router."""
+    return max((link for link in reader.links if link.attached), key=lambda link: link.number, default=None)
+
+
+def _has_missed(home: "Router", link: "SubscriberLink") -> bool:
+    """Whether home has accepted something without it, or has heard that somebody has."""
+    entry = home.topic.directory.subscriber(link.subscriber.name)
+    return entry is not None and entry.epoch == link.epoch and entry.ending != ""

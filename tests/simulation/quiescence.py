@@ -26,6 +26,8 @@ def check_quiescence(world: "World") -> None:
         judge.check(not subscriber.unsettled, f"4 unsettled: {subscriber.name} keeps {subscriber.texts}")
     untold = [client.name for client in world.subscribers if not client.gone and judge.untold.get(client.name)]
     judge.check(not untold, f"2 told: nobody told {untold} what was accepted without it")
+    silently = judge.plain.untold()
+    judge.check(not silently, f"2 told: plain subscribers have missed something, and their links last: {silently}")
     for publisher in [publisher for publisher in world.publishers if not publisher.gone]:
         waiting = [text.decode() for text in publisher.waiting]
         judge.check(not waiting, f"5 liveness: {publisher.name} has no outcome of {waiting[:5]}")

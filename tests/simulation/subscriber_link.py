@@ -26,6 +26,9 @@ class SubscriberLink(Link):
         super().__init__(router, client, number, first)
         self.sends_settled = sends_settled
         router.judge.readers[client.name].links.append(self)
+        self.answered_at = 0.0
+        self.joined_by: set[tuple[str, int]] = set()
+        """Incarnations of homes, once they have it and its attach is answered."""
         self.settled_there: dict[bytes, Epoch] = {}
         """Messages in its client's map, of whose keys the router held a settled delivery as it answered the attach."""
         self._limit = 0

@@ -15,9 +15,11 @@ ROUTERS = ("a", "b", "c")
 ADDRESS = "topic/x"
 
 
-def entry(name: str, router: str, hlc: int, status: Status = Status.ATTACHED) -> LinkEntry:
+def entry(
+    name: str, router: str, hlc: int, status: Status = Status.ATTACHED, role: Role = Role.SUBSCRIBER
+) -> LinkEntry:
     identity = LinkIdentity(name, "link", ADDRESS)
-    return LinkEntry(Role.SUBSCRIBER, link_name(identity), identity, Epoch(hlc, router, 1), status=status)
+    return LinkEntry(role, link_name(identity), identity, Epoch(hlc, router, 1), status=status)
 
 
 def directory(*contacts: str) -> Directory:
@@ -114,12 +116,13 @@ def test_who_moved_to_a_router_that_has_told_later_attaches_and_not_this_is_gone
     assert where(here) == {"y": "c"}
 
 
-def test_a_lost_router_takes_its_links_along() -> None:
+def test_a_lost_router_takes_plain_publishers_along_and_its_plain_subscribers_lapse() -> None:
     here = directory("b", "c")
-    here.apply_delta("b", 1, [entry("x", "b", 1)])
-    here.apply_delta("c", 1, [entry("y", "c", 2)])
-    [change] = here.lost("b")
-    assert (change.new, where(here)) == (None, {"y": "c"})
+    here.apply_delta("b", 1, [entry("p", "b", 1, role=Role.PUBLISHER), entry("x", "b", 2)])
+    here.apply_delta("c", 1, [entry("y", "c", 3)])
+    [change] = here.lost("b", now_us=7)
+    assert (change.entry.role, change.new, where(here)) == (Role.PUBLISHER, None, {"x": "b", "y": "c"})
+    assert list(here.lapsed.values()) == [7] and here.audience(ADDRESS).routers == ("c",)
 
 
 def test_what_a_whole_section_does_not_list_was_closed() -> None:
@@ -216,6 +219,6 @@ def test_a_contact_starts_with_nothing_acknowledged() -> None:
     here.write(entry("x", "a", 1))
     here.acknowledge("b", 1)
     assert here.all_contacts_have(1)
-    here.lost("b")
+    here.lost("b", now_us=0)
     here.contact("b", 2)
     assert not here.all_contacts_have(1)

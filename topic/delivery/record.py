@@ -33,7 +33,7 @@ from typing import Any, Union
 from topic.delivery.gates import Gate
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, add_refusals, refusal, take_refusal
 from topic.delivery.window import CreditWindow
-from topic.directory.entry import AddressAudience, Lifetime
+from topic.directory.entry import NOBODY, AddressAudience, Lifetime
 from topic.identity import Epoch, KeyMaker, LinkIdentity
 
 
@@ -93,8 +93,8 @@ class Record:
         if it awaits that we forget the delivery."""
         self.orphans: set[bytes] = set()
         """Home: subscribers awaited by name, as no router in contact holds them."""
-        self.without: tuple[bytes, ...] = ()
-        """Home: subscribers that were awaited, or would be, but have lapsed (8, Apart)."""
+        self.without = NOBODY
+        """Home: subscribers that were awaited, or would be, but have lapsed (8, Apart). Records share this dict."""
 
     @property
     def is_placeholder(self) -> bool:
@@ -120,12 +120,12 @@ class Record:
 
     def hold(self) -> None:
         """The home is out of contact, or is another: nobody is given the record until a home names it."""
-        assert not self.presettled
-        assert self.state is not State.SETTLED
+        assert not self.presettled and self.state is not State.SETTLED
         self.stream.records.pop(self.n, None)
         self.n = -1
         self.state = State.IN_DOUBT
-        self.moved = self.routers = self.without = ()
+        self.moved = self.routers = ()
+        self.without = NOBODY
         self.awaited.clear()
         self.orphans.clear()
         self.refusals = None

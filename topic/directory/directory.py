@@ -85,11 +85,12 @@ class Directory:
 
     def unattended(self, is_here: Callable[[LinkEntry], bool]) -> list[LinkEntry]:
         """Live links without a client, as far as can be seen from here: our own and orphans, but for those whose client
-        `is_here`; and those that we agreed to let expire."""
+        `is_here`; and those that we agreed to let expire. A plain subscriber that has lapsed ends with its router."""
         entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self._tells(owner)]
         listed = filter(None, map(entries.get, self._announced))
         found = {entry.index: entry for entry in (*entries.owned(*out_of_sight), *listed, *entries.bound.values())}
-        return entries.in_order(entry for entry in found.values() if entry.live and not is_here(entry))
+        live = (e for e in found.values() if e.lasts or (e.live and e.name not in self.lapsed))
+        return entries.in_order(entry for entry in live if not is_here(entry))
 
     def is_mine(self, entry: LinkEntry) -> bool:
         return entry.owner == (self.router, self.incarnation)
@@ -137,11 +138,10 @@ class Directory:
         return Change(old, entry)
 
     def section(self) -> tuple[list[LinkEntry], list[LinkEntry]]:
-        """Our whole section, and gossip: what has ended; links of routers that we are not in contact with; and links
-        that last, as the contact may not be in contact with their owner."""
+        """Our whole section, and gossip: what has ended, and links that last, whose owner the contact may not reach."""
         own = self._entries.in_order(self._entries.owned((self.router, self.incarnation)))
         others = [entry for entry in self._entries if not self.is_announced(entry) and not self.is_mine(entry)]
-        return own, [e for e in others if not e.live or e.lifetime.timeout or not self.in_contact(e)]
+        return own, [entry for entry in others if entry.lasts or not entry.live]
 
     def depart(self, name: bytes) -> None:
         """A subscriber of ours has moved away, or lapsed. Logged until every contact knows (protocol 3.3); the caller
@@ -208,25 +208,33 @@ class Directory:
 
     # the others' sections
 
-    def contact(self, router: str, incarnation: int) -> None:
+    def contact(self, router: str, incarnation: int) -> list[Change]:
+        """Links with timeout 0 have ended with the router's former incarnations: those that had lapsed are returned."""
         assert router not in self.contacts
         self.contacts[router] = incarnation
         self.acked[router] = -1
         self._audiences.clear()
+        return self._end(e for e in self._entries.at(router) if e.owner[1] < incarnation and not e.lifetime.timeout)
 
-    def lost(self, router: str) -> list[Change]:
-        """The router's links are orphans at once. Those with timeout 0 expire with it (protocol 1 and 8), and are
-        returned."""
+    def lost(self, router: str, now_us: int) -> list[Change]:
+        """The router's links are orphans at once. Of those with timeout 0 subscribers lapse (8, Apart), and publishers
+        end: these are returned. The time is that of the wall clock."""
         del self.contacts[router]
         self.applied.pop(router, None)
         self._heard.pop(router, None)
         self._audiences.clear()
-        theirs = self._entries.owned(*[owner for owner in self._entries.owners if owner[0] == router])
-        expired = self._entries.in_order(entry for entry in theirs if entry.live and not entry.lifetime.timeout)
-        for entry in expired:
-            self._remove(entry.index)
+        plain = [entry for entry in self._entries.at(router) if entry.live and not entry.lasts]
+        for entry in plain:
+            if entry.role is Role.SUBSCRIBER:
+                self.lapse(entry, now_us)
         self._prune()
-        return [Change(entry, None) for entry in expired]
+        return self._end(entry for entry in plain if entry.role is Role.PUBLISHER)
+
+    def _end(self, entries: Iterable[LinkEntry]) -> list[Change]:
+        ended = self._entries.in_order(entries)
+        for entry in ended:
+            self._remove(entry.index)
+        return [Change(entry, None) for entry in ended if entry.live]
 
     def apply_section(self, router: str, version: int, own: list[LinkEntry], gossip: list[LinkEntry]) -> list[Change]:
         """Take a contact's whole section. What it closed it lists until we acknowledge that. So a link that it lists no
@@ -235,16 +243,11 @@ class Directory:
         self._check_owner(router, own)
         listed = {entry.index: entry.epoch for entry in own}
         known = list(self._entries.owned((router, self.contacts[router])))
-        changes: list[Change] = []
-        unlisted = [entry for entry in known if entry.index not in listed and not entry.expired_life]
-        untold = [entry for entry in known if entry.live and listed.get(entry.index, entry.epoch) < entry.epoch]
-        for entry in self._entries.in_order([*unlisted, *untold]):
-            if entry.live and entry.lifetime.timeout:
-                self._announced.add(entry.index)
-                self._audiences.pop(entry.identity.address, None)
-            else:
-                self._remove(entry.index)
-                changes += [Change(entry, None)] if entry.live else []
+        gone = [entry for entry in known if entry.index not in listed and not entry.expired_life]
+        gone += [entry for entry in known if entry.live and listed.get(entry.index, entry.epoch) < entry.epoch]
+        self._announced.update(entry.index for entry in gone if entry.lasts)
+        self._audiences.clear()
+        changes = self._end(entry for entry in gone if not entry.lasts)
         return changes + self.apply_delta(router, version, own) + self.apply_gossip(gossip)
 
     def apply_gossip(self, entries: list[LinkEntry]) -> list[Change]:

@@ -47,6 +47,10 @@ class LinkEntries:
         """The entries of these owners, in no order."""
         return (entry for owner in owners for entry in self._owned.get(owner, {}).values())
 
+    def at(self, router: str) -> Iterator[LinkEntry]:
+        """The entries of all incarnations of a router, in no order."""
+        return self.owned(*(owner for owner in self._owned if owner[0] == router))
+
     def in_order(self, entries: Iterable[LinkEntry]) -> list[LinkEntry]:
         """These, in the order in which they became known."""
         numbers = self._numbers
@@ -67,7 +71,7 @@ class LinkEntries:
             self.bound[index] = entry
         if entry.expired_life:
             self.expired_lives[index] = entry
-        if entry.role is Role.SUBSCRIBER and (entry.live or entry.expired_life):
+        if entry.role is Role.SUBSCRIBER and (entry.live or (entry.expired_life and entry.lifetime.timeout)):
             lists = self._subscribers if entry.live else self._untold
             lists.setdefault(entry.identity.address, {})[entry.name] = entry
         return old

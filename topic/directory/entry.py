@@ -5,6 +5,7 @@ These are values. Who believes what is `topic.directory.directory`'s business.
 
 import enum
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -72,6 +73,11 @@ class LinkEntry:
         return self.status < Status.CLOSED
 
     @property
+    def lasts(self) -> bool:
+        """Whether its client may come back to it when its connection, or its router, is gone."""
+        return self.live and self.lifetime.timeout > 0
+
+    @property
     def expired_life(self) -> bool:
         """Whether a publisher's life, or a subscriber that something was accepted without, ended without its client's
         word: the client may not know, and come back with its map."""
@@ -80,8 +86,10 @@ class LinkEntry:
     @property
     def outlives_router(self) -> bool:
         """Whether a router that starts again is to know it: a durable link that may come back, or is not to (3.3), and
-        any that is to be told of its end (8, Apart)."""
-        is_durable = bool(self.lifetime.durable and self.lifetime.timeout)
+        any other with a timeout that is to be told of its end (8, Apart)."""
+        if not self.lifetime.timeout:
+            return False
+        is_durable = self.lifetime.durable > 0
         return (is_durable and self.live) or (self.expired_life and (is_durable or self.ending != ""))
 
     @property
@@ -142,14 +150,18 @@ class Change:
         return entry
 
 
+NOBODY: dict[bytes, None] = {}
+"""Nothing is ever put into it."""
+
+
 @attrs.frozen(slots=True)
 class AddressAudience:
     """Who gets what is published to an address now: routers in contact (sorted) and orphans, besides the locals."""
 
     routers: tuple[str, ...]
     orphans: tuple[bytes, ...]
-    lapsed: tuple[bytes, ...]
-    """Subscribers that nobody waits for any more, and that have not been told (8, Apart)."""
+    lapsed: dict[bytes, None]
+    """Subscribers that nobody waits for any more, and that have not been told (8, Apart), in order."""
     size: int
     """How many subscribers are meant, local ones included."""
     detail: str
@@ -160,9 +172,9 @@ Index = tuple[Role, bytes]
 Owner = tuple[str, int]
 
 
-def audience_of(router: str, members: list[tuple[LinkEntry, bool]], lapsed: tuple[bytes, ...]) -> AddressAudience:
+def audience_of(router: str, members: list[tuple[LinkEntry, bool]], lapsed: Iterable[bytes]) -> AddressAudience:
     """The audience at `router`: its `members`, and whether the owner of each is in contact."""
     orphans = tuple(entry.name for entry, in_contact in members if not in_contact)
     routers = {entry.router for entry, in_contact in members if in_contact} - {router}
     names = json.dumps([entry.name.decode() for entry, _ in members])
-    return AddressAudience(tuple(sorted(routers)), orphans, lapsed, len(members), names)
+    return AddressAudience(tuple(sorted(routers)), orphans, dict.fromkeys(lapsed), len(members), names)

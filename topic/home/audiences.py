@@ -142,6 +142,9 @@ class Audiences:
             awaited = [record for record in stream.records.values() if subscriber.name in record.orphans]
             for record in awaited:
                 record.orphans.discard(subscriber.name)
+            if not subscriber.lifetime.timeout:  # it is told, or gone: what else it misses matters to nobody
+                for record in stream.records.values():
+                    record.without.pop(subscriber.name, None)
             self._evaluate(stream, awaited)
 
     def lose(self, router: str) -> None:
@@ -150,13 +153,16 @@ class Audiences:
         for stream in list(self._streams.values()):
             for askers in stream.askers.values():
                 askers.discard(router)
+            names = [e.name for e in self.directory.subscribers(stream.address) if e.router == router]
+            orphans = [name for name in names if name not in self.directory.lapsed]
+            lapsed = dict.fromkeys(name for name in names if name in self.directory.lapsed)
             for record in list(stream.records.values()):
                 if router in record.routers:
                     record.routers = tuple(other for other in record.routers if other != router)
                 if router in record.awaited:
                     record.awaited.discard(router)
                     if record.state is State.IN_DOUBT:
-                        self._await_orphans(record, router)
+                        self._await_orphans(record, orphans, lapsed)
                     elif not record.awaited and not record.unread:
                         self.edge.receipts.forget([record])
             self._evaluate(stream, list(stream.records.values()))
@@ -166,14 +172,16 @@ class Audiences:
     def expect(self, subscriber: LinkEntry, former: str) -> None:
         """A known subscriber has attached anew, and was at `former`. Await it by name for what that router has not told
         the outcome of (6.3, Backlog), and for what waited for it before it lapsed."""
-        local = self.edge.subscribers.get(subscriber.name) if former == self.outlet.router else None
-        for stream in self._streams.at(subscriber.identity.address):
-            for record in stream.records.values():
-                lapsed = subscriber.name in record.without
-                if lapsed and record.state is State.IN_DOUBT:
-                    record.without = tuple(name for name in record.without if name != subscriber.name)
-                if lapsed or former in record.awaited or (local and record.locals.get(local) == AWAITING_HOME):
-                    self._expect(record, subscriber.name)
+        name = subscriber.name
+        local = self.edge.subscribers.get(name) if former == self.outlet.router else None
+        records = [r for stream in self._streams.at(subscriber.identity.address) for r in stream.records.values()]
+        waited = [record for record in records if name in record.without]
+        for record in waited:
+            record.without.pop(name, None)  # also for those that share it, which are among these
+            self._expect(record, name)
+        for record in records:
+            if former in record.awaited or (local and record.locals.get(local) == AWAITING_HOME):
+                self._expect(record, name)
 
     def adopt(self, subscriber: LinkEntry) -> None:
         """The subscriber was learned of from a contact: await it for anything that its publishers have resumed here
@@ -193,7 +201,7 @@ class Audiences:
         if name not in self.directory.lapsed:
             record.orphans.add(name)
         elif name not in record.without:
-            record.without = (*record.without, name)
+            record.without = {**record.without, name: None}
 
     def seek(self, record: Record, name: bytes, *, not_at: str) -> None:
         """The subscriber left the router `not_at` without the delivery: await it where the directory has it."""
@@ -240,15 +248,17 @@ class Audiences:
                 self.await_by_name(record, subscriber)
         self.edge.delivery.finished([record for record in records if not record.open])
 
-    def _await_orphans(self, record: Record, router: str) -> None:
+    def _await_orphans(self, record: Record, orphans: list[bytes], lapsed: dict[bytes, None]) -> None:
         """Await by name the subscribers that the lost router may have given the record to, but for those that it
-        gates."""
+        gates, and those that have lapsed."""
         assert record.state is State.IN_DOUBT
-        at_address = self.directory.subscribers(record.stream.address)
-        names = [entry.name for entry in at_address if entry.router == router and not record.presettled]
-        for name in names:
-            if not _is_gating(record, name):
-                self.await_by_name(record, name)
+        if record.presettled:
+            return
+        record.orphans.update(name for name in orphans if not _is_gating(record, name))
+        if record.without or record.stream.gates:
+            record.without = record.without | {name: None for name in lapsed if not _is_gating(record, name)}
+        else:
+            record.without = lapsed
 
 
 def _is_gating(record: Record, subscriber: bytes) -> bool:

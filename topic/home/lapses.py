@@ -6,6 +6,7 @@ client is told by whom, and after how long. That it lapses is agreed in `topic.t
 """
 
 from collections.abc import Callable
+from itertools import chain, groupby
 from typing import Any
 
 import attrs
@@ -61,15 +62,17 @@ class Lapses:
         """These records are accepted without some that were awaited: the end of their links."""
         assert stream.here
         directory = self.directory
-        for name in dict.fromkeys(name for record in records for name in record.without):
-            theirs = [record for record in records if name in record.without]
-            self.outlet.trace_records(Event.APART, stream, theirs, subscriber=name)
+        alike = [without for without, _ in groupby(record.without for record in records)]
+        for name in dict.fromkeys(chain.from_iterable(alike)):
             entry, since_us = directory.subscriber(name), directory.lapsed.get(name)
+            if entry is None or not entry.live or entry.lasts:  # a plain one ends with the first of these
+                theirs = [record for record in records if name in record.without]
+                self.outlet.trace_records(Event.APART, stream, theirs, subscriber=name)
             if entry is not None and since_us is not None:
-                away_s = (self.outlet.time_us - since_us) / 1e6
+                away_s, timeout = (self.outlet.time_us - since_us) / 1e6, entry.lifetime.timeout
                 ending = (
                     f"router {self.outlet.router} accepted messages without it, which had been out of its reach for "
-                    f"{away_s:.1f} s, longer than the timeout of {entry.lifetime.timeout} s"
+                    f"{away_s:.1f} s, {f'longer than the timeout of {timeout} s' if timeout else 'without a timeout'}"
                 )
                 self.outlet.actions.append(Note(f"subscriber {entry.identity} has ended: {ending}"))
                 self.end(entry, ending)

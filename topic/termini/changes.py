@@ -145,12 +145,14 @@ class Changes:
         self.end(current, entry.ending)
 
     def end_apart(self, entry: LinkEntry, ending: str) -> None:
-        """Something was accepted without the subscriber: all routers have to know, so that its client is told."""
+        """Something was accepted without the subscriber: all routers have to know, so that its client is told. A plain
+        one is attached where it was, or nowhere: only its owner has to."""
         assert ending and entry.role is Role.SUBSCRIBER
         self.end(entry, ending)
         ended = [attrs.evolve(entry, status=Status.EXPIRED, ending=ending)]
         for router in self.directory.contacts:
-            self.outlet.batches.gossip(router, ended)
+            if entry.lasts or router == entry.router:
+                self.outlet.batches.gossip(router, ended)
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
         """Wait no more for a subscriber that has been out of reach for so many seconds."""
