@@ -61,8 +61,8 @@ class Player:
             options |= {"unsettled": unsettled, "generation": former.generation, "seen": former.epoch.hlc}
         self._pens[name] = self.bench.publisher(router, name, **options)
 
-    def subscribe(self, name: str, router: str, state: str | None) -> None:
-        options: dict[str, Any] = {"lifetime": LASTING}
+    def subscribe(self, name: str, plain: str | None, router: str, state: str | None) -> None:
+        options: dict[str, Any] = {} if plain else {"lifetime": LASTING}
         if state is not None:
             unsettled = {self._key(delivery): outcome for delivery, outcome in _map(state)}
             options |= {"unsettled": unsettled, "seen": self._readers[name].end.epoch.hlc}
@@ -145,7 +145,7 @@ _ACTS = {"answers the echo": "answer_echo", "answers the detach": "answer_detach
 _WORDS: dict[str, Callable[..., None]] = {
     r"mesh .+": lambda player: None,
     r"(\w) publishes( silently)? at (\w)(?: with \[(.*)\])?": Player.publish,
-    r"(\w) subscribes at (\w)(?: with \[(.*)\])?": Player.subscribe,
+    r"(\w) subscribes( plainly)? at (\w)(?: with \[(.*)\])?": Player.subscribe,
     r"(\w) sends (.+)": Player.send,
     r"(\w) uses tag (\w) once more for (\w+)": Player.reuse,
     r"(\w) settles (.+)": Player.settle,

@@ -48,9 +48,9 @@ def no_gossip(section: Method, _: Method) -> tuple[Method, Method]:
 def orphans_expire_at_once(lost: Method) -> Method:
     """3.3, 8: links of a lost router are orphans, and live on for their timeout."""
 
-    def broken(directory: Directory, router: str) -> list[Change]:
+    def broken(directory: Directory, router: str, now_us: int) -> list[Change]:
         theirs = [entry for entry in directory.entries() if entry.router == router and entry.live]
-        changes: list[Change] = lost(directory, router)
+        changes: list[Change] = lost(directory, router, now_us)
         left = [entry for entry in theirs if directory.entry((entry.role, entry.name)) is entry]
         for entry in left:
             directory._remove((entry.role, entry.name))

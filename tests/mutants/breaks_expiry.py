@@ -3,16 +3,44 @@
 Most take longer than a simulated run to matter: scenarios of the core catch them.
 """
 
-from tests.mutants.mutant import Method, mutant
-from tests.topic import test_apart, test_expiry
+from tests.mutants.mutant import RESUMING, Method, mutant
+from tests.topic import test_apart, test_apart_plain, test_expiry
 from tests.topic import test_apart_attacks as attacks
 from topic.delivery.record import Record, Stream
 from topic.directory.directory import Directory
-from topic.directory.entry import LinkEntry
+from topic.directory.entry import Change, LinkEntry
 from topic.edge.edge import Edge
 from topic.home.lapses import Lapses
 from topic.termini.changes import Changes
 from topic.termini.expiry import Expiry
+
+FLAPPING = RESUMING | {"plain": 1.0, "restless": 0.0, "faults": ("flap", "one-sided", "cut", "cut")}
+
+
+@mutant(Directory, "lost", by="2", **FLAPPING)
+def plain_subscribers_end_with_a_contact(lost: Method) -> Method:
+    """8 Apart: a plain subscriber whose router is lost lapses, and is told what is accepted without it."""
+
+    def broken(directory: Directory, router: str, now_us: int) -> list[Change]:
+        ended: list[Change] = lost(directory, router, now_us)
+        lapsed = list(filter(None, map(directory.subscriber, directory.lapsed)))
+        return ended + directory._end(entry for entry in lapsed if not entry.lasts)
+
+    return broken
+
+
+@mutant(
+    Directory, "contact", by="8", scenario=test_apart_plain.test_those_of_a_router_that_starts_again_are_forgotten
+)
+def plain_subscribers_outlive_their_router(_: Method) -> Method:
+    """8 Apart: a plain subscriber has ended when its router has started again."""
+
+    def broken(directory: Directory, router: str, incarnation: int) -> list[Change]:
+        directory.contacts[router], directory.acked[router] = incarnation, -1
+        directory._audiences.clear()
+        return []
+
+    return broken
 
 
 @mutant(Expiry, "contacts_changed", by="8", scenario=test_expiry.test_who_comes_into_contact_while_others_are_asked)
