@@ -29,9 +29,7 @@ def plain_subscribers_end_with_a_contact(lost: Method) -> Method:
     return broken
 
 
-@mutant(
-    Directory, "contact", by="8", scenario=test_apart_plain.test_those_of_a_router_that_starts_again_are_forgotten
-)
+@mutant(Directory, "contact", by="8", scenario=test_apart_plain.test_those_of_a_router_that_starts_again_are_forgotten)
 def plain_subscribers_outlive_their_router(_: Method) -> Method:
     """8 Apart: a plain subscriber has ended when its router has started again."""
 

@@ -1,4 +1,5 @@
-"""Clients that know nothing of us and ask for nothing: when they crash, nobody waits for them.
+"""Clients that know nothing of us and ask for nothing: when they crash, nobody waits for them; when they live, and a
+router stops for an instant, they miss nothing that they are not told of (protocol 8, Apart).
 
         a - publisher
        / \\
@@ -8,13 +9,14 @@
 """
 
 import time
-from signal import SIGKILL, SIGSTOP, Signals
+from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
 
 import pytest
 
+from failover.client import MISSED
 from tests.interop.foreign import foreign
-from tests.processes.clients import Clients
-from tests.processes.mesh import RunningMesh
+from tests.processes.clients import Clients, hold
+from tests.processes.mesh import RunningMesh, eventually
 
 COUNT = 50
 GONE_S = 0.5
@@ -54,3 +56,33 @@ async def test_a_plain_publisher_that_crashes_leaves_nothing_behind(triangle: Ru
         await clients.until(lambda: another.accepted == [0])
     assert subscriber.bodies[-1] == b"next"
     assert len(subscriber.received) == COUNT + 1
+
+
+@pytest.mark.parametrize("stopped", ["a", "b"], ids=["its publisher's router", "its own router"])
+async def test_a_plain_subscriber_that_missed_something_while_a_router_stood_still_is_told(
+    stopped: str, own_triangle: RunningMesh, clients: Clients
+) -> None:
+    topic, mesh = "topic/plain/stopped", own_triangle
+    plain = await clients.subscriber(mesh.address("b"), topic, respond=hold)
+    publisher = await clients.publisher(mesh.address("a"), topic)
+    publisher.send(b"0")
+    await clients.until(lambda: plain.bodies == [b"0"])
+
+    async def is_lost() -> bool:
+        """For the other router that has one of the two."""
+        routes = (await mesh.status("b" if stopped == "a" else "a"))["routes"]
+        return not any(route["contact"] for route in routes if route["router"] == stopped)
+
+    mesh.signal(stopped, SIGSTOP)
+    await eventually(is_lost)
+    mesh.signal(stopped, SIGCONT)
+    await clients.until(lambda: plain.ended)
+    assert publisher.accepted == [0], "nobody waits for it behind a cut"
+    assert plain.detached is not None and plain.detached.name == MISSED
+    assert "router a accepted messages without it" in plain.detached.description
+    assert not publisher.ended
+
+    afresh = await clients.subscriber(mesh.address("b"), topic, "another attach")
+    publisher.send(b"1")
+    await clients.until(lambda: publisher.accepted == [0, 1])
+    assert afresh.bodies == [b"1"]

@@ -1,5 +1,5 @@
-"""Plain subscribers, without a timeout, whose router was out of contact for an instant: they lapse at once, and go on or
-are told (protocol 8, Apart)."""
+"""Plain subscribers, without a timeout, whose router was out of contact for an instant: they lapse at once, and go on
+or are told (protocol 8, Apart)."""
 
 from tests.store import MemoryStore
 from tests.topic.bench import Bench, pen_at, reader_at
