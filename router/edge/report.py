@@ -87,7 +87,7 @@ class Reporter:
             "subscribers": self._subscribers(),
             "orphans": [self._orphan(entry) for entry in topic.directory.entries() if self._is_orphan(entry)],
             "lapsed": self._lapsed(),
-            "untold": [_untold(entry) for entry in topic.directory.entries() if entry.expired_life and entry.ending],
+            "untold": [_untold(entry) for entry in topic.directory.entries() if _is_untold(entry)],
             "attaches": self._attaches(),
             "message_bytes": sum(record.size for record in topic.records.by_key.values()),
             "records": {name: counts[name] for name in (PLACEHOLDER, UNCONFIRMED, *STATES.values())},
@@ -164,7 +164,7 @@ class Reporter:
         ]
 
     def _is_orphan(self, entry: LinkEntry) -> bool:
-        return entry.live and not self._node.topic.directory.in_contact(entry)
+        return entry.lasts and not self._node.topic.directory.in_contact(entry)
 
     @staticmethod
     def _orphan(entry: LinkEntry) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class Reporter:
                 "since_s": round((topic.outlet.time_us - since_us) / 1e6, 3),
             }
             for entry, since_us in lapsed
-            if entry is not None
+            if entry is not None and entry.lasts
         ]
 
     def _attaches(self) -> dict[str, Any]:
@@ -264,6 +264,11 @@ def _status(subscriber: LocalSubscriber) -> str:
     if subscriber.link is None:
         return "suspended"
     return "attached" if subscriber.answered else "joining"
+
+
+def _is_untold(entry: LinkEntry) -> bool:
+    """Plain ones may be of a router that has died."""
+    return entry.expired_life and entry.ending != "" and entry.lifetime.timeout > 0
 
 
 def _untold(entry: LinkEntry) -> dict[str, Any]:

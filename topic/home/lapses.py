@@ -2,7 +2,8 @@
 
 A subscriber that is out of reach for longer than its timeout *lapses*: publishers need not wait for it. If its owner
 comes back before anything was accepted without it, nothing has happened. If something was, its link has ended, and its
-client is told by whom, and after how long. That it lapses is agreed in `topic.termini.expiry`.
+client is told by whom, and after how long. That it lapses is agreed in `topic.termini.expiry`; a plain one, without a
+timeout, lapses at once for each router that loses its own.
 """
 
 from collections.abc import Callable
@@ -65,7 +66,7 @@ class Lapses:
         alike = [without for without, _ in groupby(record.without for record in records)]
         for name in dict.fromkeys(chain.from_iterable(alike)):
             entry, since_us = directory.subscriber(name), directory.lapsed.get(name)
-            if entry is None or not entry.live or entry.lasts:  # a plain one ends with the first of these
+            if entry is None or entry.lifetime.timeout:  # a plain one ends with the first of these
                 theirs = [record for record in records if name in record.without]
                 self.outlet.trace_records(Event.APART, stream, theirs, subscriber=name)
             if entry is not None and since_us is not None:
@@ -74,7 +75,8 @@ class Lapses:
                     f"router {self.outlet.router} accepted messages without it, which had been out of its reach for "
                     f"{away_s:.1f} s, {f'longer than the timeout of {timeout} s' if timeout else 'without a timeout'}"
                 )
-                self.outlet.actions.append(Note(f"subscriber {entry.identity} has ended: {ending}"))
+                if timeout:  # of plain ones there may be thousands at a router that has died
+                    self.outlet.actions.append(Note(f"subscriber {entry.identity} has ended: {ending}"))
                 self.end(entry, ending)
 
     @staticmethod
