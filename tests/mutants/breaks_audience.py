@@ -38,7 +38,7 @@ def accepted_without_orphans(audience: Method) -> Method:
 def lost_subscribers_not_awaited(_: Method) -> Method:
     """8 Lost router: what its subscribers were awaited for, they are awaited for as orphans."""
 
-    def broken(joining: Audiences, record: Record, router: str) -> None:
+    def broken(joining: Audiences, record: Record, orphans: list[bytes], lapsed: dict[bytes, None]) -> None:
         pass
 
     return broken
@@ -122,9 +122,9 @@ def accepted_before_booted(_: Method) -> Method:
 def gating_and_awaited(lost: Method, seek: Method) -> tuple[Method, Method]:
     """6.5 Gate: who is gated by a delivery is not awaited for it."""
 
-    def awaited(joining: Audiences, record: Record, router: str) -> None:
+    def awaited(joining: Audiences, record: Record, orphans: list[bytes], lapsed: dict[bytes, None]) -> None:
         with patch.dict(record.stream.gates, clear=True):
-            lost(joining, record, router)
+            lost(joining, record, orphans, lapsed)
 
     def broken(joining: Audiences, record: Record, name: bytes, *, not_at: str | None) -> Any:
         with patch.dict(record.stream.gates, clear=True):
