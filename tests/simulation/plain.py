@@ -146,15 +146,17 @@ class PlainSubscribers:
             self.attaches(link.client.name, there)
 
     def lost(self, home: "Router", router: str) -> None:
-        """Plain subscribers that have left a router are gone for homes that lose it before they hear of that; and plain
-        publishers for those of subscribers."""
+        """Plain subscribers that have left a router, or come to it, are gone for homes that lose it before they hear of
+        that; and plain publishers for those of subscribers."""
         now = self._judge.schedule.now
         for name, reader in self._judge.readers.items():
             reader.links = [link for link in reader.links if not link.ended or now - link.ended_at < RECENT]
             if any(link.router.name == router for link in reader.links):
                 reader.cut_off.add(home.name)
                 newest = _newest(reader)
-                if not reader.resumes and (newest is None or newest.router.name != router):
+                incarnation = home.name, home.incarnation
+                is_known = newest is not None and newest.router.name == router and incarnation in newest.joined_by
+                if not reader.resumes and not is_known:
                     self._judge.void(name, lambda at: at == home.name)
             elif any(link.router is home for link in reader.links):
                 reader.cut_off.add(router)
