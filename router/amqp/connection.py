@@ -129,7 +129,7 @@ class Connection:
         if self.closed:
             return
         try:
-            if not self._sasl.done:
+            if not self._sasl.over:
                 data = self._sasl.receive(data)
                 self.user = self._sasl.user
             if data:

@@ -1,7 +1,8 @@
 """What both ends of SASL share: a buffer, and frames out of it (AMQP 1.0 5.3).
 
-Proton's own server side dies of a damaged sasl-init, process and all, and offers little. Sans-I/O: `receive` takes
-bytes until `done` and returns those that belong to AMQP.
+Proton's own server side dies of a damaged sasl-init, process and all, and offers little. It begins by itself wherever a
+header of SASL comes first, so proton meets nothing but a header of AMQP. Sans-I/O: `receive` takes bytes until `over`
+and returns those that belong to AMQP.
 """
 
 from typing import Any, Final
@@ -26,6 +27,9 @@ class SaslLayer:
 
     def __init__(self) -> None:
         self.done = False
+        """SASL is: what is said from now on is AMQP."""
+        self.over = False
+        """So is what comes."""
         self.out = b""
         self.user = ""
         """Who the peer has proven to be; empty: it may be anybody."""
@@ -39,8 +43,11 @@ class SaslLayer:
             self._greet()
         while self._greeted and not self.done and (frame := self._next_frame()) is not None:
             self._handle(frame)
-        if not self.done:
+        if not self.done or len(self._buffer) < len(AMQP_HEADER):
             return b""
+        if not self._buffer.startswith(AMQP_HEADER):
+            raise AmqpError(FRAMING_ERROR, f"not AMQP: {self._buffer[:8]!r}")
+        self.over = True
         rest, self._buffer = self._buffer, b""
         return rest
 

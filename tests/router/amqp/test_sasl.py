@@ -218,3 +218,14 @@ def test_names_and_passwords_are_compared_as_they_look() -> None:
     with pytest.raises(AmqpError):
         prepared("\u0007")
     assert "stored_key" not in repr(PENCIL)
+
+
+@pytest.mark.parametrize("more", [SASL_HEADER, sasl_frame(INIT, PLAIN, b"\0user\0pencil"), b"AMQP\x02\x01\x00\x00"])
+def test_after_sasl_comes_a_header_of_amqp(more: bytes) -> None:
+    """Proton would begin its own SASL or TLS, and tell what it does not know, passwords too."""
+    server = SaslServer(OFFER)
+    assert server.receive(SASL_HEADER + sasl_frame(INIT, PLAIN, b"\0user\0pencil") + more[:7]) == b""
+    assert server.done
+    with pytest.raises(AmqpError, match="not AMQP") as refused:
+        server.receive(more[7:])
+    assert "pencil" not in str(refused.value)
