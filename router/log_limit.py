@@ -19,6 +19,7 @@ MOST: Final = {
     "oncemesh.clients": 60,
     "oncemesh.neighbours": 60,
     "oncemesh.notes": 60,
+    "oncemesh.security": 60,
 }
 """Logger -> lines of a kind in a minute."""
 
