@@ -1,6 +1,7 @@
 """What goes wrong between a client and its router, or its state."""
 
 import os
+import ssl
 
 
 class ClientError(ConnectionError):
@@ -25,6 +26,6 @@ class StateError(ClientError):
 def why_unreachable(reason: Exception) -> str:
     """Of a host's addresses trio says no more than that all failed; each has a cause of its own."""
     errors = reason.__cause__.exceptions if isinstance(reason.__cause__, ExceptionGroup) else (reason,)
-    numbers = [error.errno for error in errors if isinstance(error, OSError)]
+    numbers = [error.errno for error in errors if isinstance(error, OSError) and not isinstance(error, ssl.SSLError)]
     causes = dict.fromkeys(os.strerror(number) for number in numbers if number is not None and number > 0)
     return ", ".join(causes) or (isinstance(reason, OSError) and reason.strerror) or str(reason) or "no answer in time"

@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from router.amqp.sasl.scram import SCRAM, Verifier
+from router.amqp.sasl.scram import LEAST_ITERATIONS, SCRAM, Verifier
 from router.mesh.reading import FileError
 
 log = logging.getLogger("oncemesh.security")
 
 USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+EXPECTED: Final = "expected letters, digits and . _ @ -, at most 64"
 _KEY: Final = r"([A-Za-z0-9+/]+={0,2})"
 _LINE: Final = re.compile(rf"(\S+) {SCRAM}\$([0-9]{{4,7}}):{_KEY}\${_KEY}:{_KEY}")
 _KEY_BYTES: Final = 32
@@ -53,7 +54,7 @@ def _verifier(path: Path, number: int, iterations: int, *parts: str) -> Verifier
         salt, stored, server = (b64decode(part, validate=True) for part in parts)
     except ValueError:
         salt, stored, server = b"", b"", b""
-    if not salt or len(stored) != _KEY_BYTES or len(server) != _KEY_BYTES or iterations < 4096:  # RFC 7677, section 4
+    if not salt or len(stored) != _KEY_BYTES or len(server) != _KEY_BYTES or iterations < LEAST_ITERATIONS:
         raise UsersError(path, [f"{path}:{number}: a damaged verifier, expected what oncemesh user add writes"])
     return Verifier(salt, iterations, stored, server)
 

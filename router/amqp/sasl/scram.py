@@ -22,8 +22,9 @@ from router.amqp.format.errors import UNAUTHORIZED, AmqpError
 SCRAM: Final = Symbol("SCRAM-SHA-256")
 ITERATIONS: Final = 16_384
 """Of PBKDF2, for each guess of a password. It takes milliseconds, and the loop of a router waits for each PLAIN."""
+LEAST_ITERATIONS: Final = 4096  # RFC 7677, section 4
 MOST_ITERATIONS: Final = 1_000_000
-"""A client does no more for a server that may be anybody."""
+"""A client does no more for a server that may be anybody, and no less: what it says is what guesses are tried at."""
 _DECOYS: Final = secrets.token_bytes(32)
 
 
@@ -131,9 +132,11 @@ class ScramClient:
         nonce, salt, count = _values(text, "rsi")
         if self._server is not None or not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise AmqpError(UNAUTHORIZED, "the server does not answer our SCRAM")
-        if not (count.isascii() and count.isdigit() and len(count) < 10 and 1 <= int(count) <= MOST_ITERATIONS):
-            raise AmqpError(UNAUTHORIZED, f"the server asks for {count} iterations, expected at most {MOST_ITERATIONS}")
-        salted = hashlib.pbkdf2_hmac("sha256", prepared(self._password), _decoded(salt), int(count))
+        iterations = int(count) if count.isascii() and count.isdigit() and len(count) < 10 else 0
+        if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
+            expected = f"expected {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
+            raise AmqpError(UNAUTHORIZED, f"the server asks for {count} iterations, {expected}")
+        salted = hashlib.pbkdf2_hmac("sha256", prepared(self._password), _decoded(salt), iterations)
         without_proof = f"c=biws,r={nonce}"
         said = f"{self._bare},{text},{without_proof}".encode()
         key = _sign(salted, b"Client Key")

@@ -6,6 +6,7 @@ import click
 
 from router.mesh.rundir import RunError
 from router.mesh.topology import load
+from router.security.users import EXPECTED, USER
 
 
 @click.group()
@@ -30,11 +31,15 @@ def init(topology: Path, folder: Path, users: tuple[str, ...]) -> None:
     \b
     Example: oncemesh certs init mesh.yaml --user alice
     """
-    from router.security.certs import issue_all
+    from router.security.certs import CA, issue_all
 
     plan = load(topology)
     if taken := [user for user in users if user in plan.routers]:
         raise RunError(f"{taken[0]} is a router: a client of this name would be taken for it")
+    if wrong := [user for user in users if not USER.fullmatch(user)]:
+        raise RunError(f"{wrong[0]!r} is no user, {EXPECTED}")
+    if CA in (*plan.routers, *users):
+        raise RunError(f"{CA} is the CA: a router or a client of this name would take the place of its files")
     try:
         made = issue_all(plan, folder, users)
     except ValueError as error:

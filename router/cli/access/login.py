@@ -1,6 +1,7 @@
 """The options by which a client of the command line says who it is."""
 
 import functools
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,11 +40,26 @@ def login_options(command: Command) -> Command:
         if (certificate is None) != (key is None):
             raise click.UsageError("--certificate and --key belong together")
         password = read_password(password_file) if password_file is not None else ""
-        return command(credentials=Credentials(user or "", password, ca, certificate, key), **others)
+        credentials = Credentials(user or "", password, ca, certificate, key)
+        _check(credentials)
+        return command(credentials=credentials, **others)
 
     for option in reversed(_OPTIONS):
         logged_in = option(logged_in)
     return logged_in  # type: ignore[return-value]
+
+
+def _check(credentials: Credentials) -> None:
+    """Raises RunError, or OSError with a file's name."""
+    files = [file for file in (credentials.ca, credentials.certificate, credentials.key) if file is not None]
+    for file in files:
+        file.read_bytes()  # TLS does not say which file it cannot read
+    try:
+        if files:
+            credentials.context()
+    except ssl.SSLError as error:
+        reason = (error.reason or "not readable").lower().replace("_", " ")
+        raise RunError(f"{', '.join(map(str, files))}: {reason}, expected certificates and their key, in PEM") from None
 
 
 def read_password(path: Path) -> str:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
+from router.amqp.format.errors import AmqpError
 from router.amqp.sasl.scram import Verifier
 from router.cli.access.login import read_password
 from router.mesh.rundir import RunError
-from router.security.users import USER, read_users, write_users
+from router.security.users import EXPECTED, USER, read_users, write_users
 
 file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 
@@ -39,11 +40,15 @@ def add(file: Path, name: str, password_file: Path | None) -> None:
     Example: oncemesh user add users alice
     """
     if not USER.fullmatch(name):
-        raise RunError(f"{name!r} is no user, expected letters, digits and . _ @ -, at most 64")
+        raise RunError(f"{name!r} is no user, {EXPECTED}")
     users = read_users(file) if file.exists() else {}
     word = "changed" if name in users else "added"
     password = read_password(password_file) if password_file is not None else _asked()
-    write_users(file, {**users, name: Verifier.of(password)})
+    try:
+        verifier = Verifier.of(password)
+    except AmqpError as error:
+        raise RunError(f"not a password: {error.description}") from None
+    write_users(file, {**users, name: verifier})
     click.echo(f"{name} {word}")
 
 

@@ -126,7 +126,7 @@ def test_a_server_that_accepts_without_a_challenge_has_proven_nothing() -> None:
     "challenge",
     [
         SERVER_FIRST.replace(b"4096", b"1000001"),
-        SERVER_FIRST.replace(b"4096", b"0"),
+        SERVER_FIRST.replace(b"4096", b"4095"),
         SERVER_FIRST.replace(b"4096", b"many"),
         SERVER_FIRST.replace(b"r=rOpr", b"r=xxxx"),
         b"r=rOprNGfwEbeRWgbNEkqO,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",

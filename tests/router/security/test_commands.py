@@ -36,6 +36,11 @@ def test_users_come_and_go(tmp_path: Path) -> None:
         (["user", "remove", "users", "alice"], "users: No such file or directory, expected a file of users"),
         (["user", "list", "empty/users"], "empty/users: Not a directory, expected a file of users"),
         (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "a"], "a is a router: a client of this name"),
+        (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "ca"], "ca is the CA: a router or a client"),
+        (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "../x"], "'../x' is no user, expected letters"),
+        (["user", "add", "users", "alice", "--password-file", "bell"], "not a password: control characters"),
+        (["publish", "topic/x", "--ca", "nowhere.pem"], "nowhere.pem: No such file or directory"),
+        (["publish", "topic/x", "--ca", "bell"], "bell: no certificate or crl found, expected certificates"),
         (["publish", "topic/x", "--user", "alice"], "--user and --password-file belong together"),
         (["publish", "topic/x", "--key", "alice.key"], "--certificate and --key belong together"),
     ],
@@ -45,6 +50,7 @@ def test_what_cannot_be_is_told(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").touch()
+    (tmp_path / "bell").write_text("\a\n")
     result = oncemesh(*words)
     assert result.exit_code != 0 and complaint in result.output
 
