@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from router.amqp.sasl.credentials import Credentials
+from router.amqp.sasl.credentials import Credentials, no_password
 from router.mesh.config import Topology
 from router.mesh.reading import FileError
 
@@ -51,7 +51,7 @@ class Files:
         except ssl.SSLError:
             raise SecurityError(self._ca, [f"{self._ca}: expected certificates of a CA, in PEM"]) from None
         try:
-            context.load_cert_chain(self._certificate, self._key, password=_no_password)
+            context.load_cert_chain(self._certificate, self._key, password=no_password)
         except (ssl.SSLError, ValueError) as error:
             reason = getattr(error, "reason", None) or str(error)
             what = f"{self._certificate}, {self._key}: {reason.lower().replace('_', ' ')}"
@@ -84,7 +84,3 @@ def _readable(path: Path, what: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise SecurityError(path, [f"{path}: {error.strerror}, expected {what}"]) from None
-
-
-def _no_password() -> str:
-    raise ValueError("the key is encrypted")

@@ -39,22 +39,23 @@ class Credentials:
         return "".join(str(name.value) for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)[:1])
 
     def proofs(self, *, tls: bool) -> Sequence[Proof]:
-        """What is shown by SASL."""
+        """What is shown by SASL. To who runs the mesh all routers offer SCRAM: nobody is told the mesh's secret."""
         if self.user:
             scram = ScramClient(self.user, self.password)
-            return [scram, plain(self.user, self.password)] if tls else [scram]
+            return [scram, plain(self.user, self.password)] if tls and not self.names else [scram]
         return [external()] if tls and self.certificate is not None else []
 
     def context(self) -> ssl.SSLContext:
-        """Raises OSError, of which ssl.SSLError is one, if there are no such files, or they are no certificates."""
+        """Raises OSError, of which ssl.SSLError is one, or ValueError, if there are no such files, or they are no
+        certificates."""
         context = ssl.create_default_context(cafile=self.ca)
         context.check_hostname = not self.names
         if self.certificate is not None:
-            context.load_cert_chain(self.certificate, self.key)
+            context.load_cert_chain(self.certificate, self.key, password=no_password)
         return context
 
     async def secure(self, stream: trio.SocketStream, host: str) -> TlsStream:
-        """Raises OSError: TlsError if the other end is no router of these."""
+        """Raises OSError, TlsError if the other end is no router of these; or ValueError, as `context` does."""
         secured = await TlsStream.over(stream, self.context(), host)
         if self.names and secured.peer not in self.names:
             raise TlsError(f"the certificate is of {secured.peer!r}, expected {', '.join(sorted(self.names))}")
@@ -62,3 +63,7 @@ class Credentials:
 
 
 NOBODY: Final = Credentials()
+
+
+def no_password() -> str:
+    raise ValueError("the key is encrypted")

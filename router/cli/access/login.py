@@ -57,8 +57,8 @@ def _check(credentials: Credentials) -> None:
     try:
         if files:
             credentials.context()
-    except ssl.SSLError as error:
-        reason = (error.reason or "not readable").lower().replace("_", " ")
+    except (ssl.SSLError, ValueError) as error:
+        reason = (getattr(error, "reason", None) or str(error)).lower().replace("_", " ")
         raise RunError(f"{', '.join(map(str, files))}: {reason}, expected certificates and their key, in PEM") from None
 
 
