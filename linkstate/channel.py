@@ -86,6 +86,8 @@ class Channel:
         "_unacked",
         "ack_at",
         "budget",
+        "doubt",
+        "full",
         "probe_at",
         "under_way",
     )
@@ -94,6 +96,8 @@ class Channel:
         assert 0 < min_timeout <= max_timeout
         self.budget = Budget(budget)
         self.under_way = 0  # bytes that are not acknowledged
+        self.full = False
+        self.doubt = ""  # why the last question was asked
         self.ack_at = inf  # when an ACK is due that found no data to travel with
         self.probe_at = inf  # when the other side must have acknowledged something
         self._sent = 0
@@ -121,9 +125,19 @@ class Channel:
         """Whether our question has been acknowledged, and nothing came before that."""
         return 0 < self._question <= self._sent - len(self._unacked)
 
-    def ask(self, now: float) -> tuple[int, Chunk]:
+    def fills(self) -> bool:
+        """Whether it has just become full."""
+        was_full, self.full = self.full, self.full or self.under_way >= self.budget.bytes
+        return self.full and not was_full
+
+    def empties(self) -> bool:
+        """Whether there is room again just now."""
+        was_full, self.full = self.full, self.full and self.under_way > self.budget.enough
+        return was_full and not self.full
+
+    def ask(self, reason: str, now: float) -> tuple[int, Chunk]:
         """A question, to be sent, and its number."""
-        question = Chunk(b"")
+        question, self.doubt = Chunk(b""), reason
         self._question = self.push(question, now)
         return self._question, question
 

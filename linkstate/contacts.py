@@ -47,16 +47,9 @@ class Contacts:
         self.established: dict[str, int] = {}  # router -> incarnation, for those in contact
         self._contacts = {r: Contact(r, incarnation, hello) for r in sorted(routers) if r != name}
         self._channels: dict[str, Channel] = {}
-        self._doubts: dict[str, str] = {}  # router -> why it was asked last
         self._forwarding = forwarding
         self._emit = emit
-        self._full: set[str] = set()
-        self._settings = (
-            hello,
-            dead,
-            max_payload,
-            budget,
-        )  # of channels: without progress the first and the longest timeout
+        self._settings = hello, dead, max_payload, budget  # of channels: their first and longest timeouts come first
 
     def reachability(self, change: Reachability, now: float) -> None:
         contact = self._contacts[change.router]
@@ -77,8 +70,7 @@ class Contacts:
     def doubt(self, router: str, reason: str, now: float) -> None:
         channel = self._channels.get(router)
         if channel is not None and not channel.in_flight:
-            self._doubts[router] = reason
-            self._send_numbered(self._contacts[router], channel, [channel.ask(now)])
+            self._send_numbered(self._contacts[router], channel, [channel.ask(reason, now)])
 
     def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
         for chunk in cut(payload):
@@ -89,8 +81,7 @@ class Contacts:
                     contact = self._contacts[router]
                     number = channel.push(chunk, now)
                     addressed.append((router, contact.ours, contact.theirs, number, channel.acknowledge()))
-                    if channel.under_way >= channel.budget.bytes and router not in self._full:
-                        self._full.add(router)
+                    if channel.fills():
                         self._emit(Full(router))
             self._forwarding.send_chunk(chunk, addressed)
 
@@ -143,11 +134,10 @@ class Contacts:
                 self._send_one(ACK, contact, channel.acknowledge(), y)
             elif y:
                 self._resend(contact, channel, channel.missing(y), now)
-        if contact.router in self._full and channel.under_way <= channel.budget.enough:
-            self._full.discard(contact.router)
+        if channel.empties():
             self._emit(Room(contact.router))
         if channel.is_late:
-            self._emit(Late(contact.router, self._doubts[contact.router]))
+            self._emit(Late(contact.router, channel.doubt))
             self.drop(contact.router, now)
 
     def _resend(self, contact: Contact, channel: Channel, chunks: Iterable[tuple[int, Chunk]], now: float) -> None:
@@ -175,5 +165,4 @@ class Contacts:
             self._emit(ContactMade(contact.router, contact.incarnation))
         elif change is ContactChange.LOST:
             del self._channels[contact.router], self.established[contact.router]
-            self._full.discard(contact.router)
             self._emit(ContactLost(contact.router))

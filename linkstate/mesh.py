@@ -10,6 +10,7 @@ interface.
    when any bytes came: a neighbour whose long body is under way lives.
 3. After every call it drains `out`, in order. Bodies for one neighbour and link may be joined into one, and wait in
    an `Outbox` until the transport has room.
+   `Full` and `Room` say for which routers what can wait does.
 4. It calls `handle_timer` no later than `deadline()`, which may have changed after any call.
 5. `now` never goes backwards.
 

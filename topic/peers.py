@@ -117,7 +117,9 @@ class Peers:
         )
 
     def _undoes(self, ours: LinkEntry, epoch: Epoch) -> bool:
-        return ours.epoch > epoch and not self.directory.tells_itself(ours) if ours.live else ours.epoch >= epoch
+        if ours.live:
+            return ours.epoch > epoch and not self.directory.tells_itself(ours)
+        return ours.epoch >= epoch
 
     def _end_ours(self, told: list[LinkEntry]) -> None:
         """Others let links of ours expire, behind a partition: they are over."""

@@ -17,7 +17,7 @@ from math import inf
 from typing import Any, Literal
 
 from linkstate.clock import HybridClock
-from linkstate.events import Broken, ContactLost, ContactMade, Late, Received, Transmit
+from linkstate.events import Broken, ContactLost, ContactMade, Full, Late, Received, Room, Transmit
 from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
 
@@ -90,6 +90,7 @@ class Network:
         self.transmitted: list[tuple[str, Transmit]] = []
         self.received: list[tuple[str, Received]] = []
         self.broken: list[tuple[str, Broken | Late]] = []
+        self.filled: list[tuple[str, Full | Room]] = []
         self._transport: dict[Link, int] = dict.fromkeys(self._directions(), 0)  # of this end, 0 if none
         self._serial = 0
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -253,6 +254,8 @@ class Network:
                     self.ledger.made(router, action.router)
                 case ContactLost():
                     self.ledger.lost(router, action.router)
+                case Full() | Room():
+                    self.filled.append((router, action))
                 case Broken() | Late():
                     self.broken.append((router, action))
         for neighbour in self.neighbours(router):

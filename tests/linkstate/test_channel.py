@@ -119,9 +119,42 @@ def test_neither_more_to_send_nor_an_acknowledgement_that_is_no_news_puts_a_prob
         assert sender.probe_at == 0.1 + 0.2
 
 
+def test_what_a_line_holds_by_itself_does_not_count_against_what_may_queue() -> None:
+    """A round trip of 1 s, and 1000 bytes more a second than before, once it is acknowledged."""
+    sender = Channel(min_timeout=0.2, max_timeout=1.0, max_payload=1000, budget=1000)
+    may = []
+    for round_trip in range(3):
+        while not sender.fills() and not sender.full:
+            sender.push(Chunk(bytes(100)), float(round_trip))
+        may.append(sender.under_way)
+        sender.receive_ack(sender.sent, round_trip + 1.0)
+        assert sender.empties() and not sender.full
+    assert may == [1000, 2000, 3000]
+
+
+def test_what_queues_on_a_line_lets_no_more_of_it_under_way() -> None:
+    """1000 bytes a second, a round trip of 0.1 s: the acknowledgement of what queued comes late."""
+    sender = Channel(min_timeout=0.2, max_timeout=1.0, max_payload=1000, budget=1000)
+    sender.push(Chunk(bytes(100)), 0.0)
+    sender.receive_ack(1, 0.1)
+    assert sender.budget.bytes == 1000 + 100
+    for _ in range(11):
+        sender.push(Chunk(bytes(100)), 1.0)
+    sender.receive_ack(12, 2.1)
+    assert sender.budget.bytes == 1000 + 100
+
+
+def test_a_line_that_all_was_sent_over_again_is_measured_anew() -> None:
+    sender = Channel(min_timeout=0.2, max_timeout=1.0, max_payload=1000, budget=1000)
+    sender.push(Chunk(bytes(100)), 0.0)
+    sender.resent(0.5)
+    sender.receive_ack(1, 0.6)
+    assert sender.budget.bytes == 1000, "which sending was acknowledged?"
+
+
 def test_a_question_that_is_acknowledged_before_anything_comes_finds_the_other_end_late() -> None:
     asking = channel()
-    number, question = asking.ask(1.0)
+    number, question = asking.ask("it owes", 1.0)
     assert not asking.is_late
     assert asking.receive(1, question, 1.1) == [], "the other end asks as well: that is not to get on"
     asking.receive_ack(number, 1.2)
@@ -130,7 +163,7 @@ def test_a_question_that_is_acknowledged_before_anything_comes_finds_the_other_e
 
 def test_what_comes_before_a_question_is_acknowledged_was_under_way() -> None:
     asking = channel()
-    number, _ = asking.ask(1.0)
+    number, _ = asking.ask("it owes", 1.0)
     assert asking.receive(1, Chunk(b"answer"), 1.1) == [b"answer"]
     asking.receive_ack(number, 1.2)
     assert not asking.is_late
@@ -139,7 +172,7 @@ def test_what_comes_before_a_question_is_acknowledged_was_under_way() -> None:
 def test_what_comes_twice_was_not_under_way() -> None:
     asking = channel()
     asking.receive(1, Chunk(b"before"), 1.0)
-    number, _ = asking.ask(2.0)
+    number, _ = asking.ask("it owes", 2.0)
     asking.receive(1, Chunk(b"before"), 2.1)
     asking.receive_ack(number, 2.2)
     assert asking.is_late

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from linkstate.channel import BUDGET
 from linkstate.chunks import CHUNK, Chunk, Joiner, OversizedError, cut
 from linkstate.clock import HybridClock
 from linkstate.contact import NUMBER_BITS
-from linkstate.events import CHANNEL, LINKSTATE, Late, Received
+from linkstate.events import CHANNEL, LINKSTATE, Full, Late, Received, Room
 from linkstate.frames import (
     DATA,
     GREET,
@@ -99,6 +100,16 @@ def test_a_payload_that_takes_longer_than_dead_costs_no_contact() -> None:
     network.run(5 * DEAD)
     assert arrived(network, "b") == [b"payload"]
     assert network.ledger.current["a", "b"] == contact
+
+
+def test_a_router_to_which_too_much_is_under_way_is_full_until_some_of_it_is_acknowledged() -> None:
+    """a ── b: twice the budget takes 2.1 s; what comes back, nothing"""
+    network = narrow(Network(line("a", "b")), MEGABYTE)
+    for number in range(2 * BUDGET // CHUNK):
+        network.send("a", ["b"], large(str(number), CHUNK))
+    assert network.filled == [("a", Full("b"))]
+    network.run(3.0)
+    assert network.filled == [("a", Full("b")), ("a", Room("b"))]
 
 
 def test_whose_answer_waits_behind_others_payloads_is_not_late() -> None:

@@ -73,7 +73,7 @@ class Record:
         self.message: bytes | None = message
         """Encoded message; None once settled, and in a placeholder, which an unsettled map named."""
         self.n = -1
-        """Place in the publisher's order at its home; -1 while withheld (protocol 5, Reused tags) or unconfirmed."""
+        """Place in the publisher's order at its home; -1 while withheld (protocol 5) or unconfirmed."""
         self.state = State.IN_DOUBT
         self.presettled = False
         self.locals: dict[Any, int] = {}
@@ -319,7 +319,7 @@ class Stream:
         self.window: CreditWindow
         """What was transferred on this attach and is not settled, and how much more may be."""
         self.withheld: deque[Record] = deque()
-        """Home: records whose key the network still holds for an older delivery, and all that came after them."""
+        """Home: records that wait for their key, or for room, and all that came after (`topic.home.publishing`)."""
         self.gates: dict[bytes, Gate] = {}
         """By subscriber name."""
         self.generation = generation

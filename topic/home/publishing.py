@@ -36,6 +36,7 @@ class Publishing:
         self._queue: dict[Stream, None] = {}
         """Publishers that wait for room, or for their turn."""
         self._may_go_on = False
+        """Perhaps: there is room since it was looked last."""
 
     def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
         """Take a batch of transfers of one publisher, in order. Returns their records, in the same order."""
@@ -156,14 +157,14 @@ class Publishing:
 
     def go_on(self) -> bool:
         """Let the next publisher of those that wait for room go on. False if there is none."""
-        going = (stream for stream in self._queue if not self._awaits_room(stream))
-        stream = next(going, None) if self._may_go_on else None
-        if stream is None:
-            self._may_go_on = False
+        if not self._may_go_on:
             return False
-        del self._queue[stream]
-        self._release(stream)
-        return True
+        stream = next((stream for stream in self._queue if not self._awaits_room(stream)), None)
+        self._may_go_on = stream is not None
+        if stream is not None:
+            del self._queue[stream]
+            self._release(stream)
+        return stream is not None
 
     def awaited_routers(self, stream: Stream) -> list[str]:
         """Those that the publisher waits for: too much is under way to them."""
