@@ -10,8 +10,11 @@ newer connection takes the place of a neighbour's only when that is silent. Who 
 """
 
 import logging
-from collections.abc import Collection
+import os
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
+
+import trio
 
 from linkstate.events import Transmit
 from linkstate.frames import PeerError as BrokenFrame
@@ -24,6 +27,8 @@ from router.amqp.format.message import body_of, joined_message
 from router.amqp.format.values import SND_SETTLED, ErrorCondition
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
+from router.groups import leaves
+from router.mesh.quantities import Address, format_duration
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.neighbours")
@@ -34,6 +39,8 @@ CREDIT = 100_000
 ENGINE_BYTES = 128 * 1024
 """What the engine is given of bodies before it has written; as much again may be in the hands of the writer."""
 MESH = "oncemesh:mesh"
+RETRY_FIRST_S = 0.02
+RETRY_MOST_S = 1.0
 
 
 class Transport:
@@ -213,3 +220,36 @@ class Neighbours(Handler):
         for transport in list(self._up.values()):
             transport.connection.close("amqp:connection:forced", "the router stops")
             transport.connection.wake()
+
+
+async def keep_dialling(
+    neighbour: str, address: Address, patience: float, visit: Callable[[trio.SocketStream, str], Awaitable[None]]
+) -> None:
+    """Keep a connection to a neighbour; the first attempts follow each other fast. One that does not last counts as
+    none. An attempt is over after `patience` seconds: the kernel's own grow to minutes while a cable is out. Why it is
+    not reached is told once, until it is or there is another reason."""
+    wait, told = RETRY_FIRST_S, ""
+    while True:
+        try:
+            with trio.fail_after(patience):
+                stream = await trio.open_tcp_stream(address.host, address.port)
+        except (OSError, trio.TooSlowError) as error:
+            if told != (told := _reason(error, patience)):
+                log.info("router %s is not reached at %s: %s", neighbour, address, told)
+        else:
+            began, told = trio.current_time(), ""
+            async with stream:
+                await visit(stream, neighbour)
+            if trio.current_time() - began > RETRY_MOST_S:
+                wait = RETRY_FIRST_S
+        await trio.sleep(wait)
+        wait = min(2 * wait, RETRY_MOST_S)
+
+
+def _reason(error: OSError | trio.TooSlowError, patience: float) -> str:
+    if isinstance(error, trio.TooSlowError):
+        return f"no answer in {format_duration(patience)}"
+    last = [*leaves(error.__cause__ or error)][-1]
+    if isinstance(last, OSError) and last.errno is not None and last.errno > 0:  # others are of names that are unknown
+        return os.strerror(last.errno)
+    return getattr(last, "strerror", None) or str(last)

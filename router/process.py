@@ -32,7 +32,7 @@ from router.log_limit import limit_logs
 from router.mesh.config import GO_ON, LogSettings, Timing, Topology
 from router.mesh.quantities import Address, format_duration
 from router.mesh.stopping import DRAIN, DRAIN_S, STOP
-from router.neighbours import Neighbours
+from router.neighbours import Neighbours, keep_dialling
 from router.retention import Retention
 from router.security.doors import Doors, told
 from router.shell import Shell
@@ -47,8 +47,6 @@ from topic.settings import Settings
 
 log = logging.getLogger("oncemesh")
 
-RETRY_FIRST_S = 0.02
-RETRY_MOST_S = 1.0
 INTER_FRAME = 256 * 1024
 INTER_MESSAGE = 16 << 20
 BESIDES = 64 << 20
@@ -117,8 +115,12 @@ class Process:
             nursery.start_soon(self._doors.reload_on_hangup)
             for neighbour, address in self.topology.dialled_by(self.name).items():
                 assert address is not None, "the command line checks that neighbours can be found"
-                nursery.start_soon(self._dial, neighbour, address)
+                patience = _neighbour_idle(self.topology.timing)
+                nursery.start_soon(keep_dialling, neighbour, address, patience, self._visit_neighbour)
             log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, Address(*amqp.getsockname()[:2]))
+            if awaited := self.node.topic.boot.waiting_for:
+                longest = format_duration(self.topology.timing.boot_wait)
+                log.info("publishers are answered when %s are heard, or in %s", ", ".join(awaited), longest)
             await self._until_told()
             await self._goodbye()
             nursery.cancel_scope.cancel()
@@ -281,27 +283,9 @@ class Process:
             outbound=self._outbound, peer=peer,
         )  # fmt: skip
 
-    async def _dial(self, neighbour: str, address: Address) -> None:
-        """Keep a connection to a neighbour; the first attempts follow each other fast. One that does not last counts as
-        none."""
-        wait = RETRY_FIRST_S
-        while True:
-            try:
-                stream = await trio.open_tcp_stream(address.host, address.port)
-            except OSError as error:
-                log.debug("router %s: %s", neighbour, error)
-            else:
-                began = trio.current_time()
-                async with stream:
-                    await self._visit_neighbour(stream, neighbour)
-                if trio.current_time() - began > RETRY_MOST_S:
-                    wait = RETRY_FIRST_S
-            await trio.sleep(wait)
-            wait = min(2 * wait, RETRY_MOST_S)
-
     def _failover_list(self) -> list[dict[str, object]]:
         """The other routers of the mesh, as clients of the ecosystem expect them in the open's properties."""
-        others = [config.amqp for name, config in self.topology.routers.items() if name != self.name]
+        others = [config.told for name, config in self.topology.routers.items() if name != self.name]
         scheme = "amqps" if self.topology.security.tls else "amqp"
         return [{"network-host": at.host, "port": at.port, "scheme": scheme, "hostname": at.host} for at in others]
 

@@ -147,7 +147,7 @@ def find_target(
         credentials = operator
     elif credentials.ca is None:
         credentials = attrs.evolve(credentials, ca=operator.ca, names=operator.names)
-    urls = tuple(f"{scheme}://{entries[entry].amqp}" for entry in order)
+    urls = tuple(f"{scheme}://{Address.parse(entries[entry].amqp).here}" for entry in order)
     return Target(urls, client_log(directory, name), state, credentials)
 
 

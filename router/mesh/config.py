@@ -20,6 +20,20 @@ class RouterConfig:
     """Listener for clients."""
     inter: Address | None = None
     """Listener for other routers; None = any free port, chosen and published by the launcher."""
+    advertise: Address | None = None
+    """Where clients find it, if not at `amqp`: a host's name, a forwarded port, or `amqp` is every address."""
+
+    @property
+    def told(self) -> Address:
+        """Where clients find it."""
+        return self.advertise or self.amqp
+
+    @property
+    def dialled(self) -> Address | None:
+        """Where neighbours find it: one that listens anywhere, at the host that clients are told."""
+        if self.inter is None or not self.inter.is_anywhere:
+            return self.inter
+        return Address(self.told.host, self.inter.port)
 
 
 @attrs.frozen
@@ -30,7 +44,7 @@ class LinkConfig:
     b: str
     cost: int = 1
     address: Address | None = None
-    """Dialled instead of the higher-named router's `inter`, for example through a forwarded port."""
+    """Dialled instead of the higher-named router, for example through a forwarded port."""
 
     def other(self, name: str) -> str:
         assert name in (self.a, self.b)
@@ -188,4 +202,4 @@ class Topology:
     def dialled_by(self, name: str) -> dict[str, Address | None]:
         """Neighbour -> the address `name` dials it at, None where that is not known before the launch."""
         neighbours = {link.b: link for link in self.links_of(name) if link.a == name}
-        return {peer: link.address or self.routers[peer].inter for peer, link in neighbours.items()}
+        return {peer: link.address or self.routers[peer].dialled for peer, link in neighbours.items()}

@@ -32,7 +32,8 @@ def listen(address: Address) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise ListenError(f"{address}: {os.strerror(error.errno or 0)}") from None
+        meant = "" if where[0] == address.host else f" ({where[0]})"  # a name may be another host's
+        raise ListenError(f"{address}{meant}: {os.strerror(error.errno or 0)}") from None
     return listener
 
 

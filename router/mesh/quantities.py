@@ -40,12 +40,29 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> "Address":
         found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]@]+)):([0-9]{1,5})", text)
-        if not found or int(found[3]) > 65535:
+        if not found or int(found[3]) > 65535 or not _names_a_host(found[1] or found[2]):
             raise ValueError(f'"{text}" is not an address, expected host:port such as 127.0.0.1:5672 or [::1]:5672')
         return cls(found[1] or found[2], int(found[3]))
 
+    @property
+    def is_anywhere(self) -> bool:
+        """Whether it stands for every address of a host, as 0.0.0.0 and :: do: to listen at, not to be dialled."""
+        return not self.host.strip("0.:x")
+
+    @property
+    def here(self) -> "Address":
+        """Where a process of the same host finds who listens at it."""
+        return Address("::1" if ":" in self.host else "127.0.0.1", self.port) if self.is_anywhere else self
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _names_a_host(name: str) -> bool:
+    try:
+        return bool(name.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def format_duration(seconds: float) -> str:

@@ -55,9 +55,8 @@ async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterV
 async def status_at(amqp: str, fetch: FetchStatus) -> dict[str, Any] | None:
     """None if the router at this host:port does not answer."""
     address = Address.parse(amqp)
-    anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
     try:
-        return await fetch(anywhere.get(address.host, address.host), address.port, PATIENCE_S)
+        return await fetch(address.here.host, address.port, PATIENCE_S)
     except (OSError, trio.BrokenResourceError, trio.TooSlowError):
         return None
 

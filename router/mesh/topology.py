@@ -70,6 +70,7 @@ class _Reader(Reader):
             path=path,
             security=self.security(root),
         )
+        self.findable(topology, lines)
         self.strangers(topology, lines)
         return topology
 
@@ -96,7 +97,7 @@ class _Reader(Reader):
                 self.fail(name.line, f'routers: "{name}" cannot name a router, expected letters, digits, - and _')
             part = self.structure(value, RouterPart, f"routers.{name}")
             if part is not None:
-                routers[str(name)] = RouterConfig(str(name), part.amqp, part.inter)
+                routers[str(name)] = RouterConfig(str(name), part.amqp, part.inter, part.advertise)
         self.ports(found, routers)
         return routers, {str(name): name.line for name in found}
 
@@ -106,12 +107,13 @@ class _Reader(Reader):
             for kind, address in (("amqp", router.amqp), ("inter", router.inter)):
                 if address is None or address.port == 0:
                     continue
-                owner = next((other for old, other in taken if _collide(old, address)), None)
+                place = Address(router.told.host, address.port) if address.is_anywhere else address
+                owner = next((other for old, other in taken if _collide(old, place)), None)
                 if owner is not None:
                     part = found[MarkedText(name)]
                     line = part[MarkedText(kind)].line if isinstance(part, MarkedMap) else part.line
                     self.fail(line, f"routers.{name}.{kind}: {address} is already {owner}, expected another port")
-                taken.append((address, f"routers.{name}.{kind}"))
+                taken.append((place, f"routers.{name}.{kind}"))
 
     def links(self, root: MarkedMap, routers: Mapping[str, int]) -> tuple[LinkConfig, ...]:
         links: dict[tuple[str, str], LinkConfig] = {}
@@ -190,6 +192,13 @@ class _Reader(Reader):
             self.fail(line, f"security: users, but anybody may come in as a router: {what}")
         return security
 
+    def findable(self, topology: Topology, lines: Mapping[str, int]) -> None:
+        """Who listens anywhere says at which host it is found."""
+        for name, router in topology.routers.items():
+            if router.told.is_anywhere:
+                what = f"routers.{name}.amqp: {router.amqp} is nothing that clients can be told"
+                self.fail(lines[name], f"{what}, expected also advertise: host:port")
+
     def strangers(self, topology: Topology, lines: Mapping[str, int]) -> None:
         """Who opens a listener to everybody says so by its name."""
         security = topology.security
@@ -218,8 +227,7 @@ def reachable(start: str, links: list[tuple[str, str]]) -> set[str]:
 
 
 def _collide(one: Address, other: Address) -> bool:
-    anywhere = ("0.0.0.0", "::")
-    return one.port == other.port and (one.host == other.host or one.host in anywhere or other.host in anywhere)
+    return one.port == other.port and (one.host == other.host or one.is_anywhere or other.is_anywhere)
 
 
 def _long_form(link: Value) -> Value:

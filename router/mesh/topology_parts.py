@@ -36,6 +36,7 @@ MOST_WINDOW = 1 << 40
 class RouterPart:
     amqp: Address
     inter: Address | None = None
+    advertise: Address | None = None
 
 
 @attrs.frozen
@@ -43,6 +44,13 @@ class LinkPart:
     between: tuple[str, str]
     cost: int = 1
     address: Address | None = None
+
+
+def _dialled(text: str) -> Address:
+    address = Address.parse(text)
+    if address.is_anywhere or address.port == 0:
+        raise ValueError(f'"{text}" leads nowhere, expected a host and a port that others can connect to')
+    return address
 
 
 def _prefix(text: str) -> str:
@@ -92,8 +100,8 @@ def _open(value: Value, _: Any) -> tuple[str, ...]:
 _ADDRESS = text(Address.parse)
 CONVERTER = converter(
     {
-        RouterPart: {"amqp": _ADDRESS, "inter": _ADDRESS},
-        LinkPart: {"between": _pair, "cost": text(whole(1, 65535)), "address": _ADDRESS},
+        RouterPart: {"amqp": _ADDRESS, "inter": _ADDRESS, "advertise": text(_dialled)},
+        LinkPart: {"between": _pair, "cost": text(whole(1, 65535)), "address": text(_dialled)},
         AddressRule: {"prefix": text(_prefix), "kind": text(_kind)},
         Timing: {field.name: text(parse_duration) for field in attrs.fields(Timing)},
         Limits: {

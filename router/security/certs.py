@@ -70,8 +70,8 @@ def issue_all(topology: Topology, folder: Path, users: Sequence[str]) -> list[Pa
     authority = Authority(folder, f"{topology.mesh} CA")
     made = [authority.paths(CA)[0]]
     for name, router in topology.routers.items():
-        hosts = [router.amqp.host, *([] if router.inter is None else [router.inter.host])]
-        named = [host for host in hosts if host not in ("0.0.0.0", "::")]
+        found = (router.told, router.amqp, *([] if router.dialled is None else [router.dialled]))
+        named = [address.host for address in found if not address.is_anywhere]
         made.append(authority.issue(name, [*named, *LOCAL])[0])
     return made + [authority.issue(user)[0] for user in users]
 

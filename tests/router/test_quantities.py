@@ -34,10 +34,17 @@ def test_an_address_reads_back_as_it_was_written(text: str) -> None:
     assert str(Address.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "h", ":1", "h:", "h:x", "h:65536", "::1:5672", "a b:1", "amqp://h:1"])
+@pytest.mark.parametrize("text", ["", "h", ":1", "h:", "h:x", "h:65536", "::1:5672", "a b:1", "amqp://h:1", "a..b:1"])
 def test_what_is_not_an_address(text: str) -> None:
     with pytest.raises(ValueError, match="is not an address, expected"):
         Address.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "here"), [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:1", "[::1]:1"), ("0:1", "127.0.0.1:1"), ("h:1", "h:1")]
+)
+def test_what_listens_anywhere_is_found_on_loopback(text: str, here: str) -> None:
+    assert str(Address.parse(text).here) == here
 
 
 @pytest.mark.parametrize(

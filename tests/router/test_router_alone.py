@@ -17,6 +17,7 @@ from router.cli.router import LineFormatter
 from router.mesh.quantities import Address
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
 from router.mesh.topology import load
+from tests.processes.clients import Clients
 
 
 def free_ports(count: int) -> list[int]:
@@ -162,6 +163,40 @@ async def test_a_port_that_is_taken_is_told_without_a_traceback(routers: Routers
         _, errors = await trio.to_thread.run_sync(process.communicate)
     assert process.returncode == 1
     assert errors == f"Error: router a cannot listen on {address}: Address already in use\n"
+
+
+async def test_who_is_not_reached_is_told_once_and_clients_are_told_what_is_advertised(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    """It listens anywhere, on IPv6; b and c are not there."""
+    path = tmp_path / "mesh.yaml"
+    amqp, inter, *nobody = free_ports(4)
+    path.write_text(f"""\
+mesh: hosts
+routers:
+  a: {{amqp: "[::]:{amqp}", inter: "[::]:{inter}", advertise: a.example.org:5672}}
+  b: {{amqp: "[::1]:1", inter: "[::1]:{nobody[0]}"}}
+  c: {{amqp: c.example.org:5672, inter: 127.0.0.1:{nobody[1]}, advertise: "[2001:db8::c]:15672"}}
+links: [[a, b], [a, c]]
+timing: {{boot_wait: 2s}}
+security: {{open: [amqp, inter]}}
+""")
+    routers = Routers(path)
+    log = routers.start("a").stderr
+    try:
+        with trio.fail_after(30):
+            said = ""
+            while "going on without b, c" not in said:
+                assert log is not None
+                said += await trio.to_thread.run_sync(log.readline)
+            client = await Clients(nursery).connect(Address("::1", amqp), "client")
+    finally:
+        routers.stop()
+    servers = client.connection.remote_properties["failover-server-list"]
+    assert [(server["network-host"], server["port"]) for server in servers] == [("::1", 1), ("2001:db8::c", 15672)]
+    assert said.count("publishers are answered when b, c are heard, or in 2.0s") == 1
+    assert said.count(f"router b is not reached at [::1]:{nobody[0]}: Connection refused") == 1
+    assert said.count(f"router c is not reached at 127.0.0.1:{nobody[1]}: Connection refused") == 1
 
 
 def test_a_line_of_the_log_is_one_line_whatever_strangers_are_called() -> None:

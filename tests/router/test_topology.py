@@ -50,7 +50,7 @@ def test_a_full_topology_is_read_as_written(tmp_path: Path) -> None:
 mesh: full
 routers:
   a: {amqp: 127.0.0.1:0}
-  b: {amqp: "[::1]:5673", inter: b.example.org:6000}
+  b: {amqp: "[::1]:5673", inter: b.example.org:6000, advertise: "[2001:db8::2]:5673"}
 links:
   - {between: [b, a], cost: 7, address: 10.0.0.1:6001}
 addresses:
@@ -66,7 +66,7 @@ security:
         mesh="full",
         routers={
             "a": RouterConfig("a", Address("127.0.0.1", 0)),
-            "b": RouterConfig("b", Address("::1", 5673), Address("b.example.org", 6000)),
+            "b": RouterConfig("b", Address("::1", 5673), Address("b.example.org", 6000), Address("2001:db8::2", 5673)),
         },
         links=(LinkConfig("a", "b", 7, Address("10.0.0.1", 6001)),),
         addresses=(AddressRule("news/", "topic"),),
@@ -266,12 +266,12 @@ links:
         ),
         pytest.param(
             "mesh: m\nrouters:\n  a: {inter: localhost:1}\n",
-            'mesh.yaml:3: routers.a: "amqp" is missing, expected the keys amqp, inter',
+            'mesh.yaml:3: routers.a: "amqp" is missing, expected the keys amqp, inter, advertise',
             id="missing key",
         ),
         pytest.param(
             "mesh: m\nrouters:\n  a:\n",
-            "mesh.yaml:3: routers.a: an empty value is not a mapping, expected the keys amqp, inter",
+            "mesh.yaml:3: routers.a: an empty value is not a mapping, expected the keys amqp, inter, advertise",
             id="router without anything",
         ),
         pytest.param(

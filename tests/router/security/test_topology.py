@@ -18,7 +18,7 @@ routers:
     ("text", "complaint"),
     [
         pytest.param(
-            TWO_ROUTERS.replace("127.0.0.1:5673", "0.0.0.0:5672")
+            TWO_ROUTERS.replace("127.0.0.1:5673", "0.0.0.0:5672, advertise: 127.0.0.1:1")
             + "links: [[a, b]]\nsecurity: {open: [amqp, inter]}\n",
             "mesh.yaml:4: routers.b.amqp: 0.0.0.0:5672 is already routers.a.amqp, expected another port",
             id="duplicate port on all interfaces",
@@ -72,7 +72,7 @@ def test_what_is_open_without_a_word_is_told(tmp_path: Path, text: str, complain
 )
 def test_what_is_closed_or_opened_by_name_may_listen_anywhere(tmp_path: Path, security: str) -> None:
     path = tmp_path / "mesh.yaml"
-    path.write_text(f"mesh: m\nrouters:\n  a: {{amqp: 0.0.0.0:1}}\nsecurity: {security}\n")
+    path.write_text(f"mesh: m\nrouters:\n  a: {{amqp: 0.0.0.0:1, advertise: h:1}}\nsecurity: {security}\n")
     assert load(path).security.open == (("amqp", "inter") if "open" in security else ())
 
 
