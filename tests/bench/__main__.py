@@ -1,135 +1,185 @@
-"""`make bench`: messages/s, CPU-µs per message and router, and latency, for single, line and triangle.
+"""`make bench`: messages/s, processor time and latency of meshes, as ratios to a bare line in the same run.
 
-The load comes from `amqpload.c` (qpid-proton C, about 3 µs a message), so that it is not a client that is measured.
-Each case runs on a mesh started for it, several times; medians are printed. Figures of one machine compare with
-figures of the same machine only.
+The bare line (`tests/bench/bare`) is started beside the mesh, and both are loaded in turn: figures of different hours
+differ by far more than those of one run. The load comes from `amqpload.c`, about 3 µs a message, so that it is not a
+client that is measured. Medians of the runs, and in brackets the least and the largest of each run's ratio.
 """
 
 import argparse
 import json
 import os
 import platform
-import re
-import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import attrs
+import psutil
 from rich.console import Console
 from rich.table import Table
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
-BINARY = ROOT / "build" / "amqpload"
-LIBRARIES = ("-l:libqpid-proton-core.so.10", "-l:libqpid-proton-proactor.so.1")
-ADDRESS = "topic/bench"
+from tests.bench.load import Load, Routers, bare, build, finished, measure, mesh, started
+
+SECOND = ("--second",)
+IDLE_S = 10.0
+Figures = dict[str, float]
+"""Of one run: `msg_s`, `cpu` (µs a message, of all routers), `p50`, `p99`, `pause` (ms, the longest without a
+delivery). Idle: `idle` (% of a core that a router takes, in the mean)."""
 
 
 @attrs.frozen
 class Case:
-    """One load on one mesh: where the publisher and the subscribers attach, and what `amqpload` is told."""
+    """Loads that run at once on one mesh, or none: it is idle. `yardstick`: what of the bare line is loaded alike."""
 
-    topology: str
-    subscribers: tuple[str, ...]
+    mesh: str
     title: str
-    options: tuple[str, ...] = ("--second",)
-    count: int = 100_000
-    size: int = 100
-    publisher: str = "a"
+    loads: tuple[Load, ...]
+    yardstick: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.mesh}, {self.title}"
 
 
-def paced(topology: str, subscriber: str, rate: int) -> Case:
-    """So many messages a second, for some seconds: where it is quiet, what counts is latency and processor time."""
-    options = ("--second", "--rate", str(rate))
-    return Case(topology, (subscriber,), f"mode second, {rate:,} msg/s", options, count=min(5 * rate, 50_000))
+def line(title: str, count: int, *options: str, to: str = "c", size: int = 100, window: int = 1000) -> Case:
+    """From a to subscribers at `to`."""
+    yardstick = "line" if set(to) == {"c"} else ""
+    return Case("line", title, (Load(tuple(to), (*SECOND, *options), count, size, window),), yardstick)
+
+
+def single(title: str, count: int, *options: str, subscribers: int = 1) -> Case:
+    return Case("single", title, (Load(("a",) * subscribers, (*SECOND, *options), count),), "single")
+
+
+def spread(publishers: int) -> Case:
+    """Each at a router of its own, with a subscriber there, and a topic."""
+    names = "abcd"[:publishers]
+    loads = tuple(Load((name,), SECOND, 40_000, publisher=name, address=f"topic/{name}") for name in names)
+    return Case("ring", f"publishers at {publishers} routers", loads)
 
 
 CASES = (
-    Case("single", ("a",), "mode second, 1 subscriber"),
-    Case("single", ("a", "a", "a"), "mode second, 3 subscribers", count=60_000),
-    paced("single", "a", 500),
-    Case("line", ("c",), "mode second, 1 subscriber at c"),
-    Case("line", ("c",), "mode first, 1 KiB, 1 subscriber at c", (), size=1024),
-    Case("line", ("a", "b", "c"), "mode second, one subscriber on each", count=60_000),
-    *(paced("line", "c", rate) for rate in (50, 500, 5_000, 20_000)),
-    Case("triangle", ("b", "c"), "mode second, subscribers at b and c", count=60_000),
-    paced("triangle", "c", 500),
-)
+    single("full load", 100_000),
+    single("full load, 3 subscribers", 60_000, subscribers=3),
+    single("500 msg/s", 2_500, "--rate", "500"),
+    line("full load", 100_000),
+    line("full load, subscribers at a, b and c", 60_000, to="abc"),
+    line("full load, 20 subscribers at c", 15_000, to=20 * "c"),
+    Case("line", "full load, mode first, 1 KiB", (Load(("c",), (), size=1024),), "line"),
+    *(
+        line(f"{rate:,} msg/s", min(5 * rate, 50_000), "--rate", str(rate))
+        for rate in (50, 500, 5_000, 20_000)
+    ),
+    line("full load, 64 KiB", 8_000, size=64 << 10),
+    line("full load, 1 MiB", 500, size=1 << 20, window=100),
+    *map(spread, (1, 2, 4)),
+    Case("ring-3", "idle", ()),
+    Case("ring-24", "idle", ()),
+)  # fmt: skip
 
 
-def build() -> None:
-    """Compile the load generator; says what to install where that fails."""
-    source = HERE / "amqpload.c"
-    if BINARY.exists() and BINARY.stat().st_mtime > source.stat().st_mtime:
+def run(case: Case, routers: Routers) -> Figures:
+    """All loads of the case at once."""
+    if not case.loads:
+        return {"idle": idle(routers)}
+    results = [finished(load, process) for load, process in [(load, started(load, routers)) for load in case.loads]]
+    total = sum(load.count for load in case.loads)
+    spent = max(
+        sum(result[f"cpu_{name}"] * load.count for name in routers)
+        for result, load in zip(results, case.loads, strict=True)
+    )
+    latency = [result["lat_us"] for result in results]
+    return {
+        "msg_s": sum(result["msg_s"] for result in results),
+        "cpu": spent / total,
+        "p50": max(ranks["p50"] for ranks in latency),
+        "p99": max(ranks["p99"] for ranks in latency),
+        "pause": max(result["max_gap_ms"] for result in results),
+    }
+
+
+def idle(routers: Routers) -> float:
+    processes = [psutil.Process(router["pid"]) for router in routers.values()]
+    before = busy(processes)
+    time.sleep(IDLE_S)
+    return 100 * (busy(processes) - before) / IDLE_S / len(processes)
+
+
+def busy(processes: Iterable[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+def compared(case: Case, runs: int) -> dict[str, list[Figures]]:
+    """The figures of each run: `ours`, and `bare` where there is a yardstick, in turn. One run of each before that does
+    not count."""
+    with ExitStack() as stack:
+        sides = {"ours": stack.enter_context(mesh(case.mesh))}
+        if case.yardstick:
+            sides["bare"] = stack.enter_context(bare(case.yardstick))
+        for routers in sides.values():
+            for load in case.loads:
+                measure(attrs.evolve(load, count=min(load.count, 1_000), options=()), routers)
+        found: dict[str, list[Figures]] = {side: [] for side in sides}
+        for _ in repeat(None, runs):
+            for side, routers in sides.items():
+                found[side].append(run(case, routers))
+    return found
+
+
+# what is shown
+
+
+def median(figures: Sequence[Figures], name: str) -> float:
+    return statistics.median(each[name] for each in figures)
+
+
+def ratios(found: Mapping[str, Sequence[Figures]], name: str) -> list[float]:
+    """Ours to bare, run by run."""
+    pairs = zip(found["ours"], found.get("bare", ()), strict=False)
+    return [ours[name] / beside[name] for ours, beside in pairs]
+
+
+def shown(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})" if values else ""
+
+
+def row(case: Case, found: Mapping[str, Sequence[Figures]]) -> Iterator[str]:
+    """Of the table: absolute figures, then ratios."""
+    yield case.name
+    ours = found["ours"]
+    if "idle" in ours[0]:
+        yield from ("", f"{median(ours, 'idle'):.2f} %", *repeat("", 6))
         return
-    BINARY.parent.mkdir(exist_ok=True)
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    command = [compiler or "cc", "-O2", "-w", "-o", str(BINARY), str(source), *LIBRARIES]
-    if compiler is None or subprocess.run(command, check=False).returncode:
-        sys.exit("bench: the load generator needs a C compiler and qpid-proton; on Debian: make bench-tools (as root)")
+    yield f"{median(ours, 'msg_s'):,.0f}"
+    yield f"{median(ours, 'cpu'):,.1f}"
+    for name in ("p50", "p99"):
+        yield f"{median(ours, name):,.0f}"
+    yield f"{median(ours, 'pause'):.0f}"
+    for name in ("msg_s", "cpu", "p50"):
+        yield shown(ratios(found, name))
 
 
-@contextmanager
-def mesh(topology: str) -> Iterator[dict[str, Any]]:
-    """A running mesh on free ports; yields the routers of its mesh.json."""
-    oncemesh = [str(Path(sys.executable).with_name("oncemesh"))]
-    with tempfile.TemporaryDirectory() as directory:
-        plan = Path(directory) / f"{topology}.yaml"
-        plan.write_text(with_free_ports((ROOT / "topologies" / plan.name).read_text()))
-        run_dir = Path(directory) / "run"
-        subprocess.run(
-            [*oncemesh, "up", str(plan), "--run-dir", str(run_dir), "--detach"], check=True, capture_output=True
-        )
-        try:
-            yield json.loads((run_dir / "mesh.json").read_text())["routers"]
-        finally:
-            subprocess.run([*oncemesh, "down", "--run-dir", str(run_dir)], check=True, capture_output=True)
+COLUMNS = (
+    "case (mode second, 100 B unless said)", "msg/s", "CPU-µs/msg", "p50 µs", "p99 µs", "pause ms",
+    "msg/s to bare", "CPU to bare", "p50 to bare",
+)  # fmt: skip
 
 
-def with_free_ports(topology: str) -> str:
-    """The topology's text with every client listener on a free port."""
-    return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:0", topology)
-
-
-def measure(case: Case, routers: dict[str, Any]) -> dict[str, Any]:
-    """One run of the load; raises if anything was lost or doubled, for then its speed means nothing."""
-    command = [str(BINARY), "--pub", f"{routers[case.publisher]['amqp']}/{ADDRESS}"]
-    for name in case.subscribers:
-        command += ["--sub", f"{routers[name]['amqp']}/{ADDRESS}"]
-    for name, router in routers.items():
-        command += ["--pid", f"{name}={router['pid']}"]
-    command += [
-        "-n",
-        str(case.count),
-        "-s",
-        str(case.size),
-        "-w",
-        "1000",
-        "-c",
-        "1000",
-        "--timeout",
-        "120",
-        *case.options,
-    ]
-    result: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    wrong = {name: result[name] for name in ("lost_accepted", "dup", "out_of_order") if result[name]}
-    if wrong or result["accepted"] != case.count:
-        sys.exit(f"bench: {case.topology}, {case.title}: {wrong}, {result['accepted']} of {case.count} accepted")
-    return result
-
-
-def row(case: Case, results: list[dict[str, Any]], routers: dict[str, Any]) -> list[str]:
-    cpu = [statistics.median(result[f"cpu_{name}"] for result in results) for name in routers]
-    rate = statistics.median(result["msg_s"] for result in results)
-    p50, p99 = (statistics.median(result["lat_us"][rank] for result in results) for rank in ("p50", "p99"))
-    costs = " + ".join(f"{cost:.1f}" for cost in cpu)
-    return [case.topology, case.title, f"{rate:,.0f}", costs, f"{p50:,.0f}", f"{p99:,.0f}"]
+def comparison(now: Mapping[str, Any], then: Mapping[str, Any]) -> Table:
+    """Ratios to the bare line of two files: those of different hours compare, absolute figures do not."""
+    table = Table(
+        "case: ours to bare", *(f"{name}, {when}" for name in ("msg/s", "CPU", "p50") for when in ("then", "now"))
+    )
+    for name in now:
+        if "bare" in now[name] and "bare" in then.get(name, ()):
+            columns = [shown(ratios(found[name], what)) for what in ("msg_s", "cpu", "p50") for found in (then, now)]
+            table.add_row(name, *columns)
+    return table
 
 
 def machine() -> str:
@@ -141,19 +191,24 @@ def machine() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--runs", type=int, default=3, help="runs of each case, default 3")
-    parser.add_argument("--only", default="", help="only cases whose topology and title contain this")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each case, default 5")
+    parser.add_argument("--only", default="", help="only cases in whose name this is, as 'line, 500'")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures of every run there")
+    parser.add_argument("--compare", type=Path, metavar="FILE", help="show the ratios beside those of such a file")
     options = parser.parse_args()
     build()
-    table = Table("mesh", "load (100 B unless said)", "messages/s", "CPU-µs per message, by router", "p50 µs", "p99 µs")
+    console = Console(width=None if sys.stdout.isatty() else 170)
+    table, found = Table(*COLUMNS), dict[str, dict[str, list[Figures]]]()
     for case in CASES:
-        if options.only in f"{case.topology} {case.title}":
-            with mesh(case.topology) as routers:
-                results = [measure(case, routers) for _ in range(options.runs)]
-            table.add_row(*row(case, results, routers))
-    console = Console(width=None if sys.stdout.isatty() else 140)
+        if options.only in case.name:
+            found[case.name] = compared(case, options.runs)
+            table.add_row(*row(case, found[case.name]))
     console.print(table)
     console.print(f"medians of {options.runs} runs; {machine()}; the load generator shares the machine")
+    if options.json is not None:
+        options.json.write_text(json.dumps({"machine": machine(), "cases": found}, indent=1))
+    if options.compare is not None:
+        console.print(comparison(found, json.loads(options.compare.read_text())["cases"]))
 
 
 if __name__ == "__main__":

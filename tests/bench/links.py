@@ -21,7 +21,7 @@ from router.amqp.format.values import EXPIRE_CONNECTION, ErrorCondition
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
 from router.amqp.transport import serve
-from tests.bench.__main__ import mesh
+from tests.bench.load import mesh
 
 CONNECTIONS = 80
 TIMEOUT_S = 60

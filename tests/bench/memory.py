@@ -16,7 +16,7 @@ import psutil
 import trio
 
 from router.mesh.quantities import Address
-from tests.bench.__main__ import mesh
+from tests.bench.load import mesh
 from tests.processes.clients import Clients, Publisher, hold
 from tests.processes.deaf import Deaf
 
