@@ -3,7 +3,8 @@
 The lower name dials. Each side opens with its router id as container-id and attaches two presettled links,
 `oncemesh.linkstate` and `oncemesh.channel`; the neighbour is up when all four are. Bodies that are ready travel as one
 message. No more of them is given to the engine than is written at once: the rest waits in the outbox, where link state
-goes before data. What bodies say is `linkstate`'s business.
+goes before data. What bodies say is `linkstate`'s business. Routers whose wire versions differ have no link: there the
+mesh is cut (protocol 3).
 
 In a closed mesh a neighbour has proven its name before it opens (`router.security`). In an open one nobody can: there a
 newer connection takes the place of a neighbour's only when that is silent. Who is refused learns nothing of the mesh.
@@ -39,6 +40,10 @@ CREDIT = 100_000
 ENGINE_BYTES = 128 * 1024
 """What the engine is given of bodies before it has written; as much again may be in the hands of the writer."""
 MESH = "oncemesh:mesh"
+WIRE = "oncemesh:wire"
+VERSION = 2
+"""Of all that routers say to each other (`linkstate.frames`, `topic.wire`): raised with every change of that. The first
+said nothing of itself."""
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 1.0
 
@@ -90,11 +95,13 @@ class Neighbours(Handler):
         self._closed = closed
         self._up: dict[str, Transport] = {}
         self._touched: dict[Transport, None] = {}
+        self._versions: dict[str, object] = {}
+        """Of neighbours, as far as they differ from ours."""
 
     @property
     def properties(self) -> dict[str, Any]:
         """For the open of a connection with a neighbour."""
-        return {MESH: self._mesh}
+        return {MESH: self._mesh, WIRE: VERSION}
 
     # connections
 
@@ -106,6 +113,8 @@ class Neighbours(Handler):
             self._refuse(connection, f"router {name!r} is not a neighbour of {self.node.name!r}")
         elif self._closed and connection.user != name:
             self._refuse(connection, f"router {connection.user!r} says that it is {name!r}")
+        elif (version := connection.remote_properties.get(WIRE, 1)) != VERSION:
+            self._differ(connection, name, version)
         else:
             transport = connection.context = Transport(connection)
             transport.name = name
@@ -118,6 +127,14 @@ class Neighbours(Handler):
         log.warning("connection of %s refused: %s", connection.origin, why)
         connection.context = None
         connection.refuse("amqp:not-allowed", "this listener is for routers of the mesh")
+
+    def _differ(self, connection: Connection, name: str, version: object) -> None:
+        """Both say it, of each version once: no router passes on or believes what it may not understand."""
+        if self._versions.get(name) != version:
+            log.error("router %s speaks wire version %.20s, this one %d: no link to it", name, version, VERSION)
+        self._versions[name] = version
+        connection.context = None
+        connection.close("amqp:not-allowed", f"a router of wire version {VERSION}")
 
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         transport: Transport | None = connection.context
@@ -145,6 +162,7 @@ class Neighbours(Handler):
             older.connection.wake()
         transport.up = True
         self._up[transport.name] = transport
+        self._versions.pop(transport.name, None)
         log.info("link to router %s is up", transport.name)
         self._linkstate.link_up(transport.name, self.node.now())
         self.node.pump()

@@ -98,6 +98,10 @@ class RunningMesh:
     async def stop(self, router: str) -> dict[str, str]:
         return await self._launcher.stop([router])
 
+    def begin(self, router: str) -> None:
+        """Start it, and do not wait until it is up."""
+        self._launcher.begin([router])
+
     async def start(self, router: str) -> None:
         await self._launcher.start([router])
 

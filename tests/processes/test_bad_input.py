@@ -17,6 +17,7 @@ import trio
 from router.amqp.format.message import data_message
 from router.amqp.format.values import SND_SETTLED
 from router.mesh.quantities import Address
+from router.neighbours import MESH, VERSION, WIRE
 from tests.processes.background import background_traffic
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually
@@ -252,7 +253,8 @@ async def test_an_impostor_does_not_take_the_place_of_a_neighbour_that_lives(
 ) -> None:
     """In an open mesh, where nobody can prove that he is router a."""
     async with background_traffic(triangle, clients):
-        impostor = await clients.connect(triangle.inter("b"), "a", properties={"oncemesh:mesh": "triangle"})
+        properties = {MESH: "triangle", WIRE: VERSION}
+        impostor = await clients.connect(triangle.inter("b"), "a", properties=properties)
         links = [
             impostor.publisher(f"oncemesh.{name}", snd_settle_mode=SND_SETTLED) for name in ("linkstate", "channel")
         ]

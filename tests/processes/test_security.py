@@ -21,6 +21,7 @@ from router.amqp.sasl.scram import ScramClient, Verifier
 from router.amqp.tls import TlsError, TlsStream
 from router.mesh.quantities import Address
 from router.mesh.topology import load
+from router.neighbours import MESH, VERSION, WIRE
 from router.security.certs import Authority, issue_all
 from router.security.users import write_users
 from tests.interop.foreign import HERE as INTEROP
@@ -32,7 +33,7 @@ from tests.router.amqp.frames import opening
 
 SECRET, PASSWORD = "a secret of routers, 29 letters", "open sesame"
 ROUTERS = frozenset("ab")
-MESH = {"oncemesh:mesh": "pair"}
+OPEN = {MESH: "pair", WIRE: VERSION}
 
 
 @attrs.frozen
@@ -83,7 +84,7 @@ async def knock(
         stream = below if shown is None else await TlsStream.over(below, shown.context())
     except TlsError:
         return None, who
-    client = await clients.over(stream, name, properties=MESH, sasl=SaslClient(proofs) if proofs else None)
+    client = await clients.over(stream, name, properties=OPEN, sasl=SaslClient(proofs) if proofs else None)
     return client, who
 
 
