@@ -17,7 +17,9 @@ from tests.simulation.world import World
 
 ROOT = Path(__file__).parent.parent.parent
 CHUNK = 50
-FIRST, COUNT = map(int, os.environ.get("SIMULATION_SEEDS", "0:1500").split(":"))
+WATCHED = 100
+"""The first seeds, of which is asked what happens in them."""
+FIRST, COUNT = map(int, os.environ.get("SIMULATION_SEEDS", f"{WATCHED}:{1500 - WATCHED}").split(":"))
 FRESH = 25
 """More when 50,000 in one go are green: about one in some thousands still fails."""
 TAIL = 60
@@ -51,7 +53,7 @@ def test_it_holds_in_runs_that_nobody_has_seen() -> None:
 
 
 def test_the_simulation_is_worth_its_name() -> None:
-    worlds = [run(seed, trace=True) for seed in range(120)]
+    worlds = [run(seed, trace=True) for seed in range(WATCHED)]
     lines = [what for world in worlds for _, _, what in world.trace]
     assert statistics.median(world.schedule.steps for world in worlds) >= 500
     assert sum(world.judge.promises.made for world in worlds) > 1000
@@ -65,14 +67,11 @@ def test_the_simulation_is_worth_its_name() -> None:
         assert any(happens in line for line in lines), f"no run has: {happens}"
 
 
-def test_the_same_seed_is_the_same_run() -> None:
+def test_the_same_seed_is_the_same_run_traced_or_not() -> None:
     for seed in range(5):
-        assert digest(run(seed, trace=True)) == digest(run(seed, trace=True))
-
-
-def test_a_trace_changes_nothing() -> None:
-    for seed in range(5):
-        assert run(seed).schedule.steps == run(seed, trace=True).schedule.steps
+        traced = run(seed, trace=True)
+        assert digest(traced) == digest(run(seed, trace=True))
+        assert run(seed).schedule.steps == traced.schedule.steps
 
 
 def test_a_run_does_not_depend_on_the_hashes_of_strings() -> None:

@@ -20,7 +20,15 @@ from tests.failover.audit.test_violations import subscriber_log_lacks_it
 CLASS = Path(pyspark.__file__).parent / "bin/spark-class"
 PATIENCE_S = 1200
 HERE = "127.0.0.1"
-COMMAND = [sys.executable, "-c", "from router.cli.main import main; main(prog_name='oncemesh')", "audit"]
+MAIN = "from router.cli.main import main; main(prog_name='oncemesh')"
+IMPATIENT = """
+import tarfile
+from failover.audit.read import session
+
+session.START_S = 2
+session.bundle.write = lambda archive: tarfile.open(archive, "w:gz").close()
+"""
+"""Gives a cluster up soon, and ships it nothing: for one that has nobody who would unpack it."""
 
 
 @contextmanager
@@ -75,8 +83,9 @@ def master(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-def judge(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, env=environment(), timeout=PATIENCE_S)
+def judge(*arguments: str, prelude: str = "") -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", prelude + MAIN, "audit", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=PATIENCE_S)
 
 
 def test_a_cluster_says_what_this_process_says(tmp_path: Path, master: str) -> None:
@@ -98,7 +107,7 @@ def test_a_master_that_is_not_there_is_told_of_at_once(tmp_path: Path) -> None:
 def test_a_cluster_without_anybody_to_work_is_given_up(tmp_path: Path) -> None:
     directory = Run(messages=1).write(tmp_path / "run")
     with daemon(tmp_path, "Master", "--port", "0", "--webui-port", "0", says=r"Starting Spark master at (\S+)") as url:
-        nobody = judge("--master", url, str(directory))
+        nobody = judge("--master", url, str(directory), prelude=IMPATIENT)
     assert nobody.returncode == audit.Verdict.INCOMPLETE, nobody
-    assert nobody.stderr == f"Error: {url}: nobody has begun to work for us within 40 s\n"
+    assert nobody.stderr == f"Error: {url}: nobody has begun to work for us within 2 s\n"
     assert not (directory / "audit.json").exists()
