@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.topic.bench import Bench, pen_at, reader_at
-from tests.topic.clients import key_of
+from tests.topic.clients import Reader, key_of
 from topic.actions import EXPIRED, Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Role
@@ -135,7 +135,8 @@ def test_one_that_lapsed_is_waited_for_by_who_comes_later_until_that_agrees() ->
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
-def test_who_was_apart_is_told_so_by_whoever_hears_of_it() -> None:
+def ended_and_heard_of_at_c() -> tuple[Bench, Reader]:
+    """A subscriber at b, which is missed in something at a, and out of contact with a."""
     bench = Bench("a", "b", "c")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     for other in ("b", "c"):
@@ -144,6 +145,16 @@ def test_who_was_apart_is_told_so_by_whoever_hears_of_it() -> None:
     bench.wait(64, "a")
     bench.meet("a", "c")
     bench.flow()
+    return bench, reader
+
+
+def test_a_router_that_hears_of_an_ending_logs_from_where_on_it_awaits_nobody() -> None:
+    bench, reader = ended_and_heard_of_at_c()
+    assert bench.ended("c") == [reader.end.name.decode()]
+
+
+def test_who_was_apart_is_told_so_by_whoever_hears_of_it() -> None:
+    bench, reader = ended_and_heard_of_at_c()
     assert [detach.condition for detach in reader.mine(Detach)] == [EXPIRED]
     entries = [entry for core in bench.cores.values() for entry in core.directory.entries()]
     assert not [entry for entry in entries if entry.live and entry.role is Role.SUBSCRIBER]

@@ -227,18 +227,6 @@ def test_who_knows_of_its_ending_says_so_where_nobody_has_heard_that_it_was_told
     assert is_told(again) is not says_so
 
 
-def test_a_router_that_hears_of_an_ending_logs_from_where_on_it_awaits_nobody() -> None:
-    bench = Bench("a", "b", "c")
-    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
-    for other in ("b", "c"):
-        bench.part("a", other)
-    pen.send(b"1")
-    bench.wait(64, "a")
-    bench.meet("a", "c")
-    bench.flow()
-    assert bench.ended("c") == [reader.end.name.decode()]
-
-
 def test_endings_of_who_never_comes_back_are_given_up_in_the_end() -> None:
     bench = Bench("a", "b", "c", settings=FORGETFUL)
     bench.kill("c")

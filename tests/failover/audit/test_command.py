@@ -101,13 +101,12 @@ def test_a_run_directory_may_have_any_name(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("again", ["run", "./run/", "run/a"])
-@pytest.mark.parametrize("spark", [False, True])
 def test_a_directory_that_is_named_twice_is_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: str, spark: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Run(messages=1).write(Path("run"))
-    report = auditing.run(["run", again], spark=spark)
+    report = auditing.run(["run", again])
     assert report.verdict is Verdict.HOLDS and report.run_dirs == ("run",), (report.problems, report.doubts)
 
 

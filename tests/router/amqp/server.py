@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 
 from router.amqp.batches import Dispositions, Transfers
 from router.amqp.connection import Connection
@@ -39,6 +40,25 @@ class Answering(Recorder):
 
 def server(handler: Recorder | None = None, **limits: Any) -> Connection:
     return Connection(handler or Answering(), container="server", server=True, **limits)
+
+
+def hear_damaged(data: st.DataObject, conversation: bytes, handler: Recorder) -> None:
+    """The conversation in pieces, a few of its bytes otherwise: it ends at worst its connection."""
+    damaged = bytearray(conversation)
+    for _ in range(data.draw(st.integers(1, 6))):
+        damaged[data.draw(st.integers(8, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    size = data.draw(st.integers(1, 400))
+    connection = server(handler, max_frame=4096)
+    try:
+        for at in range(0, len(damaged), size):
+            connection.receive(bytes(damaged[at : at + size]), 0.0)
+            connection.data_to_send()
+    except AmqpError:
+        assert connection.closed
+        connection.data_to_send()
+    connection.receive_eof()
+    connection.release()
+    assert [event[0] for event in handler.events].count("close") == 1
 
 
 def condition_of(connection: Connection, *inputs: bytes) -> str:

@@ -34,7 +34,7 @@ from tests.router.amqp.frames import (
     transfer,
 )
 from tests.router.amqp.pair import Pair, Recorder
-from tests.router.amqp.server import Answering, condition_of, server
+from tests.router.amqp.server import Answering, condition_of, hear_damaged, server
 
 
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01"])
@@ -273,22 +273,7 @@ CONVERSATION = conversation()
 @settings(max_examples=400)
 @given(st.data())
 def test_a_damaged_conversation_ends_at_worst_its_connection(data: st.DataObject) -> None:
-    damaged = bytearray(CONVERSATION)
-    for _ in range(data.draw(st.integers(1, 6))):
-        damaged[data.draw(st.integers(8, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    size = data.draw(st.integers(1, 400))
-    handler = Answering()
-    connection = server(handler, max_frame=4096)
-    try:
-        for at in range(0, len(damaged), size):
-            connection.receive(bytes(damaged[at : at + size]), 0.0)
-            connection.data_to_send()
-    except AmqpError:
-        assert connection.closed
-        connection.data_to_send()
-    connection.receive_eof()
-    connection.release()
-    assert [event[0] for event in handler.events].count("close") == 1
+    hear_damaged(data, CONVERSATION, Answering())
 
 
 @settings(max_examples=200)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from router.amqp.connection import Connection
 from router.amqp.format.codec import Described as DecodedType
 from router.amqp.format.codec import decode
-from router.amqp.format.errors import FRAMING_ERROR, NOT_IMPLEMENTED, AmqpError
+from router.amqp.format.errors import FRAMING_ERROR, NOT_IMPLEMENTED
 from router.amqp.format.values import ACCEPTED, NO_STATE, DeliveryState
 from router.amqp.proton.link import Link
 from tests.router.amqp.frames import (
@@ -27,7 +27,7 @@ from tests.router.amqp.frames import (
     transfer,
 )
 from tests.router.amqp.pair import Pair, Recorder
-from tests.router.amqp.server import Answering, condition_of, server
+from tests.router.amqp.server import Answering, condition_of, hear_damaged, server
 from tests.router.amqp.test_sessions import frames_of
 
 
@@ -112,22 +112,7 @@ def test_a_conversation_in_small_pieces(size: int) -> None:
 @settings(max_examples=300)
 @given(st.data())
 def test_a_damaged_conversation_ends_at_worst_its_connection(data: st.DataObject) -> None:
-    damaged = bytearray(CONVERSATION)
-    for _ in range(data.draw(st.integers(1, 6))):
-        damaged[data.draw(st.integers(8, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    size = data.draw(st.integers(1, 400))
-    handler = Resuming()
-    connection = server(handler, max_frame=4096)
-    try:
-        for at in range(0, len(damaged), size):
-            connection.receive(bytes(damaged[at : at + size]), 0.0)
-            connection.data_to_send()
-    except AmqpError:
-        assert connection.closed
-        connection.data_to_send()
-    connection.receive_eof()
-    connection.release()
-    assert [event[0] for event in handler.events].count("close") == 1
+    hear_damaged(data, CONVERSATION, Resuming())
 
 
 def extended(plain: bytes) -> bytes:
