@@ -1,7 +1,6 @@
 """Warnings that strangers provoke are written so many a minute; the rest is counted (`router.log_limit`)."""
 
 import logging
-from collections.abc import AsyncIterator
 
 import pytest
 import trio
@@ -14,10 +13,10 @@ LOG = logging.getLogger(NAME)
 
 
 @pytest.fixture
-async def limited(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> AsyncIterator[None]:
+async def limited(nursery: trio.Nursery) -> None:
+    """Each test asks for the clock by itself: pytest-trio runs none by that of a fixture, and minutes were minutes."""
     nursery.start_soon(limit_logs)
     await trio.testing.wait_all_tasks_blocked()
-    yield
 
 
 def provoke(count: int, log: logging.Logger = LOG) -> None:
@@ -25,7 +24,9 @@ def provoke(count: int, log: logging.Logger = LOG) -> None:
         log.warning("refused: %s", f"stranger {number}")
 
 
-async def test_what_is_left_out_is_counted(limited: None, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_left_out_is_counted(
+    autojump_clock: object, limited: None, caplog: pytest.LogCaptureFixture
+) -> None:
     provoke(1000)
     assert len(caplog.records) == MOST[NAME]
     caplog.clear()
