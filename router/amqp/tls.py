@@ -81,7 +81,7 @@ class TlsPipe(Pipe):
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
             self._over = True
         except ssl.SSLError as error:
-            raise trio.BrokenResourceError(_reason(error)) from None
+            raise trio.BrokenResourceError(reason_of(error)) from None
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def write(self, data: memoryview) -> int:
@@ -104,7 +104,7 @@ class TlsPipe(Pipe):
         try:
             self._means = self.tls.write(data[:PIECE])
         except ssl.SSLError as error:  # after a damaged record
-            raise trio.BrokenResourceError(_reason(error)) from None
+            raise trio.BrokenResourceError(reason_of(error)) from None
         self._encrypted = memoryview(self._go.read())
 
     def _went(self, size: int) -> int:
@@ -136,15 +136,13 @@ class TlsStream(trio.abc.HalfCloseableStream):
         try:
             await pipe.shake_hands()
         except (ssl.SSLError, ssl.CertificateError, trio.BrokenResourceError) as error:
-            raise TlsError(_reason(error)) from None
+            raise TlsError(reason_of(error)) from None
         return cls(below, pipe)
 
     @property
     def peer(self) -> str:
-        """The name of the peer's certificate: the common name of its subject. Empty if it has shown none."""
-        certificate: Mapping[str, Any] = self.pipe.tls.getpeercert() or {}
-        subject = dict(field for fields in certificate.get("subject", ()) for field in fields)
-        return str(subject.get("commonName", ""))
+        """See `peer_of`."""
+        return peer_of(self.pipe.tls)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         return await self.pipe.read(max_bytes or RECORD)
@@ -168,7 +166,31 @@ class TlsStream(trio.abc.HalfCloseableStream):
         await self.below.aclose()
 
 
-def _reason(error: Exception) -> str:
+def peer_of(tls: ssl.SSLObject) -> str:
+    """The name of the peer's certificate: the common name of its subject. Empty if it has shown none."""
+    certificate: Mapping[str, Any] = tls.getpeercert() or {}
+    subject = dict(field for fields in certificate.get("subject", ()) for field in fields)
+    return str(subject.get("commonName", ""))
+
+
+def meet(client: ssl.SSLContext, server: ssl.SSLContext) -> tuple[str, str]:
+    """Have two ends of ours shake hands in memory. Returns the name by which the client's end knows the server's, and
+    the other way round. Raises ssl.SSLError, as they would."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)
+    waits = True
+    while waits:
+        waits = False
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                waits = True
+    return peer_of(ends[0]), peer_of(ends[1])
+
+
+def reason_of(error: Exception) -> str:
+    """Why TLS has failed, in words for a log."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:

@@ -103,7 +103,7 @@ def converter(hooks: Mapping[type, Mapping[str, Hook]]) -> BaseConverter:
 def document(path: Path, kind: str, keys: Iterable[str], error: type[FileError]) -> MarkedMap:
     """The mapping that a file of this kind is; raises `error`."""
     try:
-        root = read(_contents(path, kind))
+        root = read(contents(path, f"a {kind} file"))
     except OSError as reason:
         raise error(path, [f"{path}: {reason.strerror}, expected a {kind} file"]) from None
     except Malformed as reason:
@@ -114,13 +114,13 @@ def document(path: Path, kind: str, keys: Iterable[str], error: type[FileError])
     return root
 
 
-def _contents(path: Path, kind: str) -> bytes:
-    """Never waits for a pipe nor reads a device that has no end."""
+def contents(path: Path, what: str) -> bytes:
+    """Never waits for a pipe nor reads what has no end. Raises OSError or Malformed."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
-        raise Malformed(None, f"not a regular file, expected a {kind} file")
+        raise Malformed(None, f"not a regular file, expected {what}")
     if found.st_size > _MOST_BYTES:
-        raise Malformed(None, f"{format_size(found.st_size)}, expected a {kind} file of at most 1 MiB")
+        raise Malformed(None, f"{format_size(found.st_size)}, expected {what} of at most 1 MiB")
     return path.read_bytes()
 
 

@@ -58,32 +58,34 @@ class Doors:
         security = topology.security
         self._name = name
         self._patience = topology.timing.idle
-        self._files = Files(topology, name)
-        self._users = Users(topology.file(security.users, name)) if security.users is not None else None
-        self._secret = self._files.secret()
-        self._verifier = Verifier.of(self._secret) if self._secret is not None else None
+        self.files = Files(topology, name)
+        self._users_file = topology.file(security.users, name) if security.users is not None else None
         self._anybody = security.admits_anybody(AMQP, topology.routers[name].amqp.host)
         self._plain = security.tls or security.plain == IN_CLEAR
         self._tls = security.tls
-        if self._tls:
-            self._load()
+        self._load()
 
     def _load(self) -> None:
-        """Who comes from now on meets the certificates that are in the files now. Raises FileError."""
-        contexts = self._files.server(ssl.CERT_OPTIONAL), self._files.server(ssl.CERT_REQUIRED), self._files.client()
-        self._for_clients, self._for_neighbours, self._as_neighbour = contexts
+        """Who comes from now on meets what is in the files now. Raises FileError, and then all stays as it was."""
+        users = Users(self._users_file) if self._users_file is not None else None
+        secret = self.files.secret()
+        self._contexts = self.files.contexts() if self._tls else None
+        self._secret, self._users = secret, users
+        self._verifier = Verifier.of(secret) if secret is not None else None
+        if users is not None or secret is None:
+            self._decoys = b""
+        else:  # by as much work as a guess of the secret costs
+            self._decoys = Verifier.of(secret, b"decoys").stored_key
 
     async def reload_on_hangup(self) -> None:
-        """Certificates run out, and are renewed while the router runs."""
-        if not self._tls:
-            return
+        """Certificates run out and secrets get known: new ones come while the router runs."""
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             async for _ in signals:
                 try:
                     self._load()
-                    log.info("the certificates are read anew")
+                    log.info("certificates, secret and users are read anew")
                 except FileError as error:
-                    log.error("the certificates stay as they were: %s", error)
+                    log.error("certificates, secret and users stay as they were: %s", error)
 
     async def _secured(self, stream: trio.SocketStream, context: ssl.SSLContext) -> TlsStream:
         with trio.move_on_after(self._patience):
@@ -94,9 +96,9 @@ class Doors:
 
     async def client(self, stream: trio.SocketStream) -> WayIn:
         """Raises TlsError."""
-        if not self._tls:
+        if self._contexts is None:
             return stream, SaslServer(self._offer(""))
-        secured = await self._secured(stream, self._for_clients)
+        secured = await self._secured(stream, self._contexts.for_clients)
         return secured, SaslServer(self._offer(secured.peer))
 
     def _offer(self, certified: str) -> dict[Symbol, Callable[[], Exchange]]:
@@ -111,33 +113,37 @@ class Doors:
             offer[ANONYMOUS] = AnonymousServer
         return offer
 
-    def _find(self, user: str) -> Verifier | None:
-        if user == OPERATOR:
-            return self._verifier
-        return self._users.find(user) if self._users is not None else None
+    def _find(self, user: str) -> Verifier:
+        found = self._users.find(user) if self._users is not None else None
+        return (self._verifier if user == OPERATOR else found) or self._decoy(user)
+
+    def _decoy(self, user: str) -> Verifier:
+        return Verifier.decoy(user, self._users.decoys if self._users is not None else self._decoys)
 
     async def neighbour(self, stream: trio.SocketStream) -> WayIn:
         """Raises TlsError."""
-        if not self._tls:
+        if self._contexts is None:
             return stream, self._of_neighbour("")
-        secured = await self._secured(stream, self._for_neighbours)
+        secured = await self._secured(stream, self._contexts.for_neighbours)
         return secured, self._of_neighbour(secured.peer)
 
     def _of_neighbour(self, certified: str) -> SaslServer:
-        if self._verifier is not None:
-            return SaslServer({SCRAM: lambda: ScramServer(lambda name: self._of_router(name, certified))})
-        return SaslServer({EXTERNAL: lambda: ExternalServer(certified)}) if self._tls else SaslServer()
+        verifier = self._verifier
+        if verifier is None:
+            return SaslServer({EXTERNAL: lambda: ExternalServer(certified)}) if self._tls else SaslServer()
 
-    def _of_router(self, name: str, certified: str) -> Verifier | None:
-        return self._verifier if not self._tls or name == certified else None
+        def find(name: str) -> Verifier:
+            return verifier if not self._tls or name == certified else self._decoy(name)
+
+        return SaslServer({SCRAM: lambda: ScramServer(find)})
 
     # where we come
 
     async def to_neighbour(self, stream: trio.SocketStream, name: str) -> WayOut:
         """Raises TlsError."""
-        if not self._tls:
+        if self._contexts is None:
             return stream, self._as_ourselves(name)
-        secured = await self._secured(stream, self._as_neighbour)
+        secured = await self._secured(stream, self._contexts.as_neighbour)
         if secured.peer != name:
             raise TlsError(f"the certificate is of {secured.peer!r}")
         return secured, self._as_ourselves(name)
@@ -149,6 +155,8 @@ class Doors:
 
 
 def check(topology: Topology, routers: Iterable[str]) -> None:
-    """Whether these find the files that they need; raises FileError."""
-    for name in routers:
-        Doors(topology, name)
+    """Whether these find the files that they need, and let each other in; raises FileError."""
+    files = {name: Doors(topology, name).files for name in routers}
+    for link in topology.links:
+        if link.a in files and link.b in files:
+            files[link.a].check_neighbour(files[link.b])

@@ -5,9 +5,12 @@ What is wrong with one is told with its path, and never with what it holds.
 
 import ssl
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
+
+import attrs
 
 from router.amqp.sasl.credentials import Credentials, no_password
+from router.amqp.tls import meet, reason_of
 from router.mesh.config import Topology
 from router.mesh.reading import FileError
 
@@ -19,15 +22,56 @@ class SecurityError(FileError):
     """What is wrong with a file of certificates, or of the secret."""
 
 
+@attrs.frozen
+class Contexts:
+    """The ends of TLS of one router."""
+
+    for_clients: ssl.SSLContext
+    for_neighbours: ssl.SSLContext
+    as_neighbour: ssl.SSLContext
+
+
 class Files:
     def __init__(self, topology: Topology, name: str) -> None:
         security = topology.security
+        self._name = name
         self._certificate, self._key, self._ca, self._secret = (
             None if file is None else topology.file(file, name)
             for file in (security.certificate, security.key, security.ca, security.secret)
         )
 
-    def server(self, demand: ssl.VerifyMode) -> ssl.SSLContext:
+    def contexts(self) -> Contexts:
+        """Of a router that others would believe: it meets itself as it meets neighbours. Raises SecurityError."""
+        made = Contexts(self._server(ssl.CERT_OPTIONAL), self._server(ssl.CERT_REQUIRED), self._client())
+        try:
+            names = meet(made.as_neighbour, made.for_neighbours)
+            why = f"is of {names[0]!r}"
+        except ssl.SSLError as error:
+            names, why = ("", ""), reason_of(error)
+        if names != (self._name, self._name):
+            assert self._certificate is not None
+            what = f"expected one of {self._name!r} that {self._ca} vouches for"
+            raise SecurityError(self._certificate, [f"{self._certificate}: {why}, {what}"])
+        return made
+
+    def check_neighbour(self, other: Self) -> None:
+        """Whether that router and this one, whose files are right by themselves, let each other in. Raises
+        SecurityError."""
+        if self.secret() != other.secret():
+            assert self._secret is not None
+            raise SecurityError(
+                self._secret, [f"{self._secret}, {other._secret}: secrets of one mesh, expected the same"]
+            )
+        if self._certificate is None:
+            return
+        for one, neighbour in ((self, other), (other, self)):
+            try:
+                meet(one._client(), neighbour._server(ssl.CERT_REQUIRED))
+            except ssl.SSLError as error:
+                what = f"to router {one._name} {reason_of(error)}, expected one that {one._ca} vouches for"
+                raise SecurityError(self._certificate, [f"{neighbour._certificate}: {what}"]) from None
+
+    def _server(self, demand: ssl.VerifyMode) -> ssl.SSLContext:
         """For who comes, with `demand` of a certificate. Raises SecurityError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = demand
@@ -35,7 +79,7 @@ class Files:
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         return self._filled(context)
 
-    def client(self) -> ssl.SSLContext:
+    def _client(self) -> ssl.SSLContext:
         """For neighbours: their certificates are of routers, and not of hosts. Raises SecurityError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
@@ -48,12 +92,12 @@ class Files:
             _readable(path, "a file in PEM")
         try:
             context.load_verify_locations(self._ca)
-        except ssl.SSLError:
+        except OSError:  # TLS's own are of this kind, and what was readable may have gone
             raise SecurityError(self._ca, [f"{self._ca}: expected certificates of a CA, in PEM"]) from None
         try:
             context.load_cert_chain(self._certificate, self._key, password=no_password)
-        except (ssl.SSLError, ValueError) as error:
-            reason = getattr(error, "reason", None) or str(error)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
             what = f"{self._certificate}, {self._key}: {reason.lower().replace('_', ' ')}"
             raise SecurityError(self._certificate, [f"{what}, expected a certificate and its key, in PEM"]) from None
         return context

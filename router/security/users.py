@@ -1,6 +1,10 @@
 """The file of users: for each a verifier, from which the password is not to be had but by trying (RFC 5803's form).
 
+    decoys KEY
     NAME SCRAM-SHA-256$ITERATIONS:SALT$STORED-KEY:SERVER-KEY
+
+Of the key in the first line come the salts that are shown for users that there are not. All routers of a mesh show the
+same one, also when they have started anew, as they do of users that there are: so nobody is told who exists.
 
 A router looks whether the file has changed whenever somebody says that he is a user: who is added may come in at once,
 who is removed comes in no more. He stays where he is connected.
@@ -10,14 +14,17 @@ import contextlib
 import logging
 import os
 import re
+import secrets
 import tempfile
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import attrs
+
 from router.amqp.sasl.scram import LEAST_ITERATIONS, SCRAM, Verifier
-from router.mesh.reading import FileError
+from router.mesh.marked import Malformed
+from router.mesh.reading import FileError, contents
 
 log = logging.getLogger("oncemesh.security")
 
@@ -26,27 +33,43 @@ EXPECTED: Final = "expected letters, digits and . _ @ -, at most 64"
 _KEY: Final = r"([A-Za-z0-9+/]+={0,2})"
 _LINE: Final = re.compile(rf"(\S+) {SCRAM}\$([0-9]{{4,7}}):{_KEY}\${_KEY}:{_KEY}")
 _KEY_BYTES: Final = 32
+_DECOYS: Final = re.compile(r"decoys ([A-Za-z0-9+/]{43}=)")
 
 
 class UsersError(FileError):
     """What is wrong with a file of users."""
 
 
-def read_users(path: Path) -> dict[str, Verifier]:
-    """Raises UsersError, which tells nothing of what a line holds."""
+@attrs.frozen
+class UserFile:
+    """What it holds."""
+
+    verifiers: dict[str, Verifier] = attrs.field(factory=dict)
+    decoys: bytes = attrs.field(factory=lambda: secrets.token_bytes(_KEY_BYTES), repr=False)
+
+
+def read_users(path: Path) -> UserFile:
+    """Raises UsersError, which tells nothing of what a line holds. An empty file is damaged, and not one without
+    users."""
     try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a text"
-        raise UsersError(path, [f"{path}: {reason}, expected a file of users"]) from None
-    users = {}
-    for number, line in enumerate(lines, 1):
+        first, *lines = contents(path, "a file of users").decode().splitlines() or [""]
+    except (OSError, UnicodeDecodeError, Malformed) as error:
+        reason = error.problem if isinstance(error, Malformed) else f"{_why(error)}, expected a file of users"
+        raise UsersError(path, [f"{path}: {reason}"]) from None
+    if not (key := _DECOYS.fullmatch(first)):
+        raise UsersError(path, [f"{path}:1: not the begin of a file of users, expected what oncemesh user add writes"])
+    verifiers: dict[str, Verifier] = {}
+    for number, line in enumerate(lines, 2):
         found = _LINE.fullmatch(line)
-        if not found or not USER.fullmatch(found[1]) or found[1] in users:
+        if not found or not USER.fullmatch(found[1]) or found[1] in verifiers:
             what = "expected a name of its own and a verifier, as oncemesh user add writes them"
             raise UsersError(path, [f"{path}:{number}: not a user, {what}"])
-        users[found[1]] = _verifier(path, number, int(found[2]), found[3], found[4], found[5])
-    return users
+        verifiers[found[1]] = _verifier(path, number, int(found[2]), found[3], found[4], found[5])
+    return UserFile(verifiers, b64decode(key[1]))
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or "not to be read" if isinstance(error, OSError) else "not a text"
 
 
 def _verifier(path: Path, number: int, iterations: int, *parts: str) -> Verifier:
@@ -59,9 +82,10 @@ def _verifier(path: Path, number: int, iterations: int, *parts: str) -> Verifier
     return Verifier(salt, iterations, stored, server)
 
 
-def write_users(path: Path, users: Mapping[str, Verifier]) -> None:
+def write_users(path: Path, users: UserFile) -> None:
     """At once, and for the owner's eyes only. Raises OSError."""
-    lines = [f"{name} {_text(verifier)}\n" for name, verifier in users.items()]
+    lines = [f"decoys {b64encode(users.decoys).decode()}\n"]
+    lines += [f"{name} {_text(verifier)}\n" for name, verifier in users.verifiers.items()]
     handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # with mode 600
     try:
         with os.fdopen(handle, "w") as file:
@@ -87,17 +111,27 @@ class Users:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen = _version(path)
-        self._users = read_users(path)
+        self._read()
+
+    def _read(self) -> None:
+        self._file = read_users(self._path)
+        if not self._file.verifiers:
+            log.warning("%s has no users: nobody comes in by a password", self._path)
 
     def find(self, user: str) -> Verifier | None:
         version = _version(self._path)
         if version != self._seen:
             self._seen = version
             try:
-                self._users = read_users(self._path)
+                self._read()
             except UsersError as error:
                 log.error("the users stay as they were: %s", error)
-        return self._users.get(user)
+        return self._file.verifiers.get(user)
+
+    @property
+    def decoys(self) -> bytes:
+        """The key of those of whom there are none."""
+        return self._file.decoys
 
 
 def _version(path: Path) -> tuple[int, int, int]:

@@ -23,7 +23,7 @@ from router.mesh.quantities import Address
 from router.mesh.topology import load
 from router.neighbours import MESH, VERSION, WIRE
 from router.security.certs import Authority, issue_all
-from router.security.users import write_users
+from router.security.users import UserFile, write_users
 from tests.interop.foreign import HERE as INTEROP
 from tests.interop.foreign import NODE, prepare
 from tests.processes.clients import Client, Clients
@@ -58,7 +58,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     foreign = Authority(folder / "foreign", "another CA")
     for path in foreign.issue("a"):
         path.rename(folder / "certs" / f"foreign{path.suffix}")
-    write_users(folder / "users", {"bob": Verifier.of(PASSWORD)})
+    write_users(folder / "users", UserFile({"bob": Verifier.of(PASSWORD)}))
     files = {"certificate": "certs/{router}.pem", "key": "certs/{router}.key", "ca": "certs/ca.pem", "users": "users"}
     with running("pair", folder, security=files) as mesh:
         yield Secured(mesh, folder)
@@ -69,7 +69,7 @@ def secret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """Without certificates."""
     folder = tmp_path_factory.mktemp("secret")
     (folder / "secret").write_text(f"{SECRET}\n")
-    write_users(folder / "users", {"bob": Verifier.of(PASSWORD)})
+    write_users(folder / "users", UserFile({"bob": Verifier.of(PASSWORD)}))
     with running("pair", folder, security={"secret": "secret", "users": "users"}) as mesh:
         yield Secured(mesh, folder)
 
@@ -250,10 +250,27 @@ async def test_certificates_are_read_anew_on_sighup(certified: Secured, clients:
     mesh.signal("b", signal.SIGHUP)
 
     async def is_told() -> bool:
-        return f"the certificates stay as they were: {certificate}" in mesh.log("b")
+        return f"certificates, secret and users stay as they were: {certificate}" in mesh.log("b")
 
     await eventually(is_told)
     await serial()
+
+
+async def test_a_secret_is_read_anew_on_sighup(secret: Secured, clients: Clients) -> None:
+    """Which ends no router, whatever it has."""
+
+    async def is_known() -> bool:
+        client, who = await knock(clients, secret.mesh.inter("b"), None, [ScramClient("c", fresh)], "c")
+        assert client is not None
+        await clients.until(lambda: client.connection.closed)
+        return any(who in line and "'c' is not a neighbour" in line for line in secret.mesh.log("b").splitlines())
+
+    for fresh in ("another secret of routers", SECRET):
+        (secret.folder / "secret").write_text(fresh)
+        for name in "ab":
+            secret.mesh.signal(name, signal.SIGHUP)
+        await eventually(is_known)
+    assert "link to router a is down" not in secret.mesh.log("b")
 
 
 async def test_no_secret_is_in_logs_status_or_run_directories(certified: Secured, secret: Secured) -> None:

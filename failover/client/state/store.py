@@ -35,7 +35,7 @@ LARGEST_NUMBER: Final = 2**62
 """No client comes so far; SQLite's integers end at twice that."""
 LONGEST_TAG: Final = 32  # AMQP 1.0 2.8.7
 APPLICATION: Final = 0x6F6E636C  # "oncl": tells our files from other people's, and from a router's
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 
 def tag_of(number: int) -> bytes:
@@ -141,9 +141,10 @@ class MemoryStore:
 
 _TABLES: Final = (
     """CREATE TABLE IF NOT EXISTS oncemesh_link (
-        id INTEGER PRIMARY KEY, role TEXT NOT NULL, container TEXT NOT NULL, name TEXT NOT NULL, address TEXT NOT NULL,
+        id INTEGER PRIMARY KEY, role TEXT NOT NULL,
+        container TEXT NOT NULL, name TEXT NOT NULL, address TEXT NOT NULL, user TEXT NOT NULL,
         attached INTEGER NOT NULL DEFAULT 0, generation BLOB, epoch TEXT, next_number INTEGER NOT NULL DEFAULT 0,
-        UNIQUE (role, container, name, address))""",
+        UNIQUE (role, container, name, address, user))""",
     """CREATE TABLE IF NOT EXISTS oncemesh_unsettled (
         link INTEGER NOT NULL REFERENCES oncemesh_link (id), tag BLOB NOT NULL, state INTEGER NOT NULL, message BLOB,
         PRIMARY KEY (link, tag))""",
@@ -158,7 +159,14 @@ _ATTACHED: Final = "UPDATE oncemesh_link SET attached = 1, generation = ?, epoch
 _ENDED: Final = "UPDATE oncemesh_link SET attached = 0, generation = NULL, epoch = NULL WHERE id = ?"
 _CLEARED: Final = "DELETE FROM oncemesh_unsettled WHERE link = ?"
 
+_OF_LINK: Final = "FROM oncemesh_link WHERE (role, container, name, address, user) = (?, ?, ?, ?, ?)"
+_MADE: Final = "INSERT INTO oncemesh_link (role, container, name, address, user) VALUES (?, ?, ?, ?, ?)"
+
 UNUSABLE: Final = "not to be used as a state file"
+
+
+def _key(role: Role, identity: LinkIdentity) -> tuple[str, ...]:
+    return role, identity.container, identity.link, identity.address, identity.user
 
 
 def _is_sound(role: Role, saved: Saved) -> bool:
@@ -260,9 +268,8 @@ class SqliteStore:
 
     def load(self, role: Role, identity: LinkIdentity) -> Saved:
         with self._lock, self._explained(UNUSABLE):
-            key = (role, identity.container, identity.link, identity.address)
-            where = "FROM oncemesh_link WHERE (role, container, name, address) = (?, ?, ?, ?)"
-            row = self._ask(f"SELECT id, attached, generation, epoch, next_number {where}", key).fetchone()
+            key = _key(role, identity)
+            row = self._ask(f"SELECT id, attached, generation, epoch, next_number {_OF_LINK}", key).fetchone()
             if row is None:
                 return Saved()
             self._ids[role, identity] = row[0]
@@ -291,11 +298,9 @@ class SqliteStore:
     def _id(self, role: Role, identity: LinkIdentity) -> int:
         """Of the link's row, which is there from its first change on."""
         if (role, identity) not in self._ids:
-            key = (role, identity.container, identity.link, identity.address)
-            made = "INSERT INTO oncemesh_link (role, container, name, address) VALUES (?, ?, ?, ?)"
-            found = "SELECT id FROM oncemesh_link WHERE (role, container, name, address) = (?, ?, ?, ?)"
+            key, found = _key(role, identity), f"SELECT id {_OF_LINK}"
             if not self._ask(found, key).fetchone():
-                self._connection.execute(made, key)
+                self._connection.execute(_MADE, key)
             self._ids[role, identity] = self._ask(found, key).fetchone()[0]
         return self._ids[role, identity]
 

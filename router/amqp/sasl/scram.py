@@ -1,7 +1,7 @@
 """SCRAM-SHA-256 (RFC 5802, RFC 7677): both ends prove that they know a password, and neither says it.
 
-The server keeps a `Verifier`, from which the password is not to be had but by trying. Of a user that it does not know
-it makes one up, so that nobody is told who exists. Without channel binding: who sits between both ends of a connection
+The server keeps a `Verifier`, from which the password is not to be had but by trying. Of a user that there is not it
+has a decoy, so that nobody is told who exists. Without channel binding: who sits between both ends of a connection
 without TLS may listen, and change what follows.
 """
 
@@ -25,7 +25,6 @@ ITERATIONS: Final = 16_384
 LEAST_ITERATIONS: Final = 4096  # RFC 7677, section 4
 MOST_ITERATIONS: Final = 1_000_000
 """A client does no more for a server that may be anybody, and no less: what it says is what guesses are tried at."""
-_DECOYS: Final = secrets.token_bytes(32)
 
 
 def prepared(text: str) -> bytes:
@@ -53,9 +52,9 @@ class Verifier:
         return cls(salt, iterations, _hash(_sign(salted, b"Client Key")), _sign(salted, b"Server Key"))
 
     @classmethod
-    def decoy(cls, user: str) -> Self:
-        """Of a user that there is not: nothing fits, and the salt is the same when it is asked for again."""
-        salt = _sign(_DECOYS, user.encode())[:16]
+    def decoy(cls, user: str, key: bytes) -> Self:
+        """Of a user that there is not: nothing fits. Its salt is the same wherever, and whenever, the key is."""
+        salt = _sign(key, user.encode())[:16]
         return cls(salt, ITERATIONS, secrets.token_bytes(32), secrets.token_bytes(32))
 
     def fits(self, password: str) -> bool:
@@ -65,9 +64,9 @@ class Verifier:
 
 
 class ScramServer:
-    """One exchange. `find` knows the verifiers of users."""
+    """One exchange. `find` knows the verifiers of users, and has decoys of all others."""
 
-    def __init__(self, find: Callable[[str], Verifier | None], nonce: str | None = None) -> None:
+    def __init__(self, find: Callable[[str], Verifier], nonce: str | None = None) -> None:
         self.user = ""
         self.final: bytes | None = None
         self._find = find
@@ -95,7 +94,7 @@ class ScramServer:
         if authority not in ("", f"a={user}"):
             raise AmqpError(UNAUTHORIZED, f"user {self.user!r} wants to be another")
         self._header = f"{binding},{authority},".encode()
-        self._verifier = self._find(self.user) or Verifier.decoy(self.user)
+        self._verifier = self._find(self.user)
         self._nonce = nonce + self._nonce
         salt, iterations = b64encode(self._verifier.salt).decode(), self._verifier.iterations
         challenge = f"r={self._nonce},s={salt},i={iterations}"

@@ -51,7 +51,7 @@ class AnonymousServer:
 class PlainServer:
     """RFC 4616: the password itself. So it is for connections that nobody listens to."""
 
-    def __init__(self, find: Callable[[str], Verifier | None]) -> None:
+    def __init__(self, find: Callable[[str], Verifier]) -> None:
         self.user = ""
         self.final: bytes | None = None
         self._find = find
@@ -63,8 +63,7 @@ class PlainServer:
             authority, self.user, password = response.decode().split("\0")
         except ValueError:
             raise AmqpError(UNAUTHORIZED, "not a message of PLAIN") from None
-        verifier = self._find(self.user) or Verifier.decoy(self.user)
-        if not verifier.fits(password) or authority not in ("", self.user):
+        if not self._find(self.user).fits(password) or authority not in ("", self.user):
             raise AmqpError(UNAUTHORIZED, f"user {self.user!r} is not known, or its password is wrong")
         return None
 

@@ -9,7 +9,7 @@ from router.amqp.format.errors import AmqpError
 from router.amqp.sasl.scram import Verifier
 from router.cli.access.login import read_password
 from router.mesh.rundir import RunError
-from router.security.users import EXPECTED, USER, read_users, write_users
+from router.security.users import EXPECTED, USER, UserFile, read_users, write_users
 
 file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 
@@ -41,14 +41,15 @@ def add(file: Path, name: str, password_file: Path | None) -> None:
     """
     if not USER.fullmatch(name):
         raise RunError(f"{name!r} is no user, {EXPECTED}")
-    users = read_users(file) if file.exists() else {}
-    word = "changed" if name in users else "added"
+    users = read_users(file) if file.exists() and file.stat().st_size else UserFile()
+    word = "changed" if name in users.verifiers else "added"
     password = read_password(password_file) if password_file is not None else _asked()
     try:
         verifier = Verifier.of(password)
     except AmqpError as error:
         raise RunError(f"not a password: {error.description}") from None
-    write_users(file, {**users, name: verifier})
+    users.verifiers[name] = verifier
+    write_users(file, users)
     click.echo(f"{name} {word}")
 
 
@@ -70,9 +71,9 @@ def remove(file: Path, name: str) -> None:
     Example: oncemesh user remove users alice
     """
     users = read_users(file)
-    if name not in users:
+    if users.verifiers.pop(name, None) is None:
         raise RunError(f"{file}: there is no user {name!r}")
-    write_users(file, {user: verifier for user, verifier in users.items() if user != name})
+    write_users(file, users)
     click.echo(f"{name} removed")
 
 
@@ -84,5 +85,5 @@ def show(file: Path) -> None:
     \b
     Example: oncemesh user list users
     """
-    for name in read_users(file):
+    for name in read_users(file).verifiers:
         click.echo(name)

@@ -68,7 +68,7 @@ def test_an_ended_link_goes_on_counting(store: Store) -> None:
 
 
 def test_links_do_not_mix(store: Store) -> None:
-    other = LinkIdentity("c", "m", "topic/x")
+    other = LinkIdentity("c", "l", "topic/x", "alice")
     store.write("publisher", IDENTITY, [Added(0, b"publisher")])
     store.write("publisher", other, [Added(7, b"other")])
     store.write("subscriber", IDENTITY, [Decided(b"k", ACCEPTED)])

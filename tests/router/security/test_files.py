@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 
 from router.mesh.reading import FileError
 from router.mesh.topology import load
 from router.security.certs import CA, Authority, issue_all
-from router.security.doors import check
+from router.security.doors import Doors, check
+from router.security.users import UserFile, write_users
 
 TOPOLOGY = """\
 mesh: m
@@ -25,7 +27,7 @@ SECRET = "sixteen letters or more"
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "mesh.yaml").write_text(TOPOLOGY)
     (tmp_path / "secret").write_text(SECRET)
-    (tmp_path / "users").touch()
+    write_users(tmp_path / "users", UserFile())
     issue_all(load(tmp_path / "mesh.yaml"), tmp_path, ["alice"])
     return tmp_path
 
@@ -69,6 +71,68 @@ def test_what_is_missing_or_wrong_is_told_with_its_path(
     with pytest.raises(FileError) as told:
         check(load(folder / "mesh.yaml"), ["b"])
     assert str(told.value) == complaint.format(folder=folder)
+
+
+def issue(name: str, days: int = 1, ca: str = "") -> Callable[[Path], None]:
+    """As b's certificate, one of this name."""
+
+    def befalls(folder: Path) -> None:
+        for path in Authority(folder / ca, "m").issue(name, days=days):
+            path.rename(folder / f"b{path.suffix}")
+
+    return befalls
+
+
+EXPECTED = "expected one of 'b' that {folder}/ca.pem vouches for"
+
+
+@pytest.mark.parametrize(
+    ("befalls", "complaint"),
+    [
+        (issue("a"), "is of 'a'"),
+        (issue("b", days=-1), "the certificate is not accepted: certificate has expired"),
+        (issue("b", ca="foreign"), "the certificate is not accepted: unable to get local issuer certificate"),
+    ],
+)
+def test_a_certificate_that_others_would_refuse_is_refused_by_its_own_router(
+    folder: Path, befalls: Callable[[Path], None], complaint: str
+) -> None:
+    befalls(folder)
+    with pytest.raises(FileError) as told:
+        check(load(folder / "mesh.yaml"), ["b"])
+    assert str(told.value) == f"{folder}/b.pem: {complaint}, {EXPECTED.format(folder=folder)}"
+
+
+def test_routers_that_would_refuse_each_other_are_told(folder: Path) -> None:
+    mesh = folder / "mesh.yaml"
+    mesh.write_text(TOPOLOGY.replace("secret: secret", 'secret: "{router}.secret"').replace("ca.pem", '"{router}.ca"'))
+    for name in "ab":
+        (folder / f"{name}.secret").write_text(f"{SECRET} of {name}")
+        (folder / f"{name}.ca").write_bytes((folder / "ca.pem").read_bytes())
+    with pytest.raises(FileError) as told:
+        check(load(mesh), ["a", "b"])
+    assert str(told.value) == (f"{folder}/a.secret, {folder}/b.secret: secrets of one mesh, expected the same")
+    (folder / "b.secret").write_text(f"{SECRET} of a")
+    check(load(mesh), ["a", "b"])
+    issue("b", ca="foreign")(folder)
+    (folder / "b.ca").write_bytes((folder / "foreign" / "ca.pem").read_bytes())
+    with pytest.raises(FileError, match=f"^{folder}/b.pem: to router a the certificate is not accepted"):
+        check(load(mesh), ["a", "b"])
+
+
+def test_a_file_that_vanishes_while_it_is_read_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("router.security.files._readable", lambda path, what: SECRET.encode())
+    unlink("b.key")(folder)
+    with pytest.raises(FileError, match=r"b\.key: no such file or directory, expected a certificate and its key"):
+        check(load(folder / "mesh.yaml"), ["b"])
+
+
+def test_a_user_that_there_is_not_has_one_salt_at_all_routers_and_after_a_restart(folder: Path) -> None:
+    mesh = load(folder / "mesh.yaml")
+    for security in (mesh.security, attrs.evolve(mesh.security, users=None)):
+        doors = [Doors(attrs.evolve(mesh, security=security), name) for name in ("a", "b", "a")]
+        assert len({one._find("nobody").salt for one in doors}) == 1
+        assert doors[0]._find("nobody").salt != doors[0]._find("somebody").salt
 
 
 def test_a_ca_that_is_there_goes_on(folder: Path) -> None:
