@@ -103,6 +103,11 @@ class Neighbours(Handler):
         """For the open of a connection with a neighbour."""
         return {MESH: self._mesh, WIRE: VERSION}
 
+    @property
+    def connections(self) -> dict[str, Connection]:
+        """Of the neighbours to which the link is up, by name."""
+        return {name: transport.connection for name, transport in self._up.items()}
+
     # connections
 
     def on_open(self, connection: Connection) -> None:

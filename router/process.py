@@ -9,7 +9,6 @@ import logging
 import resource
 import signal
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -18,6 +17,7 @@ from pathlib import Path
 import trio
 
 from router.admission import Admission, Visitor, descriptors
+from router.amqp import tcp
 from router.amqp.connection import Connection
 from router.amqp.outbound import Outbound
 from router.amqp.sasl.layer import SaslLayer
@@ -29,6 +29,8 @@ from router.edge.topics import Topics
 from router.garbage import tame
 from router.journal import FLUSH_S, JournalFile, has_segments
 from router.log_limit import limit_logs
+from router.management.entity import ManagedRouter
+from router.management.node import management_of
 from router.mesh.config import GO_ON, LogSettings, Timing, Topology
 from router.mesh.quantities import Address, format_duration
 from router.mesh.stopping import DRAIN, DRAIN_S, STOP
@@ -51,9 +53,6 @@ INTER_FRAME = 256 * 1024
 INTER_MESSAGE = 16 << 20
 BESIDES = 64 << 20
 """Bytes of the largest payload between routers beside those of one message: there are sections, too."""
-TCP_NOTSENT_LOWAT = 25  # of Linux; Python 3.11 has no name for it
-UNSENT_BYTES = 128 * 1024
-"""What a neighbour's socket takes beyond what is under way: the rest waits where link state goes before data."""
 GOODBYE_S = 1.0
 """How long a stopping router waits for its peers to take its closes."""
 LOOK_S = 0.01
@@ -86,7 +85,6 @@ class Process:
         )
         self._journal.restate = partial(restate, topic)
         self._status = StatusNode(Reporter(self.node, mesh, topology.mesh, self.clients.connections, self._journal))
-        self.clients.nodes = {STATUS_ADDRESS: self._status}
         closed = topology.security.closes_mesh
         self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs, closed=closed)
         for_neighbours, for_clients = descriptors(len(costs))
@@ -94,6 +92,9 @@ class Process:
         self._turns = ClientTurns()
         self._outbound = Outbound()
         self._from_clients = Admission(for_clients, timing.idle, self._turns.turn)
+        managed = ManagedRouter(topology, self.node, mesh, self.clients, self.neighbours, trio.current_time())
+        self._management = management_of(managed, self._turns.turn)
+        self.clients.nodes = {STATUS_ADDRESS: self._status, **self._management.table}
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
 
@@ -109,6 +110,7 @@ class Process:
             nursery.start_soon(self._write_journal)
             nursery.start_soon(self._tidy_disk)
             nursery.start_soon(self._status.run)
+            nursery.start_soon(self._management.run)
             nursery.start_soon(self._admit_clients, amqp, nursery)
             nursery.start_soon(self._from_neighbours.serve, inter, self._accept_neighbour, nursery)
             nursery.start_soon(limit_logs)
@@ -214,7 +216,7 @@ class Process:
 
     async def _serve_client(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor)):
-            stream, sasl = await self._doors.client(_prompt(below))
+            stream, sasl = await self._doors.client(tcp.prompt(below))
             await self._serve_guest(stream, sasl, visitor)
 
     async def _serve_guest(self, stream: trio.abc.Stream, sasl: SaslLayer, visitor: Visitor) -> None:
@@ -239,13 +241,13 @@ class Process:
 
     async def _accept_neighbour(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor)):
-            stream, sasl = await self._doors.neighbour(_short(_prompt(below)))
+            stream, sasl = await self._doors.neighbour(tcp.short(tcp.prompt(below)))
             connection = self._neighbour_connection(sasl, server=True)
             await self._serve_neighbour(stream, connection, str(visitor), visitor.admit)
 
     async def _visit_neighbour(self, below: trio.SocketStream, name: str) -> None:
         with told(f"router {name}"):
-            stream, sasl = await self._doors.to_neighbour(_short(_prompt(below)), name)
+            stream, sasl = await self._doors.to_neighbour(tcp.short(tcp.prompt(below)), name)
             connection = self._neighbour_connection(sasl, server=False)
             connection.open()
             await self._serve_neighbour(stream, connection, f"router {name}", lambda: True)
@@ -288,19 +290,6 @@ class Process:
         others = [config.told for name, config in self.topology.routers.items() if name != self.name]
         scheme = "amqps" if self.topology.security.tls else "amqp"
         return [{"network-host": at.host, "port": at.port, "scheme": scheme, "hostname": at.host} for at in others]
-
-
-def _prompt(stream: trio.SocketStream) -> trio.SocketStream:
-    with contextlib.suppress(OSError):
-        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return stream
-
-
-def _short(stream: trio.SocketStream) -> trio.SocketStream:
-    """Of what waits in it."""
-    if sys.platform == "linux":
-        stream.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
-    return stream
 
 
 def _neighbour_idle(timing: Timing) -> float:

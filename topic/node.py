@@ -18,7 +18,7 @@ All of it is synchronous. Nothing here reads a clock or awaits: time, store and 
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -35,6 +35,8 @@ from topic.errors import BreachError, UnkeptError
 from topic.journal import Block, Event
 from topic.settings import Settings
 
+BESIDE = b"\xc1"
+"""Begins what shells say to each other beside the topics, and no batch: MessagePack has no such byte."""
 LOOK_S = 1.0
 """The cores are told the time at least every so many seconds."""
 
@@ -123,6 +125,8 @@ class Node:
         self._look = shell.now() + LOOK_S
         self.unkept = ""
         """Why the store is behind; empty if it is not."""
+        self.told: Callable[[str, bytes], None] | None = None
+        """Takes what another router's shell says (`tell`); raises BreachError if it cannot be meant."""
         self._tell_what_was_kept()
 
     @property
@@ -239,12 +243,19 @@ class Node:
                 self._shell.note(action)
                 self.topic.lost(action.router)
 
+    def tell(self, router: str, payload: bytes) -> None:
+        """Say to the shell of a router in contact what is no business of topics; in order, with the next pump."""
+        self.mesh.send((router,), BESIDE + payload, self._shell.now())
+
     def receive(self, received: Received, now: float) -> None:
         """Give the topic core a batch from a router in contact. After one that breaks the protocol none is taken."""
         if received.router not in self.topic.directory.contacts:
             return
         try:
-            self.topic.receive(received.router, received.payload)
+            if self.told is not None and received.payload.startswith(BESIDE):
+                self.told(received.router, received.payload[len(BESIDE) :])
+            else:
+                self.topic.receive(received.router, received.payload)
         except BreachError as error:
             self._shell.note(Breach(received.router, str(error)))
             self.mesh.drop_contact(received.router, now)

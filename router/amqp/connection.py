@@ -121,6 +121,11 @@ class Connection:
         """The links that no end has detached, in order of their attach; in `on_close` those that end with it."""
         return self._sessions.attached
 
+    @property
+    def mechanism(self) -> str:
+        """The SASL mechanism that the peer chose; empty if none."""
+        return self._sasl.mechanism
+
     # -- input
 
     def receive(self, data: bytes, now: float) -> None:

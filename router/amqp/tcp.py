@@ -1,4 +1,4 @@
-"""What the kernel knows of a connection's other end: whether it has taken what we wrote, and is still there.
+"""What the kernel does for a connection, and knows of its other end: whether it has taken what we wrote, and is there.
 
 Many clients answer no echo (`router.amqp.echo`), but the machine under them acknowledges. It does so for an open socket
 only: once a process has ended, or has closed its socket, the answer is a reset. So what is acknowledged proves that the
@@ -6,16 +6,20 @@ peer still had this connection after it was written; not that it has read anythi
 the machine at the other end of this very socket that speaks: a proxy's, if there is one.
 """
 
+import contextlib
+import socket
 import sys
 from typing import Final
 
 import trio
 
+TCP_NOTSENT_LOWAT: Final = 25  # of Linux; Python 3.11 has no name for it
+UNSENT_BYTES: Final = 128 * 1024
+"""What a short socket takes beyond what is under way."""
 ESTABLISHED: Final = 1  # of Linux, as the first byte of TCP_INFO
 
 if sys.platform == "linux":
     import fcntl
-    import socket
     import struct
     import termios
 
@@ -59,3 +63,17 @@ else:
 
     def kernel_of(stream: trio.abc.Stream) -> Kernel | None:
         return None
+
+
+def prompt(stream: trio.SocketStream) -> trio.SocketStream:
+    """What is written leaves at once."""
+    with contextlib.suppress(OSError):
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return stream
+
+
+def short(stream: trio.SocketStream) -> trio.SocketStream:
+    """Little waits in the socket: the rest waits where link state goes before data."""
+    if sys.platform == "linux":
+        stream.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+    return stream

@@ -70,7 +70,7 @@ def read_request(link: Link, prefixes: tuple[str, ...], longest: int) -> AttachR
 def identity_of(link: Link, prefixes: tuple[str, ...]) -> LinkIdentity:
     """Who attaches where; raises `Refusal` for what this router does not do (AMQP 1.0 2.8.14 to 2.8.18)."""
     _check_modes(link)
-    address = _checked_address(link)
+    address = checked_address(link)
     container = link.connection.remote_container
     if not container:
         raise Refusal(NOT_ALLOWED, "a link's identity needs a container-id, the open had none")
@@ -94,19 +94,23 @@ def _terminus_of(link: Link) -> Terminus | None:
 
 
 def address_of(link: Link) -> str:
-    """Of the node that a client attaches to. Some write its URL: amqp://host/topic/x means topic/x."""
+    """Of the node that a client attaches to, empty if it names none. Some write its URL: amqp://host/topic/x means
+    topic/x."""
     terminus = _terminus_of(link)
     return _AUTHORITY.sub("", terminus.address or "") if terminus is not None else ""
 
 
-def _checked_address(link: Link) -> str:
+def checked_address(link: Link) -> str:
+    """The same. Raises `Refusal` where the client names no address."""
     terminus = _terminus_of(link)
     if terminus is None:
         raise Refusal(NOT_IMPLEMENTED, "a link without a terminus is resumed nowhere")
     if terminus.coordinator:
         raise Refusal(NOT_IMPLEMENTED, NO_TRANSACTIONS)
     if terminus.dynamic:
-        raise Refusal(NOT_IMPLEMENTED, "dynamic nodes are not supported")
+        raise Refusal(
+            NOT_IMPLEMENTED, "only a source without an address can be dynamic, for the answers of $management"
+        )
     address = address_of(link)
     if not address:
         raise Refusal(NOT_IMPLEMENTED, "the anonymous terminus is not supported: attach to an address")

@@ -7,7 +7,10 @@ comes on a link is its end's to handle (`router.edge.ends`), in batches; nothing
 import logging
 from collections.abc import Mapping
 from functools import partial
+from itertools import count
 from typing import Protocol
+
+from attrs import frozen
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
@@ -26,8 +29,20 @@ log = logging.getLogger("oncemesh.clients")
 class Guest(Protocol):
     """A connection, as seen by whoever keeps its place (`router.admission`)."""
 
+    @property
+    def address(self) -> object:
+        """Where it comes from: host and port, as text."""
+
     def open(self) -> None: ...
     def admit(self) -> bool: ...
+
+
+@frozen
+class Arrival:
+    """Of a client's connection: which it is of all since the router began, and when it opened."""
+
+    number: int
+    at: float
 
 
 class ClientEdge(Handler):
@@ -36,7 +51,9 @@ class ClientEdge(Handler):
     def __init__(self, node: Node, topics: AddressNode) -> None:
         self.node = node
         self.nodes: Mapping[str, AddressNode] = {}
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, Arrival] = {}
+        """In the order in which they opened."""
+        self._numbers = count(1)
         self._topics = topics
         self._full: dict[Host, dict[TopicEnd, None]] = {}
 
@@ -45,11 +62,11 @@ class ClientEdge(Handler):
     def on_open(self, connection: Connection) -> None:
         guest: Guest = connection.context
         guest.open()
-        self.connections.add(connection)
+        self.connections[connection] = Arrival(next(self._numbers), self.node.now())
         connection.open()
 
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._full.pop(connection, None)
         for link in connection.links:
             self._gone(link, closed=False)

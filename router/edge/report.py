@@ -70,7 +70,7 @@ class Reporter:
 
     def status(self) -> dict[str, Any]:
         node, topic = self._node, self._node.topic
-        counts = Counter(map(_state, topic.records.by_key.values()))
+        counts = Counter(map(state_of, topic.records.by_key.values()))
         return {
             "router": node.name,
             "mesh": self._mesh,
@@ -124,10 +124,9 @@ class Reporter:
         ]
 
     def _publisher(self, stream: Stream) -> dict[str, Any]:
-        waits = stream.publisher in self._node.topic.attaches.waiting
         return {
             **stream.identity.parts(),
-            "status": "suspended" if stream.link is None else "attaching" if waits else "attached",
+            "status": publisher_status(stream, self._node.topic.attaches.waiting),
             "unsettled": stream.window.unsettled,
             "bytes": stream.window.held,
             "credit": stream.window.credit,
@@ -153,7 +152,7 @@ class Reporter:
         return [
             {
                 **subscriber.identity.parts(),
-                "status": _status(subscriber),
+                "status": status_of(subscriber),
                 "queued": subscriber.queued(),
                 "unsettled": sent[subscriber],
                 "credit": subscriber.credit,
@@ -222,7 +221,7 @@ class Reporter:
     def _awaited(self, record: Record) -> Iterator[str]:
         if record.state is not State.IN_DOUBT:
             return
-        if _state(record) in (UNCONFIRMED, PLACEHOLDER):
+        if state_of(record) in (UNCONFIRMED, PLACEHOLDER):
             yield f"publisher {self._publisher_of(record)}"
             return
         yield from (f"subscriber {s.identity}" for s, state in record.locals.items() if state <= SENT)
@@ -254,13 +253,18 @@ class Reporter:
         return str(entry.identity) if entry is not None else "that nobody knows"
 
 
-def _state(record: Record) -> str:
+def state_of(record: Record) -> str:
     if record.key in record.stream.unconfirmed:
         return PLACEHOLDER if record.message is None else UNCONFIRMED
     return STATES[record.state]
 
 
-def _status(subscriber: LocalSubscriber) -> str:
+def publisher_status(stream: Stream, waiting: Collection[bytes]) -> str:
+    """`waiting` are the links whose attaches are not answered yet."""
+    return "suspended" if stream.link is None else "attaching" if stream.publisher in waiting else "attached"
+
+
+def status_of(subscriber: LocalSubscriber) -> str:
     if subscriber.link is None:
         return "suspended"
     return "attached" if subscriber.answered else "joining"

@@ -167,11 +167,12 @@ class Link(LinkDeliveries):
         properties: Mapping[str, Any] | None = None,
         unsettled: Mapping[bytes, int] | None = None,
         incomplete_unsettled: bool = False,
+        address: str | None = None,
     ) -> None:
         """Answer the peer's attach: with its own termini, less filters and capabilities, and its own settle modes; who
         names a distribution mode gets copies. Durability, expiry policy and timeout are granted for the terminus at our
-        end. The size limit of a receiving link is the connection's unless given. A source of ours has `released` for
-        its default outcome.
+        end; a dynamic node gets its `address`. The size limit of a receiving link is the connection's unless given. A
+        source of ours has `released` for its default outcome.
 
         `unsettled` is our map: tags with their states. What the peer's frames have no room for is left out from its
         end, see `omitted`; the map is then sent as incomplete.
@@ -181,7 +182,10 @@ class Link(LinkDeliveries):
         assert not self._opened
         source, target = lib.pn_link_source(self.pointer), lib.pn_link_target(self.pointer)
         self._echo_termini(source, target)
-        write_lifetime(source if self.is_sender else target, durable, expiry_policy, timeout)
+        ours = source if self.is_sender else target
+        write_lifetime(ours, durable, expiry_policy, timeout)
+        if address is not None:
+            lib.pn_terminus_set_address(ours, address.encode())
         if max_message_size is not None:
             self.max_message = max_message_size
         self.describe(properties, unsettled, incomplete_unsettled)

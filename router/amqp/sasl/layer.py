@@ -33,6 +33,8 @@ class SaslLayer:
         self.out = b""
         self.user = ""
         """Who the peer has proven to be; empty: it may be anybody."""
+        self.mechanism = ""
+        """That the client chose; empty if it went without SASL."""
         self._buffer = b""
         self._greeted = False
 

@@ -109,6 +109,7 @@ class SaslServer(SaslLayer):
                 self.say(OUTCOME, ubyte(DENIED))
                 raise AmqpError(UNAUTHORIZED, "a SASL mechanism that was not offered")
             self._exchange = begin()
+            self.mechanism = str(frame.value[0])
             self._step(self._exchange, binary(frame, 1))
         elif frame.descriptor == RESPONSE and self._exchange is not None:
             self._step(self._exchange, binary(frame, 0) or b"")

@@ -1,0 +1,166 @@
+"""The management agent of one router: it does what a request asks, and writes the answer.
+
+It never keeps the loop: after `SLICE_S` of work it rests, `SHARE` times as long, whatever is asked; one request is
+worked on at a time. Of a QUERY no more than `MOST_ROWS` entities come in one answer: a client asks on from there.
+
+Never here: who may ask (`node`), and what there is to say (`dispatch_types`, `own_types`).
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import chain, islice, repeat
+from typing import Any, Final
+
+import trio
+
+from router.amqp.format.codec import Raw, encode
+from router.management.entity import IDENTITY, NAME, EntityType
+from router.management.message import (
+    BAD_REQUEST,
+    NO_CONTENT,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    OK,
+    ManagementError,
+    Request,
+    answer_message,
+    error_message,
+)
+
+SLICE_S: Final = 0.002
+SHARE: Final = 4
+MOST_ROWS: Final = 500
+CHANGES: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
+"""Operations that are not for everybody who may look."""
+
+Outcome = tuple[int, Any]
+Kind = EntityType[Any]
+
+
+class Agent:
+    def __init__(
+        self, types: Iterable[Kind], management_nodes: Callable[[], list[str]], turn: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`management_nodes` are the addresses of all that can be asked; what is to be done next waits for its
+        `turn`."""
+        self._types = {kind.name: kind for kind in types}
+        self._nodes = management_nodes
+        self._turn = turn
+        self._lock = trio.Lock()
+        self._began = 0.0
+        self._operations: dict[str, Callable[[Request], Awaitable[Outcome]]] = {
+            "QUERY": self._query,
+            "READ": self._read,
+            "DELETE": self._delete,
+            "GET-TYPES": self._about(lambda kind: []),
+            "GET-ATTRIBUTES": self._about(lambda kind: kind.attribute_names),
+            "GET-OPERATIONS": self._about(lambda kind: kind.operations),
+            "GET-ANNOTATIONS": self._about(lambda kind: []),
+            "GET-MGMT-NODES": self._get_nodes,
+        }
+
+    async def answer(self, request: Request) -> bytes:
+        """The answer, as a message."""
+        async with self._lock:
+            await self._turn()
+            self._began = trio.current_time()
+            try:
+                status, body = await self._perform(request)
+                answer = answer_message(request, status, "OK" if status == OK else "No Content", body)
+            except ManagementError as error:
+                answer = error_message(request, error)
+            await self._rest()
+            return answer
+
+    async def _perform(self, request: Request) -> Outcome:
+        operation = self._operations.get(request.operation)
+        if operation is None:
+            known = ", ".join(self._operations)
+            raise ManagementError(NOT_IMPLEMENTED, f"there is no {request.operation} here, expected one of {known}")
+        return await operation(request)
+
+    async def _breathe(self) -> None:
+        if trio.current_time() - self._began > SLICE_S:
+            await self._rest()
+
+    async def _rest(self) -> None:
+        await trio.sleep(SHARE * (trio.current_time() - self._began))
+        await self._turn()
+        self._began = trio.current_time()
+
+    # what there is
+
+    def _about(self, what: Callable[[Kind], list[str]]) -> Callable[[Request], Awaitable[Outcome]]:
+        async def tell(request: Request) -> Outcome:
+            return OK, {kind.name: what(kind) for kind in self._kinds(request, "entityType")}
+
+        return tell
+
+    def _kinds(self, request: Request, field: str) -> list[Kind]:
+        """That of which the request names, or all."""
+        name = request.text(field)
+        if name is None:
+            return list(self._types.values())
+        if name not in self._types:
+            raise ManagementError(BAD_REQUEST, f"{field} is {name!r}, expected one of {', '.join(self._types)}")
+        return [self._types[name]]
+
+    async def _get_nodes(self, request: Request) -> Outcome:
+        return OK, self._nodes()
+
+    # entities
+
+    async def _query(self, request: Request) -> Outcome:
+        kinds = self._kinds(request, "entityType")
+        names = _chosen(kinds, request.attribute_names())
+        first, count = request.number("offset", 0), min(request.number("count", MOST_ROWS), MOST_ROWS)
+        rows = []
+        for kind, entity in list(islice(_entities(kinds), first, first + count)):
+            rows.append(Raw(encode(kind.row(entity, names))))
+            await self._breathe()
+        return OK, {"attributeNames": names, "results": rows}
+
+    async def _read(self, request: Request) -> Outcome:
+        kind, entity = await self._find(request)
+        names = kind.attribute_names
+        return OK, dict(zip(names, kind.row(entity, names), strict=True))
+
+    async def _delete(self, request: Request) -> Outcome:
+        kind, entity = await self._find(request)
+        if kind.delete is None:
+            raise ManagementError(NOT_IMPLEMENTED, f"nothing of type {kind.name} can be deleted")
+        kind.delete(entity)
+        return NO_CONTENT, {}
+
+    async def _find(self, request: Request) -> tuple[Kind, Any]:
+        """By identity, else by name."""
+        by = IDENTITY if request.text(IDENTITY) is not None else NAME
+        sought = request.text(by)
+        if sought is None:
+            raise ManagementError(BAD_REQUEST, "the application properties have neither identity nor name")
+        found = []
+        for kind, entity in list(_entities(self._kinds(request, "type"))):
+            if kind.attributes[by](entity) == sought:
+                found.append((kind, entity))
+            await self._breathe()
+        if not found:
+            raise ManagementError(NOT_FOUND, f"nothing here has the {by} {sought!r}")
+        if len(found) > 1:
+            identities = ", ".join(f"{kind.attributes[IDENTITY](entity)}" for kind, entity in found[:10])
+            raise ManagementError(BAD_REQUEST, f"{len(found)} have the {by} {sought!r}, ask by identity: {identities}")
+        return found[0]
+
+
+def _entities(kinds: Iterable[Kind]) -> Iterator[tuple[Kind, Any]]:
+    return chain.from_iterable(zip(repeat(kind), kind.entities(), strict=False) for kind in kinds)
+
+
+def _chosen(kinds: list[Kind], asked: list[str]) -> list[str]:
+    """The attributes of an answer: those asked for that some kind has. Tools ask old routers for new attributes, and
+    look at what the answer has."""
+    known = dict.fromkeys(chain.from_iterable(kind.attribute_names for kind in kinds))
+    names = [name for name in dict.fromkeys(asked) if name in known] if asked else list(known)
+    if not names:
+        raise ManagementError(
+            BAD_REQUEST, f"no attribute is one of {', '.join(asked[:10])}, expected {', '.join(known)}"
+        )
+    return names

@@ -1,0 +1,77 @@
+"""Types of manageable entities: a table of attributes each, and where the entities are.
+
+What a row says is bounded, whatever names strangers chose and however many subscribers a delivery has: texts of
+`LONGEST` characters, lists and maps of `MOST_ITEMS`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar
+
+from attrs import frozen
+
+from linkstate.mesh import Mesh
+from router.edge.clients import ClientEdge
+from router.mesh.config import Topology
+from router.neighbours import Neighbours
+from topic.node import Node
+
+LONGEST: Final = 256
+MOST_ITEMS: Final = 100
+IDENTITY: Final = "identity"
+NAME: Final = "name"
+TYPE: Final = "type"
+
+T = TypeVar("T")
+
+
+@frozen
+class ManagedRouter:
+    """Whose entities these are."""
+
+    topology: Topology
+    node: Node
+    linkstate: Mesh
+    clients: ClientEdge
+    neighbours: Neighbours
+    started: float
+    """By the node's clock."""
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+
+@frozen
+class EntityType(Generic[T]):
+    name: str
+    attributes: Mapping[str, Callable[[T], Any]]
+    """What each says of an entity: a simple value, an iterable or a mapping. `identity` and `name` are among them."""
+    entities: Callable[[], Iterable[T]]
+    """Those that there are now, in order. A pass over them may cost no more than looking at each."""
+    delete: Callable[[T], None] | None = None
+
+    @property
+    def attribute_names(self) -> list[str]:
+        return [TYPE, *self.attributes]
+
+    @property
+    def operations(self) -> list[str]:
+        return ["READ", "DELETE"] if self.delete is not None else ["READ"]
+
+    def row(self, entity: T, names: Sequence[str]) -> list[Any]:
+        """The values of these attributes; None for those of other types."""
+        known = self.attributes
+        return [
+            bounded(known[name](entity)) if name in known else self.name if name == TYPE else None for name in names
+        ]
+
+
+def bounded(value: Any) -> Any:
+    if value is None or isinstance(value, int | float):
+        return value
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST else value[: LONGEST - 1] + "…"
+    if isinstance(value, Mapping):
+        return {bounded(key): bounded(item) for key, item in islice(value.items(), MOST_ITEMS)}
+    return [bounded(item) for item in islice(value, MOST_ITEMS)]

@@ -1,0 +1,113 @@
+"""Requests and answers of AMQP Management (working draft 9, chapter 3), as messages.
+
+A request is read in two steps, so that whoever sent a wrong one can be told: first where the answer goes, then, as the
+operation looks at it, what it asks. Never here: what operations do (`agent`).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from attrs import frozen
+
+from router.amqp.format.codec import Described, Raw, encode, ulong
+from router.amqp.format.errors import INVALID_FIELD, AmqpError
+from router.amqp.format.sections import read_message
+
+OK: Final = 200
+NO_CONTENT: Final = 204
+BAD_REQUEST: Final = 400
+FORBIDDEN: Final = 403
+NOT_FOUND: Final = 404
+NOT_IMPLEMENTED: Final = 501
+UNAVAILABLE: Final = 503
+TIMEOUT: Final = 504
+LONGEST_DESCRIPTION: Final = 2000
+
+_PROPERTIES: Final = 0x73
+_APPLICATION_PROPERTIES: Final = 0x74
+_VALUE: Final = 0x77
+
+
+class ManagementError(Exception):
+    """Why a request is not done: the status code and description of its answer."""
+
+    def __init__(self, status: int, description: str) -> None:
+        super().__init__(description[:LONGEST_DESCRIPTION])
+        self.status = status
+
+
+@frozen
+class Request:
+    reply_to: str
+    correlation: Any
+    """As it is encoded in the answer's correlation-id."""
+    asked: Mapping[str, Any]
+    """The application properties."""
+    body: Any
+
+    @property
+    def operation(self) -> str:
+        """In capitals. Raises ManagementError, as everything here."""
+        operation = self.text("operation")
+        if operation is None:
+            raise ManagementError(BAD_REQUEST, "the application properties have no operation")
+        return operation.upper()
+
+    def text(self, name: str) -> str | None:
+        """An application property; None if it is not there."""
+        value = self.asked.get(name)
+        if value is not None and not isinstance(value, str):
+            raise ManagementError(BAD_REQUEST, f"{name} is {value!r}, expected a text")
+        return value
+
+    def number(self, name: str, default: int) -> int:
+        value = self.asked.get(name)
+        value = default if value is None else value
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
+            raise ManagementError(BAD_REQUEST, f"{name} is {value!r}, expected a number from 0 to 4294967295")
+        return value
+
+    def attribute_names(self) -> list[str]:
+        """Of a QUERY; empty: all."""
+        names = self.body.get("attributeNames") if isinstance(self.body, dict) else None
+        if names is None:
+            return []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ManagementError(BAD_REQUEST, f"attributeNames in the body is {names!r}, expected a list of texts")
+        return names
+
+
+def read_request(message: bytes) -> Request:
+    """Raises AmqpError on what is no message, and on one that says not where the answer goes."""
+    sections = read_message(message)
+    properties = sections.get("properties", {})
+    reply_to = properties.get("reply-to")
+    if not isinstance(reply_to, str):
+        raise AmqpError(INVALID_FIELD, "the request has no reply-to")
+    asked = sections.get("application-properties")
+    named = properties.get("correlation-id", properties.get("message-id"))
+    return Request(reply_to, _identifier(named), asked if isinstance(asked, dict) else {}, sections.get("value"))
+
+
+def _identifier(value: Any) -> Any:
+    """A message-id or correlation-id is a text, binary, a ulong or a UUID (AMQP 1.0 3.2.11 to 3.2.14)."""
+    match value:
+        case None | str() | bytes():
+            return value
+        case UUID():
+            return Raw(b"\x98" + value.bytes)
+        case int() if 0 <= value < 2**64:
+            return ulong(value)
+    raise AmqpError(INVALID_FIELD, "the request has a message-id or correlation-id of another type")
+
+
+def answer_message(request: Request, status: int, description: str, body: Any) -> bytes:
+    properties = [None, None, request.reply_to, None, None, request.correlation]
+    told = {"statusCode": Raw(b"\x71" + status.to_bytes(4, "big")), "statusDescription": description}
+    sections = (_PROPERTIES, properties), (_APPLICATION_PROPERTIES, told), (_VALUE, body)
+    return b"".join(encode(Described(code, value)) for code, value in sections)
+
+
+def error_message(request: Request, error: ManagementError) -> bytes:
+    return answer_message(request, error.status, str(error), {})

@@ -1,0 +1,306 @@
+"""The nodes `$management` of all routers, as clients of this one reach them, and the dynamic nodes for answers.
+
+A client attaches a sender to `$management`, or to `_topo/0/ROUTER/$management` for that of another router, and a
+receiver with a dynamic source, whose address its requests name as reply-to. What that costs is bounded for each
+connection: it has `MOST_REQUESTS` requests here, of `REQUEST_BYTES` each, and one answer, which is made when there is
+credit for it and the last one has left. Connections take turns. Nobody is answered on another one's link.
+
+Never here: what is answered (`agent`), and how other routers are asked (`relay`).
+"""
+
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import trio
+from attrs import frozen
+
+from router.amqp.batches import Transfers
+from router.amqp.format.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT, AmqpError
+from router.amqp.format.values import ACCEPTED, EXPIRE_LINK
+from router.amqp.proton.link import Host, Link
+from router.edge.attach import Refusal, checked_address
+from router.edge.ends import AddressNode, End
+from router.management.agent import CHANGES, Agent
+from router.management.dispatch_types import dispatch_types, topological
+from router.management.entity import ManagedRouter
+from router.management.message import FORBIDDEN, ManagementError, Request, error_message, read_request
+from router.management.own_types import own_types
+from router.management.relay import Relay
+from router.security.operator import OPERATOR
+
+MANAGEMENT_ADDRESS: Final = "$management"
+DYNAMIC: Final = ""
+"""In the table of nodes: what clients leave to us to name."""
+REQUEST_BYTES: Final = 32 * 1024
+MOST_REQUESTS: Final = 16
+PAUSE_S: Final = 0.1
+
+
+@frozen(eq=False)
+class Errand:
+    """A request of a client, for a router."""
+
+    request: Request
+    message: bytes
+    router: str
+    came_on: Link
+
+
+class Caller:
+    """A connection with links here."""
+
+    def __init__(self, connection: Host) -> None:
+        self.connection = connection
+        self.links: dict[Link, None] = {}
+        self.replies: dict[str, Link] = {}
+        self.errands: deque[Errand] = deque()
+        self.is_served = False
+        self._answers = 0
+
+    @property
+    def reply(self) -> Link | None:
+        """Where the answer to its next request goes, if it can be sent; None if not, or not now."""
+        link = self.replies.get(self.errands[0].request.reply_to) if self.errands else None
+        return link if link is not None and link.credit > 0 else None
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether an answer has not left yet."""
+        return any(link.unsent for link in self.replies.values())
+
+    def drop(self) -> None:
+        """Its next request: the link for the answer is gone."""
+        self.errands.popleft().came_on.flow(1)
+        self.connection.wake()
+
+    def answer(self, errand: Errand, message: bytes) -> None:
+        """The link may be gone by now, or its credit taken back: then nobody wants to know."""
+        errand.came_on.flow(1)
+        link = self.replies.get(errand.request.reply_to)
+        if link is not None and link.credit > 0:
+            self._answers += 1
+            link.send(self._answers.to_bytes(8, "big"), message, settled=True)
+            link.drained()
+        self.connection.wake()
+
+
+Answering = Callable[[Errand], Awaitable[bytes]]
+
+
+class ManagementNodes:
+    """Of one router. `table` is for the edge; `run` answers."""
+
+    def __init__(
+        self, name: str, routers: tuple[str, ...], agent: Agent, relay: Relay, changers: frozenset[str]
+    ) -> None:
+        """`changers` are the users that may change what is; if there are none, everybody may."""
+        self._name = name
+        self._agent = agent
+        self._relay = relay
+        self._changers = changers
+        self._callers: dict[Host, Caller] = {}
+        self._waiting: dict[Caller, None] = {}
+        """With a request, in the order in which they began to wait."""
+        self._come = trio.Event()
+        others = {topological(router, MANAGEMENT_ADDRESS): ForRouter(self, router) for router in routers}
+        self.table: Mapping[str, AddressNode] = {
+            MANAGEMENT_ADDRESS: ForRouter(self, name),
+            DYNAMIC: ForAnswers(self),
+            **others,
+        }
+
+    def _permit(self, connection: Host, request: Request) -> None:
+        """Who may ask what of any router is decided here, once, where the client is. Raises ManagementError."""
+        if request.operation in CHANGES and self._changers and connection.user not in self._changers:
+            raise ManagementError(FORBIDDEN, f"{request.operation} is not for user {connection.user!r}")
+
+    # links
+
+    def enter(self, end: "CallerEnd") -> Caller:
+        caller = self._callers.setdefault(end.link.connection, Caller(end.link.connection))
+        caller.links[end.link] = None
+        return caller
+
+    def leave(self, end: "CallerEnd") -> None:
+        end.caller.links.pop(end.link, None)
+        if not end.caller.links:
+            self._callers.pop(end.caller.connection, None)
+            self._waiting.pop(end.caller, None)
+
+    def dynamic_address(self) -> str:
+        """One that nobody else guesses, nor has had."""
+        return topological(self._name, f"temp.{secrets.token_urlsafe(12)}")
+
+    # requests
+
+    def take(self, caller: Caller, link: Link, message: bytes, router: str) -> None:
+        """Raises Refusal."""
+        if len(caller.errands) >= MOST_REQUESTS:
+            raise Refusal(RESOURCE_LIMIT, f"{MOST_REQUESTS} requests of this connection wait already")
+        try:
+            request = read_request(message)
+        except AmqpError as error:
+            raise Refusal(error.condition, error.description) from None
+        if request.reply_to not in caller.replies:
+            raise Refusal(NOT_FOUND, f"reply-to {request.reply_to[:100]!r} is no dynamic source of this connection")
+        caller.errands.append(Errand(request, message, router, link))
+        self.look(caller)
+
+    def look(self, caller: Caller) -> None:
+        """It may be served now."""
+        if caller.errands and not caller.is_served:
+            self._waiting[caller] = None
+            self._come.set()
+
+    async def run(self) -> None:
+        """Answer, for as long as the router runs."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._relay.run)
+            while True:
+                caller = await self._next()
+                caller.is_served = True
+                errand = caller.errands.popleft()
+                if errand.router == self._name:
+                    await self._serve(caller, errand, self._answer_here)
+                else:
+                    nursery.start_soon(self._serve, caller, errand, self._answer_there)
+
+    async def _next(self) -> Caller:
+        """The one that waits longest of those that can be answered. Who cannot be comes again with credit."""
+        while True:
+            for caller in list(self._waiting):
+                del self._waiting[caller]
+                if caller.errands[0].request.reply_to not in caller.replies:
+                    caller.drop()
+                    self.look(caller)
+                elif caller.reply is None:
+                    continue
+                elif caller.is_writing:
+                    self._waiting[caller] = None
+                else:
+                    return caller
+            if self._waiting:
+                await trio.sleep(PAUSE_S)
+            else:
+                self._come = trio.Event()
+                await self._come.wait()
+
+    async def _serve(self, caller: Caller, errand: Errand, answer: Answering) -> None:
+        try:
+            self._permit(caller.connection, errand.request)
+            message = await answer(errand)
+        except ManagementError as error:
+            message = error_message(errand.request, error)
+        caller.answer(errand, message)
+        caller.is_served = False
+        self.look(caller)
+
+    async def _answer_here(self, errand: Errand) -> bytes:
+        return await self._agent.answer(errand.request)
+
+    async def _answer_there(self, errand: Errand) -> bytes:
+        return await self._relay.ask(errand.router, errand.message)
+
+
+class CallerEnd(End):
+    """Of a link here."""
+
+    __slots__ = ("caller", "nodes")
+
+    def __init__(self, link: Link, nodes: ManagementNodes) -> None:
+        super().__init__(link)
+        self.nodes = nodes
+        self.caller = nodes.enter(self)
+
+    def gone(self, now: float, *, closed: bool) -> None:
+        self.nodes.leave(self)
+
+
+class RequestEnd(CallerEnd):
+    """Requests come here, one at a time."""
+
+    __slots__ = ("_router",)
+
+    def __init__(self, link: Link, nodes: ManagementNodes, router: str) -> None:
+        super().__init__(link, nodes)
+        self._router = router
+
+    def on_transfers(self, transfers: Transfers) -> None:
+        for handle, _, message, _ in transfers:
+            try:
+                self.nodes.take(self.caller, self.link, message, self._router)
+            except Refusal as refusal:
+                self.link.flow(1)
+                if handle is not None:
+                    self.link.reject(handle, refusal.condition, str(refusal), settle=True)
+            else:
+                if handle is not None:
+                    self.link.update(handle, ACCEPTED, settle=True)
+
+
+class AnswerEnd(CallerEnd):
+    """Answers leave here."""
+
+    __slots__ = ("_address",)
+
+    def __init__(self, link: Link, nodes: ManagementNodes, address: str) -> None:
+        super().__init__(link, nodes)
+        self._address = address
+        self.caller.replies[address] = link
+
+    def on_credit(self) -> None:
+        if self.caller.errands:
+            self.nodes.look(self.caller)
+        elif not self.caller.is_served:
+            self.link.drained()
+
+    def gone(self, now: float, *, closed: bool) -> None:
+        del self.caller.replies[self._address]
+        super().gone(now, closed=closed)
+
+
+class ForRouter:
+    """The node `$management` of a router."""
+
+    def __init__(self, nodes: ManagementNodes, router: str) -> None:
+        self._nodes = nodes
+        self._router = router
+
+    def attach(self, link: Link) -> None:
+        if link.is_sender:
+            raise Refusal(NOT_ALLOWED, f"{MANAGEMENT_ADDRESS} can only be sent to; answers come from a dynamic source")
+        link.context = RequestEnd(link, self._nodes, self._router)
+        link.answer(max_message_size=REQUEST_BYTES)
+        link.flow(1)
+
+
+class ForAnswers:
+    """A node for each link, which ends with it."""
+
+    def __init__(self, nodes: ManagementNodes) -> None:
+        self._nodes = nodes
+
+    def attach(self, link: Link) -> None:
+        source = link.remote_source
+        if not link.is_sender or source is None or not source.dynamic:
+            checked_address(link)
+        address = self._nodes.dynamic_address()
+        link.context = AnswerEnd(link, self._nodes, address)
+        link.answer(address=address, expiry_policy=EXPIRE_LINK)
+        link.context.on_credit()
+
+
+def management_of(at: ManagedRouter, turn: Callable[[], Awaitable[None]]) -> ManagementNodes:
+    """What is to be done next waits for its `turn`. Where clients have names, only who runs the mesh changes it."""
+
+    def nodes() -> list[str]:
+        routers = [at.name, *at.linkstate.routes]
+        return [f"amqp:/{topological(router, MANAGEMENT_ADDRESS)}" for router in routers]
+
+    agent = Agent((*dispatch_types(at), *own_types(at)), nodes, turn)
+    routers, security = tuple(at.topology.routers), at.topology.security
+    is_closed = security.users is not None or security.closes_mesh
+    changers = frozenset({OPERATOR, *routers}) if is_closed else frozenset[str]()
+    return ManagementNodes(at.name, routers, agent, Relay(at.node, agent.answer), changers)

@@ -1,0 +1,89 @@
+"""Requests that are for another router: they go there, and their answers come back, beside the topics (protocol 3).
+
+A router is asked one thing at a time by each other one; who asks further waits. So what may be under way between two
+routers is a request and an answer each way, whatever clients do. Who asks has decided that its client may.
+"""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+from attrs import define
+
+from router.amqp.format.errors import AmqpError
+from router.management.message import TIMEOUT, UNAVAILABLE, ManagementError, Request, read_request
+from topic.errors import BreachError
+from topic.node import Node
+
+PATIENCE_S: Final = 10.0
+"""For an answer. The loss of a contact is noticed before, and told to who asks next."""
+ASK: Final = b"?"
+ANSWER: Final = b"!"
+NUMBER_BYTES: Final = 8
+
+
+@define
+class Awaited:
+    number: int
+    come: trio.Event
+    answer: bytes = b""
+
+
+class Relay:
+    """Of one router. `run` answers the others."""
+
+    def __init__(self, node: Node, answer: Callable[[Request], Awaitable[bytes]]) -> None:
+        self._node = node
+        self._answer = answer
+        self._numbers = 0
+        self._turns: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
+        self._awaited: dict[str, Awaited] = {}
+        self._asked: dict[str, tuple[bytes, Request]] = {}
+        self._come = trio.Event()
+        node.told = self.receive
+
+    async def ask(self, router: str, message: bytes) -> bytes:
+        """The answer of another router to a request. Raises ManagementError if there is none."""
+        async with self._turns[router]:
+            if router not in self._node.topic.directory.contacts:
+                raise ManagementError(UNAVAILABLE, f"router {self._node.name} is not in contact with router {router}")
+            self._numbers += 1
+            awaited = self._awaited[router] = Awaited(self._numbers, trio.Event())
+            self._tell(router, ASK, awaited.number.to_bytes(NUMBER_BYTES, "big"), message)
+            with trio.move_on_after(PATIENCE_S):
+                await awaited.come.wait()
+                return awaited.answer
+            raise ManagementError(TIMEOUT, f"router {router} has not answered within {PATIENCE_S:g} s")
+
+    def receive(self, router: str, payload: bytes) -> None:
+        """What the relay of another router says. Raises BreachError."""
+        kind, number, message = payload[:1], payload[1 : 1 + NUMBER_BYTES], payload[1 + NUMBER_BYTES :]
+        if kind == ANSWER:
+            awaited = self._awaited.get(router)
+            if awaited is not None and awaited.number == int.from_bytes(number, "big"):
+                awaited.answer = message
+                awaited.come.set()
+            return
+        try:
+            if kind != ASK:
+                raise AmqpError(f"kind {kind!r}")
+            self._asked[router] = number, read_request(message)  # in the place of one that it waits for no more
+        except AmqpError as error:
+            raise BreachError(f"no request for management: {error}") from None
+        self._come.set()
+
+    async def run(self) -> None:
+        """Answer, for as long as the router runs."""
+        while True:
+            await self._come.wait()
+            while self._asked:
+                router = next(iter(self._asked))
+                number, request = self._asked.pop(router)
+                self._tell(router, ANSWER, number, await self._answer(request))
+            self._come = trio.Event()
+
+    def _tell(self, router: str, *parts: bytes) -> None:
+        self._node.now()
+        self._node.tell(router, b"".join(parts))
+        self._node.pump()
