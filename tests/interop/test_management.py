@@ -1,0 +1,205 @@
+"""`$management` as the tools of qpid-dispatch ask it, by python-qpid-proton, of every router by way of another."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from proton import Message
+from proton.reactor import AtMostOnce, LinkOption
+from proton.utils import BlockingConnection, LinkDetached, SendException, SyncRequestResponse
+
+from router.mesh.quantities import Address
+from tests.processes.mesh import RunningMesh, eventually
+
+DISPATCH = "org.apache.qpid.dispatch."
+ASKED_BY_QDSTAT = {
+    "router": [],
+    "router.node": [],
+    "connection": [],
+    "router.link": [
+        "linkType", "linkDir", "connectionId", "identity", "peer", "owningAddr", "capacity", "undeliveredCount",
+        "unsettledCount", "deliveryCount", "presettledCount", "droppedPresettledCount", "acceptedCount",
+        "rejectedCount", "releasedCount", "modifiedCount", "deliveriesDelayed1Sec", "deliveriesDelayed10Sec",
+        "deliveriesStuck", "creditAvailable", "zeroCreditSeconds", "adminStatus", "operStatus", "linkName", "priority",
+        "settleRate",
+    ],
+    "router.address": [
+        "distribution", "inProcess", "subscriberCount", "remoteCount", "containerCount", "deliveriesIngress",
+        "deliveriesEgress", "deliveriesRedirectedToFallback", "deliveriesTransit", "deliveriesToContainer",
+        "deliveriesFromContainer", "name", "priority",
+    ],
+}  # fmt: skip
+READ_BY_QDSTAT = {
+    "router": {
+        "version", "mode", "id", "area", "linkRouteCount", "autoLinkCount", "linkCount", "nodeCount", "addrCount",
+        "connectionCount", "uptimeSeconds", "workerThreads", "memoryUsage",
+    },
+    "router.node": {
+        "id", "nextHop", "routerLink", "lastTopoChange", "cost", "linkState", "validOrigins", "protocolVersion",
+    },
+    "connection": {
+        "identity", "host", "container", "role", "protocol", "dir", "isEncrypted", "isAuthenticated", "sasl", "user",
+        "sslProto", "sslCipher", "tenant", "uptimeSeconds",
+    },
+    "router.link": {
+        "linkType", "linkDir", "connectionId", "identity", "peer", "owningAddr", "capacity", "undeliveredCount",
+        "unsettledCount", "deliveryCount", "presettledCount", "acceptedCount", "rejectedCount", "releasedCount",
+        "modifiedCount", "adminStatus", "operStatus", "linkName",
+    },
+    "router.address": {
+        "name", "distribution", "inProcess", "containerCount", "subscriberCount", "remoteCount", "deliveriesIngress",
+        "deliveriesEgress", "deliveriesTransit", "deliveriesToContainer", "deliveriesFromContainer",
+    },
+}  # fmt: skip
+"""What it cannot do without."""
+
+
+class Tool:
+    """A tool's connection, as qpid-dispatch's client library has it: all of it in one thread."""
+
+    def __init__(self, connection: BlockingConnection) -> None:
+        self.connection = connection
+        self._nodes: dict[str, SyncRequestResponse] = {}
+
+    def ask(self, router: str | None, body: Any = None, **properties: Any) -> tuple[int, str, Any]:
+        """Status code, description and body. `router`: by way of the one that the tool is connected to."""
+        address = "$management" if router is None else f"_topo/0/{router}/$management"
+        if address not in self._nodes:
+            self._nodes[address] = SyncRequestResponse(self.connection, address)
+        answer = self._nodes[address].call(Message(properties=properties, body=body or {}))
+        told = answer.properties
+        assert told is not None
+        return told["statusCode"], told["statusDescription"], answer.body
+
+    def query(self, router: str | None, kind: str, names: list[str] | None = None, **page: int) -> list[dict[str, Any]]:
+        code, description, body = self.ask(
+            router, {"attributeNames": names or []}, operation="QUERY", entityType=kind, **page
+        )
+        assert code == 200, description
+        return [dict(zip(body["attributeNames"], row, strict=True)) for row in body["results"]]
+
+
+@contextmanager
+def connected(at: Address) -> Iterator[Tool]:
+    connection = BlockingConnection(f"amqp://{at}", timeout=20)
+    try:
+        yield Tool(connection)
+    finally:
+        connection.close()
+
+
+async def by_tool(at: Address, steps: Callable[[Tool], Any]) -> Any:
+    def run() -> Any:
+        with connected(at) as tool:
+            return steps(tool)
+
+    return await trio.to_thread.run_sync(run)
+
+
+@pytest.mark.parametrize("router", [None, "a", "b", "c"])
+async def test_every_router_answers_what_qdstat_asks_by_way_of_another(router: str | None, line: RunningMesh) -> None:
+    def look(tool: Tool) -> None:
+        nodes = [f"amqp:/_topo/0/{name}/$management" for name in (router or "a", *"abc")]
+        assert tool.ask(router, operation="GET-MGMT-NODES")[2] == list(dict.fromkeys(nodes))
+        assert [row["id"] for row in tool.query(router, f"{DISPATCH}router")] == [router or "a"]
+        tool.connection.create_receiver("topic/looked-at", credit=1)
+        tool.connection.create_sender("topic/looked-at")
+        for kind, asked in ASKED_BY_QDSTAT.items():
+            rows = tool.query(router, DISPATCH + kind, asked, offset=0, count=500)
+            assert rows or (kind == "router.link" and router not in (None, "a")), kind
+            assert all(row.keys() >= READ_BY_QDSTAT[kind] for row in rows), kind
+
+    await by_tool(line.address("a"), look)
+
+
+async def test_a_delivery_in_doubt_is_found_by_its_publishers_tag(line: RunningMesh) -> None:
+    def publish_and_look(tool: Tool) -> None:
+        receiver = tool.connection.create_receiver("topic/found", credit=10, name="reader")
+        sender = tool.connection.create_sender("topic/found", name="writer", options=Tagged())
+        delivery: Any = sender.link.send(Message(body="x"), tag="invoice 7")
+        receiver.receive()
+        found = tool.ask("a", operation="READ", type="io.oncemesh.delivery", name="invoice 7")[2]
+        assert (found["state"], found["address"], found["home"]) == ("in_doubt", "topic/found", "a")
+        assert [state for name, state in found["subscribers"].items() if "reader" in name] == ["sent"]
+        assert tool.query("c", "io.oncemesh.delivery", count=1) == []
+        receiver.accept()
+        tool.connection.wait(lambda: bool(delivery.remote_state))
+        assert tool.ask("a", operation="READ", type="io.oncemesh.delivery", name="invoice 7")[0] in (200, 404)
+
+    await by_tool(line.address("a"), publish_and_look)
+
+
+class Tagged(LinkOption):
+    """Deliveries that the test names itself."""
+
+    def apply(self, link: Any) -> None:
+        link.snd_settle_mode = link.SND_UNSETTLED
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "told"),
+    [
+        ({}, 400, "the application properties have no operation"),
+        ({"operation": "DANCE"}, 501, "there is no DANCE here"),
+        ({"operation": 3}, 400, "operation is 3, expected a text"),
+        ({"operation": "QUERY", "entityType": "nothing"}, 400, "entityType is 'nothing', expected one of"),
+        ({"operation": "QUERY", "offset": -1}, 400, "offset is -1, expected a number"),
+        ({"operation": "QUERY", "count": "many"}, 400, "count is 'many', expected a number"),
+        ({"operation": "READ"}, 400, "neither identity nor name"),
+        ({"operation": "READ", "name": "nobody"}, 404, "nothing here has the name 'nobody'"),
+        ({"operation": "DELETE", "name": "router/a"}, 501, "nothing of type org.apache.qpid.dispatch.router"),
+    ],
+)
+@pytest.mark.parametrize("router", ["a", "c"])
+async def test_a_wrong_request_is_told_what_is_wrong(
+    router: str, asked: dict[str, Any], code: int, told: str, line: RunningMesh
+) -> None:
+    asked = {key: value.replace("/a", f"/{router}") if key == "name" else value for key, value in asked.items()}
+    found, description, _ = await by_tool(line.address("a"), lambda tool: tool.ask(router, **asked))
+    assert (found, told in description) == (code, True), description
+
+
+async def test_a_connection_that_is_deleted_is_closed(line: RunningMesh) -> None:
+    def delete(tool: Tool) -> None:
+        with connected(line.address("b")) as other:
+            receiver = other.connection.create_receiver("topic/deleted", credit=1)
+            container = other.connection.container.container_id
+            named = [row for row in tool.query("b", f"{DISPATCH}connection") if row["container"] == container]
+            code, _, _ = tool.ask("b", operation="DELETE", type=f"{DISPATCH}connection", identity=named[0]["identity"])
+            assert code == 204
+            with pytest.raises(Exception, match="closed by management"):
+                receiver.receive(timeout=20)
+
+    await by_tool(line.address("a"), delete)
+
+
+async def test_who_has_no_place_for_answers_is_refused(line: RunningMesh) -> None:
+    def ask(tool: Tool) -> None:
+        sender = tool.connection.create_sender("$management")
+        for reply_to in (None, "topic/of-others", "_topo/0/a/temp.guessed"):
+            with pytest.raises(SendException):
+                sender.send(Message(reply_to=reply_to, properties={"operation": "GET-TYPES"}))
+        with pytest.raises(LinkDetached, match="can only be sent to"):
+            tool.connection.create_receiver("$management")
+        with pytest.raises(LinkDetached, match="no node"):
+            tool.connection.create_sender("_topo/0/nowhere/$management")
+        presettled = tool.connection.create_sender("$management", name="presettled", options=AtMostOnce())
+        presettled.send(Message(reply_to="guessed"))
+
+    await by_tool(line.address("a"), ask)
+
+
+async def test_a_router_that_is_not_there_is_told_by_the_one_that_was_asked(own_triangle: RunningMesh) -> None:
+    async def answers(expected: int) -> bool:
+        asking = partial(Tool.ask, router="c", operation="GET-TYPES")
+        code, description, _ = await by_tool(own_triangle.address("a"), asking)
+        assert code != 503 or description == "router a is not in contact with router c"
+        return bool(code == expected)
+
+    await own_triangle.stop("c")
+    await eventually(partial(answers, 503))
+    await own_triangle.start("c")
+    await eventually(partial(answers, 200))

@@ -1,0 +1,145 @@
+"""The management agent: what it answers, in pages, and that it never keeps the loop."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from router.amqp.format.message import sections_of
+from router.management.agent import MOST_ROWS, SHARE, SLICE_S, Agent
+from router.management.entity import LONGEST, MOST_ITEMS, EntityType, bounded
+from router.management.message import Request
+
+
+async def at_once() -> None:
+    pass
+
+
+def things(count: int, took_s: float = 0.0) -> EntityType[int]:
+    """So many; each costs some time to look at."""
+
+    def identity(number: int) -> str:
+        clock: Any = trio.lowlevel.current_clock()
+        clock.jump(took_s)
+        return str(number)
+
+    return EntityType[int](
+        "thing", {"identity": identity, "name": lambda n: f"name {n % 1000}"}, lambda: iter(range(count))
+    )
+
+
+async def ask(agent: Agent, body: Any = None, **asked: Any) -> tuple[int, str, Any]:
+    answer = await agent.answer(Request("reply", None, asked, body))
+    told = dict(sections_of(answer))
+    return told[0x74]["statusCode"], told[0x74]["statusDescription"], told[0x77]
+
+
+def agent_of(*kinds: EntityType[Any]) -> Agent:
+    return Agent(kinds, lambda: ["amqp:/a"], at_once)
+
+
+async def test_a_query_is_answered_in_pages_none_of_which_is_larger_than_the_most(autojump_clock: MockClock) -> None:
+    agent = agent_of(things(1200))
+    seen: list[str] = []
+    while True:
+        _, _, body = await ask(agent, operation="QUERY", entityType="thing", offset=len(seen), count=10_000)
+        assert len(body["results"]) <= MOST_ROWS
+        if not body["results"]:
+            break
+        seen += [row[body["attributeNames"].index("identity")] for row in body["results"]]
+    assert seen == [str(number) for number in range(1200)]
+
+
+@pytest.mark.parametrize(
+    ("offset", "count", "expected"), [(0, 3, 3), (8, 5, 2), (10, 5, 0), (2**32 - 1, 5, 0), (0, 0, 0)]
+)
+async def test_offset_and_count_bound_the_results(
+    offset: int, count: int, expected: int, autojump_clock: MockClock
+) -> None:
+    _, _, body = await ask(agent_of(things(10)), operation="QUERY", entityType="thing", offset=offset, count=count)
+    assert len(body["results"]) == expected
+
+
+async def test_a_query_has_the_attributes_that_were_asked_for_and_are_there(autojump_clock: MockClock) -> None:
+    names = ["name", "unheard-of", "type", "name"]
+    _, _, body = await ask(agent_of(things(1)), {"attributeNames": names}, operation="QUERY", entityType="thing")
+    assert body == {"attributeNames": ["name", "type"], "results": [["name 0", "thing"]]}
+    code, told, _ = await ask(agent_of(things(1)), {"attributeNames": ["x"]}, operation="QUERY")
+    assert (code, told) == (400, "no attribute is one of x, expected type, identity, name")
+
+
+async def test_without_a_type_a_query_is_for_all(autojump_clock: MockClock) -> None:
+    others = EntityType[str]("other", {"identity": str, "name": str, "size": len}, lambda: ["abc"])
+    _, _, body = await ask(agent_of(things(1), others), operation="QUERY")
+    assert body["attributeNames"] == ["type", "identity", "name", "size"]
+    assert body["results"] == [["thing", "0", "name 0", None], ["other", "abc", "abc", 3]]
+
+
+async def test_a_name_that_several_have_is_asked_by_identity(autojump_clock: MockClock) -> None:
+    agent = agent_of(things(2001))
+    code, told, _ = await ask(agent, operation="READ", type="thing", name="name 0")
+    assert (code, told) == (400, "3 have the name 'name 0', ask by identity: 0, 1000, 2000")
+    assert (await ask(agent, operation="READ", identity="1000"))[2]["name"] == "name 0"
+
+
+async def test_others_run_while_ten_thousand_are_looked_at(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+    took_s = 0.0001
+    agent, passes = agent_of(things(10_000, took_s)), []
+
+    async def run() -> None:
+        while True:
+            passes.append(trio.current_time())
+            await trio.sleep(0.001)
+
+    nursery.start_soon(run)
+    code, _, _ = await ask(agent, operation="READ", identity="9999")
+    assert code == 200
+    gaps = [later - earlier for earlier, later in pairwise(passes)]
+    assert max(gaps) <= SLICE_S + 3 * took_s + 0.001
+    assert trio.current_time() >= SHARE * 10_000 * took_s
+
+
+async def test_requests_are_worked_on_one_after_the_other(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+    open_passes = 0
+
+    def entities() -> Iterator[int]:
+        nonlocal open_passes
+        open_passes += 1
+        yield from range(3)
+
+    def look(_: int) -> str:
+        nonlocal open_passes
+        assert open_passes == 1
+        return ""
+
+    def last(number: int) -> str:
+        nonlocal open_passes
+        open_passes -= number == 2
+        return ""
+
+    agent = agent_of(EntityType[int]("thing", {"identity": look, "name": last}, entities))
+    async with trio.open_nursery() as asking:
+        for _ in range(5):
+            asking.start_soon(ask, agent, None)
+            asking.start_soon(lambda: ask(agent, operation="QUERY"))
+    assert open_passes == 0
+
+
+def test_what_strangers_chose_is_cut_to_a_bounded_size() -> None:
+    assert bounded("x" * 1000) == "x" * (LONGEST - 1) + "…"
+    assert len(bounded(range(10_000))) == MOST_ITEMS
+    assert bounded({str(n): "y" * 1000 for n in range(1000)}).keys() == {str(n) for n in range(MOST_ITEMS)}
+
+
+async def test_entity_less_operations(autojump_clock: MockClock) -> None:
+    agent = agent_of(things(0))
+    assert (await ask(agent, operation="GET-MGMT-NODES"))[2] == ["amqp:/a"]
+    assert (await ask(agent, operation="get-types"))[2] == {"thing": []}
+    assert (await ask(agent, operation="GET-ATTRIBUTES", entityType="thing"))[2] == {
+        "thing": ["type", "identity", "name"]
+    }
+    assert (await ask(agent, operation="GET-OPERATIONS"))[2] == {"thing": ["READ"]}
+    assert (await ask(agent, operation="GET-ANNOTATIONS"))[2] == {"thing": []}

@@ -1,0 +1,264 @@
+"""The nodes `$management`: what a client that asks, or does not read, may cost (see their module)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from router.amqp.batches import Transfers
+from router.amqp.format.codec import Described, encode
+from router.amqp.format.message import sections_of
+from router.amqp.format.values import Terminus
+from router.edge.attach import Refusal
+from router.management.agent import Agent
+from router.management.entity import EntityType
+from router.management.message import ManagementError
+from router.management.node import DYNAMIC, MOST_REQUESTS, PAUSE_S, ManagementNodes
+
+
+class Asking:
+    """A client's link, as far as the nodes look at it."""
+
+    def __init__(self, connection: Any, *, credit: int = 0, dynamic: bool = False, is_sender: bool = True) -> None:
+        self.connection = connection
+        self.is_sender = is_sender
+        self.remote_source = Terminus(dynamic=dynamic)
+        self.remote_target = Terminus()
+        self.context: Any = None
+        self.credit = credit
+        self.unsent = 0
+        self.draining = False
+        self.address = ""
+        self.granted = 0
+        self.got: list[bytes] = []
+        self.said: list[str] = []
+
+    def answer(self, *, address: str = "", **options: Any) -> None:
+        self.address = address
+
+    def flow(self, credit: int) -> None:
+        self.granted += credit
+
+    def send(self, tag: bytes, message: bytes, *, settled: bool) -> None:
+        assert settled
+        self.credit -= 1
+        self.got.append(message)
+
+    def drained(self) -> None:
+        if self.draining:
+            self.credit = 0
+
+    def update(self, handle: Any, state: int, settle: bool) -> None:
+        self.said.append("accepted")
+
+    def reject(self, handle: Any, condition: str, description: str, settle: bool) -> None:
+        self.said.append(f"{condition}: {description}")
+
+
+class Host:
+    def __init__(self, user: str = "") -> None:
+        self.user = user
+
+    def wake(self) -> None:
+        pass
+
+
+class Others:
+    """A relay: what is asked there is answered when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.let_go = trio.Event()
+
+    async def ask(self, router: str, message: bytes) -> bytes:
+        self.asked.append(router)
+        await self.let_go.wait()
+        raise ManagementError(504, "late")
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+
+class Counted:
+    """How often an entity was looked at."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def kind(self) -> EntityType[int]:
+        return EntityType[int]("thing", {"identity": self._identity, "name": str}, lambda: [1])
+
+    def _identity(self, _: int) -> str:
+        self.looks += 1
+        return "1"
+
+
+async def at_once() -> None:
+    pass
+
+
+@pytest.fixture
+def counted() -> Counted:
+    return Counted()
+
+
+@pytest.fixture
+def others() -> Iterator[Others]:
+    yield Others()
+
+
+@pytest.fixture
+def nodes(counted: Counted, others: Others) -> ManagementNodes:
+    agent = Agent([counted.kind()], list, at_once)
+    return ManagementNodes("a", ("a", "b"), agent, others, frozenset({"boss"}))  # type: ignore[arg-type]
+
+
+def attached(nodes: ManagementNodes, address: str, link: Asking) -> Asking:
+    node: Any = nodes.table[address]
+    node.attach(link)
+    return link
+
+
+def pair(nodes: ManagementNodes, host: Any, credit: int = 1, router: str = "") -> tuple[Asking, Asking]:
+    """For requests, and for answers."""
+    address = f"_topo/0/{router}/$management" if router else "$management"
+    requests = attached(nodes, address, Asking(host, is_sender=False))
+    return requests, attached(nodes, DYNAMIC, Asking(host, credit=credit, dynamic=True))
+
+
+def request(reply_to: str, operation: str = "QUERY", **asked: str) -> bytes:
+    properties = [None, None, None, None, reply_to, "id"]
+    sections: list[tuple[int, Any]] = [(0x73, properties), (0x74, {"operation": operation, **asked}), (0x77, {})]
+    return b"".join(encode(Described(code, value)) for code, value in sections)
+
+
+def send(link: Asking, *messages: bytes) -> None:
+    count = len(messages)
+    link.context.on_transfers(Transfers([object()] * count, [b"t"] * count, list(messages), [False] * count))
+
+
+def status_of(answer: bytes) -> int:
+    status: int = dict(sections_of(answer))[0x74]["statusCode"]
+    return status
+
+
+async def test_an_answer_is_made_when_there_is_credit_for_it(
+    nodes: ManagementNodes, counted: Counted, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    nursery.start_soon(nodes.run)
+    requests, answers = pair(nodes, Host(), credit=0)
+    send(requests, request(answers.address))
+    await trio.sleep(10)
+    assert (requests.said, counted.looks, answers.got) == (["accepted"], 0, [])
+    answers.credit = 1
+    answers.context.on_credit()
+    await trio.sleep(1)
+    assert (counted.looks, [status_of(answer) for answer in answers.got]) == (1, [200])
+    assert requests.granted == 2
+
+
+async def test_who_does_not_read_gets_no_second_answer_and_none_is_made(
+    nodes: ManagementNodes, counted: Counted, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    nursery.start_soon(nodes.run)
+    requests, answers = pair(nodes, Host(), credit=1000)
+    send(requests, request(answers.address))
+    await trio.sleep(1)
+    answers.unsent = 1
+    send(requests, *[request(answers.address)] * 5)
+    await trio.sleep(100)
+    assert (counted.looks, len(answers.got)) == (1, 1)
+    answers.unsent = 0
+    await trio.sleep(10 * PAUSE_S)
+    assert len(answers.got) == 6
+
+
+async def test_a_connection_has_so_many_requests_here_and_others_are_served_meanwhile(
+    nodes: ManagementNodes, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    nursery.start_soon(nodes.run)
+    requests, answers = pair(nodes, Host(), credit=0)
+    send(requests, *[request(answers.address)] * (MOST_REQUESTS + 3))
+    assert requests.said.count("accepted") == MOST_REQUESTS
+    assert sum("resource-limit-exceeded" in said for said in requests.said) == 3
+    requests, answers = pair(nodes, Host())
+    send(requests, request(answers.address))
+    await trio.sleep(1)
+    assert len(answers.got) == 1
+
+
+async def test_nobody_is_answered_on_the_link_of_another_connection(
+    nodes: ManagementNodes, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    nursery.start_soon(nodes.run)
+    _, others_answers = pair(nodes, Host())
+    requests, _ = pair(nodes, Host())
+    send(requests, request(others_answers.address), b"no message", encode(Described(0x74, {"operation": "QUERY"})))
+    await trio.sleep(1)
+    assert others_answers.got == []
+    assert [said.split(":")[1] for said in requests.said] == ["not-found", "decode-error", "invalid-field"]
+    assert requests.granted == 4
+
+
+async def test_requests_go_with_the_link_that_their_answers_are_for(
+    nodes: ManagementNodes, counted: Counted, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    nursery.start_soon(nodes.run)
+    host = Host()
+    requests, answers = pair(nodes, host, credit=0)
+    send(requests, request(answers.address))
+    answers.context.gone(0.0, closed=True)
+    again = attached(nodes, DYNAMIC, Asking(host, credit=1, dynamic=True))
+    send(requests, request(again.address))
+    await trio.sleep(1)
+    assert (counted.looks, len(again.got), requests.granted) == (1, 1, 3)
+
+
+async def test_a_router_that_does_not_answer_holds_up_only_who_asked_it(
+    nodes: ManagementNodes, others: Others, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    nursery.start_soon(nodes.run)
+    host = Host()
+    there, there_answers = pair(nodes, host, router="b")
+    here, here_answers = pair(nodes, Host())
+    send(there, request(there_answers.address))
+    send(here, request(here_answers.address))
+    await trio.sleep(1)
+    assert (others.asked, there_answers.got, len(here_answers.got)) == (["b"], [], 1)
+    others.let_go.set()
+    await trio.sleep(1)
+    assert [status_of(answer) for answer in there_answers.got] == [504]
+
+
+async def test_of_a_closed_mesh_only_who_runs_it_changes_anything_at_any_router(
+    nodes: ManagementNodes, others: Others, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    nursery.start_soon(nodes.run)
+    told = []
+    for user, router in (("guest", "a"), ("guest", "b"), ("boss", "a")):
+        requests, answers = pair(nodes, Host(user), router=router)
+        send(requests, request(answers.address, "DELETE", identity="1"))
+        await trio.sleep(1)
+        told.append(status_of(answers.got[0]))
+    assert (told, others.asked) == ([403, 403, 501], [])
+
+
+async def test_who_drains_without_a_request_gives_its_credit_back(nodes: ManagementNodes) -> None:
+    _, answers = pair(nodes, Host(), credit=10)
+    answers.draining = True
+    answers.context.on_credit()
+    assert answers.credit == 0
+
+
+def test_only_a_source_is_dynamic(nodes: ManagementNodes) -> None:
+    for link in (Asking(Host()), Asking(Host(), is_sender=False, dynamic=True)):
+        with pytest.raises(Refusal):
+            attached(nodes, DYNAMIC, link)
+
+
+def test_a_connection_without_links_is_forgotten(nodes: ManagementNodes) -> None:
+    for link in pair(nodes, Host()):
+        link.context.gone(0.0, closed=False)
+    assert nodes._callers == {}
