@@ -39,6 +39,11 @@ MAY_IMPORT = {
     "router/retention.py": ("topic",),
     "router/mesh": ("router.mesh", "router.room", "router.amqp", "topic", "failover.fitting", "failover.printable"),
     "router/security": ("router.security", "router.amqp", "router.mesh"),
+    "router/management": (
+        *(f"router.{what}" for what in ("management", "amqp", "edge", "mesh", "neighbours", "security.operator")),
+        "topic",
+        "linkstate",
+    ),
     "router/edge": ("router.edge", "router.mesh.config", "router.amqp", "topic", "linkstate", "failover.printable"),
 }
 

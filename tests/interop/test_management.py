@@ -1,8 +1,10 @@
 """`$management` as the tools of qpid-dispatch ask it, by python-qpid-proton, of every router by way of another."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from proton.utils import BlockingConnection, LinkDetached, SendException, SyncRe
 from router.mesh.quantities import Address
 from tests.processes.mesh import RunningMesh, eventually
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "management.md"
 DISPATCH = "org.apache.qpid.dispatch."
 ASKED_BY_QDSTAT = {
     "router": [],
@@ -70,8 +73,7 @@ class Tool:
         if address not in self._nodes:
             self._nodes[address] = SyncRequestResponse(self.connection, address)
         answer = self._nodes[address].call(Message(properties=properties, body=body or {}))
-        told = answer.properties
-        assert told is not None
+        told: Any = answer.properties
         return told["statusCode"], told["statusDescription"], answer.body
 
     def query(self, router: str | None, kind: str, names: list[str] | None = None, **page: int) -> list[dict[str, Any]]:
@@ -203,3 +205,22 @@ async def test_a_router_that_is_not_there_is_told_by_the_one_that_was_asked(own_
     await eventually(partial(answers, 503))
     await own_triangle.start("c")
     await eventually(partial(answers, 200))
+
+
+async def test_the_program_of_the_document_runs(line: RunningMesh, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    with connected(line.address("c")) as tool:
+        tool.connection.create_receiver("topic/documented", name="reader")
+        program = program.replace("127.0.0.1:5672", str(line.address("a")))
+        await trio.to_thread.run_sync(exec, program, {})
+    assert "reader on topic/documented 0" in capsys.readouterr().out
+
+
+async def test_the_document_has_all_types_and_attributes_of_our_own(line: RunningMesh) -> None:
+    _, _, types = await by_tool(line.address("a"), lambda tool: tool.ask(None, operation="GET-ATTRIBUTES"))
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", DOCUMENT.read_text(), re.MULTILINE))
+    ours = {name.rpartition(".")[2]: set(names) for name, names in types.items() if name.startswith("io.oncemesh.")}
+    assert ours.keys() <= rows.keys()
+    common = {"type", "identity", "name"}
+    lacking = {name: {n for n in names - common if f"`{n}`" not in rows[name]} for name, names in ours.items()}
+    assert not any(lacking.values()), lacking

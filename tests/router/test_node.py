@@ -20,7 +20,7 @@ from topic.edge.subscriber import LocalSubscriber
 from topic.errors import UnkeptError
 from topic.identity import LinkIdentity
 from topic.journal import Block
-from topic.node import Breach, Happening, Node
+from topic.node import BESIDE, Breach, Happening, Node
 from topic.node import boot as boot_cores
 from topic.settings import Settings
 from topic.wire.segments import Segment
@@ -252,3 +252,21 @@ def test_of_a_router_that_broke_the_protocol_nothing_more_is_taken() -> None:
     shell.contacts.received("b", msgpack.packb([[Segment.SECTION, 1, [], []]]))
     shell.node.pump()
     assert shell.node.topic.booted
+
+
+def test_what_another_routers_shell_says_is_not_for_the_topics() -> None:
+    shell = Eager()
+    told: list[tuple[str, bytes]] = []
+    shell.node.told = lambda router, payload: told.append((router, payload))
+    shell.contacts.made("b", 1)
+    shell.contacts.received("b", BESIDE + b"hello")
+    shell.node.pump()
+    assert (told, shell.noted) == ([("b", b"hello")], [ContactMade])
+
+
+def test_a_shell_that_takes_nothing_beside_the_topics_is_told_nothing() -> None:
+    shell = Eager()
+    shell.contacts.made("b", 1)
+    shell.contacts.received("b", BESIDE + b"hello")
+    shell.node.pump()
+    assert shell.noted == [ContactMade, Breach]
