@@ -18,6 +18,7 @@ from typing import Literal
 import attrs
 import trio
 
+from failover.chaos.hosts.namespace import enter
 from failover.chaos.ledger import Ledger, open_database
 from failover.chaos.workload import Pace, publish, subscribe
 from failover.client import Connected, Event, Lost, Publisher, SqliteStore, Subscriber
@@ -53,6 +54,8 @@ class Spec:
     size: int = 100
     settle: Literal["first", "second"] = "second"
     think: float = 0.0
+    namespace: str = ""
+    """The path of a network namespace that it goes to; empty: it stays where it is."""
 
     @property
     def state(self) -> Path:
@@ -122,6 +125,8 @@ async def _count(connection: sqlite3.Connection, counts: Mapping[str, int]) -> N
 
 def run(spec: Spec) -> int:
     tame()
+    if spec.namespace:
+        enter(spec.namespace)
     status = 0
     try:
         trio.run(main, spec)

@@ -175,10 +175,11 @@ class RunningClients:
 
 
 def make_clients(
-    script: Script, addresses: Mapping[str, Address], folder: Path, tell: Callable[[str], None]
+    script: Script, addresses: Mapping[str, Address], folder: Path, tell: Callable[[str], None], namespace: str = ""
 ) -> RunningClients:
     """Every client tries its own router first, then the others round the mesh."""
-    return RunningClients(Member(client, _spec(client, script, addresses, folder), tell) for client in script.clients)
+    specs = (attrs.evolve(_spec(one, script, addresses, folder), namespace=namespace) for one in script.clients)
+    return RunningClients(Member(client, spec, tell) for client, spec in zip(script.clients, specs, strict=True))
 
 
 def _spec(client: ScriptClient, script: Script, addresses: Mapping[str, Address], folder: Path) -> Spec:

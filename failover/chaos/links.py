@@ -1,42 +1,32 @@
-"""The links of a run, a proxy in each: how bad each is follows from all that is wrong with it at the same time."""
+"""The links of a run: how bad each is follows from all that is wrong with it at the same time."""
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
 from random import Random
 
 import trio
 
-from failover.chaos.proxy import Impairment, LinkProxy
-from router.mesh.config import Topology
-from router.mesh.quantities import Address
+from failover.chaos.carrier import Carrier, Impairment
 
 
 class Links:
     def __init__(self) -> None:
         self._ends: dict[str, tuple[str, str]] = {}
-        self._proxies: dict[str, LinkProxy] = {}
+        self._carriers: dict[str, Carrier] = {}
         self._wrong: dict[str, dict[int, Impairment]] = {}
         """Link -> fault -> what that does to it."""
         self._changed: dict[str, trio.Event] = {}
 
-    async def open(self, topology: Topology, nursery: trio.Nursery, random: Random) -> None:
-        for link in topology.links:
-            name, target = f"{link.a}-{link.b}", topology.routers[link.b].inter
-            assert target is not None
-            proxy = LinkProxy(_always(target), Random(random.random()))
-            await nursery.start(proxy.run)
-            self._ends[name], self._proxies[name], self._wrong[name] = (link.a, link.b), proxy, {}
+    def open(self, carriers: Mapping[tuple[str, str], Carrier], nursery: trio.Nursery, random: Random) -> None:
+        for ends, carrier in carriers.items():
+            name = "-".join(ends)
+            self._ends[name], self._carriers[name], self._wrong[name] = ends, carrier, {}
             self._changed[name] = trio.Event()
             nursery.start_soon(self._reset, name, Random(random.random()))
 
     @property
     def names(self) -> list[str]:
-        return list(self._proxies)
-
-    @property
-    def addresses(self) -> dict[tuple[str, str], Address]:
-        """Where the lower name is to dial."""
-        return {ends: self._proxies[name].address for name, ends in self._ends.items()}
+        return list(self._carriers)
 
     def of(self, routers: Collection[str]) -> tuple[str, ...]:
         """All links of these routers."""
@@ -57,7 +47,7 @@ class Links:
             self._apply(name)
 
     def heal(self) -> None:
-        for name in self._proxies:
+        for name in self._carriers:
             self._wrong[name].clear()
             self._apply(name)
 
@@ -68,7 +58,7 @@ class Links:
         return found
 
     def _apply(self, name: str) -> None:
-        self._proxies[name].become(self._condition(name))
+        self._carriers[name].become(self._condition(name))
         self._changed[name].set()
         self._changed[name] = trio.Event()
 
@@ -79,8 +69,4 @@ class Links:
             with trio.move_on_after(random.expovariate(rate) if rate else math.inf) as patience:
                 await self._changed[name].wait()
             if patience.cancelled_caught:
-                self._proxies[name].reset()
-
-
-def _always(address: Address) -> Callable[[], Address]:
-    return lambda: address
+                self._carriers[name].reset()

@@ -1,12 +1,10 @@
-"""The mesh of a run: its topology on free ports, with a proxy in every link between routers, and its routers' lives.
+"""The mesh of a run, on the ground that it is given, and its routers' lives.
 
-Ports are taken from below those that the system gives to outgoing connections: a router that was killed finds its port
-free when it is started again. What a router is doing is kept here, as a strike must know whom it can hit.
+What a router is doing is kept here, as a strike must know whom it can hit.
 """
 
 import signal
-import socket
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum, auto
 from pathlib import Path
 from random import Random
@@ -17,7 +15,9 @@ import psutil
 import trio
 import yaml
 
+from failover.chaos.carrier import Ground
 from failover.chaos.links import Links
+from failover.chaos.loopback import Loopback
 from failover.client.status import fetch_status
 from router.mesh.config import FILES, Topology
 from router.mesh.launcher import ROUTER_COMMAND, Launcher, LaunchError
@@ -27,8 +27,6 @@ from router.mesh.status import RouterView, look, unfinished
 from router.mesh.topology import load
 from router.security.operator import operator_of
 
-HOST: Final = "127.0.0.1"
-PORTS: Final = range(15000, 32000)
 LOOK_S: Final = 0.1
 
 
@@ -49,10 +47,13 @@ class ChaosMesh:
         directory: RunDirectory,
         tell: Callable[[str], None],
         command: Sequence[str] = ROUTER_COMMAND,
+        ground: Ground | None = None,
     ) -> None:
+        """By default it stands on the loopback."""
         self.topology = topology
         self.directory = directory
-        self.launcher = Launcher(directory, self._fetch, command)
+        self._ground: Ground = ground or Loopback()
+        self.launcher = Launcher(directory, self._fetch, (*self._ground.guard, *command), self._ground.at)
         self.lives = dict.fromkeys(topology.routers, Life.DOWN)
         self.crashes = 0
         """Ends that nobody wanted."""
@@ -74,9 +75,9 @@ class ChaosMesh:
 
     async def up(self, nursery: trio.Nursery, random: Random) -> None:
         """Its links are carried in `nursery`."""
-        self.topology = _on_free_ports(self.topology)
-        await self.links.open(self.topology, nursery, random)
-        _write(self.topology, self.links.addresses, self.directory.topology_path)
+        self.topology, carriers = await self._ground.lay(self.topology, nursery, random)
+        self.links.open(carriers, nursery, random)
+        _write(self.topology, self.directory.topology_path)
         await self.launcher.up(load(self.directory.topology_path))
         self._are(self.routers, Life.UP)
 
@@ -171,34 +172,10 @@ class ChaosMesh:
             await self.launcher.stop(self.routers)
 
 
-def _on_free_ports(topology: Topology) -> Topology:
-    free = _free_ports()
-    routers = {
-        name: attrs.evolve(router, amqp=Address(HOST, next(free)), inter=Address(HOST, next(free)))
-        for name, router in topology.routers.items()
-    }
-    return attrs.evolve(topology, routers=routers)
-
-
-def _free_ports() -> Iterator[int]:
-    random = Random()  # not the run's: what is free differs from run to run
-    for port in random.sample(PORTS, len(PORTS)):
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        yield port
-    raise LaunchError(f"no free port from {PORTS.start} to {PORTS.stop}")
-
-
-def _write(topology: Topology, proxies: Mapping[tuple[str, str], Address], path: Path) -> None:
+def _write(topology: Topology, path: Path) -> None:
     """As a file that routers read."""
     timing = {name: f"{seconds:.3f}s" for name, seconds in attrs.asdict(topology.timing).items()}
-    links = [
-        {"between": [link.a, link.b], "cost": link.cost, "address": str(proxies[link.a, link.b])}
-        for link in topology.links
-    ]
+    links = [{"between": [link.a, link.b], "cost": link.cost, "address": str(link.address)} for link in topology.links]
     plan = {
         "mesh": topology.mesh,
         "routers": {name: {"amqp": str(one.amqp), "inter": str(one.inter)} for name, one in topology.routers.items()},

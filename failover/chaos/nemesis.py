@@ -11,9 +11,9 @@ from typing import cast
 import attrs
 import trio
 
+from failover.chaos.carrier import Impairment
 from failover.chaos.clients import RunningClients
 from failover.chaos.mesh import ChaosMesh, Life
-from failover.chaos.proxy import Impairment
 from failover.chaos.script.planner import Strike
 from failover.chaos.script.script import Script
 from failover.chaos.script.targets import Field, Named, resolve, sides
@@ -231,6 +231,8 @@ def condition_of(word: str, options: Mapping[str, object]) -> Impairment:
         return Impairment(latency=cast(float, options["latency"]), jitter=cast(float, options.get("jitter", 0.0)))
     if word == "narrow":
         return Impairment(rate=cast(float, options["rate"]))
+    if word == "lossy":
+        return Impairment(loss=cast(float, options["loss"]))
     return Impairment(resets=cast(float, options["resets"]))
 
 
@@ -240,4 +242,6 @@ def _shown(option: str, value: object) -> str:
         return str(value)
     if option == "rate":
         return f"{value / 1e6:g}MB/s"
+    if option == "loss":
+        return f"{100 * value:g}%"
     return f"{value:g}/s" if option == "resets" else f"{'-' if value < 0 else ''}{format_duration(abs(value))}"

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-import attrs
 import trio
 
+from failover.chaos.carrier import Impairment
 from router.mesh.quantities import Address
 
 HOST: Final = "127.0.0.1"
@@ -35,30 +35,6 @@ REFUSED_S: Final = 0.1
 """Before a connection is given up whose far end does not listen. A dialler that is refused comes back at a growing
 pause, but one that was taken comes back at once."""
 RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER of no time at all: closing tells the peer at once
-
-
-@attrs.frozen
-class Impairment:
-    """What is wrong with a link."""
-
-    silent: bool = False
-    severed: bool = False
-    latency: float = 0.0
-    jitter: float = 0.0
-    resets: float = 0.0
-    """Of its connections, per second."""
-    rate: float = math.inf
-    """Bytes a second that get through."""
-
-    def __or__(self, other: "Impairment") -> "Impairment":
-        return Impairment(
-            self.silent or other.silent,
-            self.severed or other.severed,
-            self.latency + other.latency,
-            self.jitter + other.jitter,
-            self.resets + other.resets,
-            min(self.rate, other.rate),
-        )
 
 
 class LinkProxy:

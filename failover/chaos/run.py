@@ -14,7 +14,9 @@ from random import Random
 import attrs
 import trio
 
+from failover.chaos.carrier import Ground
 from failover.chaos.clients import RunningClients, make_clients
+from failover.chaos.loopback import Loopback
 from failover.chaos.mesh import ChaosMesh
 from failover.chaos.nemesis import Nemesis
 from failover.chaos.record import RunRecord
@@ -67,16 +69,29 @@ def prepare(path: Path, script: Script) -> RunDirectory:
 
 
 async def perform(
-    script: Script, seed: int, directory: RunDirectory, view: View, command: Sequence[str] = ROUTER_COMMAND
+    script: Script,
+    seed: int,
+    directory: RunDirectory,
+    view: View,
+    command: Sequence[str] = ROUTER_COMMAND,
+    ground: Ground | None = None,
 ) -> Ending:
-    """`command` starts a router."""
-    mesh = ChaosMesh(script.topology, directory, view.tell, command)
+    """`command` starts a router; by default the mesh stands on the loopback."""
+    chosen: Ground = ground or Loopback()
+    with chosen.entered():
+        return await _perform(script, seed, directory, view, command, chosen)
+
+
+async def _perform(
+    script: Script, seed: int, directory: RunDirectory, view: View, command: Sequence[str], ground: Ground
+) -> Ending:
+    mesh = ChaosMesh(script.topology, directory, view.tell, command, ground)
     try:
         async with trio.open_nursery() as links:
             view.phase("starting the mesh")
             await mesh.up(links, Random(f"{seed} links"))
             folder = directory.path / "clients"
-            clients = make_clients(script, mesh.addresses, folder, view.tell)
+            clients = make_clients(script, mesh.addresses, folder, view.tell, ground.namespace)
             ending = await _Run(script, seed, mesh, clients, view).play()
             links.cancel_scope.cancel()
     finally:

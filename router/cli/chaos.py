@@ -31,33 +31,44 @@ MOST_SEED = 1 << 32
     help="Where logs and state go; made anew if it holds an earlier run. Default: ./run/chaos-<script>.",
 )
 @click.option("--seed", type=click.IntRange(0, MOST_SEED), help="Of everything random. Default: a new one, told.")
+@click.option("--namespaces", is_flag=True, help="Each router on a host of its own, as far as networks tell; root.")
 @needs_audit
-def chaos(script: Path, run_dir: Path | None, seed: int | None) -> None:
+def chaos(script: Path, run_dir: Path | None, seed: int | None, namespaces: bool) -> None:
     """Break a mesh under load, by a script; ends with the verdict.
 
     Starts the script's mesh on free ports and its clients, strikes with its faults, heals everything, waits until
     all is delivered, and audits the run. Scripts are in topologies/chaos.
+
+    With --namespaces every router has its own network namespace, and links are real interfaces: so packets may be lost,
+    and cables pulled. That takes root; nothing is left of it at the end, whatever the end is.
 
     Exit status: the audit's. 0 exactly once holds, 1 it was violated, 2 no verdict, 3 undecided, or the run did not
     come to its end, or a process of it ended by itself, or a subscriber misses what the audit does not explain,
     4 it holds, but not for everybody.
 
     \b
-    Example: oncemesh chaos topologies/chaos/kill-home.yaml --seed 7
+    Examples:
+      oncemesh chaos topologies/chaos/kill-home.yaml --seed 7
+      oncemesh chaos topologies/chaos/namespaces/mayhem.yaml --namespaces
     """
-    raise click.exceptions.Exit(play(script, run_dir, seed))
+    raise click.exceptions.Exit(play(script, run_dir, seed, namespaces))
 
 
-def play(path: Path, run_dir: Path | None, seed: int | None) -> int:
+def play(path: Path, run_dir: Path | None, seed: int | None, namespaces: bool = False) -> int:
     """A run and its verdict; returns the exit status. What goes wrong before is never that of a violation."""
+    from failover.chaos.hosts.namespace import lacking
     from failover.chaos.run import prepare
     from failover.chaos.script.reader import load
 
     seed = secrets.randbelow(MOST_SEED) if seed is None else seed
     try:
         script = load(path)
+        if not namespaces and (words := sorted({line.verb.name for line in script.faults if line.verb.packets})):
+            raise RunError(f"{path}: {words[0]} is done to packets, expected --namespaces")
+        if namespaces and (reason := lacking()):
+            raise RunError(f"no namespaces can be made here: {reason}")
         directory = prepare(run_dir or Path("run") / f"chaos-{script.name}", script)
-        ending = run(_play, script, seed, directory)
+        ending = run(_play, script, seed, directory, namespaces)
         if ending is not None:
             _sum_up(console(), script, ending)
     except (RunError, FileError) as error:
@@ -86,7 +97,8 @@ def _disputed(directory: RunDirectory) -> list[str]:
     return list(unexplained(record["clients"], report["pairs"]))
 
 
-async def _play(script: "Script", seed: int, directory: RunDirectory) -> "Ending | None":
+async def _play(script: "Script", seed: int, directory: RunDirectory, namespaces: bool) -> "Ending | None":
+    from failover.chaos.hosts.hosts import Hosts
     from failover.chaos.run import perform
     from failover.chaos.view import LiveView, PlainView
 
@@ -96,7 +108,7 @@ async def _play(script: "Script", seed: int, directory: RunDirectory) -> "Ending
     ending = None
     async with until_signal():
         view = LiveView(out) if out.is_terminal else PlainView(out)
-        ending = await perform(script, seed, directory, view)
+        ending = await perform(script, seed, directory, view, ground=Hosts() if namespaces else None)
     return ending
 
 

@@ -17,8 +17,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
 import attrs
@@ -62,13 +62,25 @@ class _Child:
     """Where this run's lines begin in its log."""
 
 
+def _here(_: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 class Launcher:
     """Starts and stops routers of one run directory. Keeps hold of the processes that it started itself."""
 
-    def __init__(self, directory: RunDirectory, fetch: FetchStatus, command: Sequence[str] = ROUTER_COMMAND):
+    def __init__(
+        self,
+        directory: RunDirectory,
+        fetch: FetchStatus,
+        command: Sequence[str] = ROUTER_COMMAND,
+        at: Callable[[str], AbstractContextManager[None]] = _here,
+    ):
+        """`at` takes this thread to where a router listens and runs, if that is not here."""
         self.directory = directory
         self.fetch = fetch
         self.command = command
+        self._at = at
         self._children: dict[str, _Child] = {}
 
     async def up(self, topology: Topology) -> None:
@@ -167,7 +179,8 @@ class Launcher:
         bound: dict[tuple[str, str], socket.socket] = {}
         for name, kind, address in sorted(wanted, key=lambda one: one[2].port == 0):
             try:
-                bound[name, kind] = stack.enter_context(listen(address))
+                with self._at(name):
+                    bound[name, kind] = stack.enter_context(listen(address))
             except ListenError as error:
                 raise LaunchError(f"router {name} cannot listen ({kind}) on {error}") from None
         return {name: Listeners(bound[name, "amqp"], bound[name, "inter"]) for name in topology.routers}
@@ -218,7 +231,7 @@ class Launcher:
         arguments = [name, str(self.directory.topology_path), "--run-dir", str(self.directory.path)]
         arguments += ["--amqp-fd", str(amqp), "--inter-fd", str(inter)]
         arguments += ["--clock-offset", str(clock_offset)] if clock_offset else []
-        with output:
+        with output, self._at(name):
             start = output.tell()
             process = subprocess.Popen(
                 [*self.command, *arguments],

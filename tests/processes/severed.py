@@ -13,8 +13,9 @@ from typing import Any
 import attrs
 import trio
 
+from failover.chaos.carrier import Impairment
 from failover.chaos.mesh import ChaosMesh
-from failover.chaos.proxy import Impairment, LinkProxy
+from failover.chaos.proxy import LinkProxy
 from failover.client.status import fetch_status
 from router.amqp.connection import Connection
 from router.amqp.format.message import body_of, data_message

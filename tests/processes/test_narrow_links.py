@@ -13,8 +13,8 @@ from random import Random
 import pytest
 import trio
 
+from failover.chaos.carrier import Impairment
 from failover.chaos.mesh import ChaosMesh
-from failover.chaos.proxy import Impairment
 from router.mesh.rundir import RunDirectory
 from router.mesh.topology import load
 from tests.processes.clients import Clients

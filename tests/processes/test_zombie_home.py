@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from failover.chaos.proxy import Impairment, LinkProxy
+from failover.chaos.carrier import Impairment
+from failover.chaos.proxy import LinkProxy
 from router.amqp.format.message import data_message
 from router.amqp.format.values import ACCEPTED
 from tests.processes.mesh import eventually

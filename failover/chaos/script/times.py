@@ -77,6 +77,15 @@ def parse_bandwidth(text: str) -> float:
     return rate
 
 
+def parse_share(text: str) -> float:
+    """Of 1, from `1%` or `0.5%`."""
+    found = re.fullmatch(r"([0-9]{1,2}(?:\.[0-9]{1,6})?)%", text)
+    share = float(found[1]) / 100 if found else 0.0
+    if not share:
+        raise ValueError(f'"{text}" is not a share, expected such as 1% or 0.5%, above 0% and below 100%')
+    return share
+
+
 def parse_period(text: str) -> float:
     seconds = parse_duration(text)
     if seconds < 1 / MOST_PER_S:

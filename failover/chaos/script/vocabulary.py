@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from failover.chaos.script.times import parse_bandwidth, parse_offset, parse_rate
+from failover.chaos.script.times import parse_bandwidth, parse_offset, parse_rate, parse_share
 from router.mesh.quantities import parse_duration
 
 
@@ -36,6 +36,8 @@ class Verb:
     options: Mapping[str, Callable[[str], object]] = attrs.field(factory=dict)
     needs: tuple[str, ...] = ()
     """Options that have no default."""
+    packets: bool = False
+    """Whether it is done to packets, of which proxies know nothing."""
 
 
 def _how(text: str) -> str:
@@ -57,11 +59,12 @@ _ALL = (
     Verb("cut", Aim.LINKS, options={"how": _how}),
     Verb("slow", Aim.LINKS, options={"latency": parse_duration, "jitter": parse_duration}, needs=("latency",)),
     Verb("narrow", Aim.LINKS, options={"rate": parse_bandwidth}, needs=("rate",)),
+    Verb("lossy", Aim.LINKS, options={"loss": parse_share}, needs=("loss",), packets=True),
     Verb("flaky", Aim.LINKS, options={"resets": parse_rate}, needs=("resets",)),
     Verb("crash-client", Aim.CLIENTS),
     Verb("start", Aim.ROUTERS, lasts=False, ends=("kill", "restart", "drain", "kill-all", "lose-state")),
     Verb("resume", Aim.ROUTERS, lasts=False, ends=("pause",)),
     Verb("heal", Aim.MESH, lasts=False, ends=("partition",)),
-    Verb("restore", Aim.LINKS, lasts=False, ends=("cut", "slow", "narrow", "flaky")),
+    Verb("restore", Aim.LINKS, lasts=False, ends=("cut", "slow", "narrow", "lossy", "flaky")),
 )
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in _ALL}

@@ -33,7 +33,7 @@ def oncemesh(*arguments: object) -> Result:
 def chaos(folder: Path, ending: Ending, verdict: int, **named: object) -> Result:
     """`named` is how the audit's report differs from the account of the only subscriber."""
 
-    async def perform(*_: object) -> Ending:
+    async def perform(*_: object, **__: object) -> Ending:
         (folder / "run" / "chaos.json").write_text(json.dumps({"clients": {"reader": MISSES}}))
         return ending
 

@@ -3,7 +3,8 @@
 import pytest
 import trio
 
-from failover.chaos.proxy import Impairment, LinkProxy
+from failover.chaos.carrier import Impairment
+from failover.chaos.proxy import LinkProxy
 from router.mesh.quantities import Address
 
 

@@ -13,7 +13,7 @@ from router.mesh.reading import either
 from router.mesh.topology import TopologyError
 from tests.failover.chaos.scripts import TOPOLOGIES, script, write
 
-LIBRARY = sorted((TOPOLOGIES / "chaos").glob("*.yaml"))
+LIBRARY = sorted((TOPOLOGIES / "chaos").rglob("*.yaml"))
 SHORT = ("isolated", "mayhem-apart")
 """Those in which routers are apart for longer than termini last."""
 WHOLE = Window(0.0, 10.0)

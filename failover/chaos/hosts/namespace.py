@@ -1,0 +1,127 @@
+"""Network namespaces without names: one lives as long as a descriptor, a process or a thread is in it.
+
+So there is nothing to be tidied up. Whatever was in a namespace (interfaces, addresses, routes) goes with it, also if
+whoever made it is killed. Making one takes the rights of root.
+"""
+
+import ctypes
+import fcntl
+import os
+import struct
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from shutil import which
+from typing import Final
+
+from router.mesh.rundir import RunError
+
+NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET of linux/sched.h; Python 3.11 has neither the number nor the calls
+OURS: Final = "/proc/thread-self/ns/net"
+TUN: Final = "/dev/net/tun"
+SET_INTERFACE: Final = 0x400454CA  # TUNSETIFF of linux/if_tun.h
+PACKETS_ONLY: Final = 0x0001 | 0x1000  # IFF_TUN, IFF_NO_PI
+PROGRAMS: Final = {"ip": "iproute2", "setpriv": "util-linux"}
+"""That a run needs, with their packages."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class NamespaceError(RunError):
+    """A namespace, or something in it, cannot be made, with the reason."""
+
+
+def _called(name: str, *arguments: int) -> None:
+    if getattr(_libc, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise NamespaceError(f"{name}: {os.strerror(number)}")
+
+
+def enter(path: str) -> None:
+    """This thread goes to a namespace for good: its sockets and processes are there from now on."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _called("setns", descriptor, NEW_NETWORK)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _elsewhere(call: str, *arguments: int) -> Iterator[None]:
+    """While this thread is where that call takes it."""
+    home = os.open(OURS, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _called(call, *arguments)
+        try:
+            yield
+        finally:
+            _called("setns", home, NEW_NETWORK)
+    finally:
+        os.close(home)
+
+
+class Namespace:
+    """One that is new, and empty but for its loopback."""
+
+    def __init__(self) -> None:
+        with _elsewhere("unshare", NEW_NETWORK):
+            self._descriptor = os.open(OURS, os.O_RDONLY | os.O_CLOEXEC)
+        self.configure("link set lo up")
+
+    @property
+    def path(self) -> str:
+        """For other processes, while this one lives."""
+        return f"/proc/{os.getpid()}/fd/{self._descriptor}"
+
+    def entered(self) -> AbstractContextManager[None]:
+        """While this thread is in it."""
+        return _elsewhere("setns", self._descriptor, NEW_NETWORK)
+
+    def close(self) -> None:
+        """We need it no longer."""
+        os.close(self._descriptor)
+
+    def configure(self, *commands: str) -> None:
+        """By the program ip: each is what stands behind it on a command line."""
+        with self.entered():
+            _ip(commands)
+
+    def tunnel(self, name: str) -> int:
+        """A new interface in it, whose packets are read from and written to the descriptor; it goes with that."""
+        try:
+            with self.entered():
+                descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise NamespaceError(f"{TUN}: {error.strerror}") from None
+        try:
+            fcntl.ioctl(descriptor, SET_INTERFACE, struct.pack("16sH22x", name.encode(), PACKETS_ONLY))
+        except OSError as error:
+            os.close(descriptor)
+            raise NamespaceError(f"{TUN}: {error.strerror}") from None
+        return descriptor
+
+
+def _ip(commands: Sequence[str]) -> None:
+    done = subprocess.run(["ip", "-batch", "-"], input="\n".join(commands), capture_output=True, text=True)
+    if done.returncode != 0:
+        raise NamespaceError(f"ip: {done.stderr.strip()}")
+
+
+def lacking() -> str:
+    """Why no host can be made here; empty if one can."""
+    if not Path(OURS).exists():
+        return "the system has none"
+    if missing := [program for program in PROGRAMS if which(program) is None]:
+        return f"there is no program {missing[0]}, of {PROGRAMS[missing[0]]}"
+    try:
+        namespace = Namespace()
+    except NamespaceError as error:
+        return f"{error}; it takes root"
+    try:
+        os.close(namespace.tunnel("probe"))
+    except NamespaceError as error:
+        return str(error)
+    finally:
+        namespace.close()
+    return ""

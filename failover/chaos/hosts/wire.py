@@ -1,0 +1,123 @@
+"""A wire between two interfaces, which carries packets: what TCP makes of a bad one is the kernel's own doing.
+
+It stands for `tc netem`, which not every kernel has; and it can reset connections, as what stands between hosts may.
+What a wire can suffer is an `Impairment`, all of it at once:
+
+- *silent*: no packet gets through, as when a cable is pulled. TCP tries again, at growing intervals.
+- *severed*: every packet of TCP is answered by a reset.
+- *loss*: so many packets do not get through, by chance.
+- *latency*, *jitter*: everything comes later, by a time that may vary. Packets never overtake each other.
+- *rate*: no more than so many bytes a second get through, in each direction; what would have to wait for longer than
+  `WAITING_S` is lost, as at a full switch.
+"""
+
+import contextlib
+import math
+import os
+from collections import deque
+from random import Random
+from typing import Final
+
+import trio
+
+from failover.chaos.carrier import Impairment
+from failover.chaos.hosts.packets import connection_of, reset_of
+
+LARGEST: Final = 1 << 16
+TURN: Final = 64
+"""Packets that are read before others have their turn."""
+UNDER_WAY: Final = 10_000
+"""Packets that a slow wire holds in each direction; more are lost."""
+WAITING_S: Final = 0.5
+CONNECTIONS: Final = 1000
+"""That a wire remembers, so that it can reset them."""
+
+
+class Wire:
+    """`ends` are the descriptors of two interfaces (`Namespace.tunnel`); they are closed with it."""
+
+    def __init__(self, ends: tuple[int, int], random: Random) -> None:
+        self.condition = Impairment()
+        self._ends = ends
+        self._random = random
+        self._known: set[bytes] = set()
+        self._doomed: set[bytes] = set()
+
+    def become(self, condition: Impairment) -> None:
+        self.condition = condition
+
+    def reset(self) -> None:
+        """Each end is told as it says the next thing."""
+        self._doomed, self._known = self._known, set()
+
+    async def run(self) -> None:
+        """Carry, until cancelled."""
+        here, there = self._ends
+        try:
+            async with trio.open_nursery() as nursery:
+                for one, other in ((here, there), (there, here)):
+                    under_way: deque[tuple[float, bytes]] = deque()
+                    news = trio.lowlevel.ParkingLot()
+                    nursery.start_soon(self._read, one, other, under_way, news)
+                    nursery.start_soon(self._write, other, under_way, news)
+        finally:
+            for end in self._ends:
+                os.close(end)
+
+    async def _read(
+        self, here: int, there: int, under_way: deque[tuple[float, bytes]], news: trio.lowlevel.ParkingLot
+    ) -> None:
+        last = free = -math.inf
+        while True:
+            await trio.lowlevel.wait_readable(here)
+            now, condition = trio.current_time(), self.condition
+            for packet in _read_some(here):
+                if self._resets(packet, here) or condition.silent or self._random.random() < condition.loss:
+                    continue
+                sent = now
+                if condition.rate < math.inf:
+                    sent = max(free, now) + len(packet) / condition.rate
+                    if sent - now > WAITING_S:
+                        continue
+                    free = sent
+                due = last = max(last, sent + condition.latency + self._random.uniform(0, condition.jitter))
+                if due <= now and not under_way:
+                    _write(there, packet)
+                elif len(under_way) < UNDER_WAY:
+                    under_way.append((due, packet))
+                    news.unpark_all()
+
+    def _resets(self, packet: bytes, here: int) -> bool:
+        """Whether it goes no further, as its sender was answered."""
+        connection = connection_of(packet)
+        if connection is None:
+            return False
+        if self.condition.severed or connection in self._doomed:
+            if answer := reset_of(packet):
+                _write(here, answer)
+            return True
+        if len(self._known) < CONNECTIONS:
+            self._known.add(connection)
+        return False
+
+    async def _write(self, there: int, under_way: deque[tuple[float, bytes]], news: trio.lowlevel.ParkingLot) -> None:
+        while True:
+            while not under_way:
+                await news.park()
+            await trio.sleep_until(under_way[0][0])
+            now = trio.current_time()
+            while under_way and under_way[0][0] <= now:
+                _write(there, under_way.popleft()[1])
+
+
+def _read_some(end: int) -> list[bytes]:
+    found: list[bytes] = []
+    with contextlib.suppress(BlockingIOError):
+        while len(found) < TURN:
+            found.append(os.read(end, LARGEST))
+    return found
+
+
+def _write(end: int, packet: bytes) -> None:
+    with contextlib.suppress(OSError):  # its interface is full, or down: lost
+        os.write(end, packet)

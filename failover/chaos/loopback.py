@@ -1,0 +1,70 @@
+"""A mesh on this machine's loopback, with a proxy in every link between routers: it needs no privileges.
+
+Ports are taken from below those that the system gives to outgoing connections: a router that was killed finds its port
+free when it is started again.
+"""
+
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from random import Random
+from typing import Final
+
+import attrs
+import trio
+
+from failover.chaos.carrier import Carrier
+from failover.chaos.proxy import LinkProxy
+from router.mesh.config import Topology
+from router.mesh.launcher import LaunchError
+from router.mesh.quantities import Address
+
+HOST: Final = "127.0.0.1"
+PORTS: Final = range(15000, 32000)
+
+
+class Loopback:
+    """All are in the network namespace that we are in."""
+
+    guard: Final = ()
+    namespace: Final = ""
+
+    def entered(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def at(self, router: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    async def lay(
+        self, topology: Topology, nursery: trio.Nursery, random: Random
+    ) -> tuple[Topology, Mapping[tuple[str, str], Carrier]]:
+        free = _free_ports()
+        routers = {
+            name: attrs.evolve(router, amqp=Address(HOST, next(free)), inter=Address(HOST, next(free)), advertise=None)
+            for name, router in topology.routers.items()
+        }
+        links, carriers = [], {}
+        for link in topology.links:
+            target = routers[link.b].inter
+            assert target is not None
+            proxy = LinkProxy(_always(target), Random(random.random()))
+            await nursery.start(proxy.run)
+            links.append(attrs.evolve(link, address=proxy.address))
+            carriers[link.a, link.b] = proxy
+        return attrs.evolve(topology, routers=routers, links=tuple(links)), carriers
+
+
+def _always(address: Address) -> Callable[[], Address]:
+    return lambda: address
+
+
+def _free_ports() -> Iterator[int]:
+    random = Random()  # not the run's: what is free differs from run to run
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        yield port
+    raise LaunchError(f"no free port from {PORTS.start} to {PORTS.stop}")
