@@ -79,11 +79,15 @@ def _ahead(clock: Callable[[], float], by: float) -> float:
 
 def check_addresses(plan: Topology, name: str) -> None:
     """A router that is started alone finds its neighbours, and they it, by the topology only."""
-    missing = [peer for peer, address in plan.dialled_by(name).items() if address is None]
-    if any(link.b == name for link in plan.links_of(name)) and plan.routers[name].inter is None:
+    missing = [peer for peer, address in plan.dialled_by(name).items() if not _is_known(address)]
+    if any(link.b == name for link in plan.links_of(name)) and not _is_known(plan.routers[name].inter):
         missing.append(name)
     if missing:
         raise TopologyError(plan.path, [f"{plan.path}: expected routers.{peer}.inter, host:port" for peer in missing])
+
+
+def _is_known(address: Address | None) -> bool:
+    return address is not None and address.port != 0
 
 
 def _serve_alone(plan: Topology, name: str, directory: RunDirectory) -> None:

@@ -1,0 +1,1 @@
+"""The commands for meshes of several hosts."""

@@ -1,0 +1,59 @@
+"""The command `oncemesh render`: files that run a mesh on its hosts. What it did not write it does not write over."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from router.cli.router import check_addresses
+from router.deploy.compose import FILE, compose
+from router.deploy.systemd import unit
+from router.mesh.config import Topology
+from router.mesh.rundir import RunError
+from router.mesh.topology import load
+
+MARK: Final = "# Written by oncemesh render"
+
+
+@click.command()
+@click.argument("topology", type=click.Path(path_type=Path))
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+def render(topology: Path, folder: Path) -> None:
+    """Write files that run a mesh on its hosts.
+
+    A systemd unit for each router, and a compose file with a service for each. Where they expect what is
+    docs/operations.md's. Files that it wrote earlier are written anew; any other of their names is left alone, and
+    nothing is written.
+
+    \b
+    Example: oncemesh render mesh.yaml deploy
+    """
+    plan = load(topology)
+    for name in plan.routers:
+        check_addresses(plan, name)
+    files = rendered(plan)
+    for name in files:
+        _check(folder / name)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+        click.echo(str(folder / name))
+
+
+def rendered(plan: Topology) -> dict[str, str]:
+    """By their names."""
+    files = dict(unit(plan, router) for router in plan.routers) | {FILE: compose(plan)}
+    mark = f"{MARK} from {plan.path.name}, and by the next one anew: change that, or add to this in another file.\n"
+    return {name: mark + text for name, text in files.items()}
+
+
+def _check(path: Path) -> None:
+    try:
+        with path.open() as file:
+            if file.readline().startswith(MARK):
+                return
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError):
+        pass
+    raise RunError(f"{path}: not written by oncemesh render, and left as it is: expected another folder")
