@@ -1,5 +1,6 @@
 """Files that run a mesh on its hosts: what starts them understands them, and what they start is our own command."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,9 @@ NAMES = ["compose.yaml", "oncemesh-hosts-a.service", "oncemesh-hosts-b.service"]
 def render(folder: Path, text: str = MESH) -> Result:
     (folder / "mesh.yaml").write_text(text)
     return CliRunner().invoke(main, ["render", str(folder / "mesh.yaml"), str(folder / "out")])
+
+
+OPERATIONS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 
 
 @pytest.fixture
@@ -113,3 +117,12 @@ def test_a_router_that_its_neighbours_cannot_find_is_told(tmp_path: Path) -> Non
     refused = render(tmp_path, MESH.replace('inter: "[::]:5772"', 'inter: "[::]:0"'))
     assert refused.exit_code == 1 and not (tmp_path / "out").exists()
     assert refused.stderr == f"Error: {tmp_path}/mesh.yaml: expected routers.b.inter, host:port\n"
+
+
+def test_the_mesh_of_the_operations_page_is_rendered_as_it_says(tmp_path: Path) -> None:
+    [text] = re.findall(r"```yaml\n(.*?)```", OPERATIONS, re.DOTALL)
+    assert render(tmp_path, text).exit_code == 0
+    assert (tmp_path / "out" / "oncemesh-news-a.service").exists()
+    named = set(re.findall(r"oncemesh-news-\w+\.service", OPERATIONS))
+    assert named <= {path.name for path in (tmp_path / "out").iterdir()}
+    assert "/etc/oncemesh/news.yaml" in OPERATIONS and "--run-dir /var/lib/oncemesh/news" in OPERATIONS
