@@ -14,7 +14,8 @@ StartLimitIntervalSec=0
 
 [Service]
 ExecStart={command}
-{reload}Restart=on-failure
+ExecReload=/bin/kill -HUP $MAINPID
+Restart=on-failure
 RestartSec=1
 # Its clients are sent to other routers first.
 KillSignal={signal}
@@ -57,7 +58,6 @@ def unit(topology: Topology, router: str) -> tuple[str, str]:
         router=router,
         mesh=topology.mesh,
         command=" ".join([PROGRAM, *command(topology, router)]),
-        reload="ExecReload=/bin/kill -HUP $MAINPID\n" if topology.security.tls else "",  # others end by it
         signal=STOP_SIGNAL,
         patience=PATIENCE_S,
         user=USER,

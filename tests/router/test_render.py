@@ -72,12 +72,6 @@ def test_a_unit_starts_the_router_and_stops_it_by_a_drain(out: Path, name: str, 
     assert found["ExecReload"] == "/bin/kill -HUP $MAINPID"
 
 
-def test_who_has_no_certificates_is_not_told_to_read_them_anew(tmp_path: Path) -> None:
-    """SIGHUP would end it."""
-    render(tmp_path, MESH.replace(MESH.splitlines()[-1], "security: {open: [amqp, inter]}"))
-    assert "ExecReload" not in (tmp_path / "out" / NAMES[1]).read_text()
-
-
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
 def test_systemd_understands_the_units(out: Path, tmp_path: Path) -> None:
     for name in NAMES[1:]:
