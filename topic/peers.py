@@ -6,7 +6,7 @@ business.
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, Final
 
 from topic.actions import STOLEN, Detach, Note
 from topic.delivery.record import Record
@@ -51,7 +51,7 @@ class Peers:
         """Take a batch from a router in contact. Raises `BreachError` if it breaks the protocol."""
         said = segments.decode(payload)
         for kind, *columns in said:
-            self._HANDLERS[kind](self, router, *columns)
+            HANDLERS[kind](self, router, *columns)
         if all(segment[0] == Segment.SETTLE for segment in said):  # home may wait to hear that a key is free
             self.outlet.batches.hurry()
 
@@ -266,23 +266,24 @@ class Peers:
             self._attaches.withdraw_publisher(publisher)
             self.home.suspend(stream)
 
-    _HANDLERS: ClassVar[dict[int, Callable[..., None]]] = {
-        Segment.SECTION: _on_section,
-        Segment.DELTA: _on_delta,
-        Segment.ACK: _on_ack,
-        Segment.GOSSIP: _on_gossip,
-        Segment.APPLIED: _on_applied,
-        Segment.JOINED: _on_joined,
-        Segment.ADMIT: _on_admit,
-        Segment.FORWARD: _on_forward,
-        Segment.OUTCOME: _on_outcome,
-        Segment.OUTCOME_IN_FULL: _on_outcome_in_full,
-        Segment.SETTLE: _on_settle,
-        Segment.SETTLED: _on_settled,
-        Segment.FENCED: _on_fenced,
-        Segment.RESOLVE: _on_resolve,
-        Segment.RESOLVED: _on_resolved,
-        Segment.EXPIRE: _on_expire,
-        Segment.VOTE: _on_vote,
-        Segment.EXPIRED: _on_expired,
-    }
+
+HANDLERS: Final[dict[int, Callable[..., None]]] = {
+    Segment.SECTION: Peers._on_section,
+    Segment.DELTA: Peers._on_delta,
+    Segment.ACK: Peers._on_ack,
+    Segment.GOSSIP: Peers._on_gossip,
+    Segment.APPLIED: Peers._on_applied,
+    Segment.JOINED: Peers._on_joined,
+    Segment.ADMIT: Peers._on_admit,
+    Segment.FORWARD: Peers._on_forward,
+    Segment.OUTCOME: Peers._on_outcome,
+    Segment.OUTCOME_IN_FULL: Peers._on_outcome_in_full,
+    Segment.SETTLE: Peers._on_settle,
+    Segment.SETTLED: Peers._on_settled,
+    Segment.FENCED: Peers._on_fenced,
+    Segment.RESOLVE: Peers._on_resolve,
+    Segment.RESOLVED: Peers._on_resolved,
+    Segment.EXPIRE: Peers._on_expire,
+    Segment.VOTE: Peers._on_vote,
+    Segment.EXPIRED: Peers._on_expired,
+}

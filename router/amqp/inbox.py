@@ -84,7 +84,7 @@ class Inbox:
     def _assemble(self, link: Link, delivery: Any, size: int) -> None:
         """A message of several frames is taken out of proton as it comes, so that its session never fills."""
         while size > 0:
-            link.partial += ffi.unpack(SCRATCH, size)
+            link.partial += ffi.buffer(SCRATCH, size)
             size = lib.pn_link_recv(link.pointer, SCRATCH, SCRATCH_SIZE)
         if lib.pn_delivery_aborted(delivery):
             link.take_partial()

@@ -6,6 +6,7 @@ ours: it goes up and ends whoever owns the connections.
 
 import logging
 import math
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,11 +20,12 @@ from router.amqp.pipe import pipe_of
 from router.amqp.tls import TlsStream
 
 log = logging.getLogger("oncemesh.amqp")
+used_s = time.thread_time
 
 READ_SIZE = 128 * 1024  # at most; less while what was read took long, as then others wait
 READ_FIRST = 16 * 1024
 READ_LEAST = 4 * 1024
-TURN_S = 0.05
+TURN_S = 0.004  # of processor time: what is read at once may take so long
 LATE_S = 0.1
 HEARTBEAT = b"\0\0\0\x08\x02\0\0\0"  # a frame without a body (AMQP 1.0 2.4.5)
 PROOF_FIRST_S = 0.001  # between two looks at what the peer's machine has acknowledged: at first, and at most
@@ -38,6 +40,13 @@ async def read_first(deadline: float) -> None:
     if trio.current_time() > deadline + LATE_S:
         for _ in range(2):  # the first pass may have looked at the sockets before the stop
             await trio.lowlevel.checkpoint()
+
+
+def next_size(size: int, came: int, took_s: float) -> int:
+    """How much is read next, of a peer of whom `size` bytes were asked for: what came took so long to handle."""
+    if took_s > TURN_S:
+        return max(READ_LEAST, size // 2)
+    return min(READ_SIZE, 2 * size) if came == size and took_s < TURN_S / 2 else size
 
 
 async def at_once() -> None:
@@ -135,12 +144,11 @@ class _Driver:
             while data := await self._pipe.read(size):
                 self._read = self._pipe.taken
                 await self._turn()
-                began = trio.current_time()
+                began = used_s()
                 if not connection.closed:
                     self._step(connection.receive, data, self._clock())
                 self._handled = self._read
-                took_long = trio.current_time() - began > TURN_S
-                size = max(READ_LEAST, size // 2) if took_long else min(READ_SIZE, 2 * size)
+                size = next_size(size, len(data), used_s() - began)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.debug("%s: %s", self._named(), error)
         self._step(connection.receive_eof)
@@ -269,7 +277,7 @@ class _Driver:
                 await trio.sleep_forever()
             await read_first(self._pause.deadline)
             if self._handled < self._read:  # who waits for its turn has spoken
-                deadline = self._clock() + TURN_S
+                deadline = self._clock() + LATE_S
                 continue
             with self._outbound:
                 try:

@@ -16,7 +16,7 @@ from topic.edge.subscriber import LocalSubscriber
 from topic.edge.unconfirmed import Unconfirmed
 from topic.home.audiences import Audiences
 from topic.home.liveness import Liveness
-from topic.peers import Peers
+from topic.peers import HANDLERS, Peers
 from topic.termini.attaches import Attaches
 from topic.wire.segments import Segment
 
@@ -188,7 +188,7 @@ def answered_unjoined(attach: Method) -> Method:
     return broken
 
 
-@mutant(Peers._HANDLERS, Segment.JOINED, by="6", **MOVING | {"delay": 0.2})
+@mutant(HANDLERS, Segment.JOINED, by="6", **MOVING | {"delay": 0.2})
 def joined_for_an_older_attach(joined: Method) -> Method:
     """6.2: Joined counts for the attach that it names only."""
 

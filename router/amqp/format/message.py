@@ -26,6 +26,7 @@ VALUE: Final = 0x77
 ENVELOPE: Final = b"\xff"
 ENVELOPE_SIZE: Final = 5  # with the format
 
+_ONE_SECTION: Final = b"\x00\x53\x75\xb0"  # its begin, with a length of four bytes
 _DELIVERY_COUNT: Final = 4  # its place in the header
 
 
@@ -52,11 +53,13 @@ def data_message(body: bytes, properties: Mapping[str, Any] | None = None) -> by
 
 def joined_message(bodies: Sequence[bytes]) -> bytes:
     """A message of one data section that has them all."""
-    return b"".join((b"\x00\x53\x75\xb0", sum(map(len, bodies)).to_bytes(4, "big"), *bodies))
+    return b"".join((_ONE_SECTION, sum(map(len, bodies)).to_bytes(4, "big"), *bodies))
 
 
 def body_of(message: bytes) -> bytes:
     """The data sections' bytes, or a string or binary that came as amqp-value. Raises AmqpError on other bodies."""
+    if message.startswith(_ONE_SECTION) and len(message) == 8 + int.from_bytes(message[4:8], "big"):
+        return message[8:]  # as `joined_message` writes it: there are many of these between routers
     body = []
     for code, value in sections_of(message):
         if code == DATA and isinstance(value, bytes):

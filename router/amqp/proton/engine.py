@@ -6,7 +6,7 @@ Below `Connection`, which gives events their meaning. The frame tap (`tap`) stan
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from router.amqp.proton.library import SCRATCH, SCRATCH_SIZE, ffi, lib, write_map
+from router.amqp.proton.library import OUTPUT, OUTPUT_SIZE, ffi, lib, write_map
 
 MAX_SESSIONS: Final = 255
 
@@ -62,12 +62,17 @@ class Engine:
 
     def pull(self) -> bytes:
         """All that is to be written by now."""
-        parts = []
+        parts: list[bytes] = []
+        end = 0
         while (size := lib.pn_transport_pending(self.transport)) > 0:
-            size = lib.pn_transport_peek(self.transport, SCRATCH, min(size, SCRATCH_SIZE))
-            parts.append(ffi.unpack(SCRATCH, size))
+            if end == OUTPUT_SIZE:
+                parts.append(ffi.unpack(OUTPUT, end))
+                end = 0
+            size = lib.pn_transport_peek(self.transport, OUTPUT + end, min(size, OUTPUT_SIZE - end))
             lib.pn_transport_pop(self.transport, size)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            end += size
+        last: bytes = ffi.unpack(OUTPUT, end)
+        return b"".join((*parts, last)) if parts else last
 
     def pull_session_flows(self, sessions: Iterable[Any]) -> bytes:
         """Have proton write a flow on each session, by telling it anew that its window is not bounded. All else must

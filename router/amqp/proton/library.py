@@ -63,6 +63,9 @@ if _missing or (lib.PN_VERSION_MAJOR, lib.PN_VERSION_MINOR) != (0, 40):
 # and what is in it is copied out before anything else runs.
 SCRATCH_SIZE: Final = 64 * 1024
 SCRATCH: Final = ffi.new("char[]", SCRATCH_SIZE)
+# The same for what is to be written at once: as much as is mostly put together in one go (`router.neighbours`).
+OUTPUT_SIZE: Final = 256 * 1024
+OUTPUT: Final = ffi.new("char[]", OUTPUT_SIZE)
 
 _POLICY_NAMES: Final = {
     lib.PN_EXPIRE_WITH_LINK: EXPIRE_LINK,

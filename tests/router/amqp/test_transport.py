@@ -1,5 +1,6 @@
 """Connections over trio streams."""
 
+import itertools
 import socket
 from typing import Any
 
@@ -172,6 +173,24 @@ async def test_an_idle_client_lives_by_the_idle_timeout_of_its_server(autojump_c
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize(
+    ("size", "came", "took_s", "then"),
+    [
+        (65536, 65536, 2 * transport.TURN_S, 32768),
+        (65536, 65536, transport.TURN_S, 65536),
+        (65536, 65536, 0.0, 131072),
+        (65536, 65535, 0.0, 65536),
+        (transport.READ_SIZE, transport.READ_SIZE, 0.0, transport.READ_SIZE),
+        (transport.READ_LEAST, transport.READ_LEAST, 1.0, transport.READ_LEAST),
+    ],
+)
+def test_of_a_peer_that_takes_long_to_handle_less_is_read_at_once(
+    size: int, came: int, took_s: float, then: int
+) -> None:
+    """So that others get their turn."""
+    assert transport.next_size(size, came, took_s) == then
+
+
 class Flood(trio.abc.Stream):
     """Has as much to read as is asked for; notes how much that is."""
 
@@ -186,7 +205,7 @@ class Flood(trio.abc.Stream):
         self.left -= 1
         if len(self.sizes) == 1:
             return opening()
-        return transport.HEARTBEAT if self.left >= 0 else b""
+        return transport.HEARTBEAT * (max_bytes // len(transport.HEARTBEAT)) if self.left >= 0 else b""
 
     async def send_all(self, data: Any) -> None:
         await trio.lowlevel.checkpoint()
@@ -198,14 +217,12 @@ class Flood(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
 
-@pytest.mark.parametrize(("took_s", "last"), [(1.0, transport.READ_LEAST), (0.0, transport.READ_SIZE)])
-async def test_of_a_peer_that_takes_long_to_handle_less_is_read_at_once(
-    took_s: float, last: int, mock_clock: trio.testing.MockClock
-) -> None:
-    """So that others get their turn."""
+async def test_a_peer_whose_input_takes_long_is_read_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr(transport, "used_s", lambda: next(seconds))
     stream = Flood(reads=20)
-    await transport.serve(stream, server_of(Server()), after_input=lambda: mock_clock.jump(took_s))
-    assert (stream.sizes[0], stream.sizes[-1]) == (transport.READ_FIRST, last)
+    await transport.serve(stream, server_of(Server()))
+    assert (stream.sizes[0], stream.sizes[-1]) == (transport.READ_FIRST, transport.READ_LEAST)
 
 
 class Deaf(trio.abc.Stream):
