@@ -195,13 +195,13 @@ class Process:
     async def _write_journal(self) -> None:
         while True:
             self._journal.flush()
-            await trio.sleep(FLUSH_S)
+            await _next(FLUSH_S)
 
     async def _tidy_disk(self) -> None:
         """What waits for the disk, which may be slow: beside the loop."""
         beside = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
         while True:
-            await trio.sleep(FLUSH_S)
+            await _next(FLUSH_S)
             if self._store.is_to_be_merged:
                 await beside(self._store.merge)
             while self._journal.expired:
@@ -290,6 +290,12 @@ class Process:
         others = [config.told for name, config in self.topology.routers.items() if name != self.name]
         scheme = "amqps" if self.topology.security.tls else "amqp"
         return [{"network-host": at.host, "port": at.port, "scheme": scheme, "hostname": at.host} for at in others]
+
+
+async def _next(period_s: float) -> None:
+    """At the same instants for all timers of a period, and those that divide it (`Engine.tick`): who is idle is woken
+    once for all of them."""
+    await trio.sleep_until((trio.current_time() // period_s + 1) * period_s)
 
 
 def _neighbour_idle(timing: Timing) -> float:

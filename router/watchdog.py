@@ -29,7 +29,7 @@ log = logging.getLogger("oncemesh")
 
 STUCK: Final = 75
 """The exit status of a process that the watch has ended."""
-LOOKS: Final = 8  # in `dead`
+LOOKS: Final = 4  # in `dead`; each wakes an idle process
 COMPUTES: Final = 5  # times `dead`, of the watch and of the processor: it will not come back
 BLOCKED: Final = 30  # the same of the watch alone
 TELL_S: Final = 1.0  # for the log to take our last words: it may be what the loop is blocked by
