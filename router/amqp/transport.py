@@ -144,11 +144,13 @@ class _Driver:
             while data := await self._pipe.read(size):
                 self._read = self._pipe.taken
                 await self._turn()
-                began = used_s()
+                is_much = len(data) >= READ_LEAST  # of less the clock is not asked: that is a call of the kernel
+                began = used_s() if is_much else 0.0
                 if not connection.closed:
                     self._step(connection.receive, data, self._clock())
                 self._handled = self._read
-                size = next_size(size, len(data), used_s() - began)
+                if is_much:
+                    size = next_size(size, len(data), used_s() - began)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.debug("%s: %s", self._named(), error)
         self._step(connection.receive_eof)
