@@ -67,9 +67,9 @@ async def serve(
     """Run a connection until it is over; then stream and connection are closed and freed, and `on_close` was called.
 
     `after_input` is called whenever the handler may have been: time to act on what it was told; `before_output` before
-    anything is written to the stream. What was read waits for its `turn` before it is handled. `outbound` is shared by
-    the connections whose handlers give each other something to write. `peer` is what the log calls the other end until
-    its open has named it.
+    anything is written to the stream. What was read waits for its `turn` before it is handled; where there are turns,
+    they are short. `outbound` is shared by the connections whose handlers give each other something to write. `peer` is
+    what the log calls the other end until its open has named it.
     """
     outbound = outbound or Outbound()
     driver = _Driver(stream, connection, clock, after_input, before_output, turn, outbound, peer)
@@ -144,13 +144,12 @@ class _Driver:
             while data := await self._pipe.read(size):
                 self._read = self._pipe.taken
                 await self._turn()
-                is_much = len(data) >= READ_LEAST  # of less the clock is not asked: that is a call of the kernel
-                began = used_s() if is_much else 0.0
+                is_timed = self._turn is not at_once and len(data) >= READ_LEAST  # to look is a call of the kernel
+                began = used_s() if is_timed else 0.0
                 if not connection.closed:
                     self._step(connection.receive, data, self._clock())
                 self._handled = self._read
-                if is_much:
-                    size = next_size(size, len(data), used_s() - began)
+                size = next_size(size, len(data), used_s() - began if is_timed else 0.0)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.debug("%s: %s", self._named(), error)
         self._step(connection.receive_eof)

@@ -220,9 +220,11 @@ class Flood(trio.abc.Stream):
 async def test_a_peer_whose_input_takes_long_is_read_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = itertools.count()
     monkeypatch.setattr(transport, "used_s", lambda: next(seconds))
-    stream = Flood(reads=20)
-    await transport.serve(stream, server_of(Server()))
+    stream, other = Flood(reads=20), Flood(reads=20)
+    await transport.serve(stream, server_of(Server()), turn=trio.lowlevel.checkpoint)
     assert (stream.sizes[0], stream.sizes[-1]) == (transport.READ_FIRST, transport.READ_LEAST)
+    await transport.serve(other, server_of(Server()))
+    assert other.sizes[-1] == transport.READ_SIZE, "nobody waits for a turn beside it"
 
 
 class Deaf(trio.abc.Stream):
