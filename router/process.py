@@ -122,7 +122,7 @@ class Process:
             log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, Address(*amqp.getsockname()[:2]))
             if awaited := self.node.topic.boot.waiting_for:
                 longest = format_duration(self.topology.timing.boot_wait)
-                log.info("publishers are answered when %s are heard, or in %s", ", ".join(awaited), longest)
+                log.info("it waits for %s before it answers publishers, for %s at most", " and ".join(awaited), longest)
             await self._until_told()
             await self._goodbye()
             nursery.cancel_scope.cancel()

@@ -159,6 +159,9 @@ class Launcher:
     def _check_names(self, names: Collection[str]) -> None:
         known = self.directory.read().routers
         for name in names:
+            if name not in known and name in self.directory.topology().routers:
+                what = f"only {', '.join(known)} has run in {self.directory.path}; to run it here, too"
+                raise LaunchError(f"router {name} is another host's: {what}: oncemesh router {name} TOPOLOGY")
             if name not in known:
                 raise LaunchError(f'there is no router "{name}" in this mesh, {expected(name, known)}')
 

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 import trio
+from click.testing import CliRunner
 
 from failover.client.status import fetch_status
+from router.cli.main import main
 from router.cli.router import LineFormatter
 from router.mesh.quantities import Address
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
@@ -140,6 +142,20 @@ def test_a_directory_where_others_run_is_refused(topology: Path, tmp_path: Path,
         process.kill()
 
 
+def test_a_router_that_runs_on_another_host_is_not_started_by_the_way(topology: Path, tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "run")
+    directory.make()
+    address = Address("127.0.0.1", 1)
+    with directory.registered("a", load(topology), address, address):
+        pass
+    started = CliRunner().invoke(main, ["start", "b", "--run-dir", str(directory.path)])
+    assert (started.exit_code, started.stderr) == (
+        1,
+        f"Error: router b is another host's: only a has run in {directory.path}; "
+        "to run it here, too: oncemesh router b TOPOLOGY\n",
+    )
+
+
 def test_a_directory_is_that_of_one_mesh(topology: Path, tmp_path: Path) -> None:
     """Also when nothing runs there; what an earlier run of the same mesh left makes way."""
     plan = load(topology)
@@ -194,7 +210,7 @@ security: {{open: [amqp, inter]}}
         routers.stop()
     servers = client.connection.remote_properties["failover-server-list"]
     assert [(server["network-host"], server["port"]) for server in servers] == [("::1", 1), ("2001:db8::c", 15672)]
-    assert said.count("publishers are answered when b, c are heard, or in 2.0s") == 1
+    assert said.count("it waits for b and c before it answers publishers, for 2.0s at most") == 1
     assert said.count(f"router b is not reached at [::1]:{nobody[0]}: Connection refused") == 1
     assert said.count(f"router c is not reached at 127.0.0.1:{nobody[1]}: Connection refused") == 1
 
