@@ -29,6 +29,8 @@ from router.management.message import (
 SLICE_S: Final = 0.002
 SHARE: Final = 4
 MOST_ROWS: Final = 500
+LOOKS: Final = 20
+"""Entities that are looked at between two looks at the clock."""
 CHANGES: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
 """Operations that are not for everybody who may look."""
 
@@ -138,10 +140,11 @@ class Agent:
         if sought is None:
             raise ManagementError(BAD_REQUEST, "the application properties have neither identity nor name")
         found = []
-        for kind, entity in list(_entities(self._kinds(request, "type"))):
-            if kind.attributes[by](entity) == sought:
-                found.append((kind, entity))
-            await self._breathe()
+        for kind in self._kinds(request, "type"):
+            says, entities = kind.attributes[by], list(kind.entities())
+            for at in range(0, len(entities), LOOKS):
+                found += [(kind, entity) for entity in entities[at : at + LOOKS] if says(entity) == sought]
+                await self._breathe()
         if not found:
             raise ManagementError(NOT_FOUND, f"nothing here has the {by} {sought!r}")
         if len(found) > 1:
