@@ -2,8 +2,9 @@
 
 A client attaches a sender to `$management`, or to `_topo/0/ROUTER/$management` for that of another router, and a
 receiver with a dynamic source, whose address its requests name as reply-to. What that costs is bounded for each
-connection: it has `MOST_REQUESTS` requests here, of `REQUEST_BYTES` each, and one answer, which is made when there is
-credit for it and the last one has left. Connections take turns. Nobody is answered on another one's link.
+connection: it has `MOST_LINKS` links here, `MOST_REQUESTS` requests, of `REQUEST_BYTES` each, and one answer, which is
+made when there is credit for it and the last one has left. Connections take turns. Nobody is answered on another one's
+link.
 
 Never here: what is answered (`agent`), and how other routers are asked (`relay`).
 """
@@ -35,6 +36,7 @@ DYNAMIC: Final = ""
 """In the table of nodes: what clients leave to us to name."""
 REQUEST_BYTES: Final = 32 * 1024
 MOST_REQUESTS: Final = 16
+MOST_LINKS: Final = 1000
 PAUSE_S: Final = 0.1
 
 
@@ -58,6 +60,8 @@ class Caller:
         self.errands: deque[Errand] = deque()
         self.is_served = False
         self._answers = 0
+        self._last: Link | None = None
+        """On which it was answered last."""
 
     @property
     def reply(self) -> Link | None:
@@ -67,8 +71,9 @@ class Caller:
 
     @property
     def is_writing(self) -> bool:
-        """Whether an answer has not left yet."""
-        return any(link.unsent for link in self.replies.values())
+        """Whether its last answer has not left yet."""
+        last = self._last
+        return last is not None and not last.ended and last.unsent > 0
 
     def drop(self) -> None:
         """Its next request: the link for the answer is gone."""
@@ -81,6 +86,7 @@ class Caller:
         link = self.replies.get(errand.request.reply_to)
         if link is not None and link.credit > 0:
             self._answers += 1
+            self._last = link
             link.send(self._answers.to_bytes(8, "big"), message, settled=True)
             link.drained()
         self.connection.wake()
@@ -119,7 +125,10 @@ class ManagementNodes:
     # links
 
     def enter(self, end: "CallerEnd") -> Caller:
+        """Raises Refusal."""
         caller = self._callers.setdefault(end.link.connection, Caller(end.link.connection))
+        if len(caller.links) >= MOST_LINKS:
+            raise Refusal(RESOURCE_LIMIT, f"this connection has {MOST_LINKS} links to management already")
         caller.links[end.link] = None
         return caller
 

@@ -15,7 +15,7 @@ from router.edge.attach import Refusal
 from router.management.agent import Agent
 from router.management.entity import EntityType
 from router.management.message import ManagementError
-from router.management.node import DYNAMIC, MOST_REQUESTS, PAUSE_S, ManagementNodes
+from router.management.node import DYNAMIC, MOST_LINKS, MOST_REQUESTS, PAUSE_S, ManagementNodes
 
 
 class Asking:
@@ -29,6 +29,7 @@ class Asking:
         self.context: Any = None
         self.credit = credit
         self.unsent = 0
+        self.ended = False
         self.draining = False
         self.address = ""
         self.granted = 0
@@ -256,6 +257,14 @@ def test_only_a_source_is_dynamic(nodes: ManagementNodes) -> None:
     for link in (Asking(Host()), Asking(Host(), is_sender=False, dynamic=True)):
         with pytest.raises(Refusal):
             attached(nodes, DYNAMIC, link)
+
+
+def test_a_connection_has_so_many_links_here(nodes: ManagementNodes) -> None:
+    host = Host()
+    for _ in range(MOST_LINKS):
+        attached(nodes, DYNAMIC, Asking(host, dynamic=True))
+    with pytest.raises(Refusal, match="has 1000 links to management already"):
+        attached(nodes, DYNAMIC, Asking(host, dynamic=True))
 
 
 def test_a_connection_without_links_is_forgotten(nodes: ManagementNodes) -> None:
