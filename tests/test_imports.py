@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "router/security": ("router.security", "router.amqp", "router.mesh"),
     "router/management": (
         *(f"router.{what}" for what in ("management", "amqp", "edge", "mesh", "neighbours", "security.operator")),
+        "failover.printable",
         "topic",
         "linkstate",
     ),

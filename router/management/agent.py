@@ -25,14 +25,15 @@ from router.management.message import (
     answer_message,
     error_message,
 )
+from router.management.recent_log import MOST_LINES, RecentLog
 
 SLICE_S: Final = 0.002
 SHARE: Final = 4
 MOST_ROWS: Final = 500
 LOOKS: Final = 20
 """Entities that are looked at between two looks at the clock."""
-CHANGES: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
-"""Operations that are not for everybody who may look."""
+RESERVED: Final = frozenset({"CREATE", "UPDATE", "DELETE", "GET-LOG"})
+"""Operations that are not for everybody who is let in."""
 
 Outcome = tuple[int, Any]
 Kind = EntityType[Any]
@@ -47,6 +48,7 @@ class Agent:
         self._types = {kind.name: kind for kind in types}
         self._nodes = management_nodes
         self._turn = turn
+        self.log = RecentLog()
         self._lock = trio.Lock()
         self._began = 0.0
         self._operations: dict[str, Callable[[Request], Awaitable[Outcome]]] = {
@@ -58,6 +60,7 @@ class Agent:
             "GET-OPERATIONS": self._about(lambda kind: kind.operations),
             "GET-ANNOTATIONS": self._about(lambda kind: []),
             "GET-MGMT-NODES": self._get_nodes,
+            "GET-LOG": self._get_log,
         }
 
     async def answer(self, request: Request) -> bytes:
@@ -108,6 +111,9 @@ class Agent:
 
     async def _get_nodes(self, request: Request) -> Outcome:
         return OK, self._nodes()
+
+    async def _get_log(self, request: Request) -> Outcome:
+        return OK, self.log.last(request.number("limit", MOST_LINES))
 
     # entities
 

@@ -23,7 +23,7 @@ from router.amqp.format.values import ACCEPTED, EXPIRE_LINK
 from router.amqp.proton.link import Host, Link
 from router.edge.attach import Refusal, checked_address
 from router.edge.ends import AddressNode, End
-from router.management.agent import CHANGES, Agent
+from router.management.agent import RESERVED, Agent
 from router.management.dispatch_types import dispatch_types, topological
 from router.management.entity import ManagedRouter
 from router.management.message import FORBIDDEN, ManagementError, Request, error_message, read_request
@@ -99,13 +99,13 @@ class ManagementNodes:
     """Of one router. `table` is for the edge; `run` answers."""
 
     def __init__(
-        self, name: str, routers: tuple[str, ...], agent: Agent, relay: Relay, changers: frozenset[str]
+        self, name: str, routers: tuple[str, ...], agent: Agent, relay: Relay, operators: frozenset[str]
     ) -> None:
-        """`changers` are the users that may change what is; if there are none, everybody may."""
+        """`operators` are the users that may ask what is reserved; if there are none, everybody may."""
         self._name = name
         self._agent = agent
         self._relay = relay
-        self._changers = changers
+        self._operators = operators
         self._callers: dict[Host, Caller] = {}
         self._waiting: dict[Caller, None] = {}
         """With a request, in the order in which they began to wait."""
@@ -119,7 +119,7 @@ class ManagementNodes:
 
     def _permit(self, connection: Host, request: Request) -> None:
         """Who may ask what of any router is decided here, once, where the client is. Raises ManagementError."""
-        if request.operation in CHANGES and self._changers and connection.user not in self._changers:
+        if request.operation in RESERVED and self._operators and connection.user not in self._operators:
             raise ManagementError(FORBIDDEN, f"{request.operation} is not for user {connection.user!r}")
 
     # links
@@ -165,16 +165,20 @@ class ManagementNodes:
 
     async def run(self) -> None:
         """Answer, for as long as the router runs."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._relay.run)
-            while True:
-                caller = await self._next()
-                caller.is_served = True
-                errand = caller.errands.popleft()
-                if errand.router == self._name:
-                    await self._serve(caller, errand, self._answer_here)
-                else:
-                    nursery.start_soon(self._serve, caller, errand, self._answer_there)
+        with self._agent.log.listening():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._relay.run)
+                await self._serve_all(nursery)
+
+    async def _serve_all(self, nursery: trio.Nursery) -> None:
+        while True:
+            caller = await self._next()
+            caller.is_served = True
+            errand = caller.errands.popleft()
+            if errand.router == self._name:
+                await self._serve(caller, errand, self._answer_here)
+            else:
+                nursery.start_soon(self._serve, caller, errand, self._answer_there)
 
     async def _next(self) -> Caller:
         """The one that waits longest of those that can be answered. Who cannot be comes again with credit."""
@@ -302,7 +306,7 @@ class ForAnswers:
 
 
 def management_of(at: ManagedRouter, turn: Callable[[], Awaitable[None]]) -> ManagementNodes:
-    """What is to be done next waits for its `turn`. Where clients have names, only who runs the mesh changes it."""
+    """What is to be done next waits for its `turn`. Where clients have names, only who runs the mesh is an operator."""
 
     def nodes() -> list[str]:
         routers = [at.name, *at.linkstate.routes]
@@ -311,5 +315,5 @@ def management_of(at: ManagedRouter, turn: Callable[[], Awaitable[None]]) -> Man
     agent = Agent((*dispatch_types(at), *own_types(at)), nodes, turn)
     routers, security = tuple(at.topology.routers), at.topology.security
     is_closed = security.users is not None or security.closes_mesh
-    changers = frozenset({OPERATOR, *routers}) if is_closed else frozenset[str]()
-    return ManagementNodes(at.name, routers, agent, Relay(at.node, agent.answer), changers)
+    operators = frozenset({OPERATOR, *routers}) if is_closed else frozenset[str]()
+    return ManagementNodes(at.name, routers, agent, Relay(at.node, agent.answer), operators)

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 import trio
-from proton import Message
+from proton import Message, SSLDomain
 from proton.reactor import AtMostOnce, LinkOption
 from proton.utils import BlockingConnection, LinkDetached, SendException, SyncRequestResponse
 
 from router.mesh.quantities import Address
 from tests.processes.mesh import RunningMesh, eventually
+from tests.processes.test_security import Secured, certified
+
+__all__ = ["certified"]
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "management.md"
 DISPATCH = "org.apache.qpid.dispatch."
@@ -85,8 +88,9 @@ class Tool:
 
 
 @contextmanager
-def connected(at: Address) -> Iterator[Tool]:
-    connection = BlockingConnection(f"amqp://{at}", timeout=20)
+def connected(at: Address, domain: SSLDomain | None = None) -> Iterator[Tool]:
+    url = f"{'amqp' if domain is None else 'amqps'}://{at}"
+    connection = BlockingConnection(url, timeout=20, ssl_domain=domain)
     try:
         yield Tool(connection)
     finally:
@@ -109,6 +113,8 @@ async def test_every_router_answers_what_qdstat_asks_by_way_of_another(router: s
         assert [row["id"] for row in tool.query(router, f"{DISPATCH}router")] == [router or "a"]
         tool.connection.create_receiver("topic/looked-at", credit=1)
         tool.connection.create_sender("topic/looked-at")
+        log = tool.ask(router, operation="GET-LOG", limit=100)[2]
+        assert any("contact with router" in text for _, _, text, _, _, _ in log)
         for kind, asked in ASKED_BY_QDSTAT.items():
             rows = tool.query(router, DISPATCH + kind, asked, offset=0, count=500)
             assert rows or (kind == "router.link" and router not in (None, "a")), kind
@@ -224,3 +230,26 @@ async def test_the_document_has_all_types_and_attributes_of_our_own(line: Runnin
     common = {"type", "identity", "name"}
     lacking = {name: {n for n in names - common if f"`{n}`" not in rows[name]} for name, names in ours.items()}
     assert not any(lacking.values()), lacking
+
+
+@pytest.mark.parametrize(("who", "code"), [("alice", 403), ("b", 204)])
+async def test_where_clients_prove_who_they_are_only_who_runs_the_mesh_closes_connections(
+    certified: Secured, who: str, code: int
+) -> None:
+    def delete() -> None:
+        folder = certified.folder / "certs"
+        domain = SSLDomain(SSLDomain.MODE_CLIENT)
+        domain.set_trusted_ca_db(str(folder / "ca.pem"))
+        domain.set_peer_authentication(SSLDomain.VERIFY_PEER)
+        domain.set_credentials(str(folder / f"{who}.pem"), str(folder / f"{who}.key"), None)
+        kind = f"{DISPATCH}connection"
+        with (
+            connected(certified.mesh.address("a"), domain) as tool,
+            connected(certified.mesh.address("b"), domain) as it,
+        ):
+            container = it.connection.container.container_id
+            [row] = [row for row in tool.query("b", kind) if row["container"] == container]
+            assert (row["user"], row["sasl"], row["isEncrypted"]) == (who, "EXTERNAL", True)
+            assert tool.ask("b", operation="DELETE", type=kind, identity=row["identity"])[0] == code
+
+    await trio.to_thread.run_sync(delete)

@@ -1,5 +1,6 @@
 """The management agent: what it answers, in pages, and that it never keeps the loop."""
 
+import logging
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -12,6 +13,7 @@ from router.amqp.format.message import sections_of
 from router.management.agent import LOOKS, MOST_ROWS, SHARE, SLICE_S, Agent
 from router.management.entity import LONGEST, MOST_ITEMS, EntityType, bounded
 from router.management.message import Request
+from router.management.recent_log import MOST_LINES
 
 
 async def at_once() -> None:
@@ -143,3 +145,17 @@ async def test_entity_less_operations(autojump_clock: MockClock) -> None:
     }
     assert (await ask(agent, operation="GET-OPERATIONS"))[2] == {"thing": ["READ"]}
     assert (await ask(agent, operation="GET-ANNOTATIONS"))[2] == {"thing": []}
+
+
+async def test_the_last_lines_of_the_log_are_told(autojump_clock: MockClock) -> None:
+    agent, log = agent_of(things(0)), logging.getLogger("oncemesh.tested")
+    log.warning("before")
+    with agent.log.listening():
+        for number in range(2 * MOST_LINES):
+            log.warning("line %d of \x1b", number)
+    code, _, lines = await ask(agent, operation="GET-LOG")
+    assert (code, len(lines)) == (200, MOST_LINES)
+    _, _, lines = await ask(agent, operation="GET-LOG", limit=2)
+    assert [line[:3] for line in lines] == [
+        ["oncemesh.tested", "warning", f"line {number} of \\x1b"] for number in (2 * MOST_LINES - 2, 2 * MOST_LINES - 1)
+    ]

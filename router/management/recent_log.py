@@ -1,0 +1,38 @@
+"""The last lines of the router's log, kept for who asks `$management` for them."""
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Final
+
+from failover.printable import printable
+from router.management.entity import bounded
+
+MOST_LINES: Final = 500
+
+
+class RecentLog(logging.Handler):
+    """Lines as qpid-dispatch has them: module, level, text, file, line of the file, seconds since 1970."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._lines: deque[list[Any]] = deque(maxlen=MOST_LINES)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = bounded(printable(record.getMessage()))
+        self._lines.append([record.name, record.levelname.lower(), text, None, None, record.created])
+
+    def last(self, count: int) -> list[list[Any]]:
+        return list(islice(self._lines, max(0, len(self._lines) - count), None))
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """To all that routers log."""
+        logger = logging.getLogger("oncemesh")
+        logger.addHandler(self)
+        try:
+            yield
+        finally:
+            logger.removeHandler(self)
