@@ -41,7 +41,7 @@ demo: setup
 	@$(VENV)/bin/oncemesh demo
 
 test: setup
-	@$(VENV)/bin/python -m pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder
+	@$(VENV)/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	@$(VENV)/bin/ruff check .

@@ -4,19 +4,24 @@ Hypothesis draws the same examples in every run, so a red test stays red.
 """
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).parent
 COMPUTING = "simulation", "exhaustive", "mutants", "topic", "linkstate", "golden"
 """Folders whose tests only compute: one worker's, which gives way to processes whose timers run."""
 FIRST = "processes", "interop", "test_wheel.py", "failover"
 """What takes longest of the rest."""
-SPARK = "spark"
-"""The fixture; who uses it is judged by the same session."""
 NICE = 10
+
+# Hundreds of processes are started: what they import is compiled once, also where the environment says otherwise.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile(
     "ci",
@@ -31,13 +36,6 @@ def _folder(item: pytest.Item) -> str:
     return item.path.relative_to(ROOT).parts[0]
 
 
-def _group(item: pytest.Item) -> str:
-    """Of tests that one worker runs, one after the other."""
-    if _folder(item) in COMPUTING:
-        return "computing"
-    return SPARK if SPARK in getattr(item, "fixturenames", ()) else item.path.stem
-
-
 def _turn(item: pytest.Item) -> int:
     order = *COMPUTING, *FIRST
     return order.index(_folder(item)) if _folder(item) in order else len(order)
@@ -45,10 +43,21 @@ def _turn(item: pytest.Item) -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ and _folder(item) in COMPUTING and os.nice(0) < NICE:
         os.nice(NICE)
+
+
+class Scheduling(LoadFileScheduling):
+    """A worker takes a file at a time; who begins takes all that computes."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "computing" if file.split("/")[1] in COMPUTING else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    return Scheduling(config, log)

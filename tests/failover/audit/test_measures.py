@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from failover import audit
 from failover.audit.measure.counts import Metered
@@ -22,9 +21,6 @@ from failover.audit.measure.figures import (
 )
 from failover.audit.measure.frame import AFTER, BEFORE, DURING, WHOLE, Phases
 from failover.audit.read.faults import Chaos, Fault, find_chaos
-from failover.audit.read.files import ignore
-from failover.audit.read.logs import open_logs
-from failover.audit.read.spark import spark_logs
 from tests.failover.audit.in_process import judge_run
 from tests.failover.audit.runs import NEAR, ONE, START_MS, Run
 from topic.journal import Event
@@ -203,16 +199,6 @@ def test_a_chaos_json_that_cannot_be_read_is_told_of_and_changes_no_verdict(tmp_
     assert report.verdict is audit.Verdict.HOLDS and report.measures is not None
     [note] = report.measures.notes[:1]
     assert "chaos.json" in note and "invalid value for type, expected int @ $.seed" in note
-
-
-def test_chaos_is_read_through_spark_where_a_path_is_not_local(spark: SparkSession, tmp_path: Path) -> None:
-    far = f"file://{Run().write(tmp_path)}"
-    with spark_logs([far], None, ignore) as logs:
-        assert find_chaos([far], logs.text).chaos is None
-        (tmp_path / "chaos.json").write_text(json.dumps(CHAOS))
-        found = find_chaos([far], logs.text)
-    with open_logs([str(tmp_path)]) as logs:
-        assert found.chaos is not None and found == find_chaos([str(tmp_path)], logs.text)
 
 
 def read_text(path: str) -> str:

@@ -1,5 +1,6 @@
 """Spark and this process say the same of the same logs, and Spark is used where it has to be."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
@@ -8,11 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from failover import audit
+from failover.audit.job import StoryError, tell_story
 from failover.audit.read import logs, segments
 from failover.audit.read import spark as on_spark
-from tests.failover.audit.runs import NEAR, TWO, Run
+from failover.audit.read.faults import find_chaos
+from failover.audit.read.files import ignore
+from tests.failover.audit.runs import NEAR, ONE, TWO, Run
 from tests.failover.audit.test_exceptions import is_apart
 from tests.failover.audit.test_lost_homes import reborn
+from tests.failover.audit.test_measures import CHAOS
 from tests.failover.audit.test_open_homes import logged_ends
 from tests.failover.audit.test_violations import (
     application_processed_twice,
@@ -92,3 +97,23 @@ def test_a_far_directory_without_logs_is_no_run(spark: SparkSession, tmp_path: P
     for far in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(audit.AuditError):
             audit.run([f"file://{far}"])
+
+
+def test_spark_finds_the_same_delivery_as_the_files(spark: SparkSession, tmp_path: Path) -> None:
+    run = Run()
+    directory, key = run.write(tmp_path), run.key(ONE, 1).decode()
+    assert tell_story([f"file://{directory}"], key[:20]) == tell_story([str(directory)], key)
+    with pytest.raises(StoryError, match="several"):
+        tell_story([f"file://{directory}"], ONE.name)
+    with pytest.raises(StoryError, match="no delivery"):
+        tell_story([f"file://{directory}"], "x")
+
+
+def test_chaos_is_read_through_spark_where_a_path_is_not_local(spark: SparkSession, tmp_path: Path) -> None:
+    far = f"file://{Run().write(tmp_path)}"
+    with on_spark.spark_logs([far], None, ignore) as there:
+        assert find_chaos([far], there.text).chaos is None
+        (tmp_path / "chaos.json").write_text(json.dumps(CHAOS))
+        found = find_chaos([far], there.text)
+    with logs.open_logs([str(tmp_path)]) as here:
+        assert found.chaos is not None and found == find_chaos([str(tmp_path)], here.text)

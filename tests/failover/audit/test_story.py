@@ -3,11 +3,9 @@
 import json
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
-from pyspark.sql import SparkSession
 
-from failover.audit.job import StoryError, tell_story
+from failover.audit.job import tell_story
 from failover.audit.read.entries import KEYS_LISTED
 from failover.audit.report.story import DeliveryStory
 from router.cli.main import main
@@ -71,16 +69,6 @@ def test_several_run_directories_belong_to_one_mesh(tmp_path: Path) -> None:
     directory = run.write(tmp_path / "run")
     parts = [str(directory / part) for part in ("clients", *ROUTERS)]
     assert told(tell_story(parts, key(run))) == WHOLE
-
-
-def test_spark_finds_the_same_as_the_files(tmp_path: Path, spark: SparkSession) -> None:
-    run = Run()
-    directory = run.write(tmp_path)
-    assert tell_story([f"file://{directory}"], key(run)[:20]) == tell_story([str(directory)], key(run))
-    with pytest.raises(StoryError, match="several"):
-        tell_story([f"file://{directory}"], ONE.name)
-    with pytest.raises(StoryError, match="no delivery"):
-        tell_story([f"file://{directory}"], "x")
 
 
 def test_what_happened_to_links_routers_and_the_mesh_meanwhile_is_part_of_it(tmp_path: Path) -> None:
