@@ -4,7 +4,7 @@ from collections import deque
 from itertools import islice
 from typing import Any
 
-from failover.client.state.comparison import ResumeStep, compare
+from failover.client.state.comparison import ResumeStep, step
 from tests.simulation.client import MOST, Client
 from tests.simulation.link import Link
 from tests.simulation.publisher_link import PublisherLink, Sent
@@ -128,11 +128,12 @@ class Publisher(Client):
             self.partial, self.most = True, max(len(self.said or ()) // 2, 1)
             return
         self.most, self._named = MOST, set(self.said or ())
-        for tag, step in list(compare(self.said or {}, ours)):
-            if step in (ResumeStep.NEW, ResumeStep.WHOLE):
-                self.again.append((tag, self._perhaps_abort(tag, step)))
+        for tag, state in list((self.said or {}).items()):
+            due = step(state, ours.get(tag))
+            if due in (ResumeStep.NEW, ResumeStep.WHOLE):
+                self.again.append((tag, self._perhaps_abort(tag, due)))
             else:
-                known = step is ResumeStep.FORGET
+                known = due is ResumeStep.FORGET
                 self.judge.check(known, f"7 resume: {self.name} has an outcome of {tag!r}, which the router lists")
                 self._forget(tag)
 

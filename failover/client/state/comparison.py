@@ -9,7 +9,6 @@ terminal ones. An incomplete map proves nothing by what it leaves out.
 Never here: a link, a message, or what settling a delivery takes.
 """
 
-from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import Final
 
@@ -80,14 +79,6 @@ def agreed_state(mine: int, theirs: int) -> int:
     state = mine if mine in TERMINAL else theirs
     assert state in TERMINAL
     return state
-
-
-def compare(
-    mine: Mapping[bytes, int], theirs: Mapping[bytes, int], *, complete: bool = True
-) -> Iterator[tuple[bytes, ResumeStep]]:
-    """Every delivery of the sender's with its step, in the sender's order: that of the transfers to come."""
-    for tag, state in mine.items():
-        yield tag, step(state, theirs.get(tag), proven=complete)
 
 
 def _mine(state: int | None) -> Mine:

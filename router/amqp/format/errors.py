@@ -7,16 +7,13 @@ escapes from the engine is a fault of ours. The names are AMQP's error condition
 from typing import Final
 
 FRAMING_ERROR: Final = "amqp:connection:framing-error"
-FORCED: Final = "amqp:connection:forced"
 DECODE_ERROR: Final = "amqp:decode-error"
-INTERNAL_ERROR: Final = "amqp:internal-error"
 INVALID_FIELD: Final = "amqp:invalid-field"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 NOT_FOUND: Final = "amqp:not-found"
 NOT_IMPLEMENTED: Final = "amqp:not-implemented"
 PRECONDITION_FAILED: Final = "amqp:precondition-failed"
 RESOURCE_LIMIT: Final = "amqp:resource-limit-exceeded"
-DETACH_FORCED: Final = "amqp:link:detach-forced"
 MESSAGE_SIZE: Final = "amqp:link:message-size-exceeded"
 UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"

@@ -13,7 +13,6 @@ from failover.client.state.comparison import (
     ResumeStep,
     Theirs,
     agreed_state,
-    compare,
     step,
 )
 from topic.delivery.outcomes import DeliveryOutcome
@@ -25,7 +24,6 @@ SENDS_THE_MESSAGE = (ResumeStep.NEW, ResumeStep.WHOLE)
 
 states = st.sampled_from(STATES)
 maybe = st.none() | states
-maps = st.dictionaries(st.binary(max_size=2), states, max_size=8)
 
 
 @pytest.mark.parametrize("undecided", [NULL, RECEIVED])
@@ -88,15 +86,6 @@ def test_resumed_is_only_what_the_receiver_knows(mine: int | None, theirs: int |
         ResumeStep.ABORTED,
     ):
         assert mine is not None and theirs is not None
-
-
-@given(maps, maps, st.booleans())
-def test_maps_are_compared_in_the_sender_s_order(
-    mine: dict[bytes, int], theirs: dict[bytes, int], complete: bool
-) -> None:
-    steps = list(compare(mine, theirs, complete=complete))
-    assert [tag for tag, _ in steps] == list(mine)
-    assert all(which is step(mine[tag], theirs.get(tag), proven=complete) for tag, which in steps)
 
 
 def test_a_number_that_is_no_state_is_refused() -> None:
