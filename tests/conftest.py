@@ -50,7 +50,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         os.nice(NICE)
 
 
-class Scheduling(LoadFileScheduling):
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no type information
     """A worker takes a file at a time; who begins takes all that computes."""
 
     def _split_scope(self, nodeid: str) -> str:
