@@ -79,12 +79,25 @@ class Visitor:
 Handler = Callable[[trio.SocketStream, Visitor], Awaitable[None]]
 
 
-class Admission:
-    """By one listener, to so many places. `patience`: seconds for a first byte. Who has spoken waits for its `turn`."""
+def _log(limit: str, who: str, what: str) -> None:
+    log.warning("connection of %s ended: %s", who, what)
 
-    def __init__(self, places: int, patience: float, turn: Callable[[], Awaitable[None]] = at_once) -> None:
+
+class Admission:
+    """By one listener, to so many places; no more than `most` are admitted. `patience`: seconds for a first byte. Who
+    has spoken waits for its `turn`. `exceed` is told the limit, who is beyond it, and what that means."""
+
+    def __init__(
+        self,
+        places: int,
+        patience: float,
+        turn: Callable[[], Awaitable[None]] = at_once,
+        most: int = 1 << 20,
+        exceed: Callable[[str, str, str], object] = _log,
+    ) -> None:
         self.spare = max(SPARE_LEAST, min(SPARE_MOST, places // 4))
-        self.room = places - self.spare
+        self.room = min(places - self.spare, most)
+        self._exceed = exceed
         self._patience = patience
         self._turn = turn
         self._places = trio.Semaphore(places)
@@ -126,7 +139,7 @@ class Admission:
                 with trio.move_on_after(self._patience) as patience:
                     await trio.lowlevel.wait_readable(accepted)
                 if patience.cancelled_caught:
-                    log.warning("connection of %s ended: it has said nothing", visitor)
+                    self._exceed("opening", str(visitor), "it has said nothing")
                 else:
                     visitor.has_spoken = True
                     await self._turn()
@@ -147,7 +160,7 @@ class Admission:
         self._end(next((visitor for visitor in of if visitor.is_silent), None) or next(iter(of)))
 
     def _end(self, visitor: Visitor) -> None:
-        log.warning("connection of %s ended to make way for others: it had no link at a topic", visitor)
+        self._exceed("connections", str(visitor), "it makes way for others: it had no link at a topic")
         self._forget(visitor)
         visitor.scope.cancel()
 

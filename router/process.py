@@ -19,10 +19,12 @@ import trio
 from router.admission import Admission, Visitor, descriptors
 from router.amqp import tcp
 from router.amqp.connection import Connection
+from router.amqp.format.values import Bounds
 from router.amqp.outbound import Outbound
 from router.amqp.sasl.layer import SaslLayer
 from router.amqp.transport import at_once, read_first, serve
 from router.edge.clients import ClientEdge
+from router.edge.guard import Guard
 from router.edge.report import Reporter
 from router.edge.status_node import STATUS_ADDRESS, StatusNode
 from router.edge.topics import Topics
@@ -78,20 +80,25 @@ class Process:
             hello=timing.hello, dead=timing.dead, max_payload=limits.max_message + BESIDES,
         )  # fmt: skip
         self.node = Node(mesh, topic, store, shell)
-        topics = Topics(self.node, topology.addresses, limits.max_message, timing.terminus)
-        self.clients = shell.clients = ClientEdge(self.node, topics)
+        self._guard = Guard(lambda user: self._doors.rules.of(user), limits)
+        topics = Topics(self.node, topology.addresses, limits.max_message, timing.terminus, self._guard)
+        self.clients = shell.clients = ClientEdge(self.node, topics, self._guard)
         self._journal = JournalFile(
             directory / "log", incarnation, block, goes_on=topology.log.full == GO_ON, kept=_kept(topology.log)
         )
         self._journal.restate = partial(restate, topic)
-        self._status = StatusNode(Reporter(self.node, mesh, topology.mesh, self.clients.connections, self._journal))
+        connections, exceeded = self.clients.connections, self._guard.exceeded
+        reporter = Reporter(self.node, mesh, topology.mesh, connections, self._journal, exceeded)
+        self._status = StatusNode(reporter, self._guard.view)
         closed = topology.security.closes_mesh
         self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs, closed=closed)
         for_neighbours, for_clients = descriptors(len(costs))
         self._from_neighbours = Admission(for_neighbours, _neighbour_idle(timing))
         self._turns = ClientTurns()
         self._outbound = Outbound()
-        self._from_clients = Admission(for_clients, timing.idle, self._turns.turn)
+        self._from_clients = Admission(
+            for_clients, limits.opening, self._turns.turn, limits.connections, self._guard.exceed
+        )
         managed = ManagedRouter(topology, self.node, mesh, self.clients, self.neighbours, trio.current_time())
         self._management = management_of(managed, self._turns.turn)
         self.clients.nodes = {STATUS_ADDRESS: self._status, **self._management.table}
@@ -215,7 +222,7 @@ class Process:
             await self._from_clients.serve(listener, self._serve_client, nursery)
 
     async def _serve_client(self, below: trio.SocketStream, visitor: Visitor) -> None:
-        with told(str(visitor)):
+        with told(str(visitor), partial(self._guard.exceeded.update, ["opening"])):
             stream, sasl = await self._doors.client(tcp.prompt(below))
             await self._serve_guest(stream, sasl, visitor)
 
@@ -234,6 +241,7 @@ class Process:
             max_message=limits.max_message,
             idle_timeout=timing.idle,
             sasl=sasl,
+            bounds=Bounds(limits.sessions, limits.links, limits.unsettled, limits.opening),
         )
         connection.context = visitor
         written = partial(self.clients.written, connection)

@@ -45,7 +45,15 @@ MAY_IMPORT = {
         "topic",
         "linkstate",
     ),
-    "router/edge": ("router.edge", "router.mesh.config", "router.amqp", "topic", "linkstate", "failover.printable"),
+    "router/edge": (
+        "router.edge",
+        "router.mesh.config",
+        "router.security.rules",
+        "router.amqp",
+        "topic",
+        "linkstate",
+        "failover.printable",
+    ),
 }
 
 # Applications on top: nothing but the command line imports them.

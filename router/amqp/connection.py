@@ -24,9 +24,9 @@ from typing import Any, Final, Protocol, Unpack
 from router.amqp.echo import Echoes
 from router.amqp.endpoints import Endpoints, LinkOwner
 from router.amqp.format.codec import Described, Symbol, encode
-from router.amqp.format.errors import FRAMING_ERROR, NOT_ALLOWED, RESOURCE_LIMIT, AmqpError
+from router.amqp.format.errors import FRAMING_ERROR, NOT_ALLOWED, AmqpError, LimitError
 from router.amqp.format.performative import CLOSE, ERROR, build
-from router.amqp.format.values import Attach, AttachOptions, ErrorCondition, Handle
+from router.amqp.format.values import Attach, AttachOptions, Bounds, ErrorCondition, Handle
 from router.amqp.frames.tap import Tap
 from router.amqp.inbox import Inbox, Recipient
 from router.amqp.intake import Intake
@@ -70,6 +70,7 @@ class Connection:
         idle_timeout: float = 0.0,  # seconds of the peer's silence after which it counts as gone; 0: never
         asked: Callable[[Link], None] | None = None,  # the peer asks for an echo; None: the engine answers, at once
         sasl: SaslLayer | None = None,  # None: anonymous
+        bounds: Bounds = Bounds(),  # noqa: B008 - frozen
     ) -> None:
         self.handler = handler
         self.origin = ""  # where it comes from, for the log: the shell's
@@ -84,9 +85,9 @@ class Connection:
         self._max_message = max_message
         self.closing = False  # `close` was called
         self.opened = False  # by the peer
-        self._idle_timeout = idle_timeout
+        self._opening = idle_timeout if bounds.opening is None else bounds.opening
         self._first_tick: float | None = None
-        self._error: AmqpError | None = None
+        self.error: AmqpError | None = None  # the peer's, which has ended it
         self._has_spoken = False  # something was written
         self._farewell = b""  # a close that proton does not write
         self._at_eof = False
@@ -96,8 +97,8 @@ class Connection:
         self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout)
         # The engine's.
-        self.tap = Tap(max_frame)
-        self._sessions = Sessions(self.tap)
+        self.tap = Tap(max_frame, bounds.unsettled)
+        self._sessions = Sessions(self.tap, bounds)
         self._restated = Restated(self._sessions.senders)
         self.echoes = Echoes(self._engine, self.tap, asked)
         self.announce = self.tap.announce
@@ -156,7 +157,7 @@ class Connection:
         if self.closed:
             return None
         deadline = self._engine.tick(now)
-        if not self.opened and self._idle_timeout:
+        if not self.opened and self._opening:
             deadline = min(deadline or inf, self._await_open(now))
         self._dispatch()
         return deadline
@@ -164,9 +165,9 @@ class Connection:
     def _await_open(self, now: float) -> float:
         """Proton's timeouts begin with the peer's open; until then its time is counted from our first tick."""
         self._first_tick = now if self._first_tick is None else self._first_tick
-        deadline = self._first_tick + self._idle_timeout
+        deadline = self._first_tick + self._opening
         if now >= deadline:
-            self._fail(AmqpError(RESOURCE_LIMIT, "no open in time"))
+            self._fail(LimitError("opening", "no open in time"))
         return deadline
 
     # -- output
@@ -250,14 +251,14 @@ class Connection:
 
     def _dispatch(self) -> None:
         try:
-            if self._error is None:
+            if self.error is None:
                 self._intake.handle_events()
                 self._inbox.hand_over()
                 self._restated.check()
         except AmqpError as error:
             self._fail(error)
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     def _on_remote_open(self, event: Any) -> None:
         if self.opened:
@@ -277,7 +278,7 @@ class Connection:
         condition = read_condition(lib.pn_transport_condition(self._engine.transport))
         assert condition is not None
         if not self._at_eof:
-            self._error = AmqpError(condition.name, condition.description)
+            self.error = AmqpError(condition.name, condition.description)
         self._finish(None if self._at_eof else condition)
 
     def _on_tail_closed(self, event: Any) -> None:
@@ -288,7 +289,7 @@ class Connection:
     # -- endings
 
     def _fail(self, error: AmqpError) -> None:
-        self._error = error
+        self.error = error
         if not self.opened:
             self._withhold()
         write_condition(lib.pn_connection_condition(self._engine.connection), error.condition, error.description)

@@ -7,15 +7,13 @@ session costs what is in it, not what the connection has.
 Never here: what is said to the peer, or to the owner.
 """
 
-from typing import Any, Final
+from typing import Any
 
-from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
+from router.amqp.format.errors import LimitError
+from router.amqp.format.values import Bounds
 from router.amqp.frames.tap import Tap
 from router.amqp.proton.library import lib
 from router.amqp.proton.link import Link, Place
-
-MAX_LINKS: Final = 4096  # those that wait to be forgotten included
-MAX_SESSIONS: Final = 512  # the same; 256 can be open at once
 
 
 class Session:
@@ -36,9 +34,10 @@ class Session:
 
 
 class Sessions:
-    def __init__(self, tap: Tap) -> None:
+    def __init__(self, tap: Tap, bounds: Bounds) -> None:
         self.links: dict[Any, Link] = {}  # by proton's pointer
         self._tap = tap
+        self._bounds = bounds
         self._sessions: dict[Any, Session] = {}  # by proton's pointer
         self._channels: dict[bytes, Session] = {}  # the peer's
         self._ended: list[Session] = []  # to be freed once our end is written
@@ -72,8 +71,8 @@ class Sessions:
 
     def begin(self, pointer: Any, channel: bytes | None) -> None:
         """The peer has begun it."""
-        if len(self._sessions) >= MAX_SESSIONS:
-            raise AmqpError(RESOURCE_LIMIT, f"more than {MAX_SESSIONS} sessions")
+        if len(self._sessions) >= self._bounds.sessions:
+            raise LimitError("sessions", f"more than {self._bounds.sessions} sessions")
         session = self.of(pointer)
         if channel is not None:
             session.channel = channel
@@ -89,8 +88,8 @@ class Sessions:
     # -- links
 
     def add(self, link: Link) -> None:
-        if len(self.links) >= MAX_LINKS:
-            raise AmqpError(RESOURCE_LIMIT, f"more than {MAX_LINKS} links")
+        if len(self.links) >= self._bounds.links:
+            raise LimitError("links", f"more than {self._bounds.links} links")
         self.links[link.pointer] = link
         self.of(link.session).links[link] = None
 
@@ -98,7 +97,7 @@ class Sessions:
         """Its owner has kept it for a re-attach. The oldest go when there are too many."""
         self._left[link.place] = link
         self.of(link.session).left[link.place] = None
-        if len(self._left) > MAX_LINKS:
+        if len(self._left) > self._bounds.links:
             del self._left[next(iter(self._left))]
 
     def take_left(self, place: Place) -> Link | None:

@@ -20,6 +20,8 @@ from router.amqp.handler import Handler
 from router.amqp.proton.link import Host, Link
 from router.edge.attach import Refusal, address_of, begins_life
 from router.edge.ends import AddressNode, End, TopicEnd
+from router.edge.guard import Guard
+from router.edge.status_node import STATUS_ADDRESS
 from topic.actions import LinkAction
 from topic.node import Node
 
@@ -48,8 +50,9 @@ class Arrival:
 class ClientEdge(Handler):
     """The handler of all connections of clients. A link's context is its `End`, that of a connection its `Guest`."""
 
-    def __init__(self, node: Node, topics: AddressNode) -> None:
+    def __init__(self, node: Node, topics: AddressNode, guard: Guard) -> None:
         self.node = node
+        self._guard = guard
         self.nodes: Mapping[str, AddressNode] = {}
         self.connections: dict[Connection, Arrival] = {}
         """In the order in which they opened."""
@@ -60,12 +63,16 @@ class ClientEdge(Handler):
     # connections
 
     def on_open(self, connection: Connection) -> None:
+        if why := self._guard.opens(connection):
+            connection.refuse(RESOURCE_LIMIT, why)
+            return
         guest: Guest = connection.context
         guest.open()
         self.connections[connection] = Arrival(next(self._numbers), self.node.now())
         connection.open()
 
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
+        self._guard.closed(connection)
         self.connections.pop(connection, None)
         self._full.pop(connection, None)
         for link in connection.links:
@@ -90,9 +97,14 @@ class ClientEdge(Handler):
             return
         guest: Guest = link.connection.context
         try:
-            node = self.nodes.get(address_of(link))
+            self._guard.begins(link, self.node.now())
+            address = address_of(link)
+            node = self.nodes.get(address)
+            if node is not None and address != STATUS_ADDRESS:
+                self._guard.looks(link)
             if node is None and not guest.admit():
-                link.connection.close(RESOURCE_LIMIT, "this router is full of clients")
+                full = self._guard.exceed("connections", link.connection.origin, "this router is full of clients")
+                link.connection.close(RESOURCE_LIMIT, full)
                 return
             (node or self._topics).attach(link)
         except Refusal as refusal:
@@ -103,6 +115,7 @@ class ClientEdge(Handler):
         if condition is not None:
             container = link.connection.remote_container
             log.warning("client %s: link %s: %s: %s", container, link.name, condition.name, condition.description)
+            self._guard.detached(condition)
         self._gone(link, closed=closed)
         self.node.perform()
 

@@ -6,7 +6,7 @@ Computed when asked for, from the cores' own state; nothing is counted for it on
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Protocol
 
@@ -51,14 +51,16 @@ class Reporter:
     """Status of one router incarnation."""
 
     def __init__(
-        self, node: Node, linkstate: Mesh, mesh: str, connections: Collection[object], log: WrittenLog
-    ) -> None:
-        """`mesh` is its name."""
+        self, node: Node, linkstate: Mesh, mesh: str, connections: Collection[object], log: WrittenLog,
+        exceeded: Mapping[str, int],
+    ) -> None:  # fmt: skip
+        """`mesh` is its name; `exceeded` how often each limit was."""
         self._node = node
         self._linkstate = linkstate
         self._connections = connections
         self._mesh = mesh
         self._log = log
+        self._exceeded = exceeded
         self._started = trio.current_time()
         self._process = psutil.Process()
         self._waits = Ages()
@@ -92,6 +94,7 @@ class Reporter:
             "message_bytes": sum(record.size for record in topic.records.by_key.values()),
             "records": {name: counts[name] for name in (PLACEHOLDER, UNCONFIRMED, *STATES.values())},
             "waits": self._waiting(),
+            "exceeded": dict(self._exceeded),
             "disk": {"log": self._log.why, "missing": self._log.missing, "store": node.unkept},
         }
 
@@ -251,6 +254,16 @@ class Reporter:
     @staticmethod
     def _name(entry: LinkEntry | None) -> str:
         return str(entry.identity) if entry is not None else "that nobody knows"
+
+
+def only_of(user: str, report: bytes) -> bytes:
+    """A report that names no links but those of this user."""
+    status = json.loads(report)
+    for name in ("publishers", "subscribers", "orphans", "lapsed", "untold"):
+        own = [link for link in status[name] if user and link.get("user") == user]
+        status[name] = [{**link, "held_for": []} if "held_for" in link else link for link in own]
+    status["waits"] = []
+    return json.dumps(status).encode()
 
 
 def state_of(record: Record) -> str:

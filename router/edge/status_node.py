@@ -25,8 +25,12 @@ SHARE: Final = 9  # a report is followed by a pause of so many times what it too
 
 
 class StatusNode:
-    def __init__(self, report: Callable[[], bytes]) -> None:
+    def __init__(
+        self, report: Callable[[], bytes], view: Callable[[bytes, str], bytes] = lambda report, user: report
+    ) -> None:
+        """`view`: what of a report a user is shown."""
         self._report = report
+        self._view = view
         self._waiting: dict[Link, None] = {}  # with credit, in the order in which they began to wait
         self._asked = trio.Event()
         self._sent = 0
@@ -55,10 +59,11 @@ class StatusNode:
     def _tell(self) -> None:
         waiting, self._waiting = [link for link in self._waiting if link.credit > 0], {}
         served = {link.connection: link for link in reversed(waiting) if not link.unsent}
-        report = data_message(self._report()) if served else b""
+        report = self._report() if served else b""
+        seen = {user: data_message(self._view(report, user)) for user in {host.user for host in served}}
         for link in served.values():
             self._sent += 1
-            link.send(self._sent.to_bytes(8, "big"), report, settled=True)
+            link.send(self._sent.to_bytes(8, "big"), seen[link.connection.user], settled=True)
             link.drained()
             link.connection.wake()
         for link in (*(link for link in waiting if served.get(link.connection) is not link), *served.values()):

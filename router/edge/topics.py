@@ -3,6 +3,7 @@
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import attrs
 
@@ -10,6 +11,7 @@ from router.amqp.format.errors import RESOURCE_LIMIT
 from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest, Refusal, read_request
 from router.edge.ends import TopicEnd
+from router.edge.guard import Guard
 from router.edge.publisher_link import PublisherLink
 from router.edge.subscriber_link import SubscriberLink
 from router.mesh.config import AddressRule
@@ -19,9 +21,12 @@ from topic.node import Node
 
 
 class Topics:
-    def __init__(self, node: Node, addresses: Sequence[AddressRule], max_message: int, longest: float) -> None:
+    def __init__(
+        self, node: Node, addresses: Sequence[AddressRule], max_message: int, longest: float, guard: Guard
+    ) -> None:
         """`longest` is the longest timeout, in seconds, that a terminus is granted."""
         self._node = node
+        self._guard = guard
         self._prefixes = tuple(rule.prefix for rule in addresses)
         self._max_message = max_message
         self._longest = int(longest)
@@ -29,9 +34,12 @@ class Topics:
     def attach(self, link: Link) -> None:
         now = self._node.now()
         request = read_request(link, self._prefixes, self._longest)
+        self._guard.attaches(link, request)
         former, is_to_be_kept = self._former(link, request), self._is_to_be_kept(link, request)
-        if is_to_be_kept and self._node.unkept:
-            raise self._refusal()
+        if is_to_be_kept:
+            self._guard.keeps(link, partial(self._durable_of, link.connection.user))
+            if self._node.unkept:
+                raise self._refusal()
         if link.is_sender:
             assert former is None or isinstance(former, SubscriberLink)
             self._attach_subscriber(link, request, former, now)
@@ -48,6 +56,11 @@ class Topics:
         role = Role.SUBSCRIBER if link.is_sender else Role.PUBLISHER
         known = self._node.topic.directory.entry((role, link_name(request.identity)))
         return known is None or not (known.live and known.outlives_router)
+
+    def _durable_of(self, user: str) -> int:
+        """In the mesh, as far as it is in contact. Asked of users who are bounded, once for each link that is new."""
+        entries = self._node.topic.directory.entries()
+        return sum(entry.identity.user == user and entry.outlives_router for entry in entries)
 
     def _undo(self, link: Link, now: float) -> None:
         """Nobody has heard of the attach yet."""

@@ -89,6 +89,22 @@ class Limits:
     """Bytes of one AMQP frame."""
     redeliveries: int = 5
     """How often a released or modified delivery is transferred anew."""
+    connections: int = 100_000
+    """Of clients at topics, at one router; as many as it has descriptors for at most."""
+    user_connections: int = 1000
+    """The same of one user, who has proven who he is."""
+    user_durable: int = 1000
+    """Durable links with a timeout of one user, in the mesh."""
+    sessions: int = 512
+    """Of one connection, with those that wait to be forgotten."""
+    links: int = 4096
+    """The same."""
+    attaches: int = 500
+    """A second, of one connection; and `links` of them at once."""
+    unsettled: int = 10_000
+    """Entries of the unsettled map of an attach."""
+    opening: float = 5.0
+    """Seconds for a client's first byte, for TLS, and for SASL and open."""
 
 
 GO_ON = "go-on"
@@ -112,7 +128,7 @@ class LogSettings:
 AMQP, INTER = "amqp", "inter"
 """The listeners of a router: for clients, and for its neighbours."""
 TLS_ONLY, IN_CLEAR = "tls", "in-clear"
-FILES = "certificate", "key", "ca", "secret", "users"
+FILES = "certificate", "key", "ca", "secret", "users", "rules"
 """What of `Security` names a file."""
 
 
@@ -136,6 +152,8 @@ class Security:
     open: tuple[str, ...] = ()
     """Listeners that let strangers in. Others do on loopback only, and those for clients only where there are no
     users."""
+    rules: str | None = None
+    """Who may do what: `router.security.rules`."""
 
     @property
     def tls(self) -> bool:

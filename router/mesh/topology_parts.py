@@ -28,6 +28,8 @@ MOST_MESSAGE = 1 << 30
 """The largest `limits.max_message`."""
 LEAST_LOG = 64 << 20
 """The smallest `log.size`: two segments."""
+COUNTED = "connections", "user_connections", "user_durable", "sessions", "links", "attaches", "unsettled"
+"""Keys of `limits` whose values are numbers of something."""
 MOST_WINDOW = 1 << 40
 """The largest `limits.window_bytes`."""
 
@@ -110,6 +112,8 @@ CONVERTER = converter(
             "max_message": text(size(1 << 10, MOST_MESSAGE)),
             "max_frame": text(size(512, 1 << 24)),
             "redeliveries": text(whole(0, 1000)),
+            **{name: text(whole(1, 1_000_000)) for name in COUNTED},
+            "opening": text(parse_duration),
         },
         Security: {
             **{name: text(_file) for name in FILES},

@@ -31,20 +31,27 @@ from router.mesh.config import AMQP, IN_CLEAR, Topology
 from router.mesh.reading import FileError
 from router.security.files import Files
 from router.security.operator import OPERATOR
+from router.security.rules import Rules, read_rules
 from router.security.users import Users
 
 log = logging.getLogger("oncemesh.security")
 
 
+class LateError(TlsError):
+    """It takes too long."""
+
+
 @contextmanager
-def told(peer: str) -> Iterator[None]:
-    """Whose TLS fails is told in the log."""
+def told(peer: str, late: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Whose TLS fails is told in the log. `late` hears of those who took too long."""
     try:
         yield
     except LeftError:
         pass
     except TlsError as error:
         log.warning("connection of %s ended: %s", peer, error)
+        if isinstance(error, LateError):
+            late()
 
 
 WayIn = tuple[trio.abc.Stream, SaslServer]
@@ -57,9 +64,12 @@ class Doors:
     def __init__(self, topology: Topology, name: str) -> None:
         security = topology.security
         self._name = name
-        self._patience = topology.timing.idle
+        self._topology = topology
+        self._patience = topology.limits.opening
         self.files = Files(topology, name)
-        self._users_file = topology.file(security.users, name) if security.users is not None else None
+        self._users_file, self._rules_file = (
+            None if file is None else topology.file(file, name) for file in (security.users, security.rules)
+        )
         self._anybody = security.admits_anybody(AMQP, topology.routers[name].amqp.host)
         self._plain = security.tls or security.plain == IN_CLEAR
         self._tls = security.tls
@@ -68,9 +78,11 @@ class Doors:
     def _load(self) -> None:
         """Who comes from now on meets what is in the files now. Raises FileError, and then all stays as it was."""
         users = Users(self._users_file) if self._users_file is not None else None
+        rules = read_rules(self._rules_file) if self._rules_file is not None else {}
         secret = self.files.secret()
         self._contexts = self.files.contexts() if self._tls else None
         self._secret, self._users = secret, users
+        self.rules = Rules(rules, self._topology.limits, self._topology.routers)
         self._verifier = Verifier.of(secret) if secret is not None else None
         if users is not None or secret is None:
             self._decoys = b""
@@ -83,14 +95,14 @@ class Doors:
             async for _ in signals:
                 try:
                     self._load()
-                    log.info("certificates, secret and users are read anew")
+                    log.info("certificates, secret, users and rules are read anew")
                 except FileError as error:
-                    log.error("certificates, secret and users stay as they were: %s", error)
+                    log.error("certificates, secret, users and rules stay as they were: %s", error)
 
     async def _secured(self, stream: trio.SocketStream, context: ssl.SSLContext) -> TlsStream:
         with trio.move_on_after(self._patience):
             return await TlsStream.over(stream, context)
-        raise TlsError("no TLS in time")
+        raise LateError("no TLS in time")
 
     # who comes
 

@@ -42,6 +42,7 @@ class RunningMesh:
         timing: Mapping[str, str],
         command: Sequence[str] = ROUTER_COMMAND,
         security: Mapping[str, str] | None = None,
+        limits: Mapping[str, int | str] | None = None,
     ) -> None:
         self.plan = directory / f"{topology}.yaml"
         plan = yaml.safe_load((TOPOLOGIES / self.plan.name).read_text())
@@ -51,6 +52,7 @@ class RunningMesh:
         plan.setdefault("timing", {}).update(timing)
         if security is not None:
             plan["security"] = dict(security)
+        plan.setdefault("limits", {}).update(limits or {})
         self.plan.write_text(yaml.safe_dump(plan))
         self.name = topology
         self.directory = RunDirectory(directory / "run")
@@ -159,10 +161,11 @@ def running(
     directory: Path,
     command: Sequence[str] = ROUTER_COMMAND,
     security: Mapping[str, str] | None = None,
+    limits: Mapping[str, int | str] | None = None,
     **timing: str,
 ) -> Iterator[RunningMesh]:
     """A mesh for a fixture. The files that its `security` names are from the directory."""
-    mesh = RunningMesh(topology, directory, timing, command, security)
+    mesh = RunningMesh(topology, directory, timing, command, security, limits)
     try:
         trio.run(mesh.up)
         yield mesh

@@ -33,7 +33,7 @@ def publishing() -> Any:
 def reporter_of(node: Node) -> Reporter:
     node.pump()
     assert isinstance(node.mesh, Mesh)
-    return Reporter(node, node.mesh, "mesh", [], SimpleNamespace(why="", missing=0))
+    return Reporter(node, node.mesh, "mesh", [], SimpleNamespace(why="", missing=0), {})
 
 
 def status(node: Node) -> dict[str, Any]:

@@ -33,6 +33,8 @@ class Looking:
 
 
 class Waking:
+    user = ""
+
     def wake(self) -> None:
         pass
 

@@ -30,3 +30,11 @@ class AmqpError(Exception):
         super().__init__(f"{condition}: {description}" if description else condition)
         self.condition = condition
         self.description = description
+
+
+class LimitError(AmqpError):
+    """It wants more than one connection may have: `limit` is which of the `Bounds`, or the frame's size."""
+
+    def __init__(self, limit: str, description: str, condition: str = RESOURCE_LIMIT) -> None:
+        super().__init__(condition, description)
+        self.limit = limit

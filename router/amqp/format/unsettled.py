@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from router.amqp.format.codec import Described, decode
-from router.amqp.format.errors import DECODE_ERROR, INVALID_FIELD, AmqpError
+from router.amqp.format.errors import DECODE_ERROR, INVALID_FIELD, AmqpError, LimitError
 from router.amqp.format.performative import NULL
 from router.amqp.format.values import (
     ACCEPTED,
@@ -45,8 +45,9 @@ def encode_entries(unsettled: Mapping[bytes, int]) -> Iterator[tuple[bytes, byte
         yield tag, b"\xa0" + bytes((len(tag),)) + tag + _ENCODED[state]
 
 
-def decode_map(data: bytes) -> dict[bytes, DeliveryState] | None:
-    """The value of an attach's unsettled field; None if it is null. Raises AmqpError."""
+def decode_map(data: bytes, most: int = 2**32) -> dict[bytes, DeliveryState] | None:
+    """The value of an attach's unsettled field; None if it is null. Raises AmqpError, or LimitError at more than `most`
+    entries."""
     match data[0]:
         case 0x40:
             return None
@@ -58,6 +59,8 @@ def decode_map(data: bytes) -> dict[bytes, DeliveryState] | None:
             raise AmqpError(DECODE_ERROR, "the unsettled map is no map")
     if count % 2 or count > len(data):
         raise AmqpError(DECODE_ERROR, "the unsettled map is not of pairs")
+    if count > 2 * most:
+        raise LimitError("unsettled", f"more than {most} entries in an unsettled map")
     unsettled: dict[bytes, DeliveryState] = {}
     for _ in range(count // 2):
         tag, at = _tag(data, at)

@@ -105,3 +105,17 @@ class Attach:
     properties: Mapping[str, Any] | None = None
     unsettled: Mapping[bytes, int] | None = None
     incomplete_unsettled: bool = False
+
+
+@frozen
+class Bounds:
+    """What one connection may have of its peer's."""
+
+    sessions: int = 512
+    """Those that wait to be forgotten included; 255 can be open at once."""
+    links: int = 4096
+    """The same."""
+    unsettled: int = 2**32
+    """Entries of the unsettled map of an attach."""
+    opening: float | None = None
+    """Seconds for SASL and open; None: as long as the idle timeout."""

@@ -3,9 +3,17 @@
 Pure. Never here: which field of which performative it is.
 """
 
+from typing import Final
+
+from router.amqp.format import performative
 from router.amqp.format.codec import Described, decode
 from router.amqp.format.errors import INVALID_FIELD, AmqpError
 from router.amqp.format.performative import NULL, split_list
+
+_DEFAULT_OUTCOME: Final = b"\x00\x53\x26\x45"
+_NAMES: Final = [f"amqp:{name}:list".encode() for name in ("accepted", "rejected", "released", "modified")]
+_SYMBOLS: Final = b"\xa3" + b"".join(bytes((len(name),)) + name for name in _NAMES)
+_OUTCOMES: Final = b"\xe0" + bytes((len(_SYMBOLS) + 1, len(_NAMES))) + _SYMBOLS
 
 
 def number_of(fields: list[bytes], place: int) -> int | None:
@@ -38,3 +46,10 @@ def check_name(encoded: bytes, what: str) -> None:
     name = decode(encoded)[0]
     if isinstance(name, str) and "\0" in name:
         raise AmqpError(INVALID_FIELD, f"{what} with a NUL")
+
+
+def with_outcomes(source: bytes) -> bytes:
+    """A source that says which outcomes are understood here: all; its default is released (AMQP 1.0 3.5.3)."""
+    fields = performative.padded(performative.split_list(source, 3)[0], 10)
+    fields[8:10] = _DEFAULT_OUTCOME, _OUTCOMES
+    return source[:3] + performative.join_list(fields)

@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 
 from router.amqp.format import performative
 from router.amqp.format.codec import decode, uint
-from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
+from router.amqp.format.errors import FRAMING_ERROR, RESOURCE_LIMIT, AmqpError, LimitError
 from router.amqp.format.message import ENVELOPE_SIZE, format_of
 from router.amqp.format.notes import AttachFrame, BeginFrame, FlowFrame, Note, Piece, StrayFrame, TransferFrame, Wire
 from router.amqp.format.performative import (
@@ -37,7 +37,7 @@ from router.amqp.format.performative import (
 )
 from router.amqp.format.unsettled import decode_map, encode_entries
 from router.amqp.format.values import RCV_SECOND
-from router.amqp.frames.fields import check_arrays, check_name, first_of, is_transactional, number_of
+from router.amqp.frames.fields import check_arrays, check_name, first_of, is_transactional, number_of, with_outcomes
 from router.amqp.frames.settlements import Settlements
 from router.amqp.frames.walk import HEAD, LARGE, Walk
 from router.amqp.proton.deliveries import LinkDeliveries
@@ -46,12 +46,6 @@ from router.amqp.proton.link import LINK_NUMBER, Link
 MIN_MAX_FRAME: Final = 512  # AMQP 1.0 2.4.1; also what holds before the peer's open
 UNLIMITED: Final = 2**32 - 1
 RESERVE: Final = 8  # what `resume` and `aborted` may add to a transfer
-
-# default-outcome released, and the outcomes that are understood here: all (AMQP 1.0 3.5.3).
-_DEFAULT_OUTCOME: Final = b"\x00\x53\x26\x45"
-_NAMES: Final = [f"amqp:{name}:list".encode() for name in ("accepted", "rejected", "released", "modified")]
-_SYMBOLS: Final = b"\xa3" + b"".join(bytes((len(name),)) + name for name in _NAMES)
-_OUTCOMES: Final = b"\xe0" + bytes((len(_SYMBOLS) + 1, len(_NAMES))) + _SYMBOLS
 
 _MODIFIED: Final = b"\x00\x53\x27"
 _STATE: Final = 4  # its place in a disposition
@@ -64,11 +58,12 @@ class Tap:
     """One a connection. `asked` has the links that wait for an echo, and what `echo` has to know of each; `quiet` the
     peer's ends of others, whose flows need no look meanwhile."""
 
-    def __init__(self, max_frame: int) -> None:
+    def __init__(self, max_frame: int, most_unsettled: int) -> None:
         self.asked: dict[Link, int | None] = {}
         self.quiet: set[Wire] = set()
         self.settlements = Settlements()
         self._walk = Walk(max(max_frame, MIN_MAX_FRAME), self.settlements.told)  # ours, the limit of what comes in
+        self._most_unsettled = most_unsettled
         self._remote_max_frame = MIN_MAX_FRAME
         self._held = b""  # the begin of a frame that has to be seen whole
         self._skip = len(AMQP_HEADER)  # so many bytes to come belong to what proton has in part already
@@ -90,9 +85,13 @@ class Tap:
         at = end if self._broken else self._skip
         while (at := self._walk.past(data, at)) < end:
             size = int.from_bytes(data[at : at + 4], "big")
-            if at + 8 <= end and not 8 <= size <= self._walk.max_frame:
+            if at + 8 <= end and size < 8:
                 self._broken = True
                 break
+            if size > self._walk.max_frame:
+                if start < at:
+                    yield data, start, at, None
+                raise LimitError("max_frame", f"a frame of {size} bytes", FRAMING_ERROR)
             if at + max(size, 8) > end and not self._goes_on(data[at:]):
                 self._held = data[at:]
                 end = at
@@ -173,7 +172,7 @@ class Tap:
         if channel not in self._ended:
             self._walk.attached.add((channel, number_of(fields, 1) or 0))
             self._walk.forget()
-        unsettled = decode_map(fields[7]) if len(fields) > 7 else None
+        unsettled = decode_map(fields[7], self._most_unsettled) if len(fields) > 7 else None
         incomplete = len(fields) > 8 and fields[8] in TRUES
         if unsettled is not None or incomplete:
             self._expect_resumed()
@@ -279,7 +278,7 @@ class Tap:
         link.wire = frame[6:8], fields[1]
         self._wires[link.wire] = link
         if link.is_sender and link.answered and fields[5] != NULL:
-            fields[5] = self._with_outcomes(fields[5])
+            fields[5] = with_outcomes(fields[5])
         if link.answered and not link.is_sender and link.remote_rcv_settle_mode == RCV_SECOND:
             self.settlements.begin(link.remote_channel, link)
             self._walk.forget()
@@ -287,12 +286,6 @@ class Tap:
             self._fit_map(link, frame[6:8], fields)
         fields[8] = TRUE if link.incomplete_unsettled or link.omitted else NULL
         return performative.build(frame[6:8], ATTACH, fields)
-
-    @staticmethod
-    def _with_outcomes(source: bytes) -> bytes:
-        fields = performative.padded(performative.split_list(source, 3)[0], 10)
-        fields[8:10] = _DEFAULT_OUTCOME, _OUTCOMES
-        return source[:3] + performative.join_list(fields)
 
     def _fit_map(self, link: Link, channel: bytes, fields: list[bytes]) -> None:
         """As much of our map as fits the peer's frames; in the order in which it was given."""

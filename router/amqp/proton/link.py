@@ -41,6 +41,7 @@ class Host(DeliveryHost, Protocol):
     """The connection, as far as its links and their owners see it from there."""
 
     context: Any
+    origin: str
     remote_container: str
     remote_properties: Mapping[str, Any]
     user: str

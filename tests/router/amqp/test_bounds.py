@@ -10,6 +10,7 @@ from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection
 from router.amqp.format.errors import DECODE_ERROR, FRAMING_ERROR, RESOURCE_LIMIT, AmqpError
 from router.amqp.format.message import merged
+from router.amqp.format.values import Bounds
 from router.amqp.frames import walk
 from router.amqp.proton.engine import Engine
 from router.amqp.proton.link import Link
@@ -17,7 +18,6 @@ from router.amqp.restated import AT_FIRST
 from router.amqp.sasl.client import SaslClient
 from router.amqp.sasl.layer import MECHANISMS, SASL_HEADER, sasl_frame
 from router.amqp.sasl.server import ANONYMOUS
-from router.amqp.sessions import MAX_SESSIONS
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,
@@ -157,7 +157,7 @@ def test_a_pattern_is_not_made_of_a_large_settlement(monkeypatch: pytest.MonkeyP
 
 def test_sessions_that_come_and_go_unread_are_not_without_end() -> None:
     cycle = frame(BEGIN, None, 0, 1000, 1000) + frame(END)
-    assert condition_of(server(), HEADER + frame(OPEN, "x"), cycle * (MAX_SESSIONS + 1)) == RESOURCE_LIMIT
+    assert condition_of(server(), HEADER + frame(OPEN, "x"), cycle * (Bounds().sessions + 1)) == RESOURCE_LIMIT
 
 
 def calls(connection: Connection, data: bytes) -> int:

@@ -16,8 +16,7 @@ from router.amqp.format.errors import (
     AmqpError,
 )
 from router.amqp.format.performative import code_of
-from router.amqp.format.values import ACCEPTED, RCV_SECOND, REJECTED
-from router.amqp.sessions import MAX_LINKS
+from router.amqp.format.values import ACCEPTED, RCV_SECOND, REJECTED, Bounds
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,
@@ -137,7 +136,7 @@ def test_a_tag_too_long() -> None:
 def test_more_links_than_anybody_needs() -> None:
     connection = server(Recorder())
     connection.receive(opening(), 0.0)
-    attaches = [attach(f"l{n}", n, receiver=False) for n in range(MAX_LINKS + 1)]
+    attaches = [attach(f"l{n}", n, receiver=False) for n in range(Bounds().links + 1)]
     assert condition_of(connection, b"".join(attaches)) == RESOURCE_LIMIT
 
 

@@ -7,9 +7,8 @@ import pytest
 
 from router.amqp.connection import Connection
 from router.amqp.format.performative import code_of
-from router.amqp.format.values import ACCEPTED, ErrorCondition
+from router.amqp.format.values import ACCEPTED, Bounds, ErrorCondition
 from router.amqp.proton.link import Link
-from router.amqp.sessions import MAX_LINKS
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,
@@ -203,7 +202,7 @@ def test_to_leave_and_come_back_leaves_nothing_behind() -> None:
     server.hear(attach("a", 0, receiver=False))
     server.hear(transfer(0, 0, b"lasts"))
     lasting: Any = server.handler.deliveries[0]
-    for number in range(1, MAX_LINKS + 10):
+    for number in range(1, Bounds().links + 10):
         server.hear(transfer(0, number, b"%d" % number), suspended(0), attach("a", 0, receiver=False))
         server.link.settle(server.handler.deliveries[-1])
         server.hear()

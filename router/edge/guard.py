@@ -1,0 +1,123 @@
+"""What clients may do here: the rules of users, and the limits of what each client may have (docs/security.md).
+
+Who goes beyond a limit is told so, with a condition of AMQP, and so is the log; `exceeded` counts it for `$status`. The
+engine has limits of its own, for what one connection makes it keep (`router.amqp.format.values.Bounds`); of these the
+guard hears when they have ended a connection. What a rule says is `router.security.rules`' business.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from router.amqp.connection import Connection
+from router.amqp.format.errors import MESSAGE_SIZE, RESOURCE_LIMIT, UNAUTHORIZED, LimitError
+from router.amqp.format.values import ErrorCondition
+from router.amqp.proton.link import Host, Link
+from router.edge.attach import AttachRequest, Refusal
+from router.edge.report import only_of
+from router.mesh.config import Limits
+from router.security.rules import Rule, RuleOf
+
+log = logging.getLogger("oncemesh.clients")
+
+COUNTED: Final = (
+    "connections", "user_connections", "user_durable", "sessions", "links", "attaches", "unsettled", "opening",
+    "max_frame", "max_message",
+)  # fmt: skip
+"""The limits, by their names in the topology."""
+
+
+@attrs.define
+class _Pace:
+    """Of the attaches of one connection: how many it may begin at once, and when that was so."""
+
+    left: float
+    at: float
+
+
+class Guard:
+    def __init__(self, rule_of: RuleOf, limits: Limits) -> None:
+        self._rule_of = rule_of
+        self._limits = limits
+        self.exceeded: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
+        self._connections: Counter[str] = Counter()  # by user
+        self._paces: dict[Host, _Pace] = {}
+
+    def exceed(self, limit: str, who: str, what: str) -> str:
+        """Count and log it. Returns `what`."""
+        self.exceeded[limit] += 1
+        log.warning(f"%s: limit {limit}: %s", who, what)
+        return what
+
+    # connections
+
+    def opens(self, connection: Connection) -> str:
+        """Why it may not; empty if it may."""
+        user, most = connection.user, self._rule_of(connection.user).connections
+        if most is not None and self._connections[user] >= most:
+            return self.exceed("user_connections", _named(connection), f"more than {most} connections of a user")
+        self._connections[user] += 1
+        self._paces[connection] = _Pace(self._limits.links, 0.0)
+        return ""
+
+    def closed(self, connection: Connection) -> None:
+        if isinstance(connection.error, LimitError):  # the log has it
+            self.exceeded[connection.error.limit] += 1
+        if self._paces.pop(connection, None) is not None:
+            self._connections[connection.user] -= 1
+
+    # links
+
+    def begins(self, link: Link, now: float) -> None:
+        """An attach comes; raises Refusal if too many do."""
+        pace = self._paces.get(link.connection)
+        if pace is None:
+            return
+        pace.left = min(self._limits.links, pace.left + (now - pace.at) * self._limits.attaches)
+        pace.at = now
+        if pace.left < 1:
+            what = f"more than {self._limits.attaches} attaches a second"
+            raise Refusal(RESOURCE_LIMIT, self.exceed("attaches", _named(link.connection), what))
+        pace.left -= 1
+
+    def attaches(self, link: Link, request: AttachRequest) -> None:
+        """To a topic; raises Refusal if its user may not."""
+        rule, address = self._rule_of(link.connection.user), request.identity.address
+        allowed, what = rule.may_send(address), "send to"
+        if link.is_sender:
+            allowed, what = rule.may_receive(address), "receive from"
+        if not allowed:
+            log.warning("%s: may not %s %r", _named(link.connection), what, address)
+            raise Refusal(UNAUTHORIZED, f"this user may not {what} {address!r}")
+
+    def looks(self, link: Link) -> None:
+        """At a node that names the links of all; raises Refusal if its user may see but its own."""
+        if not self._rule_of(link.connection.user).sees_all:
+            log.warning("%s: may not see the links of others", _named(link.connection))
+            raise Refusal(UNAUTHORIZED, "this user may not see the links of others")
+
+    def keeps(self, link: Link, durable: Callable[[], int]) -> None:
+        """Another durable link, of a user who has so many; raises Refusal if these are enough."""
+        most = self._rule_of(link.connection.user).durable
+        if most is not None and durable() >= most:
+            what = f"more than {most} durable links of a user"
+            raise Refusal(RESOURCE_LIMIT, self.exceed("user_durable", _named(link.connection), what))
+
+    def detached(self, condition: ErrorCondition) -> None:
+        """The engine has detached a link for this."""
+        if condition.name == MESSAGE_SIZE:
+            self.exceeded["max_message"] += 1
+
+    # status
+
+    def view(self, report: bytes, user: str) -> bytes:
+        """What of a router's report a user is shown."""
+        rule: Rule = self._rule_of(user)
+        return report if rule.sees_all else only_of(user, report)
+
+
+def _named(connection: Host) -> str:
+    return f"user {connection.user!r}, {connection.origin}" if connection.user else connection.origin

@@ -1,0 +1,118 @@
+"""Who may do what: a file of rules, each of one user.
+
+    alice: {send: [topic/orders/*], receive: [topic/orders/eu, topic/prices/*], status: all, connections: 5, durable: 9}
+    $anonymous: {receive: [topic/prices/*]}
+
+A user who has a rule may do what it says and nothing else; who has none may do everything. What a rule says is asked
+once: as a link is attached, a connection opened, a status sent. Links that are there stay.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from router.mesh.config import Limits
+from router.mesh.marked import MarkedList, MarkedText, Value
+from router.mesh.reading import FileError, Reader, converter, document, expected, shown, text, whole
+from router.security.operator import OPERATOR
+from router.security.users import EXPECTED, USER
+
+ANONYMOUS: Final = "$anonymous"
+ALL, OWN = "all", "own"
+_REST: Final = "*"
+
+
+@attrs.frozen
+class Rule:
+    """Of one user. Addresses are named as they are, or by their begin and a *."""
+
+    send: tuple[str, ...] = ()
+    receive: tuple[str, ...] = ()
+    status: str = OWN
+    """Whose links `$status` shows it."""
+    connections: int | None = None
+    """At one router; None: what the topology says."""
+    durable: int | None = None
+    """Links that outlive their connections, in the mesh; None: the same."""
+
+    def may_send(self, address: str) -> bool:
+        return any(_fits(pattern, address) for pattern in self.send)
+
+    def may_receive(self, address: str) -> bool:
+        return any(_fits(pattern, address) for pattern in self.receive)
+
+    @property
+    def sees_all(self) -> bool:
+        return self.status == ALL
+
+
+def _fits(pattern: str, address: str) -> bool:
+    return address.startswith(pattern[:-1]) if pattern.endswith(_REST) else address == pattern
+
+
+EVERYTHING: Final = Rule((_REST,), (_REST,), ALL)
+RuleOf = Callable[[str], Rule]
+
+
+class RulesError(FileError):
+    """What is wrong with a file of rules."""
+
+
+class Rules:
+    """Of a mesh with these limits. Its own routers, and who runs it, may do everything."""
+
+    def __init__(self, rules: Mapping[str, Rule], limits: Limits, routers: Collection[str]) -> None:
+        self._rules = rules
+        self._limits = limits
+        self._own = {OPERATOR, *routers}
+
+    def of(self, user: str) -> Rule:
+        """With all limits that there are: nobody who is anonymous, or one of ours, has one but by a rule."""
+        rule = EVERYTHING if user in self._own else self._rules.get(user or ANONYMOUS, EVERYTHING)
+        if not user or user in self._own:
+            return rule
+        connections = self._limits.user_connections if rule.connections is None else rule.connections
+        durable = self._limits.user_durable if rule.durable is None else rule.durable
+        return attrs.evolve(rule, connections=connections, durable=durable)
+
+
+def read_rules(path: Path) -> dict[str, Rule]:
+    """Raises RulesError."""
+    reader, root = _RulesReader(), document(path, "rules", ["the names of users"], RulesError)
+    rules = {}
+    for name, value in root.items():
+        if name != ANONYMOUS and not USER.fullmatch(name):
+            reader.fail(name.line, f'"{name}" is no user, {EXPECTED}; or {ANONYMOUS}')
+        elif (rule := reader.structure(value, Rule, name)) is not None:
+            rules[str(name)] = rule
+    reader.check(path, RulesError)
+    return rules
+
+
+def _addresses(value: Value, _: Any) -> tuple[str, ...]:
+    names = [str(name) for name in value if isinstance(name, MarkedText)] if isinstance(value, MarkedList) else []
+    if not isinstance(value, MarkedList) or len(names) != len(value) or any(_REST in name[:-1] for name in names):
+        raise ValueError(f"{shown(value)}, expected addresses such as [topic/prices, topic/orders/*]")
+    return tuple(names)
+
+
+def _status(word: str) -> str:
+    if word not in (ALL, OWN):
+        raise ValueError(f'"{word}", {expected(word, (ALL, OWN))}')
+    return word
+
+
+class _RulesReader(Reader):
+    CONVERTER = converter(
+        {
+            Rule: {
+                "send": _addresses,
+                "receive": _addresses,
+                "status": text(_status),
+                "connections": text(whole(0, 1_000_000)),
+                "durable": text(whole(0, 1_000_000)),
+            }
+        }
+    )

@@ -1,0 +1,64 @@
+"""The file of rules: who may do what, and what is wrong with it."""
+
+from pathlib import Path
+
+import pytest
+
+from router.mesh.config import Limits
+from router.security.operator import OPERATOR
+from router.security.rules import EVERYTHING, Rule, Rules, RulesError, read_rules
+
+TEXT = """\
+alice: {send: [topic/orders/*], receive: [topic/orders/eu], status: all, connections: 5, durable: 0}
+bob: {receive: ["*"]}
+$anonymous: {}
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "rules").write_text(TEXT)
+    return tmp_path / "rules"
+
+
+def test_what_a_rule_does_not_say_its_user_may_not(path: Path) -> None:
+    rules = read_rules(path)
+    assert rules == {
+        "alice": Rule(("topic/orders/*",), ("topic/orders/eu",), "all", 5, 0),
+        "bob": Rule((), ("*",)),
+        "$anonymous": Rule(),
+    }
+    alice, bob = rules["alice"], rules["bob"]
+    sent = {address: alice.may_send(address) for address in ("topic/orders/", "topic/orders/eu/x", "topic/orders")}
+    assert sent == {"topic/orders/": True, "topic/orders/eu/x": True, "topic/orders": False}
+    assert alice.may_receive("topic/orders/eu") and not alice.may_receive("topic/orders/eu/x")
+    assert bob.may_receive("topic/x") and not bob.may_send("topic/x") and not bob.sees_all
+
+
+def test_who_has_no_rule_may_do_everything_within_the_limits(path: Path) -> None:
+    rules = Rules(read_rules(path), Limits(user_connections=7, user_durable=8), ["a"])
+    carol, bob = rules.of("carol"), rules.of("bob")
+    assert (carol.send, carol.receive, carol.sees_all) == (("*",), ("*",), True)
+    assert (carol.connections, carol.durable) == (bob.connections, bob.durable) == (7, 8)
+    assert (rules.of("alice").connections, rules.of("alice").durable) == (5, 0)
+    assert rules.of("") == Rule()
+    assert rules.of(OPERATOR) == rules.of("a") == EVERYTHING
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("- alice\n", "1: a list, expected a mapping with the names of users"),
+        ("a b: {}\n", '1: "a b" is no user, expected letters, digits and . _ @ -, at most 64; or $anonymous'),
+        ("alice: {sent: []}\n", '1: alice: unknown key "sent", expected send, receive, status, connections or durable'),
+        ("alice: {send: topic/x}\n", '1: alice.send: "topic/x", expected addresses such as [topic/prices, topic/'),
+        ("alice: {send: [topic/*/x]}\n", "1: alice.send: a list, expected addresses such as [topic/prices, topic/"),
+        ("alice: {status: none}\n", '1: alice.status: "none", expected all or own'),
+        ("alice: {durable: many}\n", '1: alice.durable: "many", expected a whole number from 0 to 1000000'),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(path: Path, text: str, complaint: str) -> None:
+    path.write_text(text)
+    with pytest.raises(RulesError) as told:
+        read_rules(path)
+    assert str(told.value).startswith(f"{path}:{complaint}")
