@@ -15,7 +15,8 @@ from failover.chaos.hosts.namespace import Namespace, lacking
 from failover.chaos.hosts.packets import reset_of
 from failover.chaos.hosts.wire import WAITING_S, Wire
 
-needs_hosts = pytest.mark.skipif(bool(lacking()), reason=f"no namespaces can be made here: {lacking()}")
+LACKING = lacking()
+needs_hosts = pytest.mark.skipif(bool(LACKING), reason=f"no namespaces can be made here: {LACKING}")
 
 NEAR, FAR = "10.98.0.1", "10.98.0.2"
 PATIENCE_S = 20.0
