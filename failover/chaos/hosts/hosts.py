@@ -107,4 +107,4 @@ def _opened(topology: Topology) -> Topology:
     security = topology.security
     closed = {AMQP: security.users is not None or security.tls, INTER: security.closes_mesh}
     opened = tuple(listener for listener, is_closed in closed.items() if not is_closed)
-    return attrs.evolve(topology, security=attrs.evolve(security, open=tuple({*security.open, *opened})))
+    return attrs.evolve(topology, security=attrs.evolve(security, open=tuple(sorted({*security.open, *opened}))))
