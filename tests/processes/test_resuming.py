@@ -1,17 +1,15 @@
 """Clients whose connections break, and real routers that resume them."""
 
-import itertools
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 
 import pytest
 import trio
 
+from failover.chaos.proxy import LinkProxy
 from failover.client.events import Event, Resumed
 from failover.client.publisher import Publisher
 from failover.client.subscriber import Subscriber
-from router.mesh.quantities import Address
 from tests.processes.mesh import RunningMesh
 
 COUNT = 3000
@@ -20,69 +18,23 @@ CUTS = 2
 MAX_MESSAGE = 16 << 20  # with its header, a body of that size is too large
 
 
-class Cutter:
-    """A TCP proxy before a router, that breaks all its connections when told."""
-
-    def __init__(self, address: Address, nursery: trio.Nursery) -> None:
-        self._address = address
-        self._nursery = nursery
-        self._scopes: list[trio.CancelScope] = []
-        self.url = ""
-
-    async def listen(self) -> None:
-        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        self._nursery.start_soon(trio.serve_listeners, self._carry, [listener])
-        self.url = f"amqp://127.0.0.1:{listener.socket.getsockname()[1]}"
-
-    async def _carry(self, client: trio.SocketStream) -> None:
-        with trio.CancelScope() as scope:
-            self._scopes.append(scope)
-            router = await trio.open_tcp_stream(self._address.host, self._address.port)
-            async with router, trio.open_nursery() as nursery:
-                nursery.start_soon(self._copy, client, router, scope)
-                nursery.start_soon(self._copy, router, client, scope)
-
-    @staticmethod
-    async def _copy(here: trio.SocketStream, there: trio.SocketStream, scope: trio.CancelScope) -> None:
-        try:
-            async for data in here:
-                await there.send_all(data)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
-        scope.cancel()
-
-    def cut(self) -> None:
-        for scope in self._scopes:
-            scope.cancel()
-        self._scopes.clear()
-
-
-@asynccontextmanager
-async def cutters(mesh: RunningMesh, *routers: str) -> AsyncIterator[list[Cutter]]:
-    async with trio.open_nursery() as nursery:
-        found = [Cutter(mesh.address(router), nursery) for router in routers]
-        for cutter in found:
-            await cutter.listen()
-        yield found
-        nursery.cancel_scope.cancel()
-
-
 @pytest.mark.parametrize(("publishers", "subscribers"), [("a", "c"), ("b", "b")])
 async def test_connections_break_again_and_again_and_everything_comes_once(
-    triangle: RunningMesh, publishers: str, subscribers: str
+    triangle: RunningMesh, nursery: trio.Nursery, publishers: str, subscribers: str
 ) -> None:
     topic, random = f"topic/broken {publishers}{subscribers}", Random(7)
     received: list[int] = []
+    proxies = [LinkProxy(partial(triangle.address, router)) for router in (publishers, subscribers)]
+    for proxy in proxies:
+        await nursery.start(proxy.run)
+    to_publisher, to_subscriber = (f"amqp://{proxy.address}" for proxy in proxies)
     with trio.fail_after(60):
-        async with (
-            cutters(triangle, publishers, subscribers) as (to_publisher, to_subscriber),
-            trio.open_nursery() as all_of_it,
-        ):
+        async with trio.open_nursery() as all_of_it:
             attached = trio.Event()
-            all_of_it.start_soon(_receive, to_subscriber.url, topic, received, attached)
+            all_of_it.start_soon(_receive, to_subscriber, topic, received, attached)
             await attached.wait()
-            all_of_it.start_soon(_cut, random, [to_publisher, to_subscriber], received)
-            resumptions = await _publish(to_publisher.url, topic)
+            all_of_it.start_soon(_cut, random, proxies, received)
+            resumptions = await _publish(to_publisher, topic)
     assert received == list(range(COUNT))
     assert any(event.in_doubt for event in resumptions), "a cut fell into the stream"
 
@@ -136,11 +88,11 @@ async def _receive(url: str, topic: str, received: list[int], attached: trio.Eve
                 return
 
 
-async def _cut(random: Random, cutters: list[Cutter], received: list[int]) -> None:
+async def _cut(random: Random, proxies: list[LinkProxy], received: list[int]) -> None:
     """Each connection in turn, while messages flow."""
-    for cutter in itertools.islice(itertools.cycle(cutters), CUTS * len(cutters)):
+    for proxy in proxies * CUTS:
         before = len(received)
         await trio.sleep(APART_S / 2 + random.random() * 0.1)
         while len(received) == before:
             await trio.sleep(0.01)
-        cutter.cut()
+        proxy.reset()

@@ -55,8 +55,10 @@ def _said(process: "subprocess.Popen[bytes]", log: Path, what: str) -> str:
 
 
 def environment() -> dict[str, str]:
+    """All is over before Java's second compiler pays off."""
     java = {} if "JAVA_HOME" in os.environ or _has_java() else {"JAVA_HOME": _packaged_java()}
-    return os.environ | java | {"SPARK_LOCAL_IP": HERE, "SPARK_HOME": str(CLASS.parents[1])}
+    quick = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    return os.environ | java | quick | {"SPARK_LOCAL_IP": HERE, "SPARK_HOME": str(CLASS.parents[1])}
 
 
 def _has_java() -> bool:
