@@ -4,7 +4,6 @@ A block that is not run says why in a comment above it: `<!-- not run by the tes
 shows of a command's output has to be printed, with whatever figures; tables are left out, as they show a moment.
 """
 
-import contextlib
 import os
 import re
 import shutil
@@ -15,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import psutil
 import pytest
 
 from failover.chaos.script.reader import load as load_script
 from router.mesh.topology import load as load_topology
+from tests.left import assert_none_left
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(?:<!-- ([^\n]*) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -79,19 +78,7 @@ def clone(tmp_path: Path) -> Iterator[Path]:
     for path in (tmp_path / "topologies").rglob("*.yaml"):
         path.write_text(re.sub(r"(127\.0\.0\.1):\d+", r"\1:0", path.read_text()))
     yield tmp_path
-    left = processes_in(tmp_path)
-    for process in left:
-        process.kill()
-    assert not left
-
-
-def processes_in(folder: Path) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.cwd() == str(folder) or any(str(folder) in word for word in process.cmdline()):
-                found.append(process)
-    return found
+    assert_none_left(tmp_path)
 
 
 def typed(commands: list[str], clone: Path) -> str:

@@ -15,8 +15,9 @@ import pytest
 
 from router.mesh.rundir import RunDirectory
 from tests.failover.chaos.scripts import write
-from tests.failover.chaos.test_run import PATIENCE_S, ROOT, nothing_left, processes_of
+from tests.failover.chaos.test_run import PATIENCE_S, ROOT, nothing_left
 from tests.failover.chaos.test_wire import needs_hosts
+from tests.left import processes_of
 
 __all__ = ["nothing_left"]
 

@@ -1,6 +1,5 @@
 """Short runs of chaos on real processes: what was planned is done, all comes to its end, and nothing is left."""
 
-import contextlib
 import json
 import os
 import re
@@ -24,29 +23,17 @@ from failover.chaos.view import PlainView
 from router.cli.base import console
 from router.mesh.rundir import RunDirectory, RunError
 from tests.failover.chaos.scripts import script, write
+from tests.left import assert_none_left, processes_of
 from topic.blocks import read_blocks
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60.0
 
 
-def processes_of(folder: Path) -> list[psutil.Process]:
-    """Routers and clients of runs below this folder, whoever started them."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if any(str(folder) in word for word in process.cmdline()):
-                found.append(process)
-    return found
-
-
 @pytest.fixture(autouse=True)
 def nothing_left(tmp_path: Path) -> Iterator[None]:
     yield
-    left = processes_of(tmp_path)
-    for process in left:
-        process.kill()
-    assert not left
+    assert_none_left(tmp_path)
 
 
 class Listening(PlainView):
