@@ -44,15 +44,14 @@ class Visitor:
     """A connection, from its accept on."""
 
     def __init__(self, admission: "Admission", accepted: socket.socket, address: Sequence[Any]) -> None:
-        self.host = address[0]
-        self.address = Address(*address[:2])
+        self.host, self.port = address[:2]
         self.scope = trio.CancelScope()
         self._admission = admission
         self._accepted = accepted
         self.has_spoken = False
 
     def __str__(self) -> str:
-        return f"a peer at {self.address}"
+        return f"a peer at {Address(self.host, self.port)}"
 
     @property
     def is_silent(self) -> bool:

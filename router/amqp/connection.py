@@ -74,6 +74,8 @@ class Connection:
     ) -> None:
         self.handler = handler
         self.origin = ""  # where it comes from, for the log: the shell's
+        self.address = ""  # host and port of the other end; the shell's, as what follows
+        self.cipher: tuple[str, str, int] | None = None  # of TLS: its name, the protocol, bits of its secret
         self.context: Any = None  # the owner's
         self.remote_container = ""
         self.remote_hostname: str | None = None

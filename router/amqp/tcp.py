@@ -77,3 +77,14 @@ def short(stream: trio.SocketStream) -> trio.SocketStream:
     if sys.platform == "linux":
         stream.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     return stream
+
+
+def remote_address(stream: trio.abc.Stream) -> str:
+    """Host and port of its other end; empty if that is unknown."""
+    if not isinstance(stream, trio.SocketStream) or stream.socket.family not in (socket.AF_INET, socket.AF_INET6):
+        return ""
+    try:
+        host, port = stream.socket.getpeername()[:2]
+    except OSError:  # it has gone
+        return ""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -75,6 +75,8 @@ async def serve(
     driver = _Driver(stream, connection, clock, after_input, before_output, turn, outbound, peer)
     connection.on_wake = driver.wake
     connection.origin = peer
+    connection.address = tcp.remote_address(stream.below if isinstance(stream, TlsStream) else stream)
+    connection.cipher = stream.pipe.tls.cipher() if isinstance(stream, TlsStream) else None
     try:
         async with trio.open_nursery() as ticking:
             driver.scope = ticking.cancel_scope

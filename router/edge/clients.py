@@ -31,10 +31,6 @@ log = logging.getLogger("oncemesh.clients")
 class Guest(Protocol):
     """A connection, as seen by whoever keeps its place (`router.admission`)."""
 
-    @property
-    def address(self) -> object:
-        """Where it comes from: host and port, as text."""
-
     def open(self) -> None: ...
     def admit(self) -> bool: ...
 

@@ -186,7 +186,7 @@ def _peers(at: ManagedRouter) -> Iterator[Peer]:
 
 
 def _connection(at: ManagedRouter) -> Kind:
-    tls, neighbours, arrivals = at.topology.security.tls, at.linkstate.neighbours, at.clients.connections
+    neighbours, arrivals = at.linkstate.neighbours, at.clients.connections
 
     def since(peer: Peer) -> float:
         if peer.neighbour:
@@ -211,16 +211,16 @@ def _connection(at: ManagedRouter) -> Kind:
             "protocol": lambda _: "amqp",
             "container": lambda peer: peer.connection.remote_container,
             "opened": lambda peer: peer.connection.opened,
-            "host": lambda peer: peer.connection.origin if peer.neighbour else str(peer.connection.context.address),
+            "host": lambda peer: peer.connection.address,
             "dir": lambda peer: "out" if peer.neighbour > at.name else "in",
             "role": lambda peer: "inter-router" if peer.neighbour else "normal",
             "isAuthenticated": lambda peer: peer.connection.user != "",
-            "isEncrypted": lambda _: tls,
+            "isEncrypted": lambda peer: peer.connection.cipher is not None,
             "sasl": lambda peer: peer.connection.mechanism,
             "user": lambda peer: peer.connection.user,
-            "ssl": lambda _: tls,
-            "sslProto": lambda _: "TLS" if tls else None,
-            "sslCipher": lambda _: None,
+            "ssl": lambda peer: peer.connection.cipher is not None,
+            "sslProto": lambda peer: peer.connection.cipher[1] if peer.connection.cipher else None,
+            "sslCipher": lambda peer: peer.connection.cipher[0] if peer.connection.cipher else None,
             "tenant": lambda _: None,
             "uptimeSeconds": lambda peer: int(trio.current_time() - since(peer)),
             "properties": lambda peer: {

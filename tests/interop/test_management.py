@@ -250,6 +250,7 @@ async def test_where_clients_prove_who_they_are_only_who_runs_the_mesh_closes_co
             container = it.connection.container.container_id
             [row] = [row for row in tool.query("b", kind) if row["container"] == container]
             assert (row["user"], row["sasl"], row["isEncrypted"]) == (who, "EXTERNAL", True)
+            assert row["sslProto"].startswith("TLSv1.") and row["host"].startswith("127.0.0.1:")
             assert tool.ask("b", operation="DELETE", type=kind, identity=row["identity"])[0] == code
 
     await trio.to_thread.run_sync(delete)
