@@ -13,8 +13,8 @@ nothing, and our new number in a GREET tells it. An end that had not established
 number when it learns a new one of theirs: were both to renew, each would invalidate what the other just
 learned, for ever.
 
-A contact is with the incarnation that link state reports, nothing else is listened to. This module does
-not send: it says when a GREET is due.
+A contact is with the incarnation that link state reports, nothing else is listened to. It is made by who has the same
+plan only: both ends say the digest of theirs (protocol 11). This module does not send: it says when a GREET is due.
 """
 
 from enum import Enum
@@ -60,7 +60,9 @@ class Contact:
             self.greet_at = now
         return self._end()
 
-    def receive_greet(self, theirs: int, named: int, established: bool, now: float) -> ContactChange | None:
+    def receive_greet(
+        self, theirs: int, named: int, established: bool, now: float, *, same_plan: bool = True
+    ) -> ContactChange | None:
         """`theirs` is the sender's number, `named` what it takes for ours."""
         if not self.incarnation or theirs >> NUMBER_BITS != self.incarnation or theirs < self.theirs:
             return None  # of another incarnation, or sent before what we already know
@@ -68,10 +70,12 @@ class Contact:
         if theirs > self.theirs:
             change = self._end()
             self.theirs = theirs
-        if named == self.ours:
+        if named == self.ours and same_plan:
             change = self._establish()
-        if not self.established or not established:
+        if same_plan and not (self.established and established):
             self.greet_at = now
+        elif not self.established:
+            self.greet_at = min(self.greet_at, now + self._greet_interval)  # the flood is under way
         return change
 
     def receive_data(self, theirs: int, named: int) -> tuple[bool, ContactChange | None]:

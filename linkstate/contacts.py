@@ -4,7 +4,7 @@ Reachability in, frames in; contacts made and lost and payloads in order out. Ea
 established has exactly one channel, which begins and ends with it: nothing outlives its contact.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any
 
@@ -26,6 +26,7 @@ from linkstate.events import (
 )
 from linkstate.forwarding import Forwarding
 from linkstate.frames import ACK, DATA, GREET, PART, PROBE, ChannelFrame, Target
+from linkstate.plan.plan import Plan
 
 
 class Contacts:
@@ -35,7 +36,7 @@ class Contacts:
         self,
         name: str,
         incarnation: int,
-        routers: Collection[str],
+        plan: Plan,
         forwarding: Forwarding,
         emit: Callable[[Action], None],
         *,
@@ -45,14 +46,31 @@ class Contacts:
         budget: int,
     ) -> None:
         self.established: dict[str, int] = {}  # router -> incarnation, for those in contact
-        self._contacts = {r: Contact(r, incarnation, hello) for r in sorted(routers) if r != name}
+        self._name, self._incarnation = name, incarnation
+        self._plan = plan
+        self._contacts: dict[str, Contact] = {}
         self._channels: dict[str, Channel] = {}
         self._forwarding = forwarding
         self._emit = emit
         self._settings = hello, dead, max_payload, budget  # of channels: their first and longest timeouts come first
+        self.follow(plan, 0.0)
+
+    def follow(self, plan: Plan, now: float) -> None:
+        """The plan has changed: there are contacts to be made with more routers, and with others no more."""
+        self._plan = plan
+        for router, contact in self._contacts.items():
+            if router not in plan.listed and contact.incarnation:
+                self._apply(contact, contact.lost(), now)
+        self._contacts = {r: self._contacts.get(r) or self._meet(r) for r in sorted(plan.listed) if r != self._name}
+
+    def _meet(self, router: str) -> Contact:
+        hello, *_ = self._settings
+        return Contact(router, self._incarnation, hello)
 
     def reachability(self, change: Reachability, now: float) -> None:
-        contact = self._contacts[change.router]
+        contact = self._contacts.get(change.router)
+        if contact is None:
+            return  # the plan has taken it away
         if isinstance(change, Reached):
             contact.reached(change.incarnation, now)
             self._greet_if_due(contact, now)
@@ -92,7 +110,8 @@ class Contacts:
             return  # ourselves, or a router this mesh does not have
         _, theirs, ours, x, y = target
         if frame.kind == GREET:
-            self._apply(contact, contact.receive_greet(theirs, ours, bool(x), now), now)
+            same_plan = y == self._plan.digest
+            self._apply(contact, contact.receive_greet(theirs, ours, bool(x), now, same_plan=same_plan), now)
             self._greet_if_due(contact, now)
             return
         belongs, change = contact.receive_data(theirs, ours)
@@ -154,7 +173,7 @@ class Contacts:
 
     def _greet_if_due(self, contact: Contact, now: float) -> None:
         if now >= contact.greet_at:
-            self._send_one(GREET, contact, int(contact.established), 0)
+            self._send_one(GREET, contact, int(contact.established), self._plan.digest)
             contact.greet_sent(now)
 
     def _apply(self, contact: Contact, change: ContactChange | None, now: float) -> None:

@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 
 from attrs import frozen
 
+from linkstate.plan.plan import Plan
+
 LINKSTATE: Literal["linkstate"] = "linkstate"
 CHANNEL: Literal["channel"] = "channel"
 
@@ -73,7 +75,14 @@ class Room:
     router: str
 
 
-Action = Transmit | Received | ContactMade | ContactLost | Broken | Late | Full | Room
+@frozen
+class Replanned:
+    """The plan of the mesh has changed (protocol 11)."""
+
+    plan: Plan
+
+
+Action = Transmit | Received | ContactMade | ContactLost | Broken | Late | Full | Room | Replanned
 
 
 @frozen

@@ -4,12 +4,12 @@ goes.
 Every router writes one advertisement of its own working links, versioned by (incarnation, sequence), and
 repeats it now and then. The database decides which of two advertisements is newer and what has to be
 passed on or answered; it does not know neighbours and sends nothing. It is bounded by the list of
-routers the mesh is configured with.
+routers in the plan of the mesh.
 """
 
 import math
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from math import inf
 
@@ -17,6 +17,7 @@ import msgpack
 from attrs import frozen
 
 from linkstate.frames import AgedAdvertisement
+from linkstate.plan.plan import Plan
 
 Links = tuple[tuple[str, int, int], ...]  # neighbour, its incarnation, cost
 
@@ -53,26 +54,34 @@ class Database:
         self,
         name: str,
         incarnation: int,
-        routers: Collection[str],
+        plan: Plan,
         believes: Callable[[int], bool],
         *,
         refresh: float,
         max_age: float,
     ) -> None:
         """`believes`: whether a router may have been started at a time of day, in ms: incarnations are such times."""
-        assert name in routers and 0 < refresh < max_age
+        assert 0 < refresh < max_age
         self.entries: dict[str, Advertisement] = {}
         self.topology_changed = False  # set here, reset by whoever recomputes the paths
         self.refused = 0
         self._name = name
         self._incarnation = incarnation
-        self._routers = frozenset(routers)
+        self._plan = plan
         self._believes = believes
         self._refresh = refresh
         self._max_age = max_age
         self._sequence = 0
         self._deadline: float | None = None  # until the entries change: both are asked for far more often
         self._digest: int | None = None
+
+    def follow(self, plan: Plan) -> None:
+        """The plan has changed: who it does not list any more is forgotten."""
+        self._plan = plan
+        for origin in [o for o, a in self.entries.items() if o != self._name and not plan.admits(o, a.incarnation)]:
+            self.topology_changed = True
+            del self.entries[origin]
+            self._has_changed()
 
     @property
     def own(self) -> Advertisement | None:
@@ -143,9 +152,10 @@ class Database:
 
     def _acceptable(self, entry: AgedAdvertisement) -> bool:
         names = {entry.origin, *(neighbour for neighbour, _, _ in entry.links)}
-        bounded = len(entry.links) < len(self._routers)
+        bounded = len(entry.links) < len(self._plan.listed)
         young = entry.age_ms < self._max_age * 1000 and self._believes(entry.incarnation)
-        return names <= self._routers and bounded and young
+        listed = names <= self._plan.listed and self._plan.admits(entry.origin, entry.incarnation)
+        return listed and bounded and young
 
     def _install_own(self, entry: AgedAdvertisement) -> InstallResult:
         """Our own advertisement came back: from before a restart, or as we last sent it, or neither."""

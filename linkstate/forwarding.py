@@ -21,7 +21,7 @@ class Forwarding:
     def __init__(
         self,
         name: str,
-        max_hops: int,
+        max_hops: Callable[[], int],
         clock: HybridClock,
         routes: Callable[[], Mapping[str, Route]],
         transmit: Callable[[str, bytes], None],
@@ -33,14 +33,14 @@ class Forwarding:
         self._transmit = transmit
 
     def send(self, kind: int, target: Target) -> None:
-        self._dispatch(kind, self._name, self._max_hops, self._clock.read(), (target,), ())
+        self._dispatch(kind, self._name, self._max_hops(), self._clock.read(), (target,), ())
 
     def send_chunk(self, chunk: Chunk, targets: Iterable[Target]) -> None:
         kind, content = PART if chunk.more else DATA, (bin_prefix(len(chunk.content)), chunk.content)
-        self._dispatch(kind, self._name, self._max_hops, self._clock.read(), targets, content)
+        self._dispatch(kind, self._name, self._max_hops(), self._clock.read(), targets, content)
 
     def relay(self, frame: ChannelFrame, targets: Iterable[Target]) -> None:
-        hops_left = min(frame.hops_left, self._max_hops) - 1
+        hops_left = min(frame.hops_left, self._max_hops()) - 1
         if hops_left > 0:
             self._dispatch(frame.kind, frame.source, hops_left, frame.clock, targets, (frame.raw_chunk(),))
 

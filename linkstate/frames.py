@@ -4,10 +4,11 @@ A body is a run of msgpack *bin* objects, so bodies can be joined and a frame ca
 being decoded. One bin holds a frame's header, a msgpack array. DATA and PART frames are followed by a
 second bin, a chunk of a payload, which is cut out by its offsets and never looked into.
 
-    linkstate   HELLO    [0, name, incarnation, clock, heard incarnation or 0, digest of the database]
+    linkstate   HELLO    [0, name, incarnation, clock, heard incarnation or 0, digests of database and plan]
                 SUMMARY  [1, clock, [[origin, incarnation, sequence], ...]]
                 ENTRIES  [2, clock, [[origin, incarnation, sequence, age ms, links], ...]]
                          where links is [[neighbour, incarnation, cost], ...]
+                PLAN     [3, clock, what has changed in the plan (`linkstate.plan`)]
     channel     [kind, source, hops left, clock, [[router, ours, theirs, x, y], ...]], and perhaps a chunk
 
 Every channel frame names its targets the same way, so a relay treats all kinds alike: `ours` and
@@ -25,10 +26,11 @@ import msgpack
 from attrs import frozen
 
 from linkstate.chunks import CHUNK, Chunk
+from linkstate.plan.plan import Plan, plan_of
 
-HELLO, SUMMARY, ENTRIES = range(3)
+HELLO, SUMMARY, ENTRIES, PLAN = range(4)
 
-GREET = 0  # x: 1 if the source considers the contact established
+GREET = 0  # x: 1 if the source considers the contact established, y: digest of its plan
 DATA = 1  # a payload, or its last chunk; x: sequence number, y: cumulative acknowledgement of the other direction
 ACK = 2  # x: cumulative acknowledgement, y: the `highest` of the PROBE this answers, or 0
 PROBE = 3  # x: cumulative acknowledgement, y: highest sequence number sent so far
@@ -40,7 +42,7 @@ _LARGEST = 2**63 - 1  # of what is counted on from: one more must still fit in m
 _BIN8, _BIN16, _BIN32 = 0xC4, 0xC5, 0xC6
 _CHANNEL_SHAPE = [int, str, int, int, list]
 _TARGET_SHAPE = [str, int, int, int, int]
-_HELLO_SHAPE = [int, str, int, int, int, int]
+_HELLO_SHAPE = [int, str, int, int, int, int, int]
 _LISTING_SHAPE = [int, int, list]
 _SUMMARY_SHAPE = [str, int, int]
 _ENTRY_SHAPE = [str, int, int, int, list]
@@ -64,6 +66,7 @@ class Hello:
     clock: int
     heard: int
     digest: int
+    plan: int = 0
 
 
 @frozen
@@ -91,7 +94,15 @@ class Entries:
     entries: tuple[AgedAdvertisement, ...]
 
 
-LinkstateFrame = Hello | Summary | Entries
+@frozen
+class Planned:
+    """What the sender knows to have changed in the plan."""
+
+    clock: int
+    plan: Plan
+
+
+LinkstateFrame = Hello | Summary | Entries | Planned
 
 
 class ChannelFrame(NamedTuple):
@@ -129,7 +140,7 @@ def encode_header(fields: list[Any]) -> bytes:
 
 
 def encode_hello(hello: Hello) -> bytes:
-    fields = [HELLO, hello.name, hello.incarnation, hello.clock, hello.heard, hello.digest]
+    fields = [HELLO, hello.name, hello.incarnation, hello.clock, hello.heard, hello.digest, hello.plan]
     return encode_header(fields)
 
 
@@ -140,6 +151,10 @@ def encode_summary(clock: int, versions: list[tuple[str, int, int]]) -> bytes:
 def encode_entries(clock: int, entries: list[AgedAdvertisement]) -> bytes:
     rows = [(e.origin, e.incarnation, e.sequence, e.age_ms, e.links) for e in entries]
     return encode_header([ENTRIES, clock, rows])
+
+
+def encode_plan(clock: int, plan: Plan) -> bytes:
+    return encode_header([PLAN, clock, plan.changed()])
 
 
 def decode_linkstate(body: bytes) -> list[LinkstateFrame]:
@@ -211,7 +226,16 @@ def _linkstate_frame(fields: Any) -> LinkstateFrame:
             return _summary(fields[1], fields[2])
         case [2, *_] if _has_shape(fields, _LISTING_SHAPE):
             return Entries(fields[1], tuple(_entry(row) for row in fields[2]))
+        case [3, int(clock), rows]:
+            return Planned(clock, _plan(rows))
     raise PeerError("not a frame of the linkstate link")
+
+
+def _plan(rows: Any) -> Plan:
+    try:
+        return plan_of(rows)
+    except ValueError as error:
+        raise PeerError(str(error)) from None
 
 
 def _summary(clock: int, rows: list[Any]) -> Summary:

@@ -3,7 +3,7 @@ interface.
 
 `Mesh` is all the shell sees. The contract between the two:
 
-1. The shell keeps one transport per configured neighbour with two ordered links on it, `linkstate` and
+1. The shell keeps one transport per neighbour of the plan with two ordered links on it, `linkstate` and
    `channel`, and says when it comes (`link_up`) and goes (`link_down`), by the neighbour's name.
 2. It hands over every body it receives, after telling the clock the time of day (`HybridClock.advance`). A
    PeerError means that nothing of that body was applied and that the transport should be closed. It says so (`heard`)
@@ -13,6 +13,8 @@ interface.
    `Full` and `Room` say for which routers what can wait does.
 4. It calls `handle_timer` no later than `deadline()`, which may have changed after any call.
 5. `now` never goes backwards.
+6. `Replanned` says that the plan has changed, and with it who the neighbours are: a transport to who is none any more
+   is closed when it has written what came before. `replan` changes the plan from here.
 
 Payloads given to `send` arrive as `Received` at each target in contact, in order, once, or else that
 contact ends: `ContactLost` at both sides, in whatever order they notice. Between `ContactMade` and
@@ -20,17 +22,18 @@ contact ends: `ContactLost` at both sides, in whatever order they notice. Betwee
 draws randomness or blocks.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from linkstate.channel import BUDGET
 from linkstate.clock import HybridClock
 from linkstate.contact import NUMBER_BITS
 from linkstate.contacts import Contacts
-from linkstate.events import CHANNEL, LINKSTATE, Action, Transmit
+from linkstate.events import CHANNEL, LINKSTATE, Action, Replanned, Transmit
 from linkstate.forwarding import Forwarding
 from linkstate.frames import decode_channel
 from linkstate.neighbours import Neighbour
 from linkstate.paths import Route
+from linkstate.plan.plan import Plan
 from linkstate.routing import LinkState
 
 
@@ -41,8 +44,7 @@ class Mesh:
         self,
         name: str,
         incarnation: int,
-        routers: Collection[str],
-        links: Mapping[str, int],
+        plan: Plan,
         clock: HybridClock,
         *,
         hello: float,
@@ -50,21 +52,21 @@ class Mesh:
         max_payload: int,
         budget: int = BUDGET,
     ) -> None:
-        """`links` gives the cost of the link to each neighbour; `hello` and `dead` are seconds, `max_payload` are the
-        bytes of the largest payload that is taken from another router, `budget` those that may queue on
-        their way to one."""
+        """`plan` is what this router knows of it; `hello` and `dead` are seconds, `max_payload` are the bytes of the
+        largest payload that is taken from another router, `budget` those that may queue on their way to one."""
         assert 0 < incarnation < 1 << 64 - NUMBER_BITS
         self.name = name
         self.out: list[Action] = []
         self._clock = clock
-        self._linkstate = LinkState(
-            name, incarnation, routers, links, clock, self._transmit_linkstate, hello=hello, dead=dead
+        self._linkstate = LinkState(name, incarnation, plan, clock, self._transmit_linkstate, hello=hello, dead=dead)
+        self._followed = plan
+        self._forwarding = Forwarding(
+            name, lambda: len(self.plan.listed), clock, lambda: self.routes, self._transmit_channel
         )
-        self._forwarding = Forwarding(name, len(routers), clock, lambda: self.routes, self._transmit_channel)
         self._contacts = Contacts(
             name,
             incarnation,
-            routers,
+            plan,
             self._forwarding,
             lambda action: self.out.append(action),
             hello=hello,
@@ -75,7 +77,7 @@ class Mesh:
 
     @property
     def neighbours(self) -> Mapping[str, Neighbour]:
-        """The configured neighbours: `state`, `since`, `cost`, `up`."""
+        """The neighbours of the plan: `state`, `since`, `cost`, `up`."""
         return self._linkstate.neighbours
 
     @property
@@ -87,6 +89,17 @@ class Mesh:
     def contacts(self) -> Mapping[str, int]:
         """The routers in contact and their incarnations."""
         return self._contacts.established
+
+    @property
+    def plan(self) -> Plan:
+        return self._linkstate.plan
+
+    def replan(self, plan: Plan, now: float) -> None:
+        """Change the plan, here and with that everywhere. What was known of it before stays where it wins."""
+        merged = self.plan.merge(plan)
+        if merged != self.plan:
+            self._linkstate.follow(merged, now)
+            self._follow_reachability(now)
 
     def link_up(self, neighbour: str, now: float) -> None:
         self._linkstate.link_up(neighbour, now)
@@ -151,6 +164,10 @@ class Mesh:
 
     def _follow_reachability(self, now: float) -> None:
         changes, self._linkstate.changes = self._linkstate.changes, []
+        if self._followed is not self.plan:
+            self._followed = self.plan
+            self._contacts.follow(self.plan, now)
+            self.out.append(Replanned(self.plan))
         for change in changes:
             self._contacts.reachability(change, now)
 

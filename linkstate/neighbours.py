@@ -24,9 +24,9 @@ class NeighbourState(Enum):
 
 
 class Neighbour:
-    """The state of the link to one configured neighbour."""
+    """The state of the link to one neighbour of the plan."""
 
-    def __init__(self, name: str, cost: int, *, hello: float, dead: float) -> None:
+    def __init__(self, name: str, cost: int = 1, *, hello: float, dead: float) -> None:
         assert cost >= 1 and 0 < hello < dead
         self.name = name
         self.cost = cost

@@ -4,9 +4,12 @@ HELLOs decide which links work, flooding tells everybody, shortest paths say wha
 Changes come out as `Reached`, `Unreachable` and `Rerouted` in `changes`. A flood is sent once per link; what
 gets lost is noticed by the digest in the next HELLO and repaired by a SUMMARY, which the other side
 answers with what is newer.
+
+So is the plan of the mesh (protocol 11), which says who the routers and our neighbours are. It is told whole: to all
+neighbours when it changes, and to each whose HELLO has another digest of it.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 
 from linkstate.clock import HybridClock
 from linkstate.events import Reachability, Reached, Rerouted, Unreachable
@@ -16,14 +19,17 @@ from linkstate.frames import (
     Hello,
     LinkstateFrame,
     PeerError,
+    Planned,
     Summary,
     decode_linkstate,
     encode_entries,
     encode_hello,
+    encode_plan,
     encode_summary,
 )
 from linkstate.neighbours import Neighbour
 from linkstate.paths import Route, shortest_paths
+from linkstate.plan.plan import Plan
 
 ANSWERS = 1.25  # HELLO intervals after which who answers speaks by itself
 REFRESH_DEADS = 10  # an advertisement is renewed every so many `dead` intervals,
@@ -37,28 +43,51 @@ class LinkState:
         self,
         name: str,
         incarnation: int,
-        routers: Collection[str],
-        links: Mapping[str, int],
+        plan: Plan,
         clock: HybridClock,
         transmit: Callable[[str, bytes], None],
         *,
         hello: float,
         dead: float,
     ) -> None:
-        assert name in routers and name not in links and set(links) <= set(routers)
-        answering = ANSWERS * hello  # the higher name of two answers, so that it is not woken to be the first as well
-        intervals = {n: hello if name < n else min(answering, (hello + dead) / 2) for n in sorted(links)}
-        self.neighbours = {n: Neighbour(n, links[n], hello=each, dead=dead) for n, each in intervals.items()}
+        self.plan = plan
+        self.neighbours: dict[str, Neighbour] = {}
         self.routes: dict[str, Route] = {}
         self.changes: list[Reachability] = []  # drained by the owner after each call
         self.database = Database(
-            name, incarnation, routers, clock.believes, refresh=REFRESH_DEADS * dead, max_age=MAX_AGE_DEADS * dead
+            name, incarnation, plan, clock.believes, refresh=REFRESH_DEADS * dead, max_age=MAX_AGE_DEADS * dead
         )
         self._name = name
         self._incarnation = incarnation
         self._clock = clock
         self._transmit = transmit
         self._early = hello / 2
+        self._dead = dead
+        answering = ANSWERS * hello  # the higher name of two answers, so that it is not woken to be the first as well
+        self._hello_as_lower, self._hello_as_higher = hello, min(answering, (hello + dead) / 2)
+        self._meet_neighbours()
+
+    def follow(self, plan: Plan, now: float) -> None:
+        """The plan has changed. All neighbours are told, also who is none any more."""
+        self.plan = plan
+        body = encode_plan(self._clock.read(), plan)
+        for neighbour in self.neighbours.values():
+            if neighbour.connected:
+                self._transmit(neighbour.name, body)
+        self._meet_neighbours()
+        self.database.follow(plan)
+        self._update(now)
+
+    def _meet_neighbours(self) -> None:
+        """Those that the plan gives us, in the order of their names."""
+        costs = self.plan.costs_of(self._name)
+        self.neighbours = {name: self.neighbours.get(name) or self._meet(name) for name in costs}
+        for name, cost in costs.items():
+            self.neighbours[name].cost = cost
+
+    def _meet(self, name: str) -> Neighbour:
+        hello = self._hello_as_lower if self._name < name else self._hello_as_higher
+        return Neighbour(name, hello=hello, dead=self._dead)
 
     def link_up(self, name: str, now: float) -> None:
         neighbour = self.neighbour(name)
@@ -68,8 +97,9 @@ class LinkState:
         self._update(now)
 
     def link_down(self, name: str, now: float) -> None:
-        self.neighbour(name).link_down(now)
-        self._update(now)
+        if name in self.neighbours:  # else the plan has taken it away before its transport ended
+            self.neighbours[name].link_down(now)
+            self._update(now)
 
     def receive(self, name: str, body: bytes, now: float) -> None:
         neighbour = self.neighbour(name)
@@ -108,17 +138,30 @@ class LinkState:
 
     def _receive_frame(self, neighbour: Neighbour, frame: LinkstateFrame, now: float) -> None:
         self._clock.merge(frame.clock)
-        if isinstance(frame, Hello):
+        if isinstance(frame, Hello) and not self.plan.admits(frame.name, frame.incarnation):
+            self._transmit(neighbour.name, encode_plan(self._clock.read(), self.plan))  # it was removed: that tells it
+        elif isinstance(frame, Hello):
             neighbour.receive_hello(frame.incarnation, frame.heard == self._incarnation, now)
             self._say_hello(now)
+            if frame.plan != self.plan.digest:
+                self._transmit(neighbour.name, encode_plan(self._clock.read(), self.plan))
             if self._advertised(neighbour) and frame.digest != self.database.digest():
                 summary = encode_summary(self._clock.read(), self.database.versions())
                 self._transmit(neighbour.name, summary)
         elif neighbour.receive_traffic(now):
-            if isinstance(frame, Summary):
+            if isinstance(frame, Planned):
+                self._learn_plan(frame, now)
+            elif isinstance(frame, Summary):
                 self._send_entries([neighbour.name], self.database.newer_than(frame.versions), now)
             else:
                 self._receive_entries(neighbour, frame, now)
+
+    def _learn_plan(self, frame: Planned, now: float) -> None:
+        if not all(map(self._clock.believes, frame.plan.times_ms())):
+            raise PeerError("a plan from the future: the clocks do not agree")
+        merged = self.plan.merge(frame.plan)
+        if merged != self.plan:
+            self.follow(merged, now)
 
     def _receive_entries(self, neighbour: Neighbour, frame: Entries, now: float) -> None:
         verdicts = [(entry.origin, self.database.install(entry, now)) for entry in frame.entries]
@@ -144,7 +187,8 @@ class LinkState:
                 self._send_hello(neighbour, now)
 
     def _send_hello(self, neighbour: Neighbour, now: float) -> None:
-        hello = Hello(self._name, self._incarnation, self._clock.read(), neighbour.heard, self.database.digest())
+        digests = self.database.digest(), self.plan.digest
+        hello = Hello(self._name, self._incarnation, self._clock.read(), neighbour.heard, *digests)
         self._transmit(neighbour.name, encode_hello(hello))
         neighbour.hello_sent(now)
 

@@ -12,7 +12,7 @@ newer connection takes the place of a neighbour's only when that is silent. Who 
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
@@ -41,9 +41,11 @@ ENGINE_BYTES = 128 * 1024
 """What the engine is given of bodies before it has written; as much again may be in the hands of the writer."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
-VERSION = 2
+VERSION = 3
 """Of all that routers say to each other (`linkstate.frames`, `topic.wire`): raised with every change of that. The first
 said nothing of itself."""
+REMOVED = "oncemesh:removed"
+"""Why a router is refused that the mesh has removed while that was out of reach."""
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 1.0
 
@@ -86,15 +88,18 @@ class Transport:
 class Neighbours(Handler):
     """The handler of all connections with neighbours, dialled and accepted alike."""
 
-    def __init__(self, node: Node, linkstate: Mesh, mesh: str, neighbours: Collection[str], *, closed: bool) -> None:
+    def __init__(self, node: Node, linkstate: Mesh, mesh: str, *, closed: bool) -> None:
         """`mesh` is the name of ours: others are refused. `closed`: neighbours have to prove who they are."""
         self.node = node
         self._linkstate = linkstate
         self._mesh = mesh
-        self._allowed = frozenset(neighbours)
         self._closed = closed
         self._up: dict[str, Transport] = {}
         self._touched: dict[Transport, None] = {}
+        self.removed: Callable[[], None]
+        """Called when a neighbour says that the mesh has removed this router."""
+        self.parting: set[Connection] = set()
+        """With those that are no neighbours any more: what was to be said to them is being written."""
         self._versions: dict[str, object] = {}
         """Of neighbours, as far as they differ from ours."""
 
@@ -114,7 +119,9 @@ class Neighbours(Handler):
         name, mesh = connection.remote_container, connection.remote_properties.get(MESH)
         if mesh != self._mesh:
             self._refuse(connection, f"a router of mesh {mesh!r}, this is mesh {self._mesh!r}")
-        elif name not in self._allowed:
+        elif name in self._linkstate.plan.routers and name not in self._linkstate.plan.listed:
+            self._refuse(connection, f"router {name!r} was removed from the mesh", REMOVED)
+        elif name not in self._linkstate.neighbours:
             self._refuse(connection, f"router {name!r} is not a neighbour of {self.node.name!r}")
         elif self._closed and connection.user != name:
             self._refuse(connection, f"router {connection.user!r} says that it is {name!r}")
@@ -128,10 +135,10 @@ class Neighbours(Handler):
                 sender = connection.sender(PREFIX + link, PREFIX + link, snd_settle_mode=SND_SETTLED)
                 transport.senders[link] = sender
 
-    def _refuse(self, connection: Connection, why: str) -> None:
+    def _refuse(self, connection: Connection, why: str, condition: str = "amqp:not-allowed") -> None:
         log.warning("connection of %s refused: %s", connection.origin, why)
         connection.context = None
-        connection.refuse("amqp:not-allowed", "this listener is for routers of the mesh")
+        connection.refuse(condition, "this listener is for routers of the mesh")
 
     def _differ(self, connection: Connection, name: str, version: object) -> None:
         """Both say it, of each version once: no router passes on or believes what it may not understand."""
@@ -144,6 +151,9 @@ class Neighbours(Handler):
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         transport: Transport | None = connection.context
         connection.context = None
+        self.parting.discard(connection)
+        if transport is not None and condition is not None and condition.name == REMOVED:
+            self.removed()
         if transport is not None and self._up.get(transport.name) is transport:
             self._down(transport)
 
@@ -238,6 +248,16 @@ class Neighbours(Handler):
             transport.held = 0
             if transport.fill():
                 connection.wake()
+
+    def follow(self) -> None:
+        """The plan has changed: part from those that it has taken away, when all is written."""
+        for name in [name for name in self._up if name not in self._linkstate.neighbours]:
+            transport = self._up.pop(name)
+            transport.fill()
+            transport.up = False
+            self.parting.add(transport.connection)
+            transport.connection.close("amqp:connection:forced", "no neighbour any more")
+            transport.connection.wake()
 
     def close(self) -> None:
         for transport in list(self._up.values()):

@@ -7,10 +7,9 @@ error of a peer ends its connection; any other exception ends the router loudly,
 import contextlib
 import logging
 import resource
-import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -34,13 +33,19 @@ from router.log_limit import limit_logs
 from router.management.entity import ManagedRouter
 from router.management.node import management_of
 from router.mesh.config import GO_ON, LogSettings, Timing, Topology
+from router.mesh.planned import planned
 from router.mesh.quantities import Address, format_duration
-from router.mesh.stopping import DRAIN, DRAIN_S, STOP
+from router.mesh.rundir import RunError
+from router.mesh.stopping import APPLY
 from router.neighbours import Neighbours, keep_dialling
+from router.plan.alternates import Alternates
+from router.plan.departure import Departure
+from router.plan.dials import Dials
+from router.plan.request import Start, apply
 from router.retention import Retention
 from router.security.doors import Doors, told
 from router.shell import Shell
-from router.store import StateStore
+from router.store import StateStore, set_aside
 from router.turns import ClientTurns
 from router.watchdog import watched
 from topic.journal import Block
@@ -63,26 +68,31 @@ LOOK_S = 0.01
 class Process:
     """One router of a topology, with the state that its earlier lives left."""
 
-    def __init__(self, topology: Topology, name: str, directory: Path, store: StateStore) -> None:
+    def __init__(
+        self, topology: Topology, name: str, directory: Path, store: StateStore, starts: Start = Start.AGAIN
+    ) -> None:
         self.topology = topology
         self.name = name
         self._store = store
+        self._run_dir = directory.parent
+        self._starts = starts
         self._doors = Doors(topology, name)
         timing, limits = topology.timing, topology.limits
         incarnation = store.begin(time.time_ns() // 1_000_000)
         block = Block(name, "router", incarnation, host=socket.gethostname())
         waits = timing.join, timing.boot_wait, timing.terminus, timing.forget
         settings = Settings(limits.window, limits.window_bytes, limits.max_message, limits.redeliveries, *waits)
-        costs = topology.costs_of(name)
         shell = Shell(self._pumped)
         mesh, topic = boot(
-            name, incarnation, topology.routers, costs, block, settings, store, shell,
+            name, incarnation, planned(topology), block, settings, store, shell,
             hello=timing.hello, dead=timing.dead, max_payload=limits.max_message + BESIDES,
         )  # fmt: skip
         self.node = Node(mesh, topic, store, shell)
         self._guard = Guard(lambda user: self._doors.rules.of(user), limits)
         topics = Topics(self.node, topology.addresses, limits.max_message, timing.terminus, self._guard)
         self.clients = shell.clients = ClientEdge(self.node, topics, self._guard)
+        self._mesh = mesh
+        self._alternates = Alternates(self.node, mesh, "amqps" if topology.security.tls else "amqp")
         self._journal = JournalFile(
             directory / "log", incarnation, block, goes_on=topology.log.full == GO_ON, kept=_kept(topology.log)
         )
@@ -91,8 +101,8 @@ class Process:
         reporter = Reporter(self.node, mesh, topology.mesh, connections, self._journal, exceeded)
         self._status = StatusNode(reporter, self._guard.view)
         closed = topology.security.closes_mesh
-        self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, costs, closed=closed)
-        for_neighbours, for_clients = descriptors(len(costs))
+        self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, closed=closed)
+        for_neighbours, for_clients = descriptors(len(mesh.neighbours))
         self._from_neighbours = Admission(for_neighbours, _neighbour_idle(timing))
         self._turns = ClientTurns()
         self._outbound = Outbound()
@@ -104,6 +114,9 @@ class Process:
         self.clients.nodes = {STATUS_ADDRESS: self._status, **self._management.table}
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
+        self._departure = Departure(self.node, mesh, self._send_clients_away)
+        self.neighbours.removed = self._departure.removed
+        shell.planned = self._follow_plan
 
     async def run(self, amqp: socket.socket, inter: socket.socket) -> None:
         """Serve until told to stop."""
@@ -122,15 +135,16 @@ class Process:
             nursery.start_soon(self._from_neighbours.serve, inter, self._accept_neighbour, nursery)
             nursery.start_soon(limit_logs)
             nursery.start_soon(self._doors.reload_on_hangup)
-            for neighbour, address in self.topology.dialled_by(self.name).items():
-                assert address is not None, "the command line checks that neighbours can be found"
-                patience = _neighbour_idle(self.topology.timing)
-                nursery.start_soon(keep_dialling, neighbour, address, patience, self._visit_neighbour)
+            nursery.start_soon(self._apply_when_told)
+            self._dials = Dials(self._mesh, nursery, self._dial)
+            if self._starts is Start.MESH:
+                apply(self.node, self._mesh, self._run_dir, afresh=True)
+            self._follow_plan()
             log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, Address(*amqp.getsockname()[:2]))
             if awaited := self.node.topic.boot.waiting_for:
                 longest = format_duration(self.topology.timing.boot_wait)
                 log.info("it waits for %s before it answers publishers, for %s at most", " and ".join(awaited), longest)
-            await self._until_told()
+            await self._departure.until_told()
             await self._goodbye()
             nursery.cancel_scope.cancel()
         self.node.now()
@@ -139,46 +153,17 @@ class Process:
 
     # the end
 
-    async def _until_told(self) -> None:
-        """To stop at once, or to drain and all clients have moved away."""
-        with trio.open_signal_receiver(STOP, signal.SIGINT, DRAIN) as signals:
-            received: AsyncIterator[int] = signals
-            if await anext(received) == DRAIN:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._drain, nursery.cancel_scope)
-                    while await anext(received) == DRAIN:
-                        log.info("draining already")
-                    nursery.cancel_scope.cancel()
-
-    async def _drain(self, drained: trio.CancelScope) -> None:
-        """Send all clients away and wait until other routers have them; we stay for what these have to ask of us."""
-        log.info("draining")
-        self._admission.cancel()
-        self._send_clients_away()
-        with trio.move_on_after(DRAIN_S) as patience:
-            while self._is_needed():
-                await trio.sleep(LOOK_S)
-        if patience.cancelled_caught:
-            log.warning("not all clients were attached elsewhere within %s", format_duration(DRAIN_S))
-        drained.cancel()
-
-    def _is_needed(self) -> bool:
-        """Clients that no other router has taken over, or deliveries that another may ask about."""
-        topic = self.node.topic
-        ours = (entry for entry in topic.directory.entries() if entry.live and topic.directory.is_mine(entry))
-        return bool(topic.records.by_key) or any(ours)
-
     def _send_clients_away(self) -> None:
+        self._admission.cancel()
         self.clients.close("amqp:connection:forced", "the router stops")
 
     async def _goodbye(self) -> None:
         """Clients are told to go elsewhere; their links end without closing detaches."""
         log.info("stopping")
-        self._admission.cancel()
         self._send_clients_away()
         self.neighbours.close()
         with trio.move_on_after(GOODBYE_S):
-            while self.clients.connections:
+            while self.clients.connections or self.neighbours.parting:
                 await trio.sleep(LOOK_S)
 
     # time
@@ -219,6 +204,8 @@ class Process:
     async def _admit_clients(self, listener: socket.socket, nursery: trio.Nursery) -> None:
         """Who comes when it is over is refused, and not kept waiting."""
         with self._admission:
+            while self._starts is Start.JOIN and not self.node.topic.boot.has_joined:
+                await trio.sleep(LOOK_S)
             await self._from_clients.serve(listener, self._serve_client, nursery)
 
     async def _serve_client(self, below: trio.SocketStream, visitor: Visitor) -> None:
@@ -234,7 +221,7 @@ class Process:
             server=True,
             properties={
                 "router": self.name,
-                "failover-server-list": self._failover_list(),
+                "failover-server-list": self._alternates(),
                 DEAD: round(timing.dead * 1000),
             },
             max_frame=limits.max_frame,
@@ -293,11 +280,20 @@ class Process:
             outbound=self._outbound, peer=peer,
         )  # fmt: skip
 
-    def _failover_list(self) -> list[dict[str, object]]:
-        """The other routers of the mesh, as clients of the ecosystem expect them in the open's properties."""
-        others = [config.told for name, config in self.topology.routers.items() if name != self.name]
-        scheme = "amqps" if self.topology.security.tls else "amqp"
-        return [{"network-host": at.host, "port": at.port, "scheme": scheme, "hostname": at.host} for at in others]
+    # the plan
+
+    def _follow_plan(self) -> None:
+        self.neighbours.follow()
+        self._dials.follow()
+        self._departure.follow()
+
+    async def _dial(self, neighbour: str, address: Address) -> None:
+        await keep_dialling(neighbour, address, _neighbour_idle(self.topology.timing), self._visit_neighbour)
+
+    async def _apply_when_told(self) -> None:
+        with trio.open_signal_receiver(APPLY) as signals:
+            async for _ in signals:
+                apply(self.node, self._mesh, self._run_dir)
 
 
 async def _next(period_s: float) -> None:
@@ -320,15 +316,22 @@ def _delete(segment: Path) -> None:
 
 
 async def run_router(
-    topology: Topology, name: str, *, run_dir: Path, amqp_socket: socket.socket, inter_socket: socket.socket
-) -> None:
+    topology: Topology, name: str, *, run_dir: Path, amqp_socket: socket.socket, inter_socket: socket.socket,
+    starts: Start = Start.AGAIN,
+) -> None:  # fmt: skip
     """Run one router on these listeners until it is told to stop."""
     tame()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every client takes a file descriptor
     directory = run_dir / name
     directory.mkdir(parents=True, exist_ok=True)
+    if starts is Start.JOIN:
+        set_aside(directory / "state.db")
     with StateStore(directory / "state.db", topology.mesh, name) as store:
         if not store.found and has_segments(directory / "log"):
             log.warning("router %s has run before, but its state.db is gone: it has forgotten its durable links", name)
-        await Process(topology, name, directory, store).run(amqp_socket, inter_socket)
+        if starts is not Start.MESH and planned(topology).merge(store.plan).is_out(name, time.time_ns() // 1_000_000):
+            raise RunError(
+                f"router {name} was removed from mesh {topology.mesh}, expected oncemesh apply to take it in"
+            )
+        await Process(topology, name, directory, store, starts).run(amqp_socket, inter_socket)

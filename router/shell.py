@@ -12,7 +12,7 @@ from typing import Protocol
 
 import trio
 
-from linkstate.events import ContactLost, ContactMade, Late, Transmit
+from linkstate.events import ContactLost, ContactMade, Late, Replanned, Transmit
 from topic.actions import LinkAction
 from topic.node import Breach, Happening
 
@@ -42,6 +42,9 @@ class Shell:
     clients: Clients
     neighbours: Transmitter
 
+    planned: Callable[[], None]
+    """Called when the plan of the mesh has changed."""
+
     def __init__(self, after_pump: Callable[[], None]) -> None:
         self._after_pump = after_pump
 
@@ -70,5 +73,7 @@ class Shell:
             log.warning("router %s %s: contact dropped", happening.router, happening.reason)
         elif isinstance(happening, Breach):
             log.error("router %s broke the protocol, contact dropped: %s", happening.router, happening.reason)
+        elif isinstance(happening, Replanned):
+            self.planned()
         else:
             log.warning("%s", happening.text)

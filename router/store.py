@@ -25,16 +25,18 @@ from typing import Any, BinaryIO, Final, Self
 import msgpack
 
 from linkstate.clock import AHEAD
+from linkstate.plan.plan import Plan, plan_of
 from router.mesh.rundir import RunError
 from router.room import check_room
 from topic.directory.entry import LinkEntry, unpack_entry
 from topic.errors import UnkeptError
 
 APPLICATION: Final = 0x6F6E6365  # "once": tells our files from other people's
-FORMAT: Final = 2
+FORMAT: Final = 3
 MERGE: Final = 250
 """Transactions; each takes some pages of 4 KiB in the write-ahead log."""
 PRIMARY: Final = 0xFF
+NO_PLAN: Final = Plan({}, {})
 OF_DISK: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
 """Primary result codes of SQLite that tell nothing of the file, and may be over later."""
 
@@ -44,6 +46,11 @@ _TABLES: Final = (
     "CREATE TABLE router (mesh TEXT, name TEXT, incarnation INTEGER, clock INTEGER, sum INTEGER)",
     "CREATE TABLE entry (role INTEGER, name BLOB, packed BLOB, sum INTEGER, PRIMARY KEY (role, name)) WITHOUT ROWID",
 )
+_PLAN: Final = "CREATE TABLE plan (packed BLOB, sum INTEGER)"
+_FIRST_PLAN: Final = "INSERT INTO plan VALUES (?, ?)"
+_KEEP_PLAN: Final = "UPDATE plan SET (packed, sum) = (?, ?)"
+_WITHOUT_PLAN: Final = 2
+"""The format before there were plans."""
 _OWN: Final = "INSERT INTO router VALUES (?, ?, ?, ?, ?)"
 _COUNT: Final = "UPDATE router SET (mesh, name, incarnation, clock, sum) = (?, ?, ?, ?, ?)"
 _PUT: Final = "REPLACE INTO entry VALUES (?, ?, ?, ?)"
@@ -87,9 +94,10 @@ class StateStore:
         for leftover in (fresh, Path(f"{self._path}-wal")):
             leftover.unlink(missing_ok=True)
         with contextlib.closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
-            for statement in ("PRAGMA journal_mode = OFF", *_TABLES):
+            for statement in ("PRAGMA journal_mode = OFF", *_TABLES, _PLAN):
                 connection.execute(statement)
             connection.execute(_OWN, self._counters())
+            connection.execute(_FIRST_PLAN, _packed(NO_PLAN))
         fresh.replace(self._path)
 
     def _hold(self) -> BinaryIO:
@@ -111,9 +119,16 @@ class StateStore:
             raise self._refusal(f"damaged: {damage}")
         if execute("PRAGMA application_id").fetchone() != (APPLICATION,):
             raise self._refusal("a database, but not a router's")
-        if execute("PRAGMA user_version").fetchone() != (FORMAT,):
+        [version] = execute("PRAGMA user_version").fetchone()
+        if version == _WITHOUT_PLAN:
+            with self._transaction():
+                execute(_PLAN)
+                execute(_FIRST_PLAN, _packed(NO_PLAN))
+                execute(f"PRAGMA user_version = {FORMAT}")
+        elif version != FORMAT:
             raise self._refusal(f"of another version of this program, expected format {FORMAT}")
         self._read_counters(execute("SELECT * FROM router").fetchall())
+        self.plan = self._read_plan(execute("SELECT * FROM plan").fetchall())
         self.remembered += map(self._read_entry, execute("SELECT * FROM entry ORDER BY role, name"))
 
     def _read_counters(self, rows: list[tuple[Any, ...]]) -> None:
@@ -123,6 +138,11 @@ class StateStore:
         if (mesh, name) != self._owner:
             expected = "{1} of {0}".format(*self._owner)
             raise self._refusal(f"it belongs to router {name} of mesh {mesh}, expected {expected}")
+
+    def _read_plan(self, rows: list[tuple[Any, ...]]) -> Plan:
+        if len(rows) != 1 or _sum(rows[0][:-1]) != rows[0][-1]:
+            raise self._refusal("damaged: the plan of the mesh is not as it was written")
+        return plan_of(msgpack.unpackb(rows[0][0]))
 
     def _read_entry(self, row: tuple[Any, ...]) -> LinkEntry:
         if _sum(row[:-1]) != row[-1]:
@@ -143,15 +163,18 @@ class StateStore:
             raise StoreError(self._unkept(error)) from None
         return self._incarnation
 
-    def save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool = False) -> None:
+    def save(self, changed: Iterable[LinkEntry], clock: int, plan: Plan | None = None, *, whole: bool = False) -> None:
         """Keep these entries as they are now, but forget those that do not outlive their routers, and, if these are the
-        `whole`, all others; and see to it that a later life's clock starts behind this reading. All or nothing; to be
-        called before anybody can learn of it. Raises UnkeptError if the disk does not take it."""
+        `whole`, all others; keep the plan, if one is given; and see to it that a later life's clock starts behind this
+        reading. All or nothing; to be called before anybody can learn of it. Raises UnkeptError if the disk does not
+        take it."""
         reserved = self.reserved
         try:
             check_room(self._path)
             with self._transaction():
                 self._save(changed, clock, whole=whole)
+                if plan is not None:
+                    self._connection.execute(_KEEP_PLAN, _packed(plan))
             self._unmerged += 1
         except OSError as error:
             raise UnkeptError(self._unkept(str(error.strerror))) from None
@@ -222,6 +245,18 @@ class StateStore:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def set_aside(path: Path) -> None:
+    """What an earlier router has left, for one that begins anew under its name."""
+    for suffix in ("", "-wal"):
+        left = Path(f"{path}{suffix}")
+        if left.exists():
+            left.replace(f"{left}.former")
+
+
+def _packed(plan: Plan) -> tuple[Any, ...]:
+    return _summed(msgpack.packb(plan.changed()))
 
 
 def _summed(*columns: Any) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Self
 
 from linkstate.clock import AHEAD
+from linkstate.plan.plan import Plan, plan_of
 from topic.directory.entry import Index, LinkEntry
 
 
@@ -11,6 +12,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.entries: dict[Index, LinkEntry] = {}
         self.reserved = 0
+        self.plan = Plan({}, {})
 
     @property
     def found(self) -> bool:
@@ -22,8 +24,10 @@ class MemoryStore:
         """In the order in which `router.store` has them."""
         return [entry for _, entry in sorted(self.entries.items())]
 
-    def save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool = False) -> None:
+    def save(self, changed: Iterable[LinkEntry], clock: int, plan: Plan | None = None, *, whole: bool = False) -> None:
         assert not whole, "it is never behind"
+        if plan is not None:
+            self.plan = plan_of(plan.changed())
         for entry in changed:
             if entry.outlives_router:
                 self.entries[entry.role, entry.name] = entry
@@ -34,5 +38,5 @@ class MemoryStore:
 
     def copy(self) -> Self:
         copy = type(self)()
-        copy.entries, copy.reserved = dict(self.entries), self.reserved
+        copy.entries, copy.reserved, copy.plan = dict(self.entries), self.reserved, self.plan
         return copy

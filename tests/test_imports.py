@@ -37,7 +37,15 @@ MAY_IMPORT = {
     "router/amqp/frames": tuple(f"router.amqp.{room}" for room in ("frames", "proton", "format")),
     "router/journal.py": ("router.retention", "router.room", "topic"),
     "router/retention.py": ("topic",),
-    "router/mesh": ("router.mesh", "router.room", "router.amqp", "topic", "failover.fitting", "failover.printable"),
+    "router/mesh": (
+        "router.mesh",
+        "linkstate.plan",
+        "router.room",
+        "router.amqp",
+        "topic",
+        "failover.fitting",
+        "failover.printable",
+    ),
     "router/security": ("router.security", "router.amqp", "router.mesh"),
     "router/management": (
         *(f"router.{what}" for what in ("management", "amqp", "edge", "mesh", "neighbours", "security.operator")),

@@ -51,7 +51,8 @@ class Topic:
         self, router: str, incarnation: int, routers: Collection[str], clock: HybridClock, journal: Block,
         settings: Settings, now: float, remembered: Iterable[LinkEntry] = (),
     ) -> None:  # fmt: skip
-        """`remembered` are the durable links of the state store (3.3, 8): orphans until they come back."""
+        """`routers` are the members of the plan, `remembered` are the durable links of the state store (3.3,
+        8): orphans until they come back."""
         self.settings = settings
         self.directory = Directory(router, incarnation, routers, remembered)
         self.outlet = Outlet(router, incarnation, clock, journal, settings.settle_delay)
@@ -59,7 +60,7 @@ class Topic:
         self.home = Home(self.outlet, self.records, self.directory, settings.redeliveries)
         self.edge = self.home.edge
         self.out: list[Action] = self.outlet.actions
-        self.boot = Boot(self.home, self.directory.others, now + settings.boot_wait)
+        self.boot = Boot(self.home, now + settings.boot_wait)
         self.attaches = Attaches(self.outlet, self.records, self.directory, settings.join, self.home.liveness.ask)
         longest = settings.terminus + settings.boot_wait
         self.generations = Generations(self.home, self.attaches, longest, settings.forget)
@@ -67,7 +68,7 @@ class Topic:
         self.expiry = Expiry(
             self.outlet, self.directory, self.changes, remember=settings.terminus, forget=settings.forget
         )
-        self._peers = Peers(self.home, self.attaches, self.expiry, self.changes, self.boot)
+        self.peers = Peers(self.home, self.attaches, self.expiry, self.changes, self.boot)
         self.outlet.trace(Event.BOOT)
         self.boot.check(now)
 
@@ -297,7 +298,7 @@ class Topic:
                 self.edge.unconfirmed.ask(stream, list(stream.unconfirmed))
         own, gossip = self.directory.section()
         self.outlet.batches.section(router, self.directory.version, own, gossip)
-        self._peers.contact(router)
+        self.peers.contact(router)
         self.attaches.contact(router, now)
         self.expiry.contacts_changed()
 
@@ -308,7 +309,7 @@ class Topic:
         self.outlet.batches.forget(router)
         expired = self.directory.lost(router, self.outlet.time_us)
         self.changes.trace_lost(expired)
-        self._peers.lost(router)
+        self.peers.lost(router)
         self.changes.follow(expired)
         self.edge.lost(router)
         self.home.audiences.lose(router)
@@ -319,7 +320,7 @@ class Topic:
     @event
     def receive(self, router: str, payload: bytes) -> None:
         """Take a batch from a router in contact. Raises `BreachError` if it breaks the protocol."""
-        self._peers.receive(router, payload)
+        self.peers.receive(router, payload)
 
     @event
     def go_on(self) -> bool:

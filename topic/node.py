@@ -18,7 +18,7 @@ All of it is synchronous. Nothing here reads a clock or awaits: time, store and 
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import attrs
@@ -26,8 +26,9 @@ import attrs
 from linkstate.channel import BUDGET
 from linkstate.clock import HybridClock
 from linkstate.events import Action as MeshAction
-from linkstate.events import Broken, ContactLost, ContactMade, Full, Late, Received, Room, Transmit
+from linkstate.events import Broken, ContactLost, ContactMade, Full, Late, Received, Replanned, Room, Transmit
 from linkstate.mesh import Mesh
+from linkstate.plan.plan import Plan
 from topic.actions import Action, Doubt, LinkAction, Note
 from topic.core import Topic
 from topic.directory.entry import LinkEntry, Role
@@ -49,7 +50,7 @@ class Breach:
     reason: str
 
 
-Happening = ContactMade | ContactLost | Late | Breach | Note
+Happening = ContactMade | ContactLost | Late | Breach | Note | Replanned
 
 
 class NodeMesh(Protocol):
@@ -85,10 +86,14 @@ class NodeStore(Protocol):
     def remembered(self) -> Sequence[LinkEntry]:
         """What the earlier lives left."""
 
-    def save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool = False) -> None:
-        """Keep these entries if they outlive their router (`LinkEntry.outlives_router`), else forget them; and reserve
-        the clock behind this reading. `whole`: forget all others. Written when it returns, all or nothing; raises
-        `UnkeptError`."""
+    @property
+    def plan(self) -> Plan:
+        """What the earlier lives knew to have changed in the plan."""
+
+    def save(self, changed: Iterable[LinkEntry], clock: int, plan: Plan | None = None, *, whole: bool = False) -> None:
+        """Keep these entries if they outlive their router (`LinkEntry.outlives_router`), else forget them; the plan, if
+        one is given; and reserve the clock behind this reading. `whole`: forget all other entries. Written when it
+        returns, all or nothing; raises `UnkeptError`."""
 
 
 class NodeShell(Protocol):
@@ -127,6 +132,8 @@ class Node:
         """Why the store is behind; empty if it is not."""
         self.told: Callable[[str, bytes], None] | None = None
         """Takes what another router's shell says (`tell`); raises BreachError if it cannot be meant."""
+        self._plan: Plan | None = None
+        """What has come of it, if the store does not have it yet."""
         self._tell_what_was_kept()
 
     @property
@@ -186,9 +193,10 @@ class Node:
         """Write down what has changed. Whether the store has it: one that could not be written is behind until it has
         been written anew, which is tried with every look."""
         unsaved, clock = self.topic.directory.unsaved, self.topic.outlet.clock.read()
-        if not self.unkept and (unsaved or clock >= self._store.reserved):
+        if not self.unkept and (unsaved or self._plan or clock >= self._store.reserved):
             try:
-                self._store.save(unsaved, clock)
+                self._store.save(unsaved, clock, self._plan)
+                self._plan = None
             except UnkeptError as error:
                 self.unkept = str(error)
                 self._shell.note(Note(f"{self.unkept}; new durable links are refused until it can be"))
@@ -197,10 +205,11 @@ class Node:
 
     def _catch_up(self) -> None:
         try:
-            self._store.save(self.topic.directory.entries(), self.topic.outlet.clock.read(), whole=True)
+            self._store.save(self.topic.directory.entries(), self.topic.outlet.clock.read(), self._plan, whole=True)
         except UnkeptError as error:
             self.unkept = str(error)
         else:
+            self._plan = None
             self.unkept = ""
             self._shell.note(Note("the router's state is kept again"))
 
@@ -237,6 +246,10 @@ class Node:
                 self.topic.contact(action.router, action.incarnation, now)
             elif isinstance(action, Late):
                 self._shell.note(action)
+            elif isinstance(action, Replanned):
+                self._plan = action.plan
+                self.topic.peers.follow(action.plan)
+                self._shell.note(action)
             elif isinstance(action, Broken):
                 self._shell.note(Breach(action.router, action.reason))
             elif action.router in self.topic.directory.contacts:  # else it was over with a breach
@@ -265,8 +278,7 @@ class Node:
 def boot(
     name: str,
     incarnation: int,
-    routers: Collection[str],
-    links: Mapping[str, int],
+    file: Plan,
     journal: Block,
     settings: Settings,
     store: NodeStore,
@@ -277,11 +289,11 @@ def boot(
     max_payload: int,
     budget: int = BUDGET,
 ) -> tuple[Mesh, Topic]:
-    """The cores of a router that starts now. Its clock begins where the store reserved it, so that what it names is
+    """The cores of a router that starts now, by what its topology file says, and what it knows to have changed in that
+    since. Its clock begins where the store reserved it, so that what it names is
     younger than all that it named before."""
     clock = HybridClock(store.reserved)
     clock.advance(shell.wall_us() // 1000)
-    mesh = Mesh(
-        name, incarnation, routers, links, clock, hello=hello, dead=dead, max_payload=max_payload, budget=budget
-    )
-    return mesh, Topic(name, incarnation, routers, clock, journal, settings, shell.now(), store.remembered)
+    plan = file.merge(store.plan)
+    mesh = Mesh(name, incarnation, plan, clock, hello=hello, dead=dead, max_payload=max_payload, budget=budget)
+    return mesh, Topic(name, incarnation, plan.members, clock, journal, settings, shell.now(), store.remembered)

@@ -8,10 +8,12 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from linkstate.plan.plan import Plan
 from topic.actions import STOLEN, Detach, Note
 from topic.delivery.record import Record
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status, unpack_entry
 from topic.directory.gossip import Gossip
+from topic.event import event
 from topic.home.boot import Boot
 from topic.home.home import Home
 from topic.identity import Epoch
@@ -46,6 +48,15 @@ class Peers:
         changes = self.directory.believe_rumours(router)
         self._pass_on(router, changes, learned=True)
         self._changes.follow(changes, learned=True)
+
+    @event
+    def follow(self, plan: Plan) -> None:
+        """The plan has changed, and perhaps with it who is waited for (11)."""
+        self._changes.follow(self.directory.follow(plan))
+        self._expiry.contacts_changed()
+        self._boot.check(-math.inf)
+        if self.directory.complete:
+            self._attaches.begin_unknown(-math.inf)
 
     def receive(self, router: str, payload: bytes) -> None:
         """Take a batch from a router in contact. Raises `BreachError` if it breaks the protocol."""

@@ -20,6 +20,7 @@ from router.cli.access.certs import certs
 from router.cli.access.user import user
 from router.cli.base import Commands
 from router.cli.hosts.render import render
+from router.cli.plan import apply as cli_apply
 from router.cli.router import router
 
 
@@ -38,6 +39,7 @@ def main() -> None:
 
 for _command in (
     *cli_mesh.COMMANDS,
+    *cli_apply.COMMANDS,
     router,
     render,
     cli_publish.publish,

@@ -34,6 +34,8 @@ from router.mesh.topology import TopologyError, load
 )
 @click.option("--amqp-fd", type=int, hidden=True, help="The listener for clients, inherited from the launcher.")
 @click.option("--inter-fd", type=int, hidden=True, help="The listener for routers, inherited from the launcher.")
+@click.option("--join", is_flag=True, help="Join a mesh that runs: take clients when that has taken this router in.")
+@click.option("--whole", is_flag=True, hidden=True, help="The whole mesh is started: it is what the topology says.")
 @click.option("--clock-offset", type=float, hidden=True, help="Seconds by which this host's clock is to seem wrong.")
 def router(
     name: str,
@@ -41,6 +43,8 @@ def router(
     run_dir: Path | None,
     amqp_fd: int | None,
     inter_fd: int | None,
+    join: bool,
+    whole: bool,
     clock_offset: float | None,
 ) -> None:
     """Run one router in the foreground, for meshes of several hosts.
@@ -53,16 +57,17 @@ def router(
     """
     if clock_offset:
         offset_wall_clock(clock_offset)
+    starts = "join" if join else "mesh" if whole else "again"
     plan = load(topology)
     if name not in plan.routers:
         raise RunError(f'there is no router "{name}" in {topology}, {expected(name, plan.routers)}')
     directory = RunDirectory(run_dir or Path("run") / plan.mesh)
     if amqp_fd is not None and inter_fd is not None:
         sockets = socket.socket(fileno=amqp_fd), socket.socket(fileno=inter_fd)
-        _serve(directory.topology(), name, directory, *sockets, [logging.StreamHandler()])
+        _serve(directory.topology(), name, directory, *sockets, [logging.StreamHandler()], starts)
         return
     check_addresses(plan, name)
-    _serve_alone(plan, name, directory)
+    _serve_alone(plan, name, directory, starts)
 
 
 def offset_wall_clock(seconds: float) -> None:
@@ -90,7 +95,7 @@ def _is_known(address: Address | None) -> bool:
     return address is not None and address.port != 0
 
 
-def _serve_alone(plan: Topology, name: str, directory: RunDirectory) -> None:
+def _serve_alone(plan: Topology, name: str, directory: RunDirectory, starts: str) -> None:
     config = plan.routers[name]
     inter = config.inter or Address(config.amqp.host, 0)
     try:
@@ -103,7 +108,7 @@ def _serve_alone(plan: Topology, name: str, directory: RunDirectory) -> None:
     handlers: list[logging.Handler] = [logging.StreamHandler(), logging.FileHandler(log)]
     addresses = bound_address(sockets[0], config.amqp.host), bound_address(sockets[1], inter.host)
     with directory.registered(name, plan, *addresses):
-        _serve(plan, name, directory, *sockets, handlers)
+        _serve(plan, name, directory, *sockets, handlers, starts)
 
 
 class LineFormatter(logging.Formatter):
@@ -120,7 +125,9 @@ def _serve(
     amqp: socket.socket,
     inter: socket.socket,
     handlers: list[logging.Handler],
+    starts: str,
 ) -> None:
+    from router.plan.request import Start
     from router.process import run_router
 
     logging.raiseExceptions = False  # a line for which the disk has no room is lost: no traceback in its place
@@ -129,5 +136,7 @@ def _serve(
         handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s"))
     for opening in plan.openings(name):
         logging.getLogger("oncemesh").warning("%s", opening)
-    main = functools.partial(run_router, run_dir=directory.path, amqp_socket=amqp, inter_socket=inter)
+    main = functools.partial(
+        run_router, run_dir=directory.path, amqp_socket=amqp, inter_socket=inter, starts=Start(starts)
+    )
     run(main, plan, name)

@@ -83,6 +83,7 @@ class Reporter:
             "uptime_s": round(trio.current_time() - self._started, 3),
             "rss_bytes": self._process.memory_info().rss,
             "connections": len(self._connections),
+            "plan": self._plan(),
             "links": self._links(),
             "routes": self._routes(),
             "publishers": self._publishers(),
@@ -97,6 +98,12 @@ class Reporter:
             "exceeded": dict(self._exceeded),
             "disk": {"log": self._log.why, "missing": self._log.missing, "store": node.unkept},
         }
+
+    def _plan(self) -> dict[str, Any]:
+        """The routers of the mesh, and what two routers that agree on all of it have alike."""
+        plan = self._linkstate.plan
+        standings = {name: plan.routers[name].standing.name.lower() for name in sorted(plan.listed)}
+        return {"digest": f"{plan.digest:x}", "routers": standings}
 
     def _links(self) -> list[dict[str, Any]]:
         now = trio.current_time()
@@ -194,7 +201,7 @@ class Reporter:
         told |= {name for name, subscriber in topic.edge.subscribers.items() if not subscriber.answered}
         waiting, routers = topic.attaches.waiting, topic.attaches.awaited
         if not told.issuperset(waiting):  # links that nobody in contact knows: perhaps the others do
-            routers |= set(topic.directory.others) - topic.directory.applied.keys()
+            routers |= set(topic.directory.members.others) - topic.directory.applied.keys()
         ages = self._waiting_attaches.look((("", name) for name in waiting), trio.current_time())
         return {"waiting": len(waiting), "for": sorted(routers), "since_s": ages.get("", 0.0)}
 

@@ -124,7 +124,7 @@ def _contact(at: ManagedRouter) -> Kind:
             "nextHop": lambda name: route.next_hop if (route := at.linkstate.routes.get(name)) else None,
             "cost": lambda name: route.cost if (route := at.linkstate.routes.get(name)) else None,
             "applied": lambda name: directory.applied.get(name),
-            "acknowledged": lambda name: directory.acked[name],
+            "acknowledged": lambda name: directory.members.acked[name],
         },
         lambda: directory.contacts,
     )

@@ -30,13 +30,14 @@ from router.mesh.listeners import ListenError, bound_address, listen
 from router.mesh.quantities import Address, format_duration
 from router.mesh.reading import expected
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
-from router.mesh.status import FetchStatus, look, unfinished
-from router.mesh.stopping import DRAIN, DRAIN_S, STOP, STOP_S
+from router.mesh.status import FetchStatus, look, unapplied, unfinished
+from router.mesh.stopping import APPLY, DRAIN, DRAIN_S, STOP, STOP_S
 
 # -P: the module `router` must be ours whatever the working directory holds.
 ROUTER_COMMAND = (sys.executable, "-P", "-m", "router")
 
 START_S = 30.0
+APPLY_S = 20.0
 LOOK_EVERY_S = 0.05
 
 
@@ -91,7 +92,7 @@ class Launcher:
             self.directory.check_mesh(topology)
             listeners = self._listen(stack, topology)
             self._write_record(topology, listeners)
-            await self._launch(listeners)
+            await self._launch(listeners, how="--whole")
 
     async def start(self, names: Collection[str]) -> None:
         """Starts routers of a mesh that ran before, at the addresses that neighbours and clients know."""
@@ -104,6 +105,43 @@ class Launcher:
                     raise LaunchError(f"router {name} is running already (pid {running[name].pid})")
             chosen = {name: topology.routers[name] for name in names}
             await self._launch(self._listen(stack, attrs.evolve(topology, routers=chosen)))
+
+    async def apply(self, topology: Topology, forced: Collection[str] = ()) -> None:
+        """Make the mesh that runs here what `topology` says: start routers that are new, send the clients of those that
+        it lacks to others and let them end, but at once those that are `forced`. The plan goes from one router to all,
+        also elsewhere. Returns when all agree."""
+        with self.directory.starting(whole=True), ExitStack() as stack:
+            self.directory.check_mesh(topology)
+            asked = next(iter(self.directory.running().values()), None)
+            if asked is None:
+                raise LaunchError(f"{self.directory.path}: no router is running here, start the mesh with oncemesh up")
+            known = self.directory.read().routers
+            fresh = {name: router for name, router in topology.routers.items() if name not in known}
+            listeners = self._listen(stack, attrs.evolve(topology, routers=fresh))
+            self.directory.keep(topology)
+            with self.directory.edit() as record:
+                record.forced = sorted(forced)
+                record.base = str(topology.base.resolve())
+                record.routers |= self._entries(attrs.evolve(topology, routers=fresh), listeners)
+            _signal(asked, APPLY)
+            for name, sockets in listeners.items():
+                self._spawn(name, sockets, how="--join")
+            self._record_pids(listeners)
+            await self._wait_until_applied(topology)
+            with self.directory.edit() as record:
+                record.routers = {name: entry for name, entry in record.routers.items() if name in topology.routers}
+
+    async def _wait_until_applied(self, topology: Topology) -> None:
+        lacking: dict[str, str] = {}
+        with trio.move_on_after(APPLY_S):
+            while True:
+                running = self.directory.running()
+                lacking = unapplied(topology, await look(self.directory, self.fetch), running)
+                if not lacking:
+                    return
+                await trio.sleep(LOOK_EVERY_S)
+        lacks = "; ".join(f"router {name} {lack}" for name, lack in lacking.items())
+        raise HalfUpError(f"told, but after {format_duration(APPLY_S)} not all have followed: {lacks or 'no answer'}")
 
     def begin(self, names: Collection[str], clock_offset: float = 0.0) -> None:
         """Starts routers as `start` does, but does not wait until they are up: what they need for it may be broken."""
@@ -190,6 +228,11 @@ class Launcher:
 
     def _write_record(self, topology: Topology, listeners: Mapping[str, Listeners]) -> None:
         self.directory.keep(topology)
+        entries = self._entries(topology, listeners)
+        base = str(topology.base.resolve())
+        self.directory.write(MeshRecord(topology.mesh, str(self.directory.topology_path), entries, base))
+
+    def _entries(self, topology: Topology, listeners: Mapping[str, Listeners]) -> dict[str, RouterEntry]:
         entries = {}
         for name, router in topology.routers.items():
             inter_host = router.inter.host if router.inter else router.amqp.host
@@ -199,14 +242,13 @@ class Launcher:
                 inter=str(bound_address(listeners[name].inter, inter_host)),
                 log=str(self.directory.log_path(name)),
             )
-        base = str(topology.base.resolve())
-        self.directory.write(MeshRecord(topology.mesh, str(self.directory.topology_path), entries, base))
+        return entries
 
-    async def _launch(self, listeners: Mapping[str, Listeners]) -> None:
+    async def _launch(self, listeners: Mapping[str, Listeners], how: str = "") -> None:
         complete = False
         try:
             for name, sockets in listeners.items():
-                self._spawn(name, sockets)
+                self._spawn(name, sockets, how=how)
             self._record_pids(listeners)
             await self._wait_until_up(listeners)
             complete = True
@@ -223,7 +265,8 @@ class Launcher:
             for name in names:
                 record.routers[name].pid = self._children[name].process.pid
 
-    def _spawn(self, name: str, sockets: Listeners, clock_offset: float = 0.0) -> None:
+    def _spawn(self, name: str, sockets: Listeners, clock_offset: float = 0.0, how: str = "") -> None:
+        """`how`: an option of the router, other than to start it again."""
         log = self.directory.log_path(name)
         try:
             log.parent.mkdir(exist_ok=True)
@@ -234,6 +277,7 @@ class Launcher:
         arguments = [name, str(self.directory.topology_path), "--run-dir", str(self.directory.path)]
         arguments += ["--amqp-fd", str(amqp), "--inter-fd", str(inter)]
         arguments += ["--clock-offset", str(clock_offset)] if clock_offset else []
+        arguments += [how] if how else []
         with output, self._at(name):
             start = output.tell()
             process = subprocess.Popen(

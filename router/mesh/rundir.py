@@ -54,6 +54,8 @@ class MeshRecord:
     routers: dict[str, RouterEntry]
     base: str = ""
     """The folder from which the topology names files."""
+    forced: list[str] = attrs.Factory(list)
+    """Routers that were removed without waiting for their clients."""
 
 
 class RunDirectory:
@@ -195,10 +197,9 @@ class RunDirectory:
         record = self.read()
         entries = record.routers
         topology = load(self.topology_path)
-        if not entries.keys() <= topology.routers.keys():
-            raise RunError(f"{self.path}: mesh.json names routers that topology.yaml does not know")
         routers = dict(topology.routers)  # not all are in mesh.json if they were started alone
-        for name, entry in entries.items():
+        for name in entries.keys() & routers.keys():  # others are leaving
+            entry = entries[name]
             amqp, inter = Address.parse(entry.amqp), Address.parse(entry.inter)
             routers[name] = attrs.evolve(routers[name], amqp=amqp, inter=inter)
         return attrs.evolve(topology, routers=routers, base=Path(record.base))

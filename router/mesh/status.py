@@ -66,6 +66,21 @@ def contacts_of(view: RouterView) -> set[str]:
     return {route["router"] for route in routes if route["contact"]}
 
 
+def unapplied(topology: Topology, views: Mapping[str, RouterView], running: Collection[str]) -> dict[str, str]:
+    """Router -> what lacks until a topology that was applied is what the routers that run here do."""
+    names = [name for name in running if name in topology.routers]
+    lacking = unfinished(topology, views, names)
+    lacking |= {name: "still runs" for name in running if name not in topology.routers}
+    digests = set()
+    for name in names:
+        plan = (views[name].status or {}).get("plan", {})
+        digests.add(plan.get("digest"))
+        if plan.get("routers") != dict.fromkeys(sorted(topology.routers), "member"):
+            leaving = [other for other, standing in plan.get("routers", {}).items() if standing == "leaving"]
+            lacking.setdefault(name, f"waits until {', '.join(leaving)} has left" if leaving else "has another plan")
+    return lacking or (dict.fromkeys(names, "has another plan") if len(digests) > 1 else {})
+
+
 def unfinished(topology: Topology, views: Mapping[str, RouterView], names: Collection[str]) -> dict[str, str]:
     """Router -> what it still lacks to be up: links to running neighbours, contact with all whom running ones join."""
     up = {name for name, view in views.items() if view.running}

@@ -7,6 +7,8 @@ from typing import Final
 
 STOP: Final = signal.SIGTERM
 DRAIN: Final = signal.SIGUSR1
+APPLY: Final = signal.SIGUSR2
+"""Tells a router that the topology in its run directory is what its mesh is to be."""
 
 STOP_S: Final = 5.0
 """For which whoever asked a router to stop waits for its end."""

@@ -17,9 +17,11 @@ from math import inf
 from typing import Any, Literal
 
 from linkstate.clock import HybridClock
-from linkstate.events import Broken, ContactLost, ContactMade, Full, Late, Received, Room, Transmit
+from linkstate.events import Broken, ContactLost, ContactMade, Full, Late, Received, Replanned, Room, Transmit
 from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
+from linkstate.plan.plan import Plan
+from tests.plans import of
 
 HELLO = 0.2
 DEAD = 1.0
@@ -78,10 +80,12 @@ class Ledger:
 class Network:
     """Meshes, the transports between them and what is under way on those."""
 
-    def __init__(self, links: Mapping[Link, int], seed: int = 0) -> None:
+    def __init__(self, links: Mapping[Link, int], seed: int = 0, file: Plan | None = None) -> None:
+        """`file` is what the topology files say, all `links` if nothing is given."""
         self.now = 0.0
         self.links = dict(links)
         self.routers = sorted({router for link in links for router in link})
+        self.file = file or of(self.routers, links)
         self.random = random.Random(seed)
         self.loss = 0.0
         self.jitter = 0.0
@@ -108,6 +112,8 @@ class Network:
 
     def connect(self, a: str, b: str) -> None:
         """A new transport between two neighbours; what the old one still carried is gone."""
+        if b not in self.meshes[a].neighbours or a not in self.meshes[b].neighbours:
+            return
         self._serial += 1
         self._transport[a, b] = self._transport[b, a] = self._serial
         self._outboxes[a, b], self._outboxes[b, a] = Outbox(), Outbox()
@@ -127,6 +133,10 @@ class Network:
                 self._outboxes[a, b] = Outbox()
                 self.meshes[a].link_down(b, self.now)
                 self._drain(a)
+
+    def _closed(self, here: str, there: str) -> None:
+        """The other end, which is no neighbour any more, has closed the transport."""
+        self.cut(here, there, both=False)
 
     def restart(self, router: str, *, noticed: bool = True, later: int = 10) -> None:
         """The process is replaced by a new incarnation without transports."""
@@ -150,6 +160,13 @@ class Network:
                 self.ledger.send(source, target, payload)
         mesh.send(targets, payload, self.now)
         self._drain(source)
+
+    def replan(self, here: str, wanted: Plan, *, forced: str = "") -> None:
+        """An operator gives that router another topology file."""
+        self._advance(here)
+        mesh = self.meshes[here]
+        mesh.replan(mesh.plan.revised(wanted, (self._clocks[here].stamp(), here), forced), self.now)
+        self._drain(here)
 
     def drop_contact(self, here: str, there: str) -> None:
         self.meshes[here].drop_contact(there, self.now)
@@ -197,9 +214,9 @@ class Network:
 
     def _boot(self, router: str) -> None:
         clock = self._clocks[router] = HybridClock()
-        incarnation, links = self._incarnations[router], self.neighbours(router)
+        incarnation = self._incarnations[router]
         self.meshes[router] = Mesh(
-            router, incarnation, self.routers, links, clock, hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD
+            router, incarnation, self.file, clock, hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD
         )
 
     def _resumes(self, router: str) -> float:
@@ -258,11 +275,17 @@ class Network:
                     self.filled.append((router, action))
                 case Broken() | Late():
                     self.broken.append((router, action))
+                case Replanned():
+                    assert action.plan is mesh.plan
         for neighbour in self.neighbours(router):
             self._fill((router, neighbour))
+            if neighbour not in mesh.neighbours and self._transport[router, neighbour]:
+                self._transport[router, neighbour] = 0
+                self._at(self.now + DELAY, self._closed, neighbour, router)
 
     def _transmit(self, source: str, action: Transmit) -> None:
-        assert self.meshes[source].neighbours[action.neighbour].connected, "sent without a transport"
+        neighbour = self.meshes[source].neighbours.get(action.neighbour)
+        assert neighbour is None or neighbour.connected, "sent without a transport"
         self.transmitted.append((source, action))
         if self._transport[source, action.neighbour]:
             self._outboxes[source, action.neighbour].put(action.link, action.body)

@@ -24,6 +24,7 @@ from linkstate.frames import (
 from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
 from tests.linkstate.network import DEAD, DELAY, HELLO, MAX_PAYLOAD, Network, line, ring
+from tests.plans import file
 
 MEGABYTE = 1_000_000
 sizes = st.one_of(st.integers(0, 100), st.integers(-2, 2).map(CHUNK.__add__), st.integers(0, 5 * CHUNK))
@@ -164,7 +165,7 @@ def test_a_contact_that_ends_within_a_payload_leaves_none_of_it_to_the_next() ->
 def test_a_chunk_of_an_old_contact_is_not_joined_to_a_new_one() -> None:
     """b ── a, and what b says is written by hand: it drops the contact within a payload"""
     a, b = 100, 200
-    mesh = Mesh("a", a, ["a", "b"], {"b": 1}, HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
+    mesh = Mesh("a", a, file("ab", "ab"), HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
     mesh.link_up("b", 0.0)
     flood = encode_entries(0, [AgedAdvertisement("b", b, 1, 0, (("a", a, 1),))])
     mesh.receive_linkstate("b", encode_hello(Hello("b", b, 0, a, 0)) + flood, 0.0)

@@ -5,6 +5,7 @@ import pytest
 from linkstate.clock import TRUST_MS, HybridClock
 from linkstate.flooding import Database, InstallResult
 from linkstate.frames import AgedAdvertisement
+from tests.plans import file
 
 NEWER, KNOWN, OLDER, DISPUTED, REFUSED = InstallResult
 TO_A = (("a", 100, 1),)
@@ -17,7 +18,7 @@ def entry(origin: str, incarnation: int, sequence: int, *, age_ms: int = 0, link
 
 @pytest.fixture
 def database() -> Database:
-    database = Database("a", 100, ["a", "b", "c"], HybridClock().believes, refresh=10.0, max_age=40.0)
+    database = Database("a", 100, file("abc"), HybridClock().believes, refresh=10.0, max_age=40.0)
     database.originate((), 0.0)
     database.topology_changed = False
     return database
@@ -102,7 +103,7 @@ def test_a_mere_renewal_does_not_change_the_topology(database: Database) -> None
 
 
 def test_databases_with_the_same_versions_have_the_same_digest(database: Database) -> None:
-    other = Database("c", 300, ["a", "b", "c"], HybridClock().believes, refresh=10.0, max_age=40.0)
+    other = Database("c", 300, file("abc"), HybridClock().believes, refresh=10.0, max_age=40.0)
     other.install(entry("b", 200, 1), 5.0)
     other.install(entry("a", 100, 1, links=()), 5.0)
     assert other.digest() != database.digest()

@@ -8,6 +8,7 @@ from linkstate.frames import Hello, decode_channel, decode_linkstate
 from linkstate.mesh import Mesh
 from linkstate.routing import MAX_AGE_DEADS
 from tests.linkstate.network import DEAD, DELAY, HELLO, MAX_PAYLOAD, Link, Network, line, ring
+from tests.plans import file
 
 
 def running(links: dict[Link, int]) -> Network:
@@ -229,7 +230,7 @@ def test_clocks_are_merged_across_the_mesh() -> None:
 
 
 def test_a_mesh_of_one_router_has_nobody_to_wait_for() -> None:
-    mesh = Mesh("a", 100, ["a"], {}, HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
+    mesh = Mesh("a", 100, file("a"), HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
 
     mesh.handle_timer(mesh.deadline())
 

@@ -19,11 +19,12 @@ from linkstate.frames import (
 )
 from linkstate.mesh import Mesh
 from tests.linkstate.network import DEAD, HELLO, MAX_PAYLOAD
+from tests.plans import file
 
 
 @pytest.fixture
 def mesh() -> Mesh:
-    mesh = Mesh("a", 100, ["a", "b", "c"], {"b": 1}, HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
+    mesh = Mesh("a", 100, file("abc", "ab"), HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
     mesh.link_up("b", 0.0)
     mesh.receive_linkstate("b", encode_hello(Hello("b", 200, 0, 100, 0)), 0.0)
     mesh.out.clear()
@@ -119,9 +120,7 @@ def test_an_advertisement_of_our_own_that_we_did_not_write_is_overridden(mesh: M
 
 def test_channel_frames_are_ignored_until_the_neighbour_said_who_it_is() -> None:
     """b ╌╌ a ── c"""
-    mesh = Mesh(
-        "a", 100, ["a", "b", "c"], {"b": 1, "c": 1}, HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD
-    )
+    mesh = Mesh("a", 100, file("abc", "ab", "ac"), HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
     mesh.link_up("b", 0.0)
     mesh.link_up("c", 0.0)
     flood = encode_entries(0, [AgedAdvertisement("c", 300, 1, 0, (("a", 100, 1),))])
@@ -141,7 +140,7 @@ def test_a_hello_is_answered_if_one_is_due_soon_and_the_higher_name_is_not_the_f
     name: str, spoken: float
 ) -> None:
     """So one of two routers that are idle wakes only when the other does."""
-    mesh = Mesh(name, 100, ["a", "b", "c"], {"b": 1}, HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
+    mesh = Mesh(name, 100, file("abc", "ab", "bc"), HybridClock(), hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
     mesh.link_up("b", 0.0)
     for now in (0.0, 0.4 * HELLO):
         mesh.out.clear()

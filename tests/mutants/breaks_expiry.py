@@ -34,7 +34,7 @@ def plain_subscribers_outlive_their_router(_: Method) -> Method:
     """8 Apart: a plain subscriber has ended when its router has started again."""
 
     def broken(directory: Directory, router: str, incarnation: int) -> list[Change]:
-        directory.contacts[router], directory.acked[router] = incarnation, -1
+        directory.contacts[router], directory.members.acked[router] = incarnation, -1
         directory._audiences.clear()
         return []
 

@@ -1,12 +1,12 @@
 """Breakages of what happens when a publisher comes back, here or elsewhere, or does not (protocol 7 and 8)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tests.mutants.mutant import KILLS, MOVING, Method, mutant
 from tests.topic import test_resuming as resuming
 from topic.delivery.record import AWAITING_HOME, QUEUED, Record, Stream
-from topic.directory.directory import Directory
 from topic.directory.entry import Change, LinkEntry
+from topic.directory.members import Members
 from topic.edge.edge import Edge
 from topic.edge.subscriber import LocalSubscriber
 from topic.edge.unconfirmed import Unconfirmed
@@ -69,11 +69,11 @@ def home_does_not_step_down(changed: Method) -> Method:
     return broken
 
 
-@mutant(Directory, "all_contacts_have", by="7", **MOVING | {"delay": 0.2})
+@mutant(Members, "have", by="7", **MOVING | {"delay": 0.2})
 def publisher_answered_unannounced(_: Method) -> Method:
     """7.1: a publisher's attach is answered when all routers in contact have acknowledged it."""
 
-    def broken(directory: Directory, version: int) -> bool:
+    def broken(members: Members, routers: Collection[str], version: int) -> bool:
         return True
 
     return broken

@@ -6,7 +6,7 @@ Never waits by sleeping for a while and hoping: `eventually` looks again and aga
 import contextlib
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,19 @@ class RunningMesh:
         await self._launcher.up(load(self.plan))
         routers = self.directory.topology().routers
         self._addresses = {name: router.amqp for name, router in routers.items()}
+
+    async def apply(self, routers: str, links: list[object], forced: Collection[str] = ()) -> None:
+        """The mesh is to have these routers, by their letters, and these links."""
+        plan = yaml.safe_load(self.plan.read_text())
+        entries = self.directory.read().routers
+        amqp = {name: entries[name].amqp if name in entries else "127.0.0.1:0" for name in routers}
+        plan |= {"routers": {name: {"amqp": address} for name, address in amqp.items()}, "links": links}
+        self.plan.write_text(yaml.safe_dump(plan))
+        try:
+            await self._launcher.apply(load(self.plan), forced)
+        finally:
+            known = self.directory.topology().routers
+            self._addresses = {name: known[name].amqp for name in routers}
 
     @property
     def routers(self) -> list[str]:

@@ -9,8 +9,10 @@ import pytest
 
 from linkstate.clock import COUNTER_BITS, HybridClock
 from linkstate.events import ContactMade, Transmit
+from linkstate.plan.plan import Plan
 from router.store import StateStore
 from tests.contacts import Contacts
+from tests.plans import file
 from tests.store import MemoryStore
 from topic.actions import AnswerDeliveries, AnswerSubscriber, Credit, LinkAction, Note, SettleSubscriber
 from topic.core import Topic
@@ -64,18 +66,18 @@ class CountingStore(StateStore):
         super().__init__(path, "mesh", "a")
         self.saves: list[list[LinkEntry]] = []
 
-    def save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool = False) -> None:
+    def save(self, changed: Iterable[LinkEntry], clock: int, plan: Plan | None = None, *, whole: bool = False) -> None:
         self.saves.append(entries := list(changed))
-        super().save(entries, clock, whole=whole)
+        super().save(entries, clock, plan, whole=whole)
 
 
 def boot(store: CountingStore, routers: str = "a", wall_s: int = 1_700_000_000) -> tuple[Node, Ends]:
     ends = Ends(wall_s)
     ends.store = store
-    links = {router: 1 for router in routers if router != "a"}
+    plan = file(routers, *(f"a{router}" for router in routers if router != "a"))
     block = Block("a", "router", 1)
     cores = boot_cores(
-        "a", store.begin(1), routers, links, block, Settings(), store, ends, hello=0.2, dead=1.0, max_payload=1 << 20
+        "a", store.begin(1), plan, block, Settings(), store, ends, hello=0.2, dead=1.0, max_payload=1 << 20
     )
     return Node(*cores, store, ends), ends
 
@@ -110,10 +112,10 @@ def test_what_is_not_durable_costs_no_write(path: Path) -> None:
 class FullStore(CountingStore):
     full = False
 
-    def save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool = False) -> None:
+    def save(self, changed: Iterable[LinkEntry], clock: int, plan: Plan | None = None, *, whole: bool = False) -> None:
         if self.full:
             raise UnkeptError("state.db: full")
-        super().save(changed, clock, whole=whole)
+        super().save(changed, clock, plan, whole=whole)
 
 
 def test_a_store_that_is_behind_is_written_anew_when_it_can_be(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

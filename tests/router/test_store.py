@@ -15,9 +15,11 @@ import attrs
 import pytest
 
 from linkstate.clock import AHEAD, COUNTER_BITS
+from linkstate.plan.plan import Plan
 from router.mesh.rundir import RunError
 from router.store import MERGE, StateStore, StoreError
 from tests.disk import full_disk
+from tests.plans import file
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.errors import UnkeptError
 from topic.identity import Epoch, LinkIdentity, link_name
@@ -143,6 +145,8 @@ def test_what_was_saved_survives_the_kill_of_its_process(path: Path) -> None:
     program = f"""\
 import pathlib, signal, os
 from tests.router.test_store import entry, store
+from linkstate.plan.plan import Plan
+from tests.plans import file
 kept = store(pathlib.Path({str(path)!r}))
 kept.save([entry("s")], 1)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -211,7 +215,7 @@ def test_another_routers_state_is_refused(path: Path, mesh: str, name: str) -> N
 def test_a_later_format_is_refused(path: Path) -> None:
     store(path).close()
     tamper(path, "PRAGMA user_version = 1")
-    refused(path, "of another version of this program, expected format 2")
+    refused(path, "of another version of this program, expected format 3")
 
 
 def test_a_file_that_was_cut_off_is_refused(path: Path) -> None:
@@ -253,8 +257,32 @@ def test_a_count_that_is_not_as_it_was_written_is_refused(path: Path, column: st
     refused(path, "damaged: its owner, incarnation or clock is not as it was written")
 
 
+def changed_plan() -> Plan:
+    return file("abc", "ab", "bc").revised(file("ab", "ab5"), (7 << COUNTER_BITS, "a"))
+
+
+def test_a_plan_is_kept_as_far_as_it_was_changed(path: Path) -> None:
+    with store(path) as first:
+        assert not any(first.plan.changed())
+        first.save([], 1, changed_plan())
+    with store(path) as again:
+        assert again.plan.changed() == changed_plan().changed()
+        assert file("abc", "ab", "bc").merge(again.plan) == changed_plan()
+
+
+def test_a_store_from_before_there_were_plans_has_an_empty_one_and_all_that_it_had(path: Path) -> None:
+    with store(path) as first:
+        first.save([entry("s")], 1)
+    tamper(path, "DROP TABLE plan")
+    tamper(path, "PRAGMA user_version = 2")
+    for _ in range(2):
+        with store(path) as again:
+            assert again.remembered == [entry("s")]
+            assert not any(again.plan.changed())
+
+
 PAGE = 4096
-HEADS = (128, 16, 16)  # of each page: header and cell pointers, of which many are zeros that matter
+HEADS = (128, 16, 16, 16)  # of each page: header and cell pointers, of which many are zeros that matter
 
 
 def bits_in_use(whole: bytes, page: int) -> Iterator[int]:
@@ -264,14 +292,14 @@ def bits_in_use(whole: bytes, page: int) -> Iterator[int]:
             yield from range(8 * at, 8 * at + 8)
 
 
-@pytest.mark.parametrize("page", [0, 1, 2])
+@pytest.mark.parametrize("page", [0, 1, 2, 3])
 def test_no_single_bit_can_change_what_is_remembered(path: Path, page: int) -> None:
     with store(path) as first:
         first.begin(1000)
-        first.save([entry("s"), entry("p", Role.PUBLISHER)], 5 << COUNTER_BITS)
+        first.save([entry("s"), entry("p", Role.PUBLISHER)], 5 << COUNTER_BITS, plan := changed_plan())
         kept = first.reserved
     whole = path.read_bytes()
-    assert len(whole) == 3 * PAGE, "the schema, the counters, the entries"
+    assert len(whole) == 4 * PAGE, "the schema, the counters, the entries, the plan"
     refusals = 0
     for bit in bits_in_use(whole, page):
         damaged = bytearray(whole)
@@ -280,6 +308,7 @@ def test_no_single_bit_can_change_what_is_remembered(path: Path, page: int) -> N
         try:
             with store(path) as again:
                 assert (again.remembered, again.reserved) == ([entry("p", Role.PUBLISHER), entry("s")], kept)
+                assert again.plan.digest == plan.digest
         except StoreError:
             refusals += 1
     assert refusals > 200

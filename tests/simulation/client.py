@@ -155,7 +155,7 @@ class Client:
         if self.schedule.now < self._asleep_until and not self.calm:
             self.schedule.at(self._asleep_until, self.attach)
             return
-        alive = [router for router in self.routers.values() if router.alive and not router.paused]
+        alive = [router for router in self.routers.values() if router.admits]
         if not alive:
             self.schedule.after(0.5, self.attach)
             return
@@ -278,7 +278,7 @@ class Client:
         self.schedule.after(self.random.random(), self._move, link)
 
     def _move(self, link: Link) -> None:
-        alive = [router for router in self.routers.values() if router.alive and not router.paused]
+        alive = [router for router in self.routers.values() if router.admits]
         elsewhere = [router for router in alive if router is not link.router]
         if link is self.link and elsewhere:
             self._steal(self.random.choice(elsewhere))

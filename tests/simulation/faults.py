@@ -20,6 +20,7 @@ class Faults:
         self.routers: dict[str, Router] = world.routers
         self.wires: list[Wire] = world.wires
         self.unstarted = world.unstarted
+        self._membership = world.membership
         self.calm = False
         self._note = world.note
         self._kinds = {
@@ -50,7 +51,7 @@ class Faults:
             self.start(router)
 
     def start(self, router: Router) -> None:
-        if not router.alive and router.name != self.unstarted:
+        if not router.alive and router.name != self.unstarted and router.name in self._membership.wanted:
             router.boot(store=self.random.random() >= self.knobs.store_loss)
 
     def _after(self, most: float, action: object, *arguments: object) -> None:

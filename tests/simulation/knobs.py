@@ -121,6 +121,10 @@ class Knobs:
     """Bytes of messages that a router gives to a client's connection before that has written any; or one message."""
     message: int = 1
     """Bytes that a message has at least."""
+    reserve: int = 0
+    """Routers that the mesh does not have, and may be given."""
+    changes: tuple[str, ...] = ()
+    """What operators do to the plan: join, leave, costs."""
     apart: tuple[float, ...] = (2.0, 4.0, 8.0)
     """Longest times for which partitions last."""
 

@@ -123,6 +123,15 @@ def _plain_cuts(_: Knobs, random: Random) -> dict[str, Any]:
     return shape | {"plain": random.choice((0.5, 1.0)), "faults": faults}
 
 
+def _grow(knobs: Knobs, random: Random) -> dict[str, Any]:
+    """A plan that changes: routers come, go and come back, and links cost something else. Each two have a wire, so that
+    plans from two sides of a partition leave nobody without a link."""
+    kinds = ("join", "join", "leave", "leave", "costs")
+    changes = tuple(random.choice(kinds) for _ in range(random.choice((2, 4, 8))))
+    shape = {"reserve": random.choice((1, 2, 3)), "changes": changes, "never_started": False, "links": 30}
+    return shape | {"turmoil": max(knobs.turmoil, 8.0), "messages": max(knobs.messages, 25)}
+
+
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "batch": _batch,
     "detach": _detach,
@@ -148,6 +157,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "narrow": _narrow,
     "few bytes": _few_bytes,
     "plain cuts": _plain_cuts,
+    "grow": _grow,
 }
 
 LIMITS = ("far clocks", "set back")
@@ -156,7 +166,7 @@ LIMITS = ("far clocks", "set back")
 
 def weaken(knobs: Knobs, random: Random, names: Collection[str] = ()) -> Knobs:
     """With what the dice say, or with what is named."""
-    drawn = [name for name in ODD if name not in (*LIMITS, "plain cuts")]
+    drawn = [name for name in ODD if name not in (*LIMITS, "plain cuts", "grow")]
     for name in names or random.sample(drawn, random.choice((0, 0, 0, 0, 0, 1, 1, 1, 2, 4))):
         knobs = attrs.evolve(knobs, **ODD[name](knobs, random))
     return knobs

@@ -39,8 +39,22 @@ def check_quiescence(world: "World") -> None:
         judge.check(publisher.credit == most, f"4 credit: {publisher.name} has {publisher.credit}")
     alive = [router for router in world.routers.values() if router.alive]
     for router in alive:
-        _check_empty(judge, router, everybody=len(alive) == len(world.routers))
+        _check_plan(judge, router, alive)
+        _check_empty(judge, router, everybody=router.mesh.plan.members <= {other.name for other in alive})
         _check_directory(world, router, len(alive) - 1)
+
+
+def _check_plan(judge: "Judge", router: "Router", alive: "list[Router]") -> None:
+    """All have the same plan, and none a trace of who was removed."""
+    plan, mesh = router.mesh.plan, router.mesh
+    said = plan.changed(), plan.listed, [plan.costs_of(other.name) for other in alive]
+    for other in alive:
+        theirs = other.mesh.plan
+        again = theirs.changed(), theirs.listed, [theirs.costs_of(one.name) for one in alive]
+        judge.check(said == again, f"11 plan: {router.name} has {said}, and {other.name} {again}")
+    judge.check(router.name in plan.members, f"11 plan: {router.name} is there, and no member")
+    known = {*mesh._linkstate.database.entries, *mesh._contacts._contacts, *router.topic.directory.members.acked}
+    judge.check(known <= plan.listed, f"11 plan: {router.name} knows {known - plan.listed}")
 
 
 def _check_empty(judge: "Judge", router: "Router", *, everybody: bool) -> None:

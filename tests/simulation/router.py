@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from linkstate.mesh import Mesh
+from linkstate.plan.plan import Plan, Standing
 from tests.simulation.knobs import FORGET, Knobs
 from tests.simulation.link import Link
 from tests.simulation.schedule import Schedule
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from tests.simulation.judge import Judge
 
 START_US = 1_700_000_000_000_000
+DRAIN_S = 10.0
+"""For which a router that leaves waits for its clients to be attached elsewhere."""
 MOST_STEP_US = 60_000_000
 """By which a wall clock is set forward or back."""
 SET_BACK_US = 100_000_000
@@ -67,6 +70,8 @@ class Router:
         self.judge: Judge
         self.note: Callable[[str, str], None]
         self.names: tuple[str, ...] = ()
+        self.file: Plan
+        """What its topology file says."""
         self.wires: dict[str, Wire] = {}
         self.verbose = False
         self.alive = False
@@ -85,14 +90,25 @@ class Router:
         """How many payloads of the present contact with a router the topic core has dealt with."""
         self.lost_at: dict[str, float] = {}
         """When the last contact with a router ended, for either, in which its section had come, in this incarnation."""
+        self.joining = False
+        """It is new, and takes no clients before the mesh has taken it in."""
+        self.leaves_at = inf
+        """When it is gone at last; it sends its clients away until then."""
         self._inbox: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._skew_us = int(random.uniform(-knobs.skew, knobs.skew) * 1e6)
         self._timer = inf
 
     # life
 
-    def boot(self, *, store: bool) -> None:
+    @property
+    def admits(self) -> bool:
+        """Whether clients can attach."""
+        taken = not self.joining or self.topic.boot.has_joined
+        return self.alive and not self.paused and self.leaves_at == inf and taken
+
+    def boot(self, *, store: bool, joins: bool = False) -> None:
         assert not self.alive
+        self.joining, self.leaves_at = joins, inf
         former = self.incarnation
         self.alive = True
         self.paused = False
@@ -126,12 +142,11 @@ class Router:
 
     def _node(self) -> Node:
         knobs, shell = self.knobs, Shell(self)
-        costs = {name: wire.cost for name, wire in self.wires.items()}
         longest = float(max(knobs.timeouts))
         waits = 2.0, knobs.boot_wait, longest, FORGET
         settings = Settings(knobs.window, knobs.window_bytes, knobs.message, knobs.redeliveries, *waits)
         self.mesh, self.topic = boot(
-            self.name, self.incarnation, self.names, costs, self._log(), settings, self.store, shell,
+            self.name, self.incarnation, self.file, self._log(), settings, self.store, shell,
             hello=knobs.dead / 4, dead=knobs.dead, max_payload=1 << 20, budget=knobs.budget,
         )  # fmt: skip
         return Watched(self, shell)
@@ -225,6 +240,48 @@ class Router:
             self._timer = at = max(deadline, self.schedule.now)
             self.schedule.at(at, self._wake, self.incarnation, at)
 
+    # the plan, as `router.plan` follows it
+
+    def replan(self, wanted: Plan, forced: Sequence[str]) -> None:
+        """An operator gives it another topology."""
+        version = self.topic.outlet.clock.stamp(), self.name
+        self.mesh.replan(self.mesh.plan.revised(wanted, version, forced), self.schedule.now)
+
+    def planned(self) -> None:
+        """The plan has changed."""
+        self.schedule.after(0.0, self.handle, self._follow_plan)
+
+    def _follow_plan(self) -> None:
+        plan = self.mesh.plan
+        if plan.is_out(self.name, self.incarnation):
+            self.expelled()
+            return
+        if plan.routers[self.name].standing is Standing.LEAVING and self.leaves_at == inf:
+            self.note(self.name, "is leaving")
+            self.leaves_at = self.schedule.now + DRAIN_S
+            for link in list(self.links):
+                link.broken(0.01)
+            self._leave_if_done()
+        for name, wire in self.wires.items():
+            if name in self.mesh.neighbours:
+                wire.seek()
+            else:
+                wire.part(self.name)
+
+    def expelled(self) -> None:
+        """It has been removed."""
+        self.note(self.name, "has been removed, and ends")
+        self.schedule.after(0.0, self.kill, 0.01)
+
+    def _leave_if_done(self) -> None:
+        directory = self.topic.directory
+        ours = any(entry.live and directory.is_mine(entry) for entry in directory.entries())
+        if self.schedule.now < self.leaves_at and (ours or self.topic.records.by_key):
+            self.schedule.after(0.1, self.handle, self._leave_if_done)
+        elif self.name in self.mesh.plan.listed:
+            version = self.topic.outlet.clock.stamp(), self.name
+            self.mesh.replan(self.mesh.plan.without(self.name, version), self.schedule.now)
+
     # contacts
 
     def makes_contact(self, router: str) -> None:
@@ -249,7 +306,7 @@ class Router:
     def has_booted(self) -> bool:
         """It has heard from all, or has waited for that as long as it should (protocol 8, Boot)."""
         waited = self.schedule.now >= self.booted_at + self.knobs.boot_wait
-        return waited or len(self.sections) == len(self.names) - 1
+        return waited or self.sections.issuperset(self.topic.directory.members.others)
 
     def wall_us(self) -> int:
         return START_US + int(self.schedule.now * 1e6) + self._skew_us

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from linkstate.events import ContactLost, ContactMade, Late, Received, Transmit
+from linkstate.events import ContactLost, ContactMade, Late, Received, Replanned, Transmit
 from tests.simulation.link import Link
 from tests.simulation.wires import Body
 from topic.actions import LinkAction
@@ -49,6 +49,9 @@ class Shell:
             router.note(router.name, f"drops {happening.router}: {happening.reason}")
         elif isinstance(happening, Breach):
             raise AssertionError(f"{happening.router} broke the protocol at {router.name}: {happening.reason}")
+        elif isinstance(happening, Replanned):
+            router.note(router.name, f"has plan {happening.plan.digest:x}")
+            router.planned()
         elif router.verbose:
             router.note(router.name, happening.text)
 

@@ -78,11 +78,30 @@ class Wire:
         if self._routers[dialler].paused:
             self.seek()
             return
+        if not all(map(self._is_wanted, self.ends)):
+            return
         if latest is None or not latest.open[dialler]:
             self._latest = connection = Connection(self.ends)
             for end in self.ends:
                 connection.arrival[end] = at = self._schedule.now + self._random.random() * self._knobs.delay
                 self._schedule.at(at, self._routers[end].handle, self._up, connection, end)
+
+    def _is_wanted(self, end: str) -> bool:
+        """Whether the plan of this end has the link. It tells the other if that was removed."""
+        other, mesh = self._routers[self.other(end)], self._routers[end].mesh
+        if other.name in mesh.plan.routers and other.name not in mesh.plan.listed and end in other.mesh.neighbours:
+            other.handle(other.expelled)
+        return other.name in mesh.neighbours
+
+    def part(self, end: str) -> None:
+        """The plan of this end has the link no more: it closes its connection, behind what it has sent."""
+        connection = self._current[end]
+        if connection is not None:
+            there = self.other(end)
+            self._current[end], connection.broken = None, True
+            self._closed(connection, end)
+            at = max(connection.arrival[there], self._schedule.now)
+            self._schedule.at(at, self._routers[there].handle, self._down, connection, there)
 
     def _up(self, connection: Connection, end: str) -> None:
         if not connection.broken:

@@ -17,6 +17,7 @@ from tests.simulation.client import Client
 from tests.simulation.faults import Faults
 from tests.simulation.judge import Judge
 from tests.simulation.knobs import Knobs, draw
+from tests.simulation.membership import Membership
 from tests.simulation.odd import weaken
 from tests.simulation.parties import Violation
 from tests.simulation.publisher import Publisher
@@ -48,7 +49,11 @@ class World:
         self.judge = Judge(self.schedule, self.routers, self.knobs, self.note)
         self._make_routers()
         self.wires = self._make_wires()
-        self.unstarted = list(self.routers)[-1] if self.knobs.never_started else None  # the others stay connected
+        self.membership = Membership(self)
+        for router in self.routers.values():
+            router.file = self.membership.file()
+        last = self.membership.wanted[-1]  # the others stay connected
+        self.unstarted = last if self.knobs.never_started else None
         self.publishers = [Publisher(*self._client(f"p{i}")) for i in range(self.knobs.publishers)]
         self.subscribers = [SubscriberClient(*self._client(f"s{i}")) for i in range(self.knobs.subscribers)]
         if self.knobs.shared:
@@ -74,7 +79,7 @@ class World:
             self.trace.append((self.schedule.now, who, what))
 
     def _make_routers(self) -> None:
-        names = tuple("abcdefgh"[: self.knobs.routers])
+        names = tuple("abcdefghijk"[: self.knobs.routers + self.knobs.reserve])
         for name in names:
             router = self.routers[name] = Router(name, self.schedule, self.random, self.knobs)
             router.judge = self.judge
@@ -122,8 +127,11 @@ class World:
             client.later(client.attach)
             client.restless()
         self.faults.plan()
+        self.membership.plan()
         self._run_until(self.knobs.turmoil)
         self.faults.stop()
+        if self.knobs.changes:
+            self.membership.tidy()
         for client in self.clients:
             client.calm = True
             if client.is_twin:

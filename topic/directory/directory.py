@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 import attrs
 
+from linkstate.plan.plan import Plan
 from topic.directory.entries import LinkEntries
 from topic.directory.entry import AddressAudience, Change, Index, LinkEntry, Owner, Role, Status, audience_of
+from topic.directory.members import Members
 from topic.directory.rumours import Rumours
 from topic.directory.section_log import SectionLog
 from topic.errors import BreachError
@@ -24,18 +26,15 @@ class Directory:
         self, router: str, incarnation: int, routers: Collection[str], remembered: Iterable[LinkEntry] = ()
     ) -> None:
         """`remembered` are the durable links of the state store. They are orphans, as their owners are gone."""
-        assert router in routers
         self.router = router
         self.incarnation = incarnation
-        self.others = tuple(sorted(set(routers) - {router}))
+        self.members = Members(router, routers)
         self.version = 0
         self.contacts: dict[str, int] = {}
         self.applied: dict[str, int] = {}
         """Version of each contact's section that was applied here: the `seen` of a Forward."""
         self._heard: dict[str, Epoch] = {}
         """The latest epoch of each contact that was applied: it has told its attaches up to there."""
-        self.acked: dict[str, int] = dict.fromkeys(self.others, 0)
-        """Version of our section that each router of the topology has acknowledged; -1 until it has in this contact."""
         self.departures: SectionLog[bytes] = SectionLog()
         """Departure log: subscribers that moved away from here, or lapsed."""
         self._entries = LinkEntries()
@@ -61,8 +60,8 @@ class Directory:
 
     @property
     def complete(self) -> bool:
-        """Whether all routers of the topology are in contact and have told their sections."""
-        return len(self.applied) == len(self.others)
+        """Whether all routers are in contact and have told their sections."""
+        return self.members.are_all_in(self.applied, self.contacts)
 
     def publisher(self, name: bytes) -> LinkEntry | None:
         return self._entries.get((Role.PUBLISHER, name))
@@ -109,8 +108,7 @@ class Directory:
         return self._tells(entry.owner)
 
     def _tells(self, owner: Owner) -> bool:
-        router, incarnation = owner
-        return self.contacts.get(router) == incarnation and router in self.applied
+        return owner in self.contacts.items() and owner[0] in self.applied
 
     def audience(self, address: str) -> AddressAudience:
         """The audience of a message published now (protocol 5, Publish). Cached until the directory changes."""
@@ -151,26 +149,21 @@ class Directory:
 
     def acknowledge(self, router: str, version: int) -> None:
         """A contact has applied our section up to `version`."""
-        if not 0 <= version <= self.version:
-            raise BreachError(f"router {router} acknowledges version {version} of {self.version}")
-        self.acked[router] = max(self.acked[router], version)
+        self.members.acknowledge(router, version, self.version)
         self._prune()
-
-    def all_contacts_have(self, version: int) -> bool:
-        return all(self.acked[router] >= version for router in self.contacts)
 
     @property
     def _all_know(self) -> bool:
         """Whether all routers are in contact and have been told what has ended: nobody takes it for live."""
-        return self.complete and min(self.acked.values(), default=0) >= 0
+        return self.complete and self.members.least(0) >= 0
 
     def _prune(self) -> None:
         """Forget departures that every contact knows, and endings that every router knows."""
-        self.departures.take(min((self.acked[router] for router in self.contacts), default=self.version))
+        self.departures.take(min((self.members.acked[router] for router in self.contacts), default=self.version))
         if self._all_know:
             for index in list(self._ended):
                 self._remove(index)
-        for index in self._tombstones.take(min(self.acked.values(), default=self.version)):
+        for index in self._tombstones.take(self.members.least(self.version)):
             self._remove(index)
 
     # links that expire
@@ -212,14 +205,21 @@ class Directory:
         """Links with timeout 0 have ended with the router's former incarnations: those that had lapsed are returned."""
         assert router not in self.contacts
         self.contacts[router] = incarnation
-        self.acked[router] = -1
+        self.members.contact(router)
         self._audiences.clear()
         return self._end(e for e in self._entries.at(router) if e.owner[1] < incarnation and not e.lifetime.timeout)
+
+    def follow(self, plan: Plan) -> list[Change]:
+        """The plan has changed. Plain links of a router that was removed, which nobody brings back, have ended."""
+        self.members.follow(plan.members, self.contacts)
+        self._prune()
+        return self._end(e for e in self._entries if e.router not in plan.listed and not e.lifetime.timeout)
 
     def lost(self, router: str, now_us: int) -> list[Change]:
         """The router's links are orphans at once. Of those with timeout 0 subscribers lapse (8, Apart), and publishers
         end: these are returned. The time is that of the wall clock."""
         del self.contacts[router]
+        self.members.lost(router)
         self.applied.pop(router, None)
         self._heard.pop(router, None)
         self._audiences.clear()
@@ -262,9 +262,9 @@ class Directory:
         """The contact is over before the router told what others say of its subscribers: they are orphans."""
         return self._merge(self._rumours.take(router))
 
-    def known_versions(self) -> dict[str, tuple[int, int]]:
-        """By router in contact: its incarnation, and how far its section is applied here."""
-        return {router: (self.contacts[router], version) for router, version in self.applied.items()}
+    def load_of(self, router: str) -> int:
+        """How many links the router has, as far as is known here."""
+        return self._entries.count(router)
 
     def apply_delta(self, router: str, version: int, entries: list[LinkEntry]) -> list[Change]:
         """Take entries that a contact wrote. `version` is its section's version with them."""

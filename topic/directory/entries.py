@@ -51,6 +51,10 @@ class LinkEntries:
         """The entries of all incarnations of a router, in no order."""
         return self.owned(*(owner for owner in self._owned if owner[0] == router))
 
+    def count(self, router: str) -> int:
+        """How many there are of all incarnations of a router."""
+        return sum(len(self._owned[owner]) for owner in self._owned if owner[0] == router)
+
     def in_order(self, entries: Iterable[LinkEntry]) -> list[LinkEntry]:
         """These, in the order in which they became known."""
         numbers = self._numbers

@@ -5,7 +5,6 @@ It takes clients at once; whom it has to await it learns from the others' sectio
 """
 
 import math
-from collections.abc import Iterable
 
 from topic.actions import Note
 from topic.home.home import Home
@@ -14,11 +13,22 @@ from topic.home.home import Home
 class Boot:
     """The start of one router incarnation."""
 
-    def __init__(self, home: Home, others: Iterable[str], deadline: float) -> None:
-        """`others` are the routers of the topology. None of them is waited for beyond `deadline`."""
+    def __init__(self, home: Home, deadline: float) -> None:
+        """No router is waited for beyond `deadline`."""
         self._home = home
-        self._unheard = set(others)
+        self._heard: set[str] = set()
         self._deadline = deadline
+
+    @property
+    def _unheard(self) -> set[str]:
+        return self._home.directory.members.unheard(self._heard)
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether a router that is new in the mesh may take clients (11): it has been in contact, so others have the
+        plan that lists it; all that are have told their sections."""
+        directory = self._home.directory
+        return self._home.booted and 0 < len(directory.applied) == len(directory.contacts)
 
     @property
     def waiting_for(self) -> list[str]:
@@ -27,7 +37,7 @@ class Boot:
 
     def heard(self, router: str) -> None:
         """Take note that the router's section has come."""
-        self._unheard.discard(router)
+        self._heard.add(router)
         self.check(-math.inf)
 
     def check(self, now: float) -> None:

@@ -147,7 +147,7 @@ class Attaches:
         """Answer the publishers that all contacts have acknowledged."""
         while self._publishers:
             waiting = next(iter(self._publishers.values()))
-            if not self.directory.all_contacts_have(waiting.version):
+            if not self.directory.members.have(self.directory.contacts, waiting.version):
                 return
             stream = waiting.stream
             self.withdraw_publisher(stream.publisher)
@@ -210,4 +210,4 @@ class Attaches:
 
     def _behind(self, version: int) -> set[str]:
         directory = self.directory
-        return {router for router in directory.contacts if directory.acked[router] < version}
+        return {router for router in directory.contacts if directory.members.acked[router] < version}

@@ -194,8 +194,12 @@ class Expiry:
 
     def _end(self, entry: LinkEntry) -> None:
         """End the link. A subscriber that may be attached where nobody in contact can see it has to be told."""
-        is_seen = entry.role is Role.PUBLISHER or self.directory.complete
-        self._links.end(entry, "" if is_seen else f"no router in contact had it for {self._forget_s:g} s")
+        directory, ending = self.directory, ""
+        if entry.role is Role.SUBSCRIBER and not directory.complete:
+            ending = f"no router in contact had it for {self._forget_s:g} s"
+        elif entry.role is Role.SUBSCRIBER and entry.router not in (directory.router, *directory.contacts):
+            ending = f"router {entry.router} has left the mesh, and nobody has seen it since"
+        self._links.end(entry, ending)
 
     def _abort(self, entry: LinkEntry) -> None:
         """Nothing is decided: who agreed is free again."""

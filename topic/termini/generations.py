@@ -71,7 +71,9 @@ class Generations:
             self.outlet.actions.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
         stream.generation = life or new_generation(epoch)
         if life is not None:
-            self.outlet.batches.applied(self.directory.contacts, self.directory.known_versions())
+            contacts = self.directory.contacts
+            versions = {router: (contacts[router], version) for router, version in self.directory.applied.items()}
+            self.outlet.batches.applied(contacts, versions)
         lifetime = stream.lifetime
         self.outlet.tell(
             self.directory,

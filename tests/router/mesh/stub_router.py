@@ -67,6 +67,8 @@ def main() -> None:
     parser.add_argument("--amqp-fd", type=int)
     parser.add_argument("--inter-fd", type=int)
     parser.add_argument("--clock-offset", type=float)
+    parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--join", action="store_true")
     arguments = parser.parse_args()
     assert arguments.topology.exists()
     behaviour = arguments.run_dir / arguments.name / "behaviour"

@@ -1,0 +1,202 @@
+"""The plan of a mesh: its routers and the links between them, as a value that merges (protocol 11).
+
+Each router and each link has an entry of its own; of two entries about the same the later one counts. So the plans of
+any number of routers merge to the same, in whatever order, however often. What an operator's topology file says stands
+at version 0 and is never told: what is flooded and kept on disk are the entries that were changed since (`changed`).
+
+    MEMBER ──apply without it──▶ LEAVING ──it has no clients left, or by force──▶ REMOVED ──apply with it──▶ MEMBER
+
+Leaving wins over being a member, and being removed over both, whatever their versions: two sides of a partition may
+disagree. A router that is taken in again is another member: its `since` is later than all that was said before.
+"""
+
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import attrs
+import msgpack
+
+from linkstate.clock import COUNTER_BITS
+
+Version = tuple[int, str]
+"""Hybrid clock and router of a change: no two changes have the same."""
+START: Version = (0, "")
+"""Of what a topology file says."""
+MOST = 1000
+"""Entries of a plan, of routers and of links each."""
+
+
+class PlanError(Exception):
+    """A change that cannot be made to this plan now, with the reason."""
+
+
+class Standing(IntEnum):
+    MEMBER = 0
+    LEAVING = 1
+    """It sends its clients away. The others do not wait for it when it is not there."""
+    REMOVED = 2
+
+
+@attrs.frozen(order=True, slots=True)
+class PlannedRouter:
+    """What the plan says of one router. The greater of two is the later, field by field."""
+
+    since: int = 0
+    """Its incarnations are later than this, in ms: what was started before was removed."""
+    standing: Standing = Standing.MEMBER
+    version: Version = START
+    inter: str = ""
+    """host:port at which its neighbours dial it; empty if they know it otherwise."""
+    amqp: str = ""
+    """host:port that clients are told."""
+
+
+@attrs.frozen(order=True, slots=True)
+class PlannedLink:
+    """What the plan says of the link between two routers. The greater of two is the later."""
+
+    version: Version = START
+    cost: int = 0
+    """0: there is none."""
+    address: str = ""
+    """host:port dialled in place of the higher-named router's `inter`."""
+
+
+Pair = tuple[str, str]
+"""The names of two routers, sorted."""
+K = TypeVar("K")
+E = TypeVar("E", PlannedRouter, PlannedLink)
+
+
+@attrs.frozen(slots=False)
+class Plan:
+    """The routers and links of a mesh, as one router knows them."""
+
+    routers: Mapping[str, PlannedRouter]
+    links: Mapping[Pair, PlannedLink]
+
+    # what it says
+
+    @cached_property
+    def listed(self) -> frozenset[str]:
+        """Routers that belong to the mesh: members, and those that are leaving."""
+        return frozenset(name for name, router in self.routers.items() if router.standing is not Standing.REMOVED)
+
+    @cached_property
+    def members(self) -> frozenset[str]:
+        """The routers that others wait for, also while they are not there: all that "all routers" means."""
+        return frozenset(name for name, router in self.routers.items() if router.standing is Standing.MEMBER)
+
+    def admits(self, router: str, incarnation: int) -> bool:
+        """Whether this incarnation of the router belongs to the mesh."""
+        return router in self.listed and incarnation > self.routers[router].since
+
+    def is_out(self, router: str, incarnation: int) -> bool:
+        """Whether this incarnation did belong to the mesh, and was removed."""
+        return router in self.routers and not self.admits(router, incarnation)
+
+    def costs_of(self, router: str) -> dict[str, int]:
+        """Neighbour -> cost of the link to it; none for who is removed."""
+        found = {}
+        for (a, b), link in self.links.items():
+            if link.cost and router in (a, b) and a in self.listed and b in self.listed:
+                found[b if router == a else a] = link.cost
+        return dict(sorted(found.items()))
+
+    def times_ms(self) -> list[int]:
+        """When it was changed, each time."""
+        versions = [router.version for router in self.routers.values()] + [link.version for link in self.links.values()]
+        return [clock >> COUNTER_BITS for clock, _ in versions]
+
+    # how it changes
+
+    def merge(self, other: "Plan") -> "Plan":
+        return Plan(_merged(self.routers, other.routers), _merged(self.links, other.links))
+
+    def revised(self, wanted: "Plan", version: Version, forced: Collection[str] = ()) -> "Plan":
+        """The plan with what a topology file says now. Routers that it lacks are to leave, those of them that are
+        `forced` are gone at once. Links of who leaves stay until it is gone. Raises PlanError."""
+        routers, links = dict(self.routers), dict(self.links)
+        for name, said in wanted.routers.items():
+            routers[name] = _listed(name, routers.get(name), said, version)
+        for name in self.listed - wanted.routers.keys():
+            standing = Standing.REMOVED if name in forced else Standing.LEAVING
+            if routers[name].standing < standing:
+                routers[name] = attrs.evolve(routers[name], standing=standing, version=version)
+        for pair in self.links.keys() | wanted.links.keys():
+            old, new = links.get(pair, PlannedLink()), wanted.links.get(pair, PlannedLink())
+            stays = new.cost or wanted.routers.keys() >= set(pair)
+            if stays and (old.cost, old.address) != (new.cost, new.address):
+                links[pair] = attrs.evolve(new, version=version)
+        if max(len(routers), len(links)) > MOST:
+            raise PlanError(f"more than {MOST} routers or links")
+        return Plan(routers, links)
+
+    def without(self, router: str, version: Version) -> "Plan":
+        """The plan after that router, which was leaving, is gone."""
+        removed = attrs.evolve(self.routers[router], standing=Standing.REMOVED, version=version)
+        return attrs.evolve(self, routers={**self.routers, router: removed})
+
+    def without_leaving(self) -> "Plan":
+        """The plan after all that were leaving have gone."""
+        leaving = {name: router for name, router in self.routers.items() if router.standing is Standing.LEAVING}
+        gone = {name: attrs.evolve(router, standing=Standing.REMOVED) for name, router in leaving.items()}
+        return attrs.evolve(self, routers={**self.routers, **gone})
+
+    # how it is told
+
+    @cached_property
+    def digest(self) -> int:
+        """Equal for plans in which the same was changed; 0 if nothing was."""
+        changed = self.changed()
+        return int.from_bytes(blake2b(msgpack.packb(changed), digest_size=7).digest()) if any(changed) else 0
+
+    def changed(self) -> list[list[Any]]:
+        """What is not of the topology file: rows of routers and of links, to be packed."""
+        routers = [[name, *attrs.astuple(r)] for name, r in sorted(self.routers.items()) if r.version > START]
+        links = [[*pair, *attrs.astuple(link)] for pair, link in sorted(self.links.items()) if link.version > START]
+        return [routers, links]
+
+
+def plan_of(rows: Any) -> Plan:
+    """The plan that `changed` gave, unpacked again. Raises ValueError for anything else."""
+    match rows:
+        case [list() as routers, list() as links] if max(len(routers), len(links)) <= MOST:
+            return Plan(dict(map(_router, routers)), dict(map(_link, links)))
+    raise ValueError("not a plan")
+
+
+def _router(row: Any) -> tuple[str, PlannedRouter]:
+    match row:
+        case [str(name), int(since), 0 | 1 | 2 as standing, [int(clock), str(by)], str(inter), str(amqp)] if (
+            since >= 0 < clock
+        ):
+            return name, PlannedRouter(since, Standing(standing), (clock, by), inter, amqp)
+    raise ValueError("not a router of a plan")
+
+
+def _link(row: Any) -> tuple[Pair, PlannedLink]:
+    match row:
+        case [str(a), str(b), [int(clock), str(by)], int(cost), str(address)] if a < b and clock > 0 <= cost:
+            return (a, b), PlannedLink((clock, by), cost, address)
+    raise ValueError("not a link of a plan")
+
+
+def _merged(mine: Mapping[K, E], theirs: Mapping[K, E]) -> dict[K, E]:
+    return {**mine, **{key: max(entry, mine.get(key, entry)) for key, entry in theirs.items()}}
+
+
+def _listed(name: str, old: PlannedRouter | None, said: PlannedRouter, version: Version) -> PlannedRouter:
+    """The entry of a router that the file has."""
+    if old is None:
+        return attrs.evolve(said, version=version)
+    if old.standing is Standing.LEAVING:
+        raise PlanError(f"router {name} is still leaving, expected that it is gone before it comes back")
+    if old.standing is Standing.REMOVED:
+        return attrs.evolve(said, since=old.version[0] >> COUNTER_BITS, version=version)
+    if (old.inter, old.amqp) == (said.inter, said.amqp):
+        return old
+    return attrs.evolve(old, version=version, inter=said.inter, amqp=said.amqp)

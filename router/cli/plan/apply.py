@@ -1,0 +1,108 @@
+"""The commands that change which routers and links a mesh has while it runs: apply, remove (protocol 11)."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import attrs
+import click
+import yaml
+
+from router.cli.base import console, fetcher, run, run_dir_option
+from router.cli.mesh import HALF_UP, until_signal
+from router.mesh.config import Topology
+from router.mesh.launcher import HalfUpError, Launcher
+from router.mesh.reading import expected
+from router.mesh.rundir import RunDirectory, RunError, find_run_dir
+from router.mesh.status import look
+from router.mesh.status_view import headline, routers_table
+from router.mesh.topology import load
+from router.security.doors import check
+
+SAME = ("addresses", "timing", "limits", "log", "security")
+"""What routers read when they start only."""
+
+
+@click.command()
+@click.argument("topology", type=click.Path(path_type=Path))
+@run_dir_option
+def apply(topology: Path, run_dir: Path | None) -> None:
+    """Make a running mesh what a topology file says.
+
+    Routers that are new in the file are started, and take clients when the mesh has taken them in. Routers that it
+    lacks send their clients to others and end. Links and their costs become those of the file. The rest of it must be
+    as it was: routers read that when they start.
+
+    \b
+    Example: oncemesh apply bigger.yaml
+    """
+    directory, wanted = find_run_dir(run_dir), load(topology)
+    former = load(directory.topology_path)
+    differing = [name for name in SAME if getattr(wanted, name) != getattr(former, name)]
+    if differing:
+        raise RunError(
+            f"{topology}: {', '.join(differing)} cannot change while the mesh runs, expected them as they were"
+        )
+    check(wanted, wanted.routers)
+    raise click.exceptions.Exit(run(_apply, wanted, directory, ()))
+
+
+@click.command()
+@click.argument("router")
+@run_dir_option
+@click.option("--force", is_flag=True, help="Also if it does not run, and what only it knows is lost.")
+def remove(router: str, run_dir: Path | None, force: bool) -> None:
+    """Take a router out of a running mesh, for good.
+
+    Its clients are sent to others first. One that does not run may know durable links that nobody else does: it goes
+    with --force only. Until then the others keep what it may come back for.
+
+    \b
+    Examples:
+      oncemesh remove d
+      oncemesh remove d --force
+    """
+    directory = find_run_dir(run_dir)
+    former = load(directory.topology_path)
+    known = {*former.routers, *directory.read().routers}
+    if router not in known and not force:  # else the plan has one that another file named
+        raise RunError(f'there is no router "{router}" in this mesh, {expected(router, known)}')
+    if router not in directory.running() and not force:
+        raise RunError(f"router {router} does not run: start it, or use --force, and what only it knows is lost")
+    raise click.exceptions.Exit(run(_apply, _without(former, router, directory), directory, (router,) if force else ()))
+
+
+def _without(topology: Topology, router: str, directory: RunDirectory) -> Topology:
+    """The same without that router and its links, in a file of the run directory, which is checked as any other."""
+    said = yaml.safe_load(topology.path.read_text())
+    said["routers"].pop(router, None)
+    said["links"] = [link for link in said.get("links") or [] if router not in _ends(link)]
+    path = directory.path / "topology.removed.yaml"
+    path.write_text(yaml.safe_dump(said, sort_keys=False))
+    return attrs.evolve(load(path), base=Path(directory.read().base))
+
+
+def _ends(link: object) -> Collection[str]:
+    return link["between"] if isinstance(link, dict) else link  # type: ignore[return-value]  # as it was read
+
+
+async def _apply(wanted: Topology, directory: RunDirectory, forced: Collection[str]) -> int:
+    """Returns the exit status."""
+    out, lack = console(), ""
+    launcher = Launcher(directory, fetcher(directory))
+    async with until_signal() as scope:
+        with out.status(f"applying {wanted.path.name}"):
+            try:
+                await launcher.apply(wanted, forced)
+            except HalfUpError as error:
+                lack = str(error)
+        views = await look(directory, fetcher(directory))
+        out.print(headline(wanted.mesh, views.values()), style="bold")
+        out.print(routers_table(views))
+        if lack:
+            out.print(lack, style="yellow", soft_wrap=True)
+    if scope.cancelled_caught:
+        raise RunError("interrupted: the mesh follows all the same, see oncemesh status")
+    return HALF_UP if lack else 0
+
+
+COMMANDS = (apply, remove)

@@ -1,0 +1,88 @@
+"""When a router ends: an operator tells it to stop or to drain, or the plan of its mesh is without it (protocol 11)."""
+
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+import trio
+
+from linkstate.mesh import Mesh
+from linkstate.plan.plan import Standing
+from router.mesh.quantities import format_duration
+from router.mesh.stopping import DRAIN, DRAIN_S, STOP
+from router.plan.request import leave
+from topic.node import Node
+
+log = logging.getLogger("oncemesh")
+
+LOOK_S: Final = 0.01
+
+
+class Departure:
+    """Of one router. `send_away` closes its doors and the connections of its clients."""
+
+    def __init__(self, node: Node, mesh: Mesh, send_away: Callable[[], None]) -> None:
+        self._node = node
+        self._mesh = mesh
+        self._send_away = send_away
+        self._unwanted = trio.Event()
+        self._was_removed = False
+
+    def removed(self) -> None:
+        """A neighbour says so."""
+        self._was_removed = True
+        self._unwanted.set()
+
+    def follow(self) -> None:
+        """The plan may have changed."""
+        if self._is_out or self._mesh.plan.routers[self._node.name].standing is Standing.LEAVING:
+            self._unwanted.set()
+
+    @property
+    def _is_out(self) -> bool:
+        return self._was_removed or self._mesh.plan.is_out(self._node.name, self._node.incarnation)
+
+    async def until_told(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._until_removed, nursery.cancel_scope)
+            await self._until_signal()
+            nursery.cancel_scope.cancel()
+
+    async def _until_signal(self) -> None:
+        """To stop at once, or to drain and all clients have moved away."""
+        with trio.open_signal_receiver(STOP, signal.SIGINT, DRAIN) as signals:
+            received: AsyncIterator[int] = signals
+            if await anext(received) == DRAIN:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._drain, nursery.cancel_scope)
+                    while await anext(received) == DRAIN:
+                        log.info("draining already")
+                    nursery.cancel_scope.cancel()
+
+    async def _until_removed(self, removed: trio.CancelScope) -> None:
+        """Until the mesh has taken this router out, or it has left, as it was to."""
+        await self._unwanted.wait()
+        log.warning("router %s is no longer to be of this mesh", self._node.name)
+        if not self._is_out:
+            await self._drain()
+            leave(self._node, self._mesh)
+        removed.cancel()
+
+    async def _drain(self, drained: trio.CancelScope | None = None) -> None:
+        """Send all clients away and wait until other routers have them; we stay for what these have to ask of us."""
+        log.info("draining")
+        self._send_away()
+        with trio.move_on_after(DRAIN_S) as patience:
+            while self._is_needed():
+                await trio.sleep(LOOK_S)
+        if patience.cancelled_caught:
+            log.warning("not all clients were attached elsewhere within %s", format_duration(DRAIN_S))
+        if drained is not None:
+            drained.cancel()
+
+    def _is_needed(self) -> bool:
+        """Clients that no other router has taken over, or deliveries that another may ask about."""
+        topic = self._node.topic
+        ours = (entry for entry in topic.directory.entries() if entry.live and topic.directory.is_mine(entry))
+        return bool(topic.records.by_key) or any(ours)

@@ -1,0 +1,85 @@
+"""A mesh that grows and shrinks while it delivers (protocol 11): routers come and go, and nothing is lost.
+
+a ── b          a ── b ── d          a ── d
+ \\  /     ▶      \\  / 5    |     ▶    \\    |
+  c               c ────── e           └── e
+"""
+
+import signal
+
+import psutil
+import pytest
+import trio
+
+from failover.client import Handle, Outcome, Publisher, Subscriber
+from router.mesh.launcher import LaunchError
+from tests.processes.mesh import RunningMesh
+
+
+def links(*names: str) -> list[object]:
+    return [{"between": [name[0], name[1]], "cost": int(name[2:] or 1)} for name in names]
+
+
+async def test_routers_come_and_go_and_every_message_comes_once_and_in_order(own_triangle: RunningMesh) -> None:
+    mesh, got, sent = own_triangle, list[int](), list[Handle]()
+    changed = trio.Event()
+
+    async def subscribe(task_status: trio.TaskStatus[None]) -> None:
+        url = f"amqp://{mesh.address('c')}"
+        async with Subscriber([url], "topic/x", container="s", link="s", timeout=60) as subscriber:
+            task_status.started()
+            async for delivery in subscriber:
+                await delivery.accept()
+                if delivery.body == b"the end":
+                    return
+                got.append(int(delivery.body))
+
+    async def publish() -> None:
+        url = f"amqp://{mesh.address('b')}"
+        async with Publisher([url], "topic/x", container="p", link="p", timeout=60) as publisher:
+            while not changed.is_set():
+                sent.append(await publisher.send(b"%d" % len(sent)))
+                await trio.sleep(0.002)
+            await publisher.send(b"the end")
+
+    with trio.fail_after(90):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(subscribe)
+            nursery.start_soon(publish)
+            await mesh.apply("abcde", links("ab", "ac", "bc5", "bd", "ce", "de"))
+            assert (await mesh.status("c"))["plan"]["routers"] == dict.fromkeys("abcde", "member")
+            await mesh.apply("ade", links("ad", "ae", "de"))
+            assert sorted(mesh.directory.running()) == list("ade")
+            changed.set()
+    assert got == list(range(len(sent)))
+    assert {await handle.outcome() for handle in sent} == {Outcome.ACCEPTED}
+    for name in "ade":
+        status = await mesh.status(name)
+        assert {route["router"] for route in status["routes"]} == set("ade") - {name}
+        assert status["plan"]["routers"] == dict.fromkeys("ade", "member")
+
+
+async def test_a_router_that_is_dead_goes_by_force_and_comes_back_as_another(own_triangle: RunningMesh) -> None:
+    mesh = own_triangle
+    mesh.signal("c", signal.SIGKILL)
+    await mesh.ending("c")
+    await mesh.apply("ab", links("ab"), forced=["c"])
+    assert (await mesh.status("a"))["plan"]["routers"] == dict.fromkeys("ab", "member")
+    await mesh.apply("abc", links("ab", "bc"))
+    assert (await mesh.status("c"))["state"] == "ready"
+    assert mesh.log("c").count("serves") == 2
+
+
+async def test_a_router_that_was_removed_while_it_stood_still_ends_when_it_hears_of_that(
+    own_triangle: RunningMesh,
+) -> None:
+    mesh = own_triangle
+    process = psutil.Process(mesh.pid("c"))
+    process.suspend()
+    try:
+        with pytest.raises(LaunchError, match="router c still runs"):
+            await mesh.apply("ab", links("ab"), forced=["c"])
+    finally:
+        process.resume()
+    await mesh.ending("c")
+    assert "no longer to be of this mesh" in mesh.log("c")

@@ -1,0 +1,55 @@
+"""The routers that a directory waits for, and what each has acknowledged of our section (protocol 3.3 and 11).
+
+This is the one home of "all routers": they are the members of the plan, and whoever else is in contact, as a router
+that leaves is until it has gone.
+"""
+
+from collections.abc import Collection, Mapping
+
+from topic.errors import BreachError
+
+
+class Members:
+    """All routers but this one."""
+
+    def __init__(self, router: str, routers: Collection[str]) -> None:
+        """`routers` are the members, this router perhaps among them."""
+        self._router = router
+        self.others = tuple(sorted(set(routers) - {router}))
+        self.acked: dict[str, int] = dict.fromkeys(self.others, 0)
+        """Version of our section that each has acknowledged; -1 until it has in this contact."""
+
+    def follow(self, routers: Collection[str], contacts: Collection[str]) -> None:
+        """The members are others now. A new one has acknowledged nothing."""
+        self.others = tuple(sorted(set(routers) - {self._router}))
+        self.acked = {router: self.acked.get(router, 0) for router in sorted({*self.others, *contacts})}
+
+    def contact(self, router: str) -> None:
+        self.acked[router] = -1
+
+    def lost(self, router: str) -> None:
+        """Nobody waits for one that was leaving."""
+        if router not in self.others:
+            del self.acked[router]
+
+    def acknowledge(self, router: str, version: int, ours: int) -> None:
+        """A contact has applied our section up to `version` of `ours`."""
+        if not 0 <= version <= ours:
+            raise BreachError(f"router {router} acknowledges version {version} of {ours}")
+        self.acked[router] = max(self.acked[router], version)
+
+    def have(self, routers: Collection[str], version: int) -> bool:
+        """Whether these have all acknowledged that version of our section."""
+        return all(self.acked[router] >= version for router in routers)
+
+    def unheard(self, heard: set[str]) -> set[str]:
+        """Members that are not among these."""
+        return {router for router in self.others if router not in heard}
+
+    def least(self, version: int) -> int:
+        """What all have acknowledged of our section, which has this version."""
+        return min(self.acked.values(), default=version)
+
+    def are_all_in(self, told: Mapping[str, int], contacts: Collection[str]) -> bool:
+        """Whether all are in contact and have told their sections: those of the contacts that `told` has."""
+        return len(told) == len(contacts) and all(router in told for router in self.others)
