@@ -261,26 +261,6 @@ def changed_plan() -> Plan:
     return file("abc", "ab", "bc").revised(file("ab", "ab5"), (7 << COUNTER_BITS, "a"))
 
 
-def test_a_plan_is_kept_as_far_as_it_was_changed(path: Path) -> None:
-    with store(path) as first:
-        assert not any(first.plan.changed())
-        first.save([], 1, changed_plan())
-    with store(path) as again:
-        assert again.plan.changed() == changed_plan().changed()
-        assert file("abc", "ab", "bc").merge(again.plan) == changed_plan()
-
-
-def test_a_store_from_before_there_were_plans_has_an_empty_one_and_all_that_it_had(path: Path) -> None:
-    with store(path) as first:
-        first.save([entry("s")], 1)
-    tamper(path, "DROP TABLE plan")
-    tamper(path, "PRAGMA user_version = 2")
-    for _ in range(2):
-        with store(path) as again:
-            assert again.remembered == [entry("s")]
-            assert not any(again.plan.changed())
-
-
 PAGE = 4096
 HEADS = (128, 16, 16, 16)  # of each page: header and cell pointers, of which many are zeros that matter
 

@@ -1,0 +1,33 @@
+"""What of the plan of a mesh a router's state store keeps (protocol 11)."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.plans import file
+from tests.router.test_store import changed_plan, entry, store, tamper
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+def test_a_plan_is_kept_as_far_as_it_was_changed(path: Path) -> None:
+    with store(path) as first:
+        assert not any(first.plan.changed())
+        first.save([], 1, changed_plan())
+    with store(path) as again:
+        assert again.plan.changed() == changed_plan().changed()
+        assert file("abc", "ab", "bc").merge(again.plan) == changed_plan()
+
+
+def test_a_store_from_before_there_were_plans_has_an_empty_one_and_all_that_it_had(path: Path) -> None:
+    with store(path) as first:
+        first.save([entry("s")], 1)
+    tamper(path, "DROP TABLE plan")
+    tamper(path, "PRAGMA user_version = 2")
+    for _ in range(2):
+        with store(path) as again:
+            assert again.remembered == [entry("s")]
+            assert not any(again.plan.changed())
