@@ -129,7 +129,8 @@ class Plan:
         for pair in self.links.keys() | wanted.links.keys():
             old, new = links.get(pair, PlannedLink()), wanted.links.get(pair, PlannedLink())
             stays = new.cost or wanted.routers.keys() >= set(pair)
-            if stays and (old.cost, old.address) != (new.cost, new.address):
+            comes = new.cost and not self.listed >= set(pair)  # files of others may lack it, as one of the two was gone
+            if comes or (stays and (old.cost, old.address) != (new.cost, new.address)):
                 links[pair] = attrs.evolve(new, version=version)
         if max(len(routers), len(links)) > MOST:
             raise PlanError(f"more than {MOST} routers or links")

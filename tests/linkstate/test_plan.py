@@ -118,6 +118,25 @@ def test_a_mesh_that_stopped_while_one_was_leaving_starts_with_all_that_its_file
     assert stopped.without_leaving().revised(file("ab", "ab"), at(2)).listed == set("ab")
 
 
+FILES = st.builds(
+    lambda routers, links: file(sorted(routers), *(link for link in sorted(links) if routers >= set(link))),
+    st.sets(NAMES, min_size=1),
+    st.sets(st.sampled_from(["ab", "ac", "bc", "bd", "cd", "de", "ae"])),
+)
+
+
+@given(st.lists(FILES, min_size=1, max_size=6))
+def test_who_starts_with_the_latest_file_and_hears_what_was_changed_has_the_same_plan(files: list[Plan]) -> None:
+    """Whatever the others have started with. Each change is made when all who were to leave have gone."""
+    plan = files[0]
+    for ms, wanted in enumerate(files, 1):
+        plan = plan.revised(wanted, at(2 * ms)).without_leaving()
+        newcomer = wanted.merge(plan_of(msgpack.unpackb(msgpack.packb(plan.changed()))))
+        assert newcomer.members == newcomer.listed == plan.listed == wanted.members
+        for name in wanted.routers:
+            assert newcomer.costs_of(name) == plan.costs_of(name) == wanted.costs_of(name)
+
+
 def test_removal_on_one_side_of_a_partition_wins_over_a_later_change_on_the_other() -> None:
     here, there = LINE.revised(file("ab", "ab"), at(1)), LINE.revised(file("abcd", "ab", "bc", "cd"), at(2))
     assert here.merge(there).members == set("abd")

@@ -15,6 +15,7 @@ from tests.mutants import (
     breaks_directory,
     breaks_expiry,
     breaks_joining,
+    breaks_plan,
     breaks_rehoming,
     breaks_settling,
 )
@@ -23,7 +24,9 @@ from tests.mutants.mutant import MUTANTS, Mutant
 from tests.mutants.runs import Verdict, enact, play
 
 PINS = Path(__file__).with_name("pins.json")
-BREAKAGES = (breaks_audience, breaks_directory, breaks_expiry, breaks_joining, breaks_rehoming, breaks_settling)
+BREAKAGES = (
+    breaks_audience, breaks_directory, breaks_expiry, breaks_joining, breaks_plan, breaks_rehoming, breaks_settling,
+)  # fmt: skip
 """Importing them is what fills `MUTANTS`."""
 
 

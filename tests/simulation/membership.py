@@ -59,7 +59,10 @@ class Membership:
             for ends in (wire.ends for wire in wires)
         }
         self._world.note("operator", f"at {at.name}: {names}, {wanted}, by force {forced}")
-        at.handle(at.replan, of(names, wanted), forced or [])
+        file = of(names, wanted)
+        for router in self._world.routers.values():
+            router.file = file  # what it starts with when its store is lost
+        at.handle(at.replan, file, forced or [])
 
     def _join(self) -> None:
         """Of those that are not there: new ones, or such as have left."""
@@ -72,7 +75,6 @@ class Membership:
             return  # it is leaving still
         self.wanted.append(router.name)
         self._apply(at, sorted({*at.mesh.plan.members, router.name}))
-        router.file = at.mesh.plan if at.mesh.plan.digest else self.file()
         router.store = MemoryStore()
         router.incarnation = max(router.incarnation, at.wall_us() // 1000, *self._times())
         router.boot(store=True, joins=True)

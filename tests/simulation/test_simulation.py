@@ -83,3 +83,19 @@ def test_a_run_does_not_depend_on_the_hashes_of_strings() -> None:
         return [line for line in output.splitlines() if not line.endswith(" a minute")]  # its time
 
     assert trace("1") == trace("2")
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_it_holds_in_a_mesh_that_grows_and_shrinks(first: int) -> None:
+    for seed in range(first, first + 20):
+        _, failure = attempt(seed, odd=("grow",))
+        if failure is not None:
+            raise AssertionError(tell(failure, tail=TAIL)) from failure.error
+
+
+def test_a_mesh_that_grows_is_worth_its_name() -> None:
+    worlds = [attempt(seed, trace=True, odd=("grow",))[0] for seed in range(12)]
+    lines = [what for world in worlds for _, _, what in world.trace]
+    for happens in ("operator", "boots", "is leaving", "has been removed", "has plan"):
+        assert sum(happens in line for line in lines) > 5, f"no run has: {happens}"
+    assert any(router.joining and router.topic.edge.subscribers for w in worlds for router in w.routers.values())

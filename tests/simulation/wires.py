@@ -154,6 +154,8 @@ class Wire:
         if self._current[end] is not connection:
             return
         mesh, neighbour, now = self._routers[end].mesh, self.other(end), self._schedule.now
+        if neighbour not in mesh.neighbours:
+            return  # the plan has taken it away, and the connection is about to be closed
         if not bodies:
             mesh.heard(neighbour, now)
         for link, body in bodies:

@@ -11,8 +11,9 @@ from typing import Any
 import attrs
 
 from linkstate.clock import HybridClock
-from linkstate.events import Late, Transmit
+from linkstate.events import Late, Replanned, Transmit
 from tests.contacts import Contacts
+from tests.plans import file
 from tests.store import MemoryStore
 from tests.topic.clients import Pen, Reader
 from topic.actions import LinkAction, Note
@@ -121,6 +122,13 @@ class Bench:
         """One of the two notices."""
         self.stations[here].contacts.lost(there)
         self.collect(here)
+
+    def replan(self, members: str) -> None:
+        """The plan has these routers now, and all hear of it."""
+        for name in members:
+            self.stations[name].contacts.out.append(Replanned(file(members)))
+            self.collect(name)
+        self.flow()
 
     def hold(self, here: str, there: str) -> None:
         self._held.add((here, there))

@@ -1,0 +1,83 @@
+"""Breakages of the plan: how it merges, is followed, and who is waited for by it (protocol 11)."""
+
+from collections.abc import Collection
+from typing import Any
+
+from linkstate.contact import Contact
+from linkstate.plan.plan import Plan
+from tests.linkstate import test_plan, test_replanning
+from tests.mutants.mutant import RESUMING, Method, mutant
+from tests.topic import test_members
+from topic.directory.entry import LinkEntry
+from topic.directory.members import Members
+from topic.home.boot import Boot
+from topic.termini.expiry import Expiry
+
+CHANGES = RESUMING | {"reserve": 1, "links": 30, "changes": ("leave", "join", "leave"), "never_started": False}
+
+
+@mutant(
+    Plan,
+    "merge",
+    by="1",
+    scenario=test_plan.test_removal_on_one_side_of_a_partition_wins_over_a_later_change_on_the_other,
+)
+def later_change_wins_over_removal(merge: Method) -> Method:
+    """11.1: being removed wins over being a member, whatever the versions."""
+
+    def broken(plan: Plan, other: Plan) -> Plan:
+        newer = max(plan, other, key=lambda one: max(router.version for router in one.routers.values()))
+        return Plan({**merge(plan, other).routers, **newer.routers}, merge(plan, other).links)
+
+    return broken
+
+
+@mutant(Plan, "admits", by="1", scenario=test_replanning.test_who_was_removed_while_it_was_out_of_reach_is_refused)
+def zombie_admitted(_: Method) -> Method:
+    """11.1: of a router that is taken in again only later incarnations belong to the mesh."""
+
+    def broken(plan: Plan, router: str, incarnation: int) -> bool:
+        return router in plan.listed
+
+    return broken
+
+
+@mutant(Contact, "receive_greet", by="1", scenario=test_replanning.test_sections_are_exchanged_only_under_the_same_plan)
+def contacts_under_any_plan(receive_greet: Method) -> Method:
+    """11.4: a contact is made by two who have the same plan."""
+
+    def broken(contact: Contact, *arguments: Any, same_plan: bool) -> object:
+        return receive_greet(contact, *arguments, same_plan=True)
+
+    return broken
+
+
+@mutant(Members, "follow", by="145", **CHANGES)
+def first_plan_for_ever(_: Method) -> Method:
+    """11.5: all routers are the members of the plan as it is now."""
+
+    def broken(members: Members, routers: Collection[str], contacts: Collection[str]) -> None:
+        """Those of the topology file, that is."""
+
+    return broken
+
+
+@mutant(Boot, "has_joined", by="1", scenario=test_members.test_who_has_booted_alone_has_not_joined)
+def joined_alone(_: Method) -> Method:
+    """11.6: a new router takes clients when it is in contact, and all contacts have told their sections."""
+    return property(lambda boot: boot._home.booted)  # type: ignore[return-value]  # in place of one
+
+
+@mutant(
+    Expiry,
+    "_end",
+    by="2",
+    scenario=test_members.test_a_subscriber_whose_router_was_removed_unseen_is_told_what_it_missed,
+)
+def removed_unseen_and_not_told(_: Method) -> Method:
+    """11.7: a subscriber whose router was removed unseen is told when it comes."""
+
+    def broken(expiry: Expiry, entry: LinkEntry) -> None:
+        expiry._links.end(entry, "")
+
+    return broken
