@@ -5,7 +5,8 @@
 # make spark-python  the Python that a Spark cluster runs the audit with, as an archive: docs/audit.md
 #
 # What proves the protocol at length, beyond what the tests do of it:
-# make soak           the library of chaos scripts on real processes; goes on where it was interrupted (SOAK=directory)
+# make soak           twenty kills, and what the logs have of them; then the library of chaos scripts on real processes,
+#                     which goes on where it was interrupted (SOAK=directory)
 # make simulate-soak  50,000 simulated meshes, from one seed each
 # make exhaustive     every interleaving within small scopes
 # make mutants        every rule broken on purpose, and who notices
@@ -57,6 +58,7 @@ bench: setup
 	@$(VENV)/bin/python -m tests.bench
 	@$(VENV)/bin/python -m tests.bench.growth
 	@$(VENV)/bin/python -m tests.bench.links
+	@$(VENV)/bin/python -m tests.bench.fanout
 
 # What the load generator is built with; once, on Debian and as root.
 bench-tools:
@@ -80,6 +82,7 @@ build/interop/proton_client: tests/interop/proton_client.cpp
 	@g++ -std=c++17 -O1 -o $@ $< -lqpid-proton-cpp
 
 soak: setup
+	@$(VENV)/bin/python -m tests.bench.killed
 	@$(VENV)/bin/python -m tests.failover.chaos --seeds $(SEEDS) $(SOAK) topologies/chaos/*.yaml
 
 simulate-soak: setup

@@ -9,7 +9,7 @@ import argparse
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,28 +28,40 @@ TIMEOUT_S = 60
 LIMIT_S = 300.0
 
 
+class Count:
+    """A number that somebody waits for."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._changed = trio.Event()
+
+    def add(self, change: int) -> None:
+        self.now += change
+        self._changed.set()
+
+    async def until(self, condition: Callable[[int], bool]) -> None:
+        while not condition(self.now):
+            self._changed = trio.Event()
+            await self._changed.wait()
+
+
 class Crowd:
-    """All clients, and how many of their links the routers have answered."""
+    """All clients: how many of their links the routers have answered, and how many messages they have got."""
 
-    def __init__(self, addresses: Sequence[str], links: int) -> None:
+    def __init__(self, addresses: Sequence[str], kind: "type[Client]") -> None:
         self.addresses = list(addresses)
-        self.answered = 0
+        self.answered = Count()
+        self.received = Count()
         self.refused: list[str] = []
-        self.all_answered = trio.Event()
-        self._links = links
-
-    def count(self, change: int) -> None:
-        self.answered += change
-        if change > 0 and self.answered == self._links:
-            self.all_answered.set()
+        self._kind = kind
 
     async def run(self, number: int, links: range) -> None:
         """One client: it attaches, and does so at the next router when its connection is over."""
         fresh = True
         while True:
-            client = _Client(self, links, fresh=fresh)
+            client = self._kind(self, links, fresh=fresh)
             host, port = self.addresses[number % len(self.addresses)].rsplit(":", 1)
-            connection = Connection(client, container=f"client {number}", server=False, idle_timeout=5.0)
+            connection = Connection(client, container=f"client {number}", server=False, idle_timeout=30.0)
             connection.open()
             try:
                 stream = await trio.open_tcp_stream(host, int(port))
@@ -60,16 +72,18 @@ class Crowd:
                 fresh = fresh and not client.answered
 
 
-class _Client(Handler):
+class Client(Handler):
+    """One connection: publishers and subscribers in turn, each of its own address."""
+
     def __init__(self, crowd: Crowd, links: range, *, fresh: bool) -> None:
         self.answered = 0
-        self._crowd = crowd
-        self._links = links
+        self.crowd = crowd
+        self.links = links
         self._fresh = fresh
 
     def on_open(self, connection: Connection) -> None:
         unsettled: dict[bytes, int] | None = None if self._fresh else {}
-        for number in self._links:
+        for number in self.links:
             attach = connection.sender if number % 2 else connection.receiver
             attach(
                 f"link {number}", f"topic/{number}", rcv_settle_mode=1, unsettled=unsettled, timeout=TIMEOUT_S,
@@ -78,13 +92,13 @@ class _Client(Handler):
 
     def on_attached(self, link: Link) -> None:
         self.answered += 1
-        self._crowd.count(1)
+        self.crowd.answered.add(1)
 
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
-        self._crowd.refused.append(f"{link.name}: {condition}")
+        self.crowd.refused.append(f"{link.name}: {condition}")
 
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
-        self._crowd.count(-self.answered)
+        self.crowd.answered.add(-self.answered)
 
 
 class Clock:
@@ -107,7 +121,7 @@ class Clock:
 
 async def measure(routers: Mapping[str, Any], links: int) -> None:
     names = list(routers)
-    crowd = Crowd([routers[name]["amqp"] for name in names], links)
+    crowd = Crowd([routers[name]["amqp"] for name in names], Client)
     pids = [routers[name]["pid"] for name in names]
     share = -(-links // CONNECTIONS)
     with trio.fail_after(LIMIT_S):
@@ -115,13 +129,13 @@ async def measure(routers: Mapping[str, Any], links: int) -> None:
             clock = Clock(pids)
             for number in range(CONNECTIONS):
                 nursery.start_soon(crowd.run, number, range(links)[number * share : (number + 1) * share])
-            await crowd.all_answered.wait()
+            await crowd.answered.until(links.__eq__)
             print(f"{links} links attached:        {clock.look()}")
             clock = Clock(pids[:-1])
-            crowd.all_answered = trio.Event()
             os.kill(pids[-1], signal.SIGKILL)
             dead = crowd.addresses.pop()
-            await crowd.all_answered.wait()
+            await crowd.answered.until(links.__gt__)
+            await crowd.answered.until(links.__eq__)
             print(f"those at {names[-1]} attached again:   {clock.look()}   ({dead} was killed)")
             nursery.cancel_scope.cancel()
     for reason in crowd.refused[:3]:
