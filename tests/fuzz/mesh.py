@@ -1,0 +1,275 @@
+"""Whole routers in one process, as far as they are not sockets, and a pair of good clients.
+
+    publisher - a ~~~ b - subscriber        ~~~ contacts by hand; perhaps a third router, c
+
+Each has a node, the edge for AMQP clients and their connections. Time is virtual. Guests say bytes.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from linkstate.clock import HybridClock
+from linkstate.events import Transmit
+from router.amqp.batches import Dispositions, Transfers
+from router.amqp.connection import Connection
+from router.amqp.format.errors import AmqpError
+from router.amqp.format.message import body_of, data_message
+from router.amqp.format.values import ACCEPTED
+from router.amqp.handler import Handler
+from router.amqp.proton.link import Link
+from router.edge.clients import ClientEdge
+from router.edge.topics import Topics
+from router.mesh.config import AddressRule
+from tests.contacts import Contacts
+from tests.store import MemoryStore
+from topic.actions import LinkAction
+from topic.core import Topic
+from topic.journal import Block
+from topic.node import Breach, Happening, Node
+from topic.settings import Settings
+
+LONGEST_S = 5
+SETTINGS = Settings(window=20, terminus=LONGEST_S, forget=60.0, boot_wait=3.0)
+MAX_FRAME = 4096
+MAX_MESSAGE = 10_000
+GOOD, LISTENS = "topic/good", "listens"
+
+
+class Guest:
+    """The router's end of one client's connection."""
+
+    def __init__(self, router: "FuzzRouter") -> None:
+        self.router = router
+        self.connection = Connection(
+            router.clients, container="fuzz", server=True, max_frame=MAX_FRAME, max_message=MAX_MESSAGE
+        )
+        self.connection.context = self
+
+    def open(self) -> None:
+        """It keeps its place."""
+
+    def admit(self) -> bool:
+        return True
+
+    def say(self, data: bytes) -> None:
+        with self.router.mesh.acting(self.router):
+            try:
+                self.connection.receive(data, self.router.mesh.now)
+            except AmqpError:
+                assert self.connection.closed
+        self.router.mesh.flow()
+
+    def hears(self, data: bytes) -> None:
+        """What the router tells it."""
+
+    def leave(self) -> None:
+        with self.router.mesh.acting(self.router):
+            self.connection.receive_eof()
+        self.router.mesh.flow()
+        self.router.guests.remove(self)
+        with self.router.mesh.acting(self.router):
+            self.connection.release()
+
+
+class GoodClient(Guest, Handler):
+    """It speaks through the engine, sends numbers, and takes what it is sent."""
+
+    def __init__(self, router: "FuzzRouter", container: str) -> None:
+        super().__init__(router)
+        self.engine = Connection(self, container=container, server=False)
+        self.engine.open()
+        self.accepted = 0
+        self.numbers: list[int] = []
+
+    def hears(self, data: bytes) -> None:
+        self.engine.receive(data, self.router.mesh.now)
+
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        self.numbers += [int(body_of(message)) for message in transfers.messages]
+        link.update_many(transfers.handles, ACCEPTED)
+        link.flow(len(transfers.handles))
+
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
+        self.accepted += 0 if link.name == LISTENS else dispositions.states.count(ACCEPTED)
+        link.settle_many(dispositions.handles)
+
+
+class FuzzRouter:
+    """The shell of one node."""
+
+    def __init__(self, mesh: "FuzzMesh", name: str) -> None:
+        self.mesh, self.name = mesh, name
+        self.guests: list[Guest] = []
+        self.contacts = Contacts(partial(mesh.carry, name))
+        self.journal = Block(name, "router", 1)
+        topic = Topic(name, 1, mesh.names, HybridClock(0), self.journal, SETTINGS, 0.0)
+        self.node = Node(self.contacts, topic, MemoryStore(), self)
+        self.clients = ClientEdge(self.node, Topics(self.node, (AddressRule("topic/"),), MAX_MESSAGE, LONGEST_S))
+
+    def now(self) -> float:
+        return self.mesh.now
+
+    def wall_us(self) -> int:
+        self.mesh.wall_us += 10
+        return self.mesh.wall_us
+
+    def perform(self, action: LinkAction) -> None:
+        self.clients.perform(action)
+
+    def transmit(self, action: Transmit) -> None:
+        raise AssertionError("there are no neighbours, only contacts")
+
+    def flush(self) -> None:
+        """Batches wait on the wires."""
+
+    def note(self, happening: Happening) -> None:
+        if isinstance(happening, Breach):
+            self.mesh.breaches.append((self.name, happening.router))
+
+    def write(self) -> bool:
+        """Whether there was something to be written to clients."""
+        wrote = False
+        for guest in list(self.guests):
+            if data := guest.connection.data_to_send():
+                wrote = True
+                self.clients.written(guest.connection)
+                guest.hears(data)
+            if isinstance(guest, GoodClient) and (said := guest.engine.data_to_send()):
+                wrote = True
+                self.node.now()
+                guest.connection.receive(said, self.mesh.now)
+        return wrote
+
+
+class FuzzMesh:
+    def __init__(
+        self, *names: str, bend: Callable[[str, bytes], bytes] = lambda _, payload: payload, liar: str = ""
+    ) -> None:
+        """`bend` makes what arrives of what a router, the first argument, says to another. The `liar` may come to any
+        end."""
+        self.now, self.wall_us, self.names = 0.0, 1_700_000_000_000_000, names
+        self.breaches: list[tuple[str, str]] = []
+        self._liar = liar
+        self._bend = bend
+        self._wires: dict[tuple[str, str], deque[bytes]] = {(a, b): deque() for a in names for b in names if a != b}
+        self._parted: set[frozenset[str]] = set()
+        self.routers = {name: FuzzRouter(self, name) for name in names}
+        for pair in {frozenset(wire) for wire in self._wires}:
+            self._meet(pair)
+        self.flow()
+        self.subscriber, self.publisher = self._good("b", "good subscriber"), self._good("a", "good publisher")
+        self.subscriber.engine.receiver(LISTENS, GOOD, rcv_settle_mode=1).flow(10)
+        self.speaks = self.publisher.engine.sender("speaks", GOOD, rcv_settle_mode=1)
+        self.flow()
+        self.sent = 0
+        self.check()
+
+    def guest(self, router: str) -> Guest:
+        guest = Guest(self.routers[router])
+        self.routers[router].guests.append(guest)
+        return guest
+
+    def _good(self, router: str, container: str) -> GoodClient:
+        guest = GoodClient(self.routers[router], container)
+        self.routers[router].guests.append(guest)
+        return guest
+
+    @contextmanager
+    def acting(self, router: FuzzRouter) -> Iterator[None]:
+        """Something happens at the router, or at what is left of the liar."""
+        try:
+            router.node.now()
+            yield
+        except Exception:
+            if router.name != self._liar:
+                raise
+            if router.name in self.routers:
+                self.lose(router.name)
+
+    # contacts
+
+    def carry(self, here: str, there: str, payload: bytes) -> None:
+        if frozenset((here, there)) not in self._parted:
+            self._wires[here, there].append(self._bend(here, payload))
+
+    def _meet(self, pair: frozenset[str]) -> None:
+        here, there = sorted(pair)
+        self.routers[here].contacts.made(there, 1)
+        self.routers[there].contacts.made(here, 1)
+
+    def _part(self, here: str, there: str) -> None:
+        """`here` has dropped the contact, or is no more: the other is told."""
+        self._wires[here, there].clear()
+        self._wires[there, here].clear()
+        self._parted.add(frozenset((here, there)))
+        if there in self.routers and here in self.routers[there].node.topic.directory.contacts:
+            self.routers[there].contacts.lost(here)
+
+    def lose(self, name: str) -> None:
+        """The router is no more."""
+        del self.routers[name]
+        for other in self.routers:
+            if frozenset((name, other)) not in self._parted:
+                self._part(name, other)
+        self.flow()
+
+    # time
+
+    def flow(self) -> None:
+        """Until nobody has anything to say."""
+        moves = True
+        while moves:
+            moves = False
+            for router in list(self.routers.values()):
+                with self.acting(router):
+                    router.node.pump()
+                    moves = router.write() or moves
+            while self.breaches:
+                self._part(*self.breaches.pop())
+                moves = True
+            for (here, there), wire in self._wires.items():
+                moves = moves or bool(wire)
+                while wire:
+                    self.routers[there].contacts.received(here, wire.popleft())
+
+    def time(self, seconds: float) -> None:
+        self.now += seconds
+        for router in list(self.routers.values()):
+            with self.acting(router):
+                router.node.handle_timer()
+        self.flow()
+
+    # what must hold
+
+    def check(self) -> None:
+        """The good pair is served."""
+        self.speaks.send(b"%d" % self.sent, data_message(b"%d" % self.sent))
+        self.sent += 1
+        self.flow()
+        assert self.subscriber.numbers == list(range(self.sent)), "the good subscriber has not got it"
+        assert self.publisher.accepted == self.sent, "the good publisher was not told accepted"
+
+    def check_forgotten(self) -> None:
+        """When all others are gone: nothing is left of them once their termini are over, and others have come since."""
+        for _ in range(3 * LONGEST_S):
+            self.time(1.0)
+        for name in self.names:
+            passing = self._good(name, f"passing {name}")
+            passing.engine.receiver("passes", GOOD).detach()
+            self.flow()
+            passing.leave()
+            passing.engine.release()
+        for router in self.routers.values():
+            topic = router.node.topic
+            left = [entry for entry in topic.directory.entries() if entry.identity.address != GOOD]
+            assert not left, f"router {router.name} still has {left}"
+            assert not topic.records.by_key, f"router {router.name} still has records"
+
+    def end(self) -> None:
+        for router in self.routers.values():
+            for guest in list(router.guests):
+                guest.leave()
+                if isinstance(guest, GoodClient):
+                    guest.engine.release()
