@@ -12,7 +12,7 @@ import attrs
 import msgpack
 
 from topic.identity import KEY_LENGTH
-from topic.journal import COLUMNS, HEAD, HEADER_LENGTH, MAGIC, Event, LoggedOutcome, encode_rows
+from topic.journal import COLUMNS, HEAD, HEADER_LENGTH, MAGIC, TABLED, Event, LoggedOutcome, encode_rows
 from topic.tail import Left, read_region
 
 
@@ -138,9 +138,9 @@ def _decode(payload: bytes) -> BlockView | None:
         fields = msgpack.unpackb(payload)
         head: Any = [fields[name] for name in HEAD]
         columns = {name: fields[name] for name in COLUMNS}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError):
         return None
-    if len({len(column) for column in columns.values()}) != 1:
+    if not _is_ours(head, columns):
         return None
     *head, kept = head
     spans = [(at, at + count) for at, count in zip(columns.pop("at"), columns["count"], strict=True)]
@@ -149,3 +149,39 @@ def _decode(payload: bytes) -> BlockView | None:
     keys = b"".join(kept[start * KEY_LENGTH : end * KEY_LENGTH] for start, end in spans)
     view: Any = (*head, keys, columns)
     return BlockView(*view)
+
+
+_HEAD = [str, str, int, str, int, list, bytes]
+_MOST = 2**63 - 1
+_MOST_BLOCKS = 2**40
+
+
+def _is_ours(head: list[Any], columns: dict[str, Any]) -> bool:
+    """Whether all is of the types, and within the bounds, that a writer gives it."""
+    if list(map(type, head)) != _HEAD or set(map(type, columns.values())) != {list}:
+        return False
+    rows = len(columns["event"])
+    if not rows or any(len(column) != rows for column in columns.values()):
+        return False
+    incarnation, number, strings = head[2], head[4], head[5]
+    if not head[6].isascii() or not (
+        0 <= incarnation <= _MOST and 0 <= number <= _MOST_BLOCKS and set(map(type, strings)) <= {str}
+    ):
+        return False
+    bounds = {"event": (0, max(Event)), "outcome": (0, max(LoggedOutcome)), "n": (-1, _MOST)}
+    bounds |= dict.fromkeys(("time", "hlc", "count", "at"), (0, _MOST))
+    bounds |= dict.fromkeys(TABLED, (-1, len(strings) - 1))
+    within = all(_are_within(columns[name], *bound) for name, bound in bounds.items())
+    return within and all(map(_is_listing, columns["count"], columns["ns"], columns["tags"]))
+
+
+def _are_within(column: list[Any], least: int, most: int) -> bool:
+    return set(map(type, column)) == {int} and least <= min(column) and max(column) <= most
+
+
+def _is_listing(count: int, ns: Any, tags: Any) -> bool:
+    """Whether an entry lists places and tags of all its deliveries, or none."""
+    has_places = ns is None or (type(ns) is list and len(ns) == count and (not ns or _are_within(ns, 0, _MOST)))
+    return has_places and (
+        tags is None or (type(tags) is list and len(tags) == count and set(map(type, tags)) <= {bytes})
+    )

@@ -113,6 +113,7 @@ class Inbox:
     def _abort(self, link: Link, delivery: Any) -> None:
         """It took credit all the same. As nobody else hears of it, that is given back here (AMQP 1.0 2.7.5)."""
         lib.pn_delivery_settle(delivery)
+        self._settling.add(delivery)
         if lib.pn_link_credit(link.pointer) >= -link.overdraft:
             lib.pn_link_flow(link.pointer, 1)
         else:

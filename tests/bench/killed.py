@@ -77,7 +77,8 @@ def differences(directory: RunDirectory, report: Report) -> Iterator[str]:
             if not accepted == row.accepted == row.owed == row.processed == len(numbers) or row.unknown:
                 yield (
                     f"{publisher} to {subscriber}: by their accounts {accepted} accepted, {len(numbers)} received; "
-                    f"by the logs {row.accepted} accepted, {row.owed} owed, {row.processed} processed, {row.unknown} unknown"
+                    f"by the logs {row.accepted} accepted, {row.owed} owed, {row.processed} processed, "
+                    f"{row.unknown} unknown"
                 )
     yield from (f"the log of {log.name} is not whole" for log in report.logs if not log.whole)
 

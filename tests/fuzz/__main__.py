@@ -1,6 +1,7 @@
 """`python -m tests.fuzz`: see the package's text."""
 
 import argparse
+import logging
 import multiprocessing
 import resource
 import signal
@@ -83,6 +84,7 @@ def main() -> int:
     parser.add_argument("--round", type=int, help="only this one")
     parser.add_argument("kinds", nargs="*", metavar="KIND", default=list(KINDS), help=", ".join(KINDS))
     options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
     if options.round is not None:
         for kind in options.kinds:
             play(kind, options.seed, options.round)

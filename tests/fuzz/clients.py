@@ -193,15 +193,16 @@ def maps(rng: Random) -> None:
 
 
 def _play(rng: Random, bend: Callable[[bytes], bytes]) -> None:
-    mesh = FuzzMesh("a", "b")
+    mesh = FuzzMesh("a", "b", "c")
     visit(rng, mesh, bend)
     mesh.check()
+    mesh.meet()
     mesh.check_forgotten()
     mesh.end()
 
 
 def visit(rng: Random, mesh: FuzzMesh, bend: Callable[[bytes], bytes] = lambda said: said) -> None:
-    """A few clients come at routers, one at the same time as others, and go."""
+    """A few clients come at routers, one at the same time as others, and go. Now and then c is out of a contact."""
     guests = [mesh.guest(rng.choice(list(mesh.routers))) for _ in range(rng.randint(3, 6))]
     there = [(guest, _said(rng, mesh, bend)) for guest in guests]
     while there:
@@ -217,6 +218,8 @@ def visit(rng: Random, mesh: FuzzMesh, bend: Callable[[bytes], bytes] = lambda s
             guest.leave()
         if rng.random() < 0.05:
             mesh.time(rng.choice((0.1, 1.0, 3.0)))
+        if rng.random() < 0.03 and "c" in mesh.routers:
+            mesh.part(rng.choice("ab"), "c")
 
 
 def _said(rng: Random, mesh: FuzzMesh, bend: Callable[[bytes], bytes]) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import combinations
 
 from linkstate.clock import HybridClock
 from linkstate.events import Transmit
@@ -31,7 +32,7 @@ from topic.node import Breach, Happening, Node
 from topic.settings import Settings
 
 LONGEST_S = 5
-SETTINGS = Settings(window=20, terminus=LONGEST_S, forget=60.0, boot_wait=3.0)
+SETTINGS = Settings(window=20, terminus=LONGEST_S, forget=60.0, boot_wait=3.0, join=100.0)
 MAX_FRAME = 4096
 MAX_MESSAGE = 10_000
 GOOD, LISTENS = "topic/good", "listens"
@@ -147,17 +148,17 @@ class FuzzMesh:
     def __init__(
         self, *names: str, bend: Callable[[str, bytes], bytes] = lambda _, payload: payload, liar: str = ""
     ) -> None:
-        """`bend` makes what arrives of what a router, the first argument, says to another. The `liar` may come to any
-        end."""
+        """`bend` makes what arrives of what a router, the first argument, says to another, from when all are in
+        contact. The `liar` may come to any end."""
         self.now, self.wall_us, self.names = 0.0, 1_700_000_000_000_000, names
         self.breaches: list[tuple[str, str]] = []
         self._liar = liar
-        self._bend = bend
+        self._bend: Callable[[str, bytes], bytes] = lambda _, payload: payload
         self._wires: dict[tuple[str, str], deque[bytes]] = {(a, b): deque() for a in names for b in names if a != b}
         self._parted: set[frozenset[str]] = set()
         self.routers = {name: FuzzRouter(self, name) for name in names}
-        for pair in {frozenset(wire) for wire in self._wires}:
-            self._meet(pair)
+        for here, there in combinations(names, 2):
+            self._meet(here, there)
         self.flow()
         self.subscriber, self.publisher = self._good("b", "good subscriber"), self._good("a", "good publisher")
         self.subscriber.engine.receiver(LISTENS, GOOD, rcv_settle_mode=1).flow(10)
@@ -165,6 +166,7 @@ class FuzzMesh:
         self.flow()
         self.sent = 0
         self.check()
+        self._bend = bend
 
     def guest(self, router: str) -> Guest:
         guest = Guest(self.routers[router])
@@ -194,8 +196,7 @@ class FuzzMesh:
         if frozenset((here, there)) not in self._parted:
             self._wires[here, there].append(self._bend(here, payload))
 
-    def _meet(self, pair: frozenset[str]) -> None:
-        here, there = sorted(pair)
+    def _meet(self, here: str, there: str) -> None:
         self.routers[here].contacts.made(there, 1)
         self.routers[there].contacts.made(here, 1)
 
@@ -206,6 +207,21 @@ class FuzzMesh:
         self._parted.add(frozenset((here, there)))
         if there in self.routers and here in self.routers[there].node.topic.directory.contacts:
             self.routers[there].contacts.lost(here)
+
+    def part(self, here: str, there: str) -> None:
+        """Or meet again."""
+        if frozenset((here, there)) in self._parted:
+            self._parted.discard(frozenset((here, there)))
+            self._meet(here, there)
+        else:
+            self.routers[here].contacts.lost(there)
+            self._part(here, there)
+        self.flow()
+
+    def meet(self) -> None:
+        """All are in contact again."""
+        for here, there in sorted(map(sorted, self._parted)):
+            self.part(here, there)
 
     def lose(self, name: str) -> None:
         """The router is no more."""

@@ -45,9 +45,10 @@ def _batches(rng: Random) -> None:
 
 def altered_bytes(rng: Random, payload: bytes) -> bytes:
     try:
-        return msgpack.packb(altered(rng, msgpack.unpackb(payload, strict_map_key=False)))
+        packed: bytes = msgpack.packb(altered(rng, msgpack.unpackb(payload, strict_map_key=False)))
     except (ValueError, OverflowError):
         return damaged(rng, payload)
+    return packed
 
 
 class _Unjudged(Ledger):

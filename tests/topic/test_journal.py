@@ -198,3 +198,26 @@ def test_segment_names() -> None:
     assert parse_segment_name(segment_name(1_750_000_000_123, 17)) == (1_750_000_000_123, 17)
     assert segment_name(5, 9) < segment_name(5, 10)
     assert [parse_segment_name(name) for name in ("mesh.json", "7.oml", "a-1.oml", "1-.oml", "1-2.txt")] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("event", 3),
+        ("event", [99, 0]),
+        ("count", [0, 7]),
+        ("address", [5, -1]),
+        ("time", [1, "2"]),
+        ("tags", [None, [b"1", b"2"]]),
+        ("ns", [None, [-1]]),
+        ("keys", b"\xff" * 32),
+        ("strings", [1]),
+        ("number", -1),
+    ],
+)
+def test_a_block_that_no_writer_makes_is_damage_though_its_checksum_is_right(column: str, value: object) -> None:
+    (good,) = blocks(1)
+    payload = msgpack.packb(msgpack.unpackb(good[HEADER_LENGTH:]) | {column: value})
+    forged = MAGIC + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
+    assert read_blocks(forged) == ([], Damage(0, len(forged), torn=True))
+    assert len(read_blocks(good)[0]) == 1

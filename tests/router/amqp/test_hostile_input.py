@@ -30,6 +30,7 @@ from tests.router.amqp.frames import (
     attach,
     frame,
     opening,
+    settlement,
     transfer,
 )
 from tests.router.amqp.pair import Pair, Recorder
@@ -184,6 +185,18 @@ def test_a_transfer_cut_off_or_aborted_leaves_nothing() -> None:
     connection.receive_eof()
     assert handler.messages == [b"whole"]
     assert handler.events[-1] == ("close", None)
+    connection.release()
+
+
+def test_an_aborted_transfer_that_is_settled_besides_is_no_news() -> None:
+    """Nobody was told of it."""
+    handler = Answering()
+    connection = server(handler)
+    connection.receive(opening() + attach("a", 0, receiver=False), 0.0)
+    connection.data_to_send()
+    between = attach("b", 1, receiver=False)
+    connection.receive(transfer(0, 0, b"1", aborted=True) + between + settlement(0, 0), 0.0)
+    assert handler.outcomes == []
     connection.release()
 
 
