@@ -17,7 +17,7 @@ from router.amqp.connection import Connection
 from router.amqp.format.values import ACCEPTED, EXPIRE_CONNECTION
 from router.amqp.proton.link import Link
 from router.mesh.quantities import Address
-from tests.bench.__main__ import mesh
+from tests.bench.load import mesh
 from tests.bench.links import CONNECTIONS, LIMIT_S, TIMEOUT_S, Client, Clock, Crowd
 from tests.processes.clients import Clients
 
