@@ -17,8 +17,8 @@ from router.amqp.connection import Connection
 from router.amqp.format.values import ACCEPTED, EXPIRE_CONNECTION
 from router.amqp.proton.link import Link
 from router.mesh.quantities import Address
-from tests.bench.load import mesh
 from tests.bench.links import CONNECTIONS, LIMIT_S, TIMEOUT_S, Client, Clock, Crowd
+from tests.bench.load import mesh
 from tests.processes.clients import Clients
 
 ADDRESS = "topic/all"
