@@ -59,6 +59,8 @@ bench: setup
 	@$(VENV)/bin/python -m tests.bench.growth
 	@$(VENV)/bin/python -m tests.bench.links
 	@$(VENV)/bin/python -m tests.bench.fanout
+	@$(VENV)/bin/python -m tests.bench.stalled
+	@$(VENV)/bin/python -m tests.bench.memory
 
 # What the load generator is built with; once, on Debian and as root.
 bench-tools:

@@ -183,13 +183,14 @@ class Inbox:
 
     @staticmethod
     def _are_fit(link: Link, tags: list[bytes]) -> bool:
-        """Whether transfers of these tags may be handed over."""
+        """Whether transfers of these tags may be handed over. None that come before we have answered: credit that an
+        earlier attach of the link had left counts no more."""
         if max(map(len, tags)) > MAX_TAG:
             raise AmqpError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
         if link.ended:
             return False
         link.credit = lib.pn_link_credit(link.pointer)
-        if link.credit < -link.overdraft:
+        if link.credit < -link.overdraft or not link.answered:
             link.connection.expel(link, TRANSFER_LIMIT, WITHOUT_CREDIT)
             return False
         return True

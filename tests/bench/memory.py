@@ -2,7 +2,7 @@
 
 Of each case: publishers at a, one subscriber at c of a line of three, which grants no credit, or grants all and does
 not read. The publishers send what they get credit for, until nothing comes any more. RSS is looked at ten times a
-second, and the highest is told of each router, in MiB. The last case has a busy topic beside ten that stand still.
+second, and the highest is told of each router, in MiB.
 """
 
 import argparse
@@ -23,8 +23,6 @@ from tests.processes.deaf import Deaf
 QUIET_LOOKS = 20
 LIMIT_S = 20.0
 LOOK_S = 0.1
-BUSY_S = 3.0
-ROUNDS = 4
 MIB = 1 << 20
 
 
@@ -40,10 +38,6 @@ class Watch:
             for name, process in self._processes.items():
                 self.highest[name] = max(self.highest[name], process.memory_info().rss)
             await trio.sleep(LOOK_S)
-
-    def used(self) -> float:
-        """Processor seconds of all."""
-        return sum(sum(process.cpu_times()[:2]) for process in self._processes.values())
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {rss / MIB:.0f}" for name, rss in self.highest.items())
@@ -64,22 +58,22 @@ async def stalled(routers: Mapping[str, Any], publishers: int, size: int, count:
             stream.deafen()
         nursery.start_soon(watch.look)
         feeds = [
-            await _feeding(clients, addresses["a"], "topic/x", f"p{n}", size, count // publishers)
+            await feeding(clients, addresses["a"], "topic/x", f"p{n}", size, count // publishers)
             for n in range(publishers)
         ]
-        await _quiet(feeds, watch)
+        await quiet(feeds, watch)
         nursery.cancel_scope.cancel()
     return f"{watch}; sent {sum(publisher.sent for publisher in feeds)} of {count}"
 
 
-async def _feeding(clients: Clients, at: Address, topic: str, name: str, size: int, count: int) -> Publisher:
+async def feeding(clients: Clients, at: Address, topic: str, name: str, size: int, count: int) -> Publisher:
     publisher = await clients.publisher(at, topic, name)
     publisher.feed = repeat(bytes(size), count)
     publisher.pump()
     return publisher
 
 
-async def _quiet(publishers: list[Publisher], watch: Watch) -> None:
+async def quiet(publishers: list[Publisher], watch: Watch) -> None:
     """Until for a while nothing was sent and no router has grown. Looks are counted: this process may be busy."""
     seen, quiet, began = (-1, -1), 0, time.monotonic()
     while quiet < QUIET_LOOKS and time.monotonic() - began < LIMIT_S:
@@ -89,43 +83,6 @@ async def _quiet(publishers: list[Publisher], watch: Watch) -> None:
         )
         seen, quiet = now, quiet + 1 if now == seen else 0
         await trio.sleep(LOOK_S)
-
-
-async def busy_topic(routers: Mapping[str, Any]) -> str:
-    """Messages a second of a busy topic, alone and beside ten publishers whose subscribers take nothing, in turn."""
-    addresses = {name: Address.parse(router["amqp"]) for name, router in routers.items()}
-    watch = Watch({name: router["pid"] for name, router in routers.items()})
-    alone: list[str] = []
-    beside: list[str] = []
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch.look)
-        clients = Clients(nursery)
-        await clients.subscriber(addresses["c"], "topic/busy", "busy subscriber", credit=1000)
-        busy = await clients.publisher(addresses["a"], "topic/busy", "busy publisher")
-        busy.feed = repeat(bytes(1000))
-        busy.in_flight = 500
-        busy.pump()
-        for _ in range(ROUNDS):
-            alone.append(await _rate(busy, watch))
-            async with trio.open_nursery() as standing:
-                others = Clients(standing)
-                for number in range(10):
-                    await others.subscriber(addresses["c"], f"topic/{number}", f"s{number}", credit=0)
-                    await _feeding(others, addresses["a"], f"topic/{number}", f"p{number}", MIB, 100)
-                await trio.sleep(1.0)
-                beside.append(await _rate(busy, watch))
-                standing.cancel_scope.cancel()
-            await trio.sleep(1.0)
-        nursery.cancel_scope.cancel()
-    return f"{watch}; messages/s alone: {', '.join(alone)}; beside ten that stand still: {', '.join(beside)}"
-
-
-async def _rate(publisher: Publisher, watch: Watch) -> str:
-    """Messages a second, and processor µs a message of all routers."""
-    before, began, used = len(publisher.accepted), time.monotonic(), watch.used()
-    await trio.sleep(BUSY_S)
-    count = len(publisher.accepted) - before
-    return f"{count / (time.monotonic() - began):.0f} ({(watch.used() - used) / count * 1e6:.0f} µs)"
 
 
 def main() -> None:
@@ -140,9 +97,6 @@ def main() -> None:
             with mesh("line") as routers:
                 told = trio.run(partial(stalled, routers, publishers, size * MIB, count, credit=credit))
                 print(title, told, sep=": ", flush=True)
-    if options.only in "a busy topic":
-        with mesh("line") as routers:
-            print("a busy topic", trio.run(busy_topic, routers))
 
 
 if __name__ == "__main__":

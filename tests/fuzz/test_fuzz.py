@@ -5,9 +5,16 @@ import pytest
 from tests.fuzz.__main__ import KINDS, play
 
 ROUNDS = {"frames": 6, "maps": 6, "routers": 6, "logs": 6, "yaml": 25}
+FOUND = [("maps", 2, 55), ("frames", 2, 236), ("routers", 2, 65)]
+"""Rounds that have ended a router: by transfers on a link whose attach had not been answered."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_input_of_every_kind_does_no_harm(kind: str) -> None:
     for number in range(ROUNDS[kind]):
         play(kind, 1, number)
+
+
+@pytest.mark.parametrize(("kind", "seed", "number"), FOUND)
+def test_what_has_done_harm_does_none_any_more(kind: str, seed: int, number: int) -> None:
+    play(kind, seed, number)
