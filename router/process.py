@@ -27,7 +27,7 @@ from router.edge.guard import Guard
 from router.edge.report import Reporter
 from router.edge.status_node import STATUS_ADDRESS, StatusNode
 from router.edge.topics import Topics
-from router.garbage import tame
+from router.garbage import return_large_blocks, tame
 from router.journal import FLUSH_S, JournalFile, has_segments
 from router.log_limit import limit_logs
 from router.management.entity import ManagedRouter
@@ -321,6 +321,7 @@ async def run_router(
 ) -> None:  # fmt: skip
     """Run one router on these listeners until it is told to stop."""
     tame()
+    return_large_blocks()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every client takes a file descriptor
     directory = run_dir / name
