@@ -21,8 +21,10 @@ from router.amqp.format.values import ACCEPTED
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
 from router.edge.clients import ClientEdge
+from router.edge.guard import Guard
 from router.edge.topics import Topics
-from router.mesh.config import AddressRule
+from router.mesh.config import AddressRule, Limits
+from router.security.rules import EVERYTHING
 from tests.contacts import Contacts
 from tests.store import MemoryStore
 from topic.actions import LinkAction
@@ -107,7 +109,9 @@ class FuzzRouter:
         self.journal = Block(name, "router", 1)
         topic = Topic(name, 1, mesh.names, HybridClock(0), self.journal, SETTINGS, 0.0)
         self.node = Node(self.contacts, topic, MemoryStore(), self)
-        self.clients = ClientEdge(self.node, Topics(self.node, (AddressRule("topic/"),), MAX_MESSAGE, LONGEST_S))
+        guard = Guard(lambda user: EVERYTHING, Limits())
+        topics = Topics(self.node, (AddressRule("topic/"),), MAX_MESSAGE, LONGEST_S, guard)
+        self.clients = ClientEdge(self.node, topics, guard)
 
     def now(self) -> float:
         return self.mesh.now
