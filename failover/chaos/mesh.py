@@ -175,6 +175,8 @@ class ChaosMesh:
 def _write(topology: Topology, path: Path) -> None:
     """As a file that routers read."""
     timing = {name: f"{seconds:.3f}s" for name, seconds in attrs.asdict(topology.timing).items()}
+    limits = attrs.asdict(topology.limits)
+    limits["opening"] = f"{topology.limits.opening:.3f}s"
     links = [{"between": [link.a, link.b], "cost": link.cost, "address": str(link.address)} for link in topology.links]
     plan = {
         "mesh": topology.mesh,
@@ -182,7 +184,7 @@ def _write(topology: Topology, path: Path) -> None:
         "links": links,
         "addresses": [attrs.asdict(rule) for rule in topology.addresses],
         "timing": timing,
-        "limits": attrs.asdict(topology.limits),
+        "limits": limits,
         "security": _security(topology),
     }
     path.write_text(yaml.safe_dump(plan, sort_keys=False))
