@@ -179,7 +179,7 @@ class _Driver:
 
     def _named(self) -> str:
         name = self._connection.remote_container
-        return repr(name) if name else self._peer
+        return f"{name!r}, {self._peer}" if name else self._peer
 
     def flush(self) -> None:
         """Write what the stream takes at once. The rest is the writer's, and it waits for what is to be waited for."""

@@ -109,8 +109,8 @@ class ClientEdge(Handler):
 
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         if condition is not None:
-            container = link.connection.remote_container
-            log.warning("client %s: link %s: %s: %s", container, link.name, condition.name, condition.description)
+            who = f"{link.connection.remote_container}, {link.connection.origin}"
+            log.warning("client %s: link %s: %s: %s", who, link.name, condition.name, condition.description)
             self._guard.detached(condition)
         self._gone(link, closed=closed)
         self.node.perform()

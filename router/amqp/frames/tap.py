@@ -134,6 +134,8 @@ class Tap:
         try:
             fields = performative.parse(frame).fields
         except AmqpError:
+            if code == OPEN:  # proton leaves it out, and waits for another
+                raise
             return None, frame
         if code <= ATTACH:
             check_arrays(fields)
