@@ -138,13 +138,13 @@ FRAMES = {
         FRAMING, HEADER + frame(OPEN, "x") + frame(BEGIN, None, 0, 1000, 1000, channel=300)
     ),
     "more sessions than anybody needs": bad(
-        LIMIT, HEADER + frame(OPEN, "x") + 600 * (frame(BEGIN, None, 0, 1000, 1000) + frame(END))
+        LIMIT, HEADER + frame(OPEN, "x") + 50 * (frame(BEGIN, None, 0, 1000, 1000) + frame(END))
     ),
     "a link name that is not UTF-8": bad(DECODE, opening() + attach("\udcff", 0, receiver=False)),
     "a link name with a NUL": bad(INVALID, opening() + attach("link\0", 0, receiver=False)),
     "an address with a NUL": bad(INVALID, opening() + attach("link", 0, receiver=False, address="topic/\0x")),
     "more links than anybody needs": bad(
-        LIMIT, opening() + b"".join(attach(f"{n}", n, receiver=True, address="none") for n in range(4200))
+        LIMIT, opening() + b"".join(attach(f"{n}", n, receiver=True, address="none") for n in range(400))
     ),
     "an address of no node": bad(NOT_FOUND, opening() + attach("link", 0, receiver=True, address="queue/x")),
     "a generation of another length": bad(
@@ -168,7 +168,11 @@ FRAMES = {
     "a handle twice": behind(SENDER, INVALID, frame(DETACH, 0, True) + frame(DETACH, 0, True)),
     "a transfer on no link": bad(UNATTACHED, opening() + transfer(7, 0)),
     "a transfer in no session": bad(NOT_ALLOWED, HEADER + frame(OPEN, "x") + transfer(0, 0)),
-    "a transfer without credit": behind(SENDER, TRANSFER_LIMIT, b"".join(transfer(0, n) for n in range(2000))),
+    "a transfer without credit": behind(
+        opening() + attach("link", 0, receiver=False, modes=(None, 1)),
+        TRANSFER_LIMIT,
+        b"".join(transfer(0, n, b"%d" % n) for n in range(2000)),
+    ),
     "a delivery-id out of order": behind(SENDER, "amqp:session:invalid-field", transfer(0, 0) + transfer(0, 5)),
     "a transfer towards a sender": behind(RECEIVER, NOT_ALLOWED, transfer(0, 0)),
     "a tag of 33 bytes": behind(SENDER, INVALID, transfer(0, 0, bytes(33))),
