@@ -52,7 +52,7 @@ class Attachment(Handler):
         self._credentials = credentials
         self.generation: bytes | None = None  # as the router's attach says
         self.epoch: str | None = None  # the same
-        self._routers = Routers(urls)
+        self._routers = Routers(urls, f"{identity.container} {identity.link}")
         self._timeout = timeout
         self._idle = idle
         self._patience = Patience(idle)

@@ -1,11 +1,13 @@
 """The routers that a client may attach to, whose turn it is, and how long to wait before trying on.
 
-Those that the client was given come first, then those that a router's open named (`failover-server-list`). After a loss
-a router is tried at once; only a round through all of them without success is followed by a pause, a longer one after
-each.
+Those that the client was given come first, then those that the last router's open named (`failover-server-list`). When
+a link has lived, the others are shuffled: clients of a router that dies do not all go to the same next one. After a
+loss a router is tried at once; only a round through all of them without success is followed by a pause, a longer one
+after each.
 """
 
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -48,10 +50,13 @@ def parse_url(url: str) -> RouterAddress:
 class Routers:
     """A ring. `failures` counts the attempts since the last link that lived."""
 
-    def __init__(self, urls: Sequence[str]) -> None:
+    def __init__(self, urls: Sequence[str], client: str = "") -> None:
+        """`client` names who shuffles: others do it otherwise."""
+        self._given = frozenset(map(parse_url, urls))
         self._ring = list(dict.fromkeys(map(parse_url, urls)))
         if not self._ring:
             raise ValueError("no router to attach to")
+        self._random = Random(client)
         self._turn = 0
         self.failures = 0
 
@@ -71,7 +76,11 @@ class Routers:
         return min(FIRST_PAUSE_S * 2.0 ** min(rounds - 1, 10), LONGEST_PAUSE_S) if rounds and not rest else 0.0
 
     def succeeded(self) -> None:
+        """A link at `current` has lived."""
         self.failures = 0
+        others = [router for router in self._ring if router != self.current]
+        self._random.shuffle(others)
+        self._ring, self._turn = [self.current, *others], 0
 
     def failed(self) -> None:
         self.failures += 1
@@ -81,10 +90,16 @@ class Routers:
         self._turn = (self._turn + 1) % len(self._ring)
 
     def learn(self, properties: Mapping[str, Any]) -> None:
-        """From the properties of a router's open. What is not understood is left out."""
+        """From the properties of a router's open. What is not understood is left out; routers that an earlier one has
+        named, and this one does not, have left the mesh."""
         servers = properties.get(SERVER_LIST)
-        for server in servers if isinstance(servers, list | tuple) else ():
-            address = _address(server)
+        if not isinstance(servers, list | tuple):
+            return
+        named = [_address(server) for server in servers]
+        current, kept = self.current, {*self._given, self.current, *named}
+        self._ring = [router for router in self._ring if router in kept]
+        self._turn = self._ring.index(current)
+        for address in named:
             if address is None or address.scheme != self.current.scheme:  # nobody talks us out of TLS
                 continue
             if address not in self._ring and len(self._ring) < MAX_ROUTERS:

@@ -38,7 +38,7 @@ def test_a_router_s_state_is_refused_and_stays_one(path: Path) -> None:
     StateStore(path, "mesh", "a").close()
     with closing(sqlite3.connect(path)) as connection:
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
-    assert tables == [("entry",), ("router",)]
+    assert tables == [("entry",), ("plan",), ("router",)]
 
 
 @pytest.mark.parametrize("table", ["something (else_)", "oncemesh_link (number)"])

@@ -70,6 +70,29 @@ def test_servers_named_by_a_router_come_last_and_once() -> None:
     assert hosts == ["a", "b", "a", "b"]
 
 
+def test_who_has_left_the_mesh_is_forgotten_but_not_who_was_given() -> None:
+    routers = Routers(["a:1", "g:1"])
+    routers.learn({"failover-server-list": [{"network-host": "b", "port": 2}, {"network-host": "c", "port": 3}]})
+    routers.learn({"failover-server-list": [{"network-host": "c", "port": 3}, {"network-host": "d", "port": 4}]})
+    hosts = []
+    for _ in range(4):
+        hosts.append(routers.current.host)
+        routers.move_on()
+    assert hosts == ["a", "g", "c", "d"]
+    assert routers.current.host == "a"
+
+
+def test_clients_of_a_router_that_dies_go_to_all_the_others() -> None:
+    nexts = []
+    for number in range(300):
+        routers = Routers(["a:1", "b:1", "c:1", "d:1"], f"client {number}")
+        routers.succeeded()
+        assert routers.current.host == "a", "it is tried first, as it knows best"
+        routers.move_on()
+        nexts.append(routers.current.host)
+    assert {host: nexts.count(host) > 70 for host in nexts} == {"b": True, "c": True, "d": True}
+
+
 @pytest.mark.parametrize(
     "servers",
     [
