@@ -83,8 +83,3 @@ class KeyMaker:
         digest = self._seed.copy()
         digest.update(tag)
         return self._prefix + _base64url(digest.digest())
-
-
-def delivery_key(identity: LinkIdentity, generation: bytes, tag: bytes) -> bytes:
-    """The delivery key of one tag; a sender of many uses a `KeyMaker`."""
-    return KeyMaker(link_name(identity), generation).key(tag)

@@ -160,7 +160,7 @@ class LoggedOutcome(IntEnum):
 
 
 TABLED = ("address", "publisher", "subscriber", "peer", "generation", "epoch", "detail")
-ROW = COLUMNS = ("event", "outcome", "time", "hlc", *TABLED, "count", "at", "n", "ns", "tags")
+COLUMNS = ("event", "outcome", "time", "hlc", *TABLED, "count", "at", "n", "ns", "tags")
 HEAD = ("source", "role", "incarnation", "host", "number", "strings", "keys")
 
 Name = str | bytes | None

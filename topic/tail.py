@@ -7,7 +7,7 @@ again. So `kill -9` loses no entry. The loss of power may lose any that the kern
     region     b"OMT2", u32be length of all that follows of it, then frames, up to one of length 0
     frame      u32be length, u32be crc32 of the payload, payload: msgpack
     the first  [source, role, incarnation, host, boot]: as in a block, and which run of the host's kernel it is
-    the others [number, rows, keys]: of the block that these entries will be in; rows as `topic.journal.ROW` names them.
+    the others [number, rows, keys]: of the block that these entries will be in; rows as in `topic.journal.COLUMNS`
                The first of these has no rows: it says which blocks there are by now
 
 A killed writer may leave a tail whose block it has written: who reads both takes the block. Bytes in, bytes out; this

@@ -39,7 +39,7 @@ from tests.simulation.termini import Termini
 from tests.simulation.windows import check_windows
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Status
-from topic.identity import Epoch, delivery_key, link_name
+from topic.identity import Epoch, link_name
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -118,7 +118,7 @@ class Judge:
     def sent(self, publisher: "Publisher", text: bytes, tag: bytes, presettled: bool) -> None:
         name, life = publisher.name, publisher.life
         number = int(text.rstrip(b".s").split(b".")[2])
-        key = delivery_key(publisher.identity, self.lives.generations[name, life], tag)
+        key = self.lives.key(publisher, tag)
         assert publisher.link is not None
         message = Message(text, name, life, number, presettled, key, publisher.plain, publisher.link)
         self.messages[text] = self._by_key[key] = message
@@ -131,7 +131,7 @@ class Judge:
 
     def forgotten_everywhere(self, publisher: "Publisher", tag: bytes) -> bool:
         """Another life may have used the same key: a publisher that echoes nothing may be given an older generation."""
-        key = delivery_key(publisher.identity, self.lives.generations[publisher.name, publisher.life], tag)
+        key = self.lives.key(publisher, tag)
         last = self._by_key.get(key)
         if last is None or (last.published < 0 and last.sent_on is publisher.link):  # or it is on its way still
             return last is None

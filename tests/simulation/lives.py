@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tests.simulation.parties import Message
-from topic.identity import Epoch
+from topic.identity import Epoch, KeyMaker, link_name
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge
@@ -22,6 +22,11 @@ class Lives:
         """By publisher: the generations that routers have given it, and the first and last attach of each."""
         self.spoken_for: set[tuple[str, int]] = set()
         """(publisher, life) whose machine has acknowledged on a link that the publisher had left (protocol 10)."""
+
+    def key(self, publisher: "Publisher", tag: bytes) -> bytes:
+        """Of a delivery of its present life."""
+        maker = KeyMaker(link_name(publisher.identity), self.generations[publisher.name, publisher.life])
+        return maker.key(tag)
 
     def given(self, publisher: str, generation: bytes, epoch: Epoch) -> None:
         """Some router has it so in its directory; the publisher may never hear of that."""

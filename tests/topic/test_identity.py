@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topic.identity import Epoch, KeyMaker, LinkIdentity, delivery_key, link_name, new_generation
+from topic.identity import Epoch, KeyMaker, LinkIdentity, link_name, new_generation
 
 TEXT = st.text(max_size=20)
 IDENTITIES = st.builds(LinkIdentity, TEXT, TEXT, TEXT, TEXT)
@@ -13,8 +13,9 @@ TAGS = st.binary(max_size=40)
 
 @given(IDENTITIES, GENERATIONS, TAGS)
 def test_a_key_is_a_pure_function_of_32_ascii_bytes(identity: LinkIdentity, generation: bytes, tag: bytes) -> None:
-    key = delivery_key(identity, generation, tag)
-    assert key == delivery_key(identity, generation, tag) == KeyMaker(link_name(identity), generation).key(tag)
+    maker = KeyMaker(link_name(identity), generation)
+    key = maker.key(tag)
+    assert key == maker.key(tag) == KeyMaker(link_name(identity), generation).key(tag)
     assert (len(key), key.isascii()) == (32, True)
     assert key.startswith(link_name(identity))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from topic.identity import Epoch, LinkIdentity, delivery_key, link_name, new_generation
+from topic.identity import Epoch, KeyMaker, LinkIdentity, link_name, new_generation
 from topic.journal import Block, Event, LoggedOutcome, segment_name
 
 ADDRESS = "topic/news"
@@ -95,7 +95,7 @@ class Run:
         return new_generation(Epoch(START_MS << 16, client.router, START_MS))
 
     def key(self, publisher: Client, tag: int) -> bytes:
-        return delivery_key(publisher.identity, self.generation(publisher), b"%d" % (tag % self.tags))
+        return KeyMaker(link_name(publisher.identity), self.generation(publisher)).key(b"%d" % (tag % self.tags))
 
     def attach(self, client: Client) -> None:
         columns: Row = {client.role: client.name, "address": ADDRESS, "epoch": self.epoch(client)}

@@ -11,7 +11,7 @@ from router.amqp.format.values import ACCEPTED, NO_STATE, RECEIVED, REJECTED
 from router.amqp.proton.link import Link
 from tests.failover.client.clients import TAGS, publishing, settled
 from tests.failover.client.scripted import EPOCH, GENERATION, Gone, Holding, Peer, Transferred, running_peers, states
-from topic.identity import LinkIdentity, delivery_key
+from topic.identity import KeyMaker, LinkIdentity, link_name
 
 
 async def again(peer: Peer, ours: dict[bytes, int], theirs: dict[bytes, int], **options: Any) -> Link:
@@ -158,7 +158,7 @@ async def test_another_generation_leaves_deliveries_in_doubt() -> None:
         assert events[-1] == Abandoned(1)
         later = await p.send(b"later")
         assert (await a.next(Transferred)).tag == TAGS[1] == later.tag
-        assert later.key == delivery_key(LinkIdentity("p", "out", "topic/x"), b"another!", TAGS[1])
+        assert later.key == KeyMaker(link_name(LinkIdentity("p", "out", "topic/x")), b"another!").key(TAGS[1])
 
 
 async def test_a_terminus_that_expired_while_its_router_was_cut_off_begins_anew() -> None:
