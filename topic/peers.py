@@ -110,6 +110,8 @@ class Peers:
         changes = self.directory.apply_gossip(told)
         self._pass_on(router, changes, learned=True)
         self._changes.follow(changes, learned=True)
+        for entry in told:
+            self._attaches.overtaken(entry)
         self._end_ours(told)
         self._end_later(told)
         self._correct(router, told)
@@ -121,16 +123,16 @@ class Peers:
 
     def _correct(self, router: str, told: list[LinkEntry]) -> None:
         """Tell the router of links that it takes for live and that have ended, or that were attached later by a router
-        that cannot say so: it died before all heard of that, and its client went on with an epoch that is lower."""
-        known = [(entry.epoch, self.directory.entry(entry.index)) for entry in told if entry.live]
-        self.outlet.batches.gossip(
-            router, [ours for epoch, ours in known if ours is not None and self._undoes(ours, epoch)]
-        )
+        that cannot say so: it died before all heard of that, and its client went on with an epoch that is lower. If
+        they are its own, in any case: it may wait for us to join them."""
+        known = [(entry, self.directory.entry(entry.index)) for entry in told if entry.live]
+        undone = [ours for entry, ours in known if ours is not None and self._undoes(ours, entry, router)]
+        self.outlet.batches.gossip(router, undone)
 
-    def _undoes(self, ours: LinkEntry, epoch: Epoch) -> bool:
+    def _undoes(self, ours: LinkEntry, told: LinkEntry, by: str) -> bool:
         if ours.live:
-            return ours.epoch > epoch and not self.directory.tells_itself(ours)
-        return ours.epoch >= epoch
+            return ours.epoch > told.epoch and (told.router == by or not self.directory.tells_itself(ours))
+        return ours.epoch >= told.epoch
 
     def _end_ours(self, told: list[LinkEntry]) -> None:
         """Others let links of ours expire, behind a partition: they are over."""

@@ -12,7 +12,7 @@ from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
 from tests.linkstate import test_chunks
 from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
-from tests.topic import test_gossip, test_joining, test_moving
+from tests.topic import test_apart_plain, test_gossip, test_joining, test_moving
 from topic.directory.directory import Directory
 from topic.directory.entry import Change, Decision, Index, LinkEntry
 from topic.directory.gossip import Gossip
@@ -159,8 +159,38 @@ def nothing_passed_on(_: Method) -> Method:
 def nobody_speaks_for_the_dead(_: Method) -> Method:
     """3.3: who goes on with an epoch that is too low is told of the later attach at a router that died."""
 
-    def broken(peers: Peers, ours: LinkEntry, epoch: Epoch) -> bool:
-        return not ours.live and ours.epoch >= epoch
+    def broken(peers: Peers, ours: LinkEntry, told: LinkEntry, by: str) -> bool:
+        return not ours.live and ours.epoch >= told.epoch
+
+    return broken
+
+
+@mutant(
+    Attaches, "overtaken", by="7", scenario=test_joining.test_who_has_passed_on_a_later_attach_is_not_taken_for_late
+)
+def overtaken_still_awaited(_: Method) -> Method:
+    """6.7: who tells of a later attach joins the earlier one no more, and is not late with that."""
+
+    def broken(attaches: Attaches, entry: LinkEntry) -> None:
+        """It is waited for all the same."""
+
+    return broken
+
+
+TAKEN_AWAY = test_apart_plain.test_one_whose_link_another_has_taken_out_of_its_sight_is_told_though_that_has_died
+
+
+@mutant(Directory, "contact", by="2", scenario=TAKEN_AWAY)
+def endings_die_with_their_routers(contact: Method) -> Method:
+    """8, Apart: who has accepted without a plain subscriber remembers that, as an older attach may be in use."""
+
+    def broken(directory: Directory, router: str, incarnation: int) -> list[Change]:
+        theirs = [entry for entry in directory.entries() if entry.router == router and not entry.lifetime.timeout]
+        for entry in theirs:
+            if entry.owner[1] < incarnation and not entry.live:
+                directory.forget(entry)
+        changes: list[Change] = contact(directory, router, incarnation)
+        return changes
 
     return broken
 

@@ -88,6 +88,8 @@ class Router:
         """By router in contact: how many contacts with it this one has had."""
         self.heard: dict[str, int] = {}
         """How many payloads of the present contact with a router the topic core has dealt with."""
+        self.made_at: dict[str, float] = {}
+        """When the present contact with a router began."""
         self.lost_at: dict[str, float] = {}
         """When the last contact with a router ended, for either, in which its section had come, in this incarnation."""
         self.joining = False
@@ -286,6 +288,7 @@ class Router:
 
     def makes_contact(self, router: str) -> None:
         self.contact_numbers[router] = self.contact_numbers.get(router, 0) + 1
+        self.made_at[router] = self.schedule.now
         self.heard[router] = 0
 
     def loses_contact(self, router: str) -> None:

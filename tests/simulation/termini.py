@@ -5,6 +5,7 @@ attached at a router in contact with it. To forget one there are two causes: it 
 had it attached for as long as its timeout. A promise to a subscriber ends with either.
 """
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import attrs
@@ -246,13 +247,18 @@ class Termini:
     def _unseen(self, router: "Router", client: "Client", there: "Router") -> float:
         """For how long it has not been attached there, as this router can have seen."""
         now = self._judge.schedule.now
-        if there is router or self._judge.contact(router, there.name) is not None:
-            until = now
-        else:
-            until = router.lost_at.get(there.name, router.booted_at)
-        links = [link for link in client.opened if link.router is there and link.attached and link.attached_at <= until]
-        ends = [min(until, link.ended_at) if link.ended else until for link in links]
-        return now - max([router.booted_at, *ends])
+        since = inf if self._judge.contact(router, there.name) is None else router.made_at[there.name]
+        since = 0.0 if there is router else since
+        lost_at = router.lost_at.get(there.name, router.booted_at)
+        seen = [router.booted_at]
+        for link in client.opened:
+            if link.router is there and link.attached:
+                end = link.ended_at if link.ended else now
+                if end >= since:
+                    seen.append(end)
+                elif link.attached_at <= lost_at:
+                    seen.append(min(end, lost_at))
+        return now - max(seen)
 
     def _forgotten(self, router: "Router", client: "Client", view: View, epoch: Epoch, *, same_life: bool) -> None:
         judge = self._judge

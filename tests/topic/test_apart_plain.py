@@ -2,8 +2,8 @@
 or are told (protocol 8, Apart)."""
 
 from tests.store import MemoryStore
-from tests.topic.bench import Bench, pen_at, reader_at
-from topic.actions import EXPIRED, Detach
+from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
+from topic.actions import EXPIRED, STOLEN, Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Role
 from topic.journal import Event
@@ -97,6 +97,22 @@ def test_one_that_attaches_elsewhere_gets_what_waited_for_it() -> None:
     assert pen.outcomes and not there.mine(Detach) and reader.mine(Detach), "its old link is a zombie's"
 
 
+def test_one_whose_link_another_has_taken_out_of_its_sight_is_told_though_that_has_died() -> None:
+    bench = Bench("a", "b", "c")
+    reader, pen = bench.subscriber("c"), bench.publisher("a")
+    bench.part("a", "c")
+    bench.part("b", "c")
+    bench.subscriber("b")
+    bench.kill("b")
+    pen.send(b"1")
+    assert pen.outcomes
+    bench.boot("b", 2)
+    bench.meet("a", "b")
+    bench.meet("a", "c")
+    bench.flow()
+    assert [detach.condition for detach in reader.mine(Detach)] == [STOLEN]
+
+
 def test_one_that_left_behind_the_cut_is_forgotten() -> None:
     bench = Bench("a", "b")
     reader, pen = bench.subscriber("b"), bench.publisher("a")
@@ -119,6 +135,8 @@ def test_those_of_a_router_that_starts_again_are_forgotten() -> None:
     for other in ("a", "c"):
         bench.meet(other, "b")
     bench.wait(64)
+    assert set(subscribers(bench)) == {"s"}, "somebody may use an older attach of the one that has ended, out of sight"
+    bench.wait(int(SETTINGS.terminus))
     assert not subscribers(bench)
 
 

@@ -61,6 +61,31 @@ def test_who_has_heard_of_an_attach_before_its_routers_older_section_joins_it_al
     assert reader.answered
 
 
+def test_who_has_passed_on_a_later_attach_is_not_taken_for_late() -> None:
+    overtake(resumed=True)
+
+
+def test_who_knows_of_a_later_attach_says_so_and_is_not_taken_for_late() -> None:
+    overtake(resumed=False)
+
+
+def overtake(*, resumed: bool) -> None:
+    """c joins the earlier attach no more. It is over as soon as a says so."""
+    bench = Bench("a", "b", "c")
+    bench.hold("b", "c")
+    if not resumed:
+        bench.hold("b", "a")
+    reader = reader_at(bench, "b")
+    bench.hold("a", "b")
+    again = reader_at(bench, "a", unsettled={} if resumed else None)
+    bench.step("b", "c")
+    bench.flow()
+    bench.time(SETTINGS.join)
+    assert [late.router for late in bench.actions["b"] if isinstance(late, Late)] == ["a"], "and that is held up here"
+    bench.let_go()
+    assert again.answered and [detach.condition for detach in reader.mine(Detach)] == ["amqp:link:stolen"]
+
+
 def test_a_publisher_is_answered_when_all_routers_in_contact_know_of_it() -> None:
     bench = Bench("a", "b", "c")
     bench.hold("b", "a")

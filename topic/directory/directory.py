@@ -202,12 +202,14 @@ class Directory:
     # the others' sections
 
     def contact(self, router: str, incarnation: int) -> list[Change]:
-        """Links with timeout 0 have ended with the router's former incarnations: those that had lapsed are returned."""
+        """Links with timeout 0 have ended with the router's former incarnations: those that had lapsed are returned. Of
+        one that something was accepted without an older attach may still be in use, out of our sight: it is told."""
         assert router not in self.contacts
         self.contacts[router] = incarnation
         self.members.contact(router)
         self._audiences.clear()
-        return self._end(e for e in self._entries.at(router) if e.owner[1] < incarnation and not e.lifetime.timeout)
+        plain = (entry for entry in self._entries.at(router) if not entry.lifetime.timeout and not entry.ending)
+        return self._end(entry for entry in plain if entry.owner[1] < incarnation)
 
     def follow(self, plan: Plan) -> list[Change]:
         """The plan has changed. Plain links of a router that was removed, which nobody brings back, have ended."""

@@ -10,6 +10,7 @@ contact knows waits for the others before it even begins. What an attach changes
 import json
 import math
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -61,6 +62,8 @@ class Attaches:
         self._publishers: dict[bytes, _Waiting] = {}
         """In the order of their attaches, and so of their versions."""
         self._subscribers: dict[bytes, LocalSubscriber] = {}
+        self._later: dict[bytes, LinkEntry] = {}
+        """Of subscribers that wait: a later attach that others tell of, and its router has not."""
         self._deadlines: Deadlines[_Waiting | LocalSubscriber] = Deadlines()
 
     # publishers that nobody in contact knows
@@ -126,8 +129,16 @@ class Attaches:
 
     def withdraw_subscriber(self, name: bytes) -> None:
         subscriber = self._subscribers.pop(name, None)
+        self._later.pop(name, None)
         if subscriber is not None:
             self._deadlines.discard(subscriber)
+
+    def overtaken(self, entry: LinkEntry) -> None:
+        """A contact tells of this attach of a subscriber. If it is later than one that waits here, who knows of it does
+        not join that one any more: only the later one's router can be asked why it has not said so."""
+        waiting = self._subscribers.get(entry.name)
+        if waiting is not None and entry.live and waiting.epoch < entry.epoch:
+            self._later[entry.name] = entry
 
     def contact(self, router: str, now: float) -> None:
         """There is one more router to wait for, for `join` from now on."""
@@ -197,17 +208,20 @@ class Attaches:
     @property
     def awaited(self) -> set[str]:
         """Routers in contact that attaches wait for."""
-        awaited = {router for subscriber in self._subscribers.values() for router in subscriber.unanswered}
-        return awaited.union(*(self._behind(waiting.version) for waiting in self._publishers.values()))
+        waiting = chain[_Waiting | LocalSubscriber](self._subscribers.values(), self._publishers.values())
+        return {router for attach in waiting for router in self._awaited(attach)}
 
     def awaited_long(self, now: float) -> list[str]:
         """Routers in contact that an attach has waited for as long as `join`, or as long since it was last due."""
         routers: set[str] = set()
         for waiting in self._deadlines.due(now):
-            routers |= self._behind(waiting.version) if isinstance(waiting, _Waiting) else waiting.unanswered
+            routers |= self._awaited(waiting)
             self._deadlines.set(waiting, now + self._join)
         return sorted(routers)
 
-    def _behind(self, version: int) -> set[str]:
+    def _awaited(self, waiting: _Waiting | LocalSubscriber) -> set[str]:
         directory = self.directory
-        return {router for router in directory.contacts if directory.members.acked[router] < version}
+        if isinstance(waiting, _Waiting):
+            return {router for router in directory.contacts if directory.members.acked[router] < waiting.version}
+        later = self._later.get(waiting.name)
+        return {later.router} if later is not None and directory.tells_itself(later) else waiting.unanswered
