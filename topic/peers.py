@@ -107,7 +107,7 @@ class Peers:
 
     def _on_gossip(self, router: str, entries: list[Any]) -> None:
         told = [unpack_entry(fields) for fields in entries]
-        changes = self.directory.apply_gossip(told)
+        changes = self.directory.apply_gossip(router, told)
         self._pass_on(router, changes, learned=True)
         self._changes.follow(changes, learned=True)
         for entry in told:

@@ -80,7 +80,7 @@ class PlainSubscribers:
     def is_out_of_reach(self, name: str, reader: Reader, home: "Router") -> bool:
         """It is attached at a router that home was not in contact with then, or has lost since. Or it was given an
         epoch before its last one, and home takes the older attach for the later one. Or home has heard that somebody
-        has accepted something without it."""
+        has accepted something without it, and not yet that it has attached elsewhere since, where it is told."""
         newest = _newest(reader)
         if newest is None:
             return True
@@ -90,7 +90,7 @@ class PlainSubscribers:
             return True
         entry = home.topic.directory.subscriber(newest.subscriber.name)
         is_older = name in self._judge.inexact and (entry is None or entry.epoch != newest.epoch)
-        return is_older or _has_missed(home, newest)
+        return is_older or any(_has_missed(home, link) for link in reader.links)
 
     def missed(self, message: Message, name: str, home: "Router", *, accepted: bool) -> None:
         """Home waits no more for this one, which is out of its reach. If home has accepted without it, it has to be

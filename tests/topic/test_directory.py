@@ -134,7 +134,7 @@ def test_what_a_whole_section_does_not_list_was_closed() -> None:
 
 def test_a_section_does_not_speak_for_a_later_attach_that_gossip_told_of() -> None:
     here = directory("c")
-    here.apply_gossip([attrs.evolve(entry("x", "b", 2), lifetime=Lifetime(60))])
+    here.apply_gossip("c", [attrs.evolve(entry("x", "b", 2), lifetime=Lifetime(60))])
     here.contact("b", 1)
     assert here.apply_section("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))], []) == []
     later = attrs.evolve(entry("x", "b", 2), lifetime=Lifetime(60))
@@ -188,7 +188,7 @@ def test_only_who_has_it_confirms_what_was_announced() -> None:
     moved = attrs.evolve(entry("x", "c", 2), lifetime=Lifetime(60))
     here.apply_delta("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))])
     here.apply_departures("b", [moved])
-    here.apply_gossip([moved])
+    here.apply_gossip("c", [moved])
     assert here.audience(ADDRESS).orphans == (moved.name,)
     here.mark(moved, Status.BOUND)
     here.apply_delta("c", 1, [moved])

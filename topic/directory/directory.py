@@ -39,11 +39,9 @@ class Directory:
         """Departure log: subscribers that moved away from here, or lapsed."""
         self._entries = LinkEntries()
         self.lapsed: dict[bytes, int] = {}
-        """Subscribers that this router waits for no more, until their owner's word; since when they are out of reach,
-        in microseconds of the wall clock (8, Apart)."""
+        """Subscribers that nobody waits for here (8, Apart), and since when they are out of reach, in wall-clock us."""
         self._announced: set[Index] = set()
-        """Links that moved, by the word of the router that they left, before their new owner has said so. They are
-        orphans."""
+        """Links that moved, as the router says that they left, and their new owner not yet. They are orphans."""
         self._rumours = Rumours()
         self._tombstones: SectionLog[Index] = SectionLog()
         """Links of ours that have ended."""
@@ -142,8 +140,7 @@ class Directory:
         return own, [entry for entry in others if entry.lasts or not entry.live]
 
     def depart(self, name: bytes) -> None:
-        """A subscriber of ours has moved away, or lapsed. Logged until every contact knows (protocol 3.3); the caller
-        sends the delta of the new version."""
+        """A subscriber of ours moved away, or lapsed. Logged until all contacts know (3.3); the caller sends it."""
         self.version += 1
         self.departures.add(name, self.version)
 
@@ -202,14 +199,14 @@ class Directory:
     # the others' sections
 
     def contact(self, router: str, incarnation: int) -> list[Change]:
-        """Links with timeout 0 have ended with the router's former incarnations: those that had lapsed are returned. Of
-        one that something was accepted without an older attach may still be in use, out of our sight: it is told."""
+        """Links with timeout 0 have ended with the router's former incarnations: those that had lapsed are returned.
+        What something was accepted without is kept: an older attach may be in use out of sight, and has to be told."""
         assert router not in self.contacts
         self.contacts[router] = incarnation
         self.members.contact(router)
         self._audiences.clear()
-        plain = (entry for entry in self._entries.at(router) if not entry.lifetime.timeout and not entry.ending)
-        return self._end(entry for entry in plain if entry.owner[1] < incarnation)
+        former = (entry for entry in self._entries.at(router) if entry.owner[1] < incarnation)
+        return self._end(entry for entry in former if not entry.lifetime.timeout and not entry.ending)
 
     def follow(self, plan: Plan) -> list[Change]:
         """The plan has changed. Plain links of a router that was removed, which nobody brings back, have ended."""
@@ -250,15 +247,18 @@ class Directory:
         self._announced.update(entry.index for entry in gone if entry.lasts)
         self._audiences.clear()
         changes = self._end(entry for entry in gone if not entry.lasts)
-        return changes + self.apply_delta(router, version, own) + self.apply_gossip(gossip)
+        return changes + self.apply_delta(router, version, own) + self.apply_gossip(router, gossip)
 
-    def apply_gossip(self, entries: list[LinkEntry]) -> list[Change]:
-        """Take what a contact knows of others. Of another contact only its own word counts, as gossip may be old, but
-        for endings, which it may not know. Until it speaks, or is lost, what is told of its subscribers is a rumour."""
+    def apply_gossip(self, router: str, entries: list[LinkEntry]) -> list[Change]:
+        """Take what `router` knows of others. Of another contact only its own word counts, as gossip may be old, but
+        for endings, which it may not know. Until it speaks, or is lost, what is told of its subscribers is a rumour,
+        and a publisher that `router` had has left it."""
         others = [entry for entry in entries if not self.is_mine(entry)]
         for entry in filter(self.tells_itself, others):
             self._rumours.hear(entry, self.entry(entry.index))
-        return self._merge([entry for entry in others if not entry.live or not self.tells_itself(entry)])
+        gone = [e for e in others if e.role is Role.PUBLISHER and e.live and self.tells_itself(e)]
+        news = [entry for entry in others if not entry.live or not self.tells_itself(entry)]
+        return self.apply_departures(router, gone) + self._merge(news)
 
     def believe_rumours(self, router: str) -> list[Change]:
         """The contact is over before the router told what others say of its subscribers: they are orphans."""
@@ -276,9 +276,8 @@ class Directory:
         if router not in self.applied:
             self._audiences.clear()
         self.applied[router] = version
-        heard = [entry.epoch for entry in entries]
-        if heard:
-            self._heard[router] = max([*heard, self._heard.get(router, heard[0])])
+        for entry in entries:
+            self._heard[router] = max(entry.epoch, self._heard.get(router, entry.epoch))
         return self._merge(entries)
 
     def apply_departures(self, router: str, moved: list[LinkEntry]) -> list[Change]:
@@ -304,8 +303,7 @@ class Directory:
         return changes
 
     def _check_owner(self, router: str, entries: list[LinkEntry]) -> None:
-        owner = (router, self.contacts[router])
-        if any(entry.owner != owner for entry in entries):
+        if any(entry.owner != (router, self.contacts[router]) for entry in entries):
             raise BreachError(f"router {router} writes in a section that is not its own")
 
     def _merge(self, entries: list[LinkEntry]) -> list[Change]:
