@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from tests.topic.bench import Bench, pen_at
+from tests.topic.bench import SETTINGS, Bench, pen_at
 from topic.actions import Detach
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
@@ -114,3 +114,14 @@ def test_a_home_is_told_of_a_later_attach_at_a_router_that_died() -> None:
     last = pen_at(bench, "b", again, unsettled={})
     entry = bench.cores["c"].directory.publisher(last.stream.publisher)
     assert entry is not None and entry.epoch == last.stream.epoch
+
+
+@pytest.mark.parametrize("lifetime", [Lifetime(), LASTING])
+def test_a_publisher_that_left_and_closed_elsewhere_before_it_was_heard_of_is_no_more(lifetime: Lifetime) -> None:
+    bench = Bench("a", "b", "c")
+    bench.hold("b", "c")
+    bench.publisher("b", lifetime=lifetime)
+    bench.publisher("a", lifetime=lifetime).close()
+    bench.let_go()
+    bench.wait(2 * LASTING.timeout + int(SETTINGS.terminus))
+    assert not any(list(core.directory.entries()) for core in bench.cores.values())

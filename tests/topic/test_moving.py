@@ -2,12 +2,11 @@
 
 import pytest
 
-from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
+from tests.topic.bench import LASTING, Bench, pen_at, reader_at
 from tests.topic.clients import Pen, Reader
 from topic.actions import AnswerPublisher, Detach
 from topic.blocks import read_blocks
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.directory.entry import Lifetime
 from topic.journal import Event
 
 
@@ -298,17 +297,6 @@ def test_that_a_link_of_ours_has_closed_elsewhere_is_passed_on() -> None:
     bench.flow()
     entry = bench.cores["c"].directory.subscriber(reader.end.name)
     assert entry is None or not entry.live
-
-
-@pytest.mark.parametrize("lifetime", [Lifetime(), LASTING])
-def test_a_publisher_that_left_and_closed_elsewhere_before_it_was_heard_of_is_no_more(lifetime: Lifetime) -> None:
-    bench = Bench("a", "b", "c")
-    bench.hold("b", "c")
-    bench.publisher("b", lifetime=lifetime)
-    bench.publisher("a", lifetime=lifetime).close()
-    bench.let_go()
-    bench.wait(2 * LASTING.timeout + int(SETTINGS.terminus))
-    assert not any(list(core.directory.entries()) for core in bench.cores.values())
 
 
 def test_a_close_that_may_be_late_with_its_attach_ends_nothing() -> None:
