@@ -96,6 +96,6 @@ def test_it_holds_in_a_mesh_that_grows_and_shrinks(first: int) -> None:
 def test_a_mesh_that_grows_is_worth_its_name() -> None:
     worlds = [attempt(seed, trace=True, odd=("grow",))[0] for seed in range(12)]
     lines = [what for world in worlds for _, _, what in world.trace]
-    for happens in ("operator", "boots", "is leaving", "has been removed", "has plan"):
+    for happens in ("by force", "boots", "is leaving", "has been removed", "has plan"):
         assert sum(happens in line for line in lines) > 5, f"no run has: {happens}"
     assert any(router.joining and router.topic.edge.subscribers for w in worlds for router in w.routers.values())
