@@ -25,6 +25,7 @@ from router.edge.subscriber_link import SubscriberLink
 from router.management.entity import EntityType, ManagedRouter
 from router.mesh.config import AMQP, INTER
 from router.mesh.quantities import Address
+from router.plan.dials import dialled
 from topic.identity import LinkIdentity
 
 log = logging.getLogger("oncemesh.management")
@@ -146,7 +147,6 @@ def _listener(at: ManagedRouter) -> Kind:
 
 
 def _connector(at: ManagedRouter) -> Kind:
-    dialled, costs = at.topology.dialled_by(at.name), at.topology.costs_of(at.name)
     return EntityType[tuple[str, Address]](
         f"{PREFIX}connector",
         {
@@ -155,12 +155,12 @@ def _connector(at: ManagedRouter) -> Kind:
             "host": lambda connector: connector[1].host,
             "port": lambda connector: str(connector[1].port),
             "role": lambda _: "inter-router",
-            "cost": lambda connector: costs[connector[0]],
+            "cost": lambda connector: at.linkstate.neighbours[connector[0]].cost,
             "connectionStatus": lambda connector: (
                 "SUCCESS" if connector[0] in at.neighbours.connections else "CONNECTING"
             ),
         },
-        lambda: [(name, address) for name, address in dialled.items() if address is not None],
+        lambda: [(name, Address.parse(address)) for name, address in sorted(dialled(at.linkstate))],
     )
 
 

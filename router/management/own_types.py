@@ -1,14 +1,14 @@
 """The types that qpid-dispatch has not: who publishes and subscribes at this router, what becomes of each delivery that
-is here, whom this router is in contact with, and which routers the topology has.
+is here, whom this router is in contact with, and which routers the plan has.
 """
 
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
+from linkstate.plan.plan import PlannedRouter
 from router.edge.report import publisher_status, state_of, status_of
 from router.management.entity import MOST_ITEMS, EntityType, ManagedRouter
-from router.mesh.config import RouterConfig
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, WITHHELD, Record, Stream
 from topic.directory.entry import Role
@@ -131,17 +131,21 @@ def _contact(at: ManagedRouter) -> Kind:
 
 
 def _plan_router(at: ManagedRouter) -> Kind:
-    return EntityType[RouterConfig](
+    def planned(name: str) -> PlannedRouter:
+        return at.linkstate.plan.routers[name]
+
+    return EntityType[str](
         f"{PREFIX}planRouter",
         {
-            "identity": lambda router: router.name,
-            "name": lambda router: router.name,
-            "amqp": lambda router: str(router.amqp),
-            "inter": lambda router: str(router.inter) if router.inter is not None else None,
-            "neighbours": lambda router: at.topology.costs_of(router.name),
-            "isHere": lambda router: router.name == at.name,
-            "reachable": lambda router: router.name in at.linkstate.routes or router.name == at.name,
-            "inContact": lambda router: router.name in at.node.topic.directory.contacts,
+            "identity": lambda name: name,
+            "name": lambda name: name,
+            "standing": lambda name: planned(name).standing.name.lower(),
+            "amqp": lambda name: planned(name).amqp or None,
+            "inter": lambda name: planned(name).inter or None,
+            "neighbours": lambda name: at.linkstate.plan.costs_of(name),
+            "isHere": lambda name: name == at.name,
+            "reachable": lambda name: name in at.linkstate.routes or name == at.name,
+            "inContact": lambda name: name in at.node.topic.directory.contacts,
         },
-        at.topology.routers.values,
+        lambda: sorted(at.linkstate.plan.listed),
     )

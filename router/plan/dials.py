@@ -13,6 +13,14 @@ GOODBYE_S: Final = 1.0
 Dial = Callable[[str, Address], Awaitable[None]]
 
 
+def dialled(mesh: Mesh) -> set[tuple[str, str]]:
+    """The neighbours with higher names, and the host:port of each."""
+    plan = mesh.plan
+    higher = [name for name in mesh.neighbours if name > mesh.name]
+    found = {(name, plan.links[mesh.name, name].address or plan.routers[name].inter) for name in higher}
+    return {(name, address) for name, address in found if address}
+
+
 class Dials:
     """Each a task that keeps a connection."""
 
@@ -25,18 +33,12 @@ class Dials:
 
     def follow(self) -> None:
         """The plan may have changed."""
-        wanted = self._wanted()
+        wanted = dialled(self._mesh)
         for target in self._scopes.keys() - wanted:
             self._scopes.pop(target).deadline = trio.current_time() + GOODBYE_S
         for target in sorted(wanted - self._scopes.keys()):
             scope = self._scopes[target] = trio.CancelScope()
             self._nursery.start_soon(self._keep, scope, *target)
-
-    def _wanted(self) -> set[tuple[str, str]]:
-        mesh, plan = self._mesh, self._mesh.plan
-        higher = [name for name in mesh.neighbours if name > mesh.name]
-        found = {(name, plan.links[mesh.name, name].address or plan.routers[name].inter) for name in higher}
-        return {(name, address) for name, address in found if address}
 
     async def _keep(self, scope: trio.CancelScope, neighbour: str, address: str) -> None:
         with scope:
