@@ -50,11 +50,11 @@ def settings(unit: Path) -> Iterator[tuple[str, str]]:
 
 
 def parsed(command: Sequence[str]) -> dict[str, object]:
-    """By our own command line."""
+    """By our own command line: the arguments and options that are given."""
     word, *arguments = command
     assert word == router_command.name
     context = router_command.make_context(word, list(arguments))
-    return {name: str(value) for name, value in context.params.items() if value is not None}
+    return {name: str(value) for name, value in context.params.items() if value}
 
 
 def expected(name: str) -> dict[str, object]:

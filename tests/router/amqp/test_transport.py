@@ -263,7 +263,7 @@ async def test_who_gives_credit_and_does_not_read_is_sent_away_by_name(
     assert transport.STALL_S <= trio.current_time() < 1.2 * transport.STALL_S
     assert there.events[-1] == ("close", None)
     said = "ended: amqp:resource-limit-exceeded: it has read nothing for 30 s, though it gives credit"
-    assert [line.partition(" of ")[2] for line in caplog.messages] == [f"'hostile' {said}"]
+    assert [line.partition(" of ")[2] for line in caplog.messages] == [f"'hostile', a peer without a name {said}"]
 
 
 async def test_who_reads_slowly_stays(autojump_clock: trio.testing.MockClock) -> None:
