@@ -65,7 +65,7 @@ async def test_a_mesh_goes_on_while_its_disks_are_full_and_nothing_is_said_to_ho
     mesh: RunningMesh, clients: Clients
 ) -> None:
     subscriber = await clients.subscriber(mesh.address("c"), TOPIC, timeout=60)
-    await clients.subscriber(mesh.address("b"), TOPIC, timeout=60)
+    await clients.subscriber(mesh.address("b"), TOPIC, "near", timeout=60)
     publisher = await clients.publisher(mesh.address("a"), TOPIC, second=True, timeout=60)
     await deliver(clients, publisher)
     fill(mesh, 0)
@@ -105,7 +105,7 @@ async def test_a_disk_that_is_full_until_the_end_holds_nothing(
     mesh: RunningMesh, clients: Clients, *, killed: bool
 ) -> None:
     subscriber = await clients.subscriber(mesh.address("c"), TOPIC, timeout=60)
-    await clients.subscriber(mesh.address("b"), TOPIC, timeout=60)  # who has nothing to write does not break off
+    await clients.subscriber(mesh.address("b"), TOPIC, "near", timeout=60)  # who has nothing to write goes on
     publisher = await clients.publisher(mesh.address("a"), TOPIC, second=True, timeout=60)
     await deliver(clients, publisher)
     fill(mesh, SMALL)
