@@ -106,6 +106,12 @@ class Plan:
                 found[b if router == a else a] = link.cost
         return dict(sorted(found.items()))
 
+    def dialled_by(self, router: str) -> dict[str, str]:
+        """Neighbour with a higher name -> its host:port, where that is known."""
+        higher = [name for name in self.costs_of(router) if name > router]
+        found = {name: self.links[router, name].address or self.routers[name].inter for name in higher}
+        return {name: address for name, address in found.items() if address}
+
     def times_ms(self) -> list[int]:
         """When it was changed, each time."""
         versions = [router.version for router in self.routers.values()] + [link.version for link in self.links.values()]

@@ -25,7 +25,6 @@ from router.edge.subscriber_link import SubscriberLink
 from router.management.entity import EntityType, ManagedRouter
 from router.mesh.config import AMQP, INTER
 from router.mesh.quantities import Address
-from router.plan.dials import dialled
 from topic.identity import LinkIdentity
 
 log = logging.getLogger("oncemesh.management")
@@ -160,7 +159,7 @@ def _connector(at: ManagedRouter) -> Kind:
                 "SUCCESS" if connector[0] in at.neighbours.connections else "CONNECTING"
             ),
         },
-        lambda: [(name, Address.parse(address)) for name, address in sorted(dialled(at.linkstate))],
+        lambda: [(name, Address.parse(address)) for name, address in at.linkstate.plan.dialled_by(at.name).items()],
     )
 
 

@@ -13,14 +13,6 @@ GOODBYE_S: Final = 1.0
 Dial = Callable[[str, Address], Awaitable[None]]
 
 
-def dialled(mesh: Mesh) -> set[tuple[str, str]]:
-    """The neighbours with higher names, and the host:port of each."""
-    plan = mesh.plan
-    higher = [name for name in mesh.neighbours if name > mesh.name]
-    found = {(name, plan.links[mesh.name, name].address or plan.routers[name].inter) for name in higher}
-    return {(name, address) for name, address in found if address}
-
-
 class Dials:
     """Each a task that keeps a connection."""
 
@@ -33,7 +25,7 @@ class Dials:
 
     def follow(self) -> None:
         """The plan may have changed."""
-        wanted = dialled(self._mesh)
+        wanted = set(self._mesh.plan.dialled_by(self._mesh.name).items())
         for target in self._scopes.keys() - wanted:
             self._scopes.pop(target).deadline = trio.current_time() + GOODBYE_S
         for target in sorted(wanted - self._scopes.keys()):
