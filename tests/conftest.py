@@ -13,10 +13,12 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).parent
-COMPUTING = "simulation", "exhaustive", "mutants", "topic", "linkstate", "golden"
+AT_ONCE = "simulation", "topic", "linkstate", "golden"
 """Folders whose tests only compute: one worker's, which gives way to processes whose timers run."""
 FIRST = "processes", "interop", "test_wheel.py", "failover"
 """What takes longest of the rest."""
+LAST = "exhaustive", "mutants"
+"""They only compute, too: for workers that have nothing else left."""
 NICE = 10
 
 # Hundreds of processes are started: what they import is compiled once, also where the environment says otherwise.
@@ -37,8 +39,8 @@ def _folder(item: pytest.Item) -> str:
 
 
 def _turn(item: pytest.Item) -> int:
-    order = *COMPUTING, *FIRST
-    return order.index(_folder(item)) if _folder(item) in order else len(order)
+    folder, early = _folder(item), (*AT_ONCE, *FIRST)
+    return early.index(folder) if folder in early else len(early) + (folder in LAST)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,16 +48,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if "PYTEST_XDIST_WORKER" in os.environ and _folder(item) in COMPUTING and os.nice(0) < NICE:
+    if "PYTEST_XDIST_WORKER" in os.environ and _folder(item) in (*AT_ONCE, *LAST) and os.nice(0) < NICE:
         os.nice(NICE)
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no type information
-    """A worker takes a file at a time; who begins takes all that computes."""
+    """A worker takes a file at a time; who begins takes all that is computed at once."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return "computing" if file.split("/")[1] in COMPUTING else file
+        return "computing" if file.split("/")[1] in AT_ONCE else file
 
 
 @pytest.hookimpl(optionalhook=True)
