@@ -35,8 +35,8 @@ class TracedBench(Bench):
 
     def __init__(self, routers: list[str], publishers: Iterable[str], subscribers: Iterable[str]) -> None:
         self.lines: list[str] = []
-        self._links = {link_name(LinkIdentity(name, "out", NEWS)): name for name in publishers}
-        self._links |= {link_name(LinkIdentity(name, "in", NEWS)): name for name in subscribers}
+        self._links = {link_name(LinkIdentity(name, "link", NEWS)): name for name in publishers}
+        self._links |= {link_name(LinkIdentity(name, "link", NEWS)): name for name in subscribers}
         self._lives: list[bytes] = []
         self._keys: dict[bytes, str] = {}
         super().__init__(*routers)
@@ -63,7 +63,7 @@ class TracedBench(Bench):
         """Which of the lives that there have been."""
         if generation not in self._lives:
             self._lives.append(generation)
-            maker = KeyMaker(link_name(LinkIdentity(publisher, "out", NEWS)), generation)
+            maker = KeyMaker(link_name(LinkIdentity(publisher, "link", NEWS)), generation)
             self._keys |= {maker.key(tag): f"{publisher}{tag.decode()}" for tag in TAGS}
         return f"life {self._lives.index(generation) + 1}"
 

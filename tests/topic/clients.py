@@ -58,7 +58,7 @@ class Pen(Party):
         """A `lively` one answers echoes by itself."""
         self.bench, self.router, self.name, self.lively = bench, router, name, lively
         self.sent: dict[bytes, Record] = {}
-        identity = LinkIdentity(name, "out", address)
+        identity = LinkIdentity(name, "link", address)
         self.stream = bench.tick(router).attach_publisher(identity, self, bench.now, **options)
         bench.flow()
 
@@ -121,7 +121,7 @@ class Reader(Party):
         self.handed: list[tuple[Record, bytes | None]] = []
         self.resumed: list[tuple[bytes | None, int, bool]] = []
         """Transferred with resume=true: (message if it has one, state, settled)."""
-        identity = LinkIdentity(name, "in", address)
+        identity = LinkIdentity(name, "link", address)
         self.end = bench.tick(router).attach_subscriber(identity, self, bench.now, **options)
         bench.flow()
         if credit:

@@ -6,6 +6,7 @@ from tests.topic.bench import Bench, pen_at, reader_at
 from tests.topic.clients import key_of
 from topic.actions import Echo
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.directory.entry import Lifetime
 
 
 def test_who_is_joined_once_more_stays_behind_its_gate() -> None:
@@ -81,3 +82,22 @@ def test_a_subscriber_that_was_nowhere_else_waits_for_no_sign_of_life() -> None:
 def test_a_publisher_of_which_nothing_is_here_is_asked_nothing() -> None:
     bench = Bench("a")
     assert not pen_at(bench, "a", unsettled={b"1": 0}).mine(Echo)
+
+
+def test_what_was_abandoned_waits_behind_no_gate() -> None:
+    """Else both would wait for ever: the gate is a delivery whose key the abandoned one holds."""
+    bench = Bench("a", "b")
+    pen = bench.publisher("a")
+    lasting = bench.subscriber("b", "lasting", credit=0, lifetime=Lifetime(60))
+    plain = bench.subscriber("b", "plain", credit=0)
+    pen.send(b"1")
+    bench.part("a", "b")  # ends the publisher for b, and the plain subscriber for a
+    bench.meet("a", "b")
+    bench.flow()
+    plain.grant(1)
+    assert plain.delivered == [b"1"]
+    plain.accept(b"1")
+    lasting.grant(2)
+    lasting.accept(b"1")
+    lasting.answer_echo()
+    assert lasting.delivered == [b"1", b"1"], "the key is free; across the cut a plain publisher is at least once"

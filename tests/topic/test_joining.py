@@ -86,6 +86,17 @@ def overtake(*, resumed: bool) -> None:
     assert again.answered and [detach.condition for detach in reader.mine(Detach)] == ["amqp:link:stolen"]
 
 
+def test_a_later_attach_of_the_publisher_of_that_name_says_nothing_of_who_is_late() -> None:
+    """A client may name its two links alike."""
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "c", name="s")
+    bench.hold("b", "c")
+    reader_at(bench, "b", "s")
+    pen_at(bench, "a", pen, name="s", unsettled={})
+    bench.time(SETTINGS.join)
+    assert [late.router for late in bench.actions["b"] if isinstance(late, Late)] == ["c"]
+
+
 def test_a_publisher_is_answered_when_all_routers_in_contact_know_of_it() -> None:
     bench = Bench("a", "b", "c")
     bench.hold("b", "a")
@@ -316,25 +327,6 @@ def test_an_attach_is_later_than_one_by_a_clock_too_far_ahead_to_be_believed() -
     assert later.answered
     assert [type(action) for action in bench.actions["a"]].count(Detach) == 1
     assert Segment.JOINED in [kind for _, _, kind in bench.said]
-
-
-def test_what_was_abandoned_waits_behind_no_gate() -> None:
-    """Else both would wait for ever: the gate is a delivery whose key the abandoned one holds."""
-    bench = Bench("a", "b")
-    pen = bench.publisher("a")
-    lasting = bench.subscriber("b", "lasting", credit=0, lifetime=Lifetime(60))
-    plain = bench.subscriber("b", "plain", credit=0)
-    pen.send(b"1")
-    bench.part("a", "b")  # ends the publisher for b, and the plain subscriber for a
-    bench.meet("a", "b")
-    bench.flow()
-    plain.grant(1)
-    assert plain.delivered == [b"1"]
-    plain.accept(b"1")
-    lasting.grant(2)
-    lasting.accept(b"1")
-    lasting.answer_echo()
-    assert lasting.delivered == [b"1", b"1"], "the key is free; across the cut a plain publisher is at least once"
 
 
 def test_a_map_names_what_waits_for_the_key_of_an_abandoned_delivery() -> None:

@@ -182,7 +182,7 @@ def test_a_placeholder_stays_for_who_waits_for_an_answer_though_home_has_joined_
 def test_a_wrong_address_for_a_publisher_that_nobody_knows_hides_nothing_of_the_right_one() -> None:
     bench = Bench("a", "b")
     bench.kill("b")
-    known = KeyMaker(link_name(LinkIdentity("p", "out", NEWS)), b"8 bytes.")
+    known = KeyMaker(link_name(LinkIdentity("p", "link", NEWS)), b"8 bytes.")
     one, another = known.key(b"1"), known.key(b"2")
     reader_at(bench, "a", "stranger", address="topic/other", unsettled={another: 0})
     reader = reader_at(bench, "a", unsettled={one: DeliveryOutcome.ACCEPTED})

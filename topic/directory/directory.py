@@ -250,15 +250,14 @@ class Directory:
         return changes + self.apply_delta(router, version, own) + self.apply_gossip(router, gossip)
 
     def apply_gossip(self, router: str, entries: list[LinkEntry]) -> list[Change]:
-        """Take what `router` knows of others. Of another contact only its own word counts, as gossip may be old, but
-        for endings, which it may not know. Until it speaks, or is lost, what is told of its subscribers is a rumour,
-        and a publisher that `router` had has left it."""
+        """Take what `router` knows of others. Of live links of another contact only its own word counts, as gossip may
+        be old. Until it speaks, or is lost, its subscribers are rumours; a publisher that `router` had has left it."""
         others = [entry for entry in entries if not self.is_mine(entry)]
-        for entry in filter(self.tells_itself, others):
+        told = [entry for entry in others if self.tells_itself(entry)]
+        for entry in told:
             self._rumours.hear(entry, self.entry(entry.index))
-        gone = [e for e in others if e.role is Role.PUBLISHER and e.live and self.tells_itself(e)]
-        news = [entry for entry in others if not entry.live or not self.tells_itself(entry)]
-        return self.apply_departures(router, gone) + self._merge(news)
+        left = self.apply_departures(router, [e for e in told if e.live and e.role is Role.PUBLISHER])
+        return left + self._merge([entry for entry in others if not entry.live or not self.tells_itself(entry)])
 
     def believe_rumours(self, router: str) -> list[Change]:
         """The contact is over before the router told what others say of its subscribers: they are orphans."""
@@ -303,7 +302,8 @@ class Directory:
         return changes
 
     def _check_owner(self, router: str, entries: list[LinkEntry]) -> None:
-        if any(entry.owner != (router, self.contacts[router]) for entry in entries):
+        owner = router, self.contacts[router]
+        if any(entry.owner != owner for entry in entries):
             raise BreachError(f"router {router} writes in a section that is not its own")
 
     def _merge(self, entries: list[LinkEntry]) -> list[Change]:

@@ -10,7 +10,6 @@ contact knows waits for the others before it even begins. What an attach changes
 import json
 import math
 from collections.abc import Callable
-from itertools import chain
 from typing import Any
 
 import attrs
@@ -19,7 +18,7 @@ from topic.actions import STOLEN, AnswerPublisher, AnswerSubscriber, Detach
 from topic.delivery.record import Stream
 from topic.delivery.records import RecordTable
 from topic.directory.directory import Directory
-from topic.directory.entry import LinkEntry
+from topic.directory.entry import LinkEntry, Role
 from topic.edge.resumption import resume
 from topic.edge.subscriber import LocalSubscriber
 from topic.journal import Event
@@ -134,9 +133,9 @@ class Attaches:
             self._deadlines.discard(subscriber)
 
     def overtaken(self, entry: LinkEntry) -> None:
-        """A contact tells of this attach of a subscriber. If it is later than one that waits here, who knows of it does
-        not join that one any more: only the later one's router can be asked why it has not said so."""
-        waiting = self._subscribers.get(entry.name)
+        """A contact tells of this attach. If it is of a subscriber, and later than one that waits here, who knows of it
+        does not join that one any more: only the later one's router can be asked why it has not said so."""
+        waiting = self._subscribers.get(entry.name) if entry.role is Role.SUBSCRIBER else None
         if waiting is not None and entry.live and waiting.epoch < entry.epoch:
             self._later[entry.name] = entry
 
@@ -208,7 +207,7 @@ class Attaches:
     @property
     def awaited(self) -> set[str]:
         """Routers in contact that attaches wait for."""
-        waiting = chain[_Waiting | LocalSubscriber](self._subscribers.values(), self._publishers.values())
+        waiting: list[_Waiting | LocalSubscriber] = [*self._subscribers.values(), *self._publishers.values()]
         return {router for attach in waiting for router in self._awaited(attach)}
 
     def awaited_long(self, now: float) -> list[str]:
