@@ -327,15 +327,17 @@ class Clients:
 
 async def fetch_status(host: str, port: int, timeout: float) -> dict[str, Any]:
     """What a router says of itself, asked as any AMQP client could."""
+    answers: list[bytes] = []
     with trio.fail_after(timeout):
         stream = await trio.open_tcp_stream(host, port)
         async with trio.open_nursery() as nursery:
             clients = Clients(nursery)
             client = await clients.over(stream, "status")
-            if client.opened:
+            if not client.connection.closed:
                 subscriber = client.subscriber("$status", credit=1)
                 await clients.until(lambda: bool(subscriber.received) or client.connection.closed)
+                answers = subscriber.bodies
                 client.close()
-    if not client.opened or not subscriber.received:
+    if not answers:
         raise trio.BrokenResourceError
-    return dict(json.loads(subscriber.bodies[0]))
+    return dict(json.loads(answers[0]))
