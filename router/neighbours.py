@@ -28,6 +28,7 @@ from router.amqp.format.message import body_of, joined_message
 from router.amqp.format.values import SND_SETTLED, ErrorCondition
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
+from router.events.kind import EventKind, event
 from router.groups import leaves
 from router.mesh.quantities import Address, format_duration
 from topic.node import Node
@@ -136,7 +137,8 @@ class Neighbours(Handler):
                 transport.senders[link] = sender
 
     def _refuse(self, connection: Connection, why: str, condition: str = "amqp:not-allowed") -> None:
-        log.warning("connection of %s refused: %s", connection.origin, why)
+        told = event(EventKind.REFUSED, origin=connection.origin, why=why)
+        log.warning("connection of %s refused: %s", connection.origin, why, extra=told)
         connection.context = None
         connection.refuse(condition, "this listener is for routers of the mesh")
 
@@ -158,7 +160,8 @@ class Neighbours(Handler):
             self._down(transport)
 
     def _down(self, transport: Transport) -> None:
-        log.info("link to router %s is down", transport.name)
+        down = event(EventKind.NEIGHBOUR_DOWN, neighbour=transport.name)
+        log.info("link to router %s is down", transport.name, extra=down)
         del self._up[transport.name]
         transport.up = False
         self._linkstate.link_down(transport.name, self.node.now())
@@ -178,7 +181,8 @@ class Neighbours(Handler):
         transport.up = True
         self._up[transport.name] = transport
         self._versions.pop(transport.name, None)
-        log.info("link to router %s is up", transport.name)
+        up = event(EventKind.NEIGHBOUR_UP, neighbour=transport.name)
+        log.info("link to router %s is up", transport.name, extra=up)
         self._linkstate.link_up(transport.name, self.node.now())
         self.node.pump()
 

@@ -27,11 +27,13 @@ from router.edge.guard import Guard
 from router.edge.report import Reporter
 from router.edge.status_node import STATUS_ADDRESS, StatusNode
 from router.edge.topics import Topics
+from router.events.kind import EventKind, event
 from router.garbage import return_large_blocks, tame
 from router.journal import FLUSH_S, JournalFile, has_segments
 from router.log_limit import limit_logs
 from router.management.entity import ManagedRouter
 from router.management.node import management_of
+from router.management.recent_events import RecentEvents
 from router.mesh.config import GO_ON, LogSettings, Timing, Topology
 from router.mesh.planned import planned
 from router.mesh.quantities import Address, format_duration
@@ -109,7 +111,10 @@ class Process:
         self._from_clients = Admission(
             for_clients, limits.opening, self._turns.turn, limits.connections, self._guard.exceed
         )
-        managed = ManagedRouter(topology, self.node, mesh, self.clients, self.neighbours, trio.current_time())
+        self._events = RecentEvents(name, incarnation)
+        managed = ManagedRouter(
+            topology, self.node, mesh, self.clients, self.neighbours, trio.current_time(), self._events
+        )
         self._management = management_of(managed, self._turns.turn)
         self.clients.nodes = {STATUS_ADDRESS: self._status, **self._management.table}
         self._timer = trio.CancelScope()
@@ -121,7 +126,7 @@ class Process:
     async def run(self, amqp: socket.socket, inter: socket.socket) -> None:
         """Serve until told to stop."""
         trio.lowlevel.add_instrument(self._turns)
-        with watched(self.topology.timing.dead):
+        with watched(self.topology.timing.dead), self._events.listening(self.node.topic.outlet):
             await self._run(amqp, inter)
 
     async def _run(self, amqp: socket.socket, inter: socket.socket) -> None:
@@ -140,7 +145,8 @@ class Process:
             if self._starts is Start.MESH:
                 apply(self.node, self._mesh, self._run_dir, afresh=True)
             self._follow_plan()
-            log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, Address(*amqp.getsockname()[:2]))
+            told, at = event(EventKind.BOOT, incarnation=self.node.incarnation), Address(*amqp.getsockname()[:2])
+            log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, at, extra=told)
             if awaited := self.node.topic.boot.waiting_for:
                 longest = format_duration(self.topology.timing.boot_wait)
                 log.info("it waits for %s before it answers publishers, for %s at most", " and ".join(awaited), longest)
@@ -159,7 +165,7 @@ class Process:
 
     async def _goodbye(self) -> None:
         """Clients are told to go elsewhere; their links end without closing detaches."""
-        log.info("stopping")
+        log.info("stopping", extra=event(EventKind.STOPPING))
         self._send_clients_away()
         self.neighbours.close()
         with trio.move_on_after(GOODBYE_S):

@@ -13,6 +13,7 @@ from typing import Protocol
 import trio
 
 from linkstate.events import ContactLost, ContactMade, Late, Replanned, Transmit
+from router.events.kind import EventKind, event
 from topic.actions import LinkAction
 from topic.node import Breach, Happening
 
@@ -66,14 +67,25 @@ class Shell:
 
     def note(self, happening: Happening) -> None:
         if isinstance(happening, ContactMade):
-            log.info("contact with router %s (incarnation %d)", happening.router, happening.incarnation)
+            met = {"peer": happening.router, "incarnation": happening.incarnation}
+            log.info("contact with router %s (incarnation %d)", *met.values(), extra=event(EventKind.CONTACT, **met))
         elif isinstance(happening, ContactLost):
-            log.info("contact with router %s lost", happening.router)
+            log.info(
+                "contact with router %s lost",
+                happening.router,
+                extra=event(EventKind.CONTACT_LOST, peer=happening.router),
+            )
         elif isinstance(happening, Late):
             log.warning("router %s %s: contact dropped", happening.router, happening.reason)
         elif isinstance(happening, Breach):
-            log.error("router %s broke the protocol, contact dropped: %s", happening.router, happening.reason)
+            broke = event(EventKind.CONTACT_LOST, peer=happening.router, why=happening.reason)
+            log.error(
+                "router %s broke the protocol, contact dropped: %s", happening.router, happening.reason, extra=broke
+            )
         elif isinstance(happening, Replanned):
+            plan = happening.plan
+            told = event(EventKind.PLAN, digest=f"{plan.digest:x}", routers=sorted(plan.listed))
+            log.info("the plan is %x", plan.digest, extra=told)
             self.planned()
         else:
             log.warning("%s", happening.text)

@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "failover/chaos": OURS,
     "failover/chaos/script": ("failover.chaos.script", "router.mesh"),
     "router": ("router", "failover", "topic", "linkstate"),
-    "router/amqp": ("router.amqp",),
+    "router/amqp": ("router.amqp", "router.events.kind"),
     "router/amqp/format": ("router.amqp.format",),
     "router/amqp/proton": tuple(f"router.amqp.{room}" for room in ("proton", "format")),
     "router/amqp/sasl": ("router.amqp.sasl", "router.amqp.format", "router.amqp.tls"),
@@ -46,15 +46,20 @@ MAY_IMPORT = {
         "failover.fitting",
         "failover.printable",
     ),
-    "router/security": ("router.security", "router.amqp", "router.mesh"),
+    "router/events": (),
+    "router/security": ("router.security", "router.amqp", "router.events", "router.mesh"),
     "router/management": (
-        *(f"router.{what}" for what in ("management", "amqp", "edge", "mesh", "neighbours", "security.operator")),
+        *(
+            f"router.{what}"
+            for what in ("management", "amqp", "edge", "events", "mesh", "neighbours", "security.operator")
+        ),
         "failover.printable",
         "topic",
         "linkstate",
     ),
     "router/edge": (
         "router.edge",
+        "router.events",
         "router.mesh.config",
         "router.security.rules",
         "router.amqp",

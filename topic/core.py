@@ -151,7 +151,7 @@ class Topic:
         if not stream.lifetime.timeout:
             self.detach_publisher(stream, now)
             return
-        self.outlet.trace(Event.SUSPENDED, publisher=stream.publisher, epoch=stream.label)
+        self.outlet.trace(Event.SUSPENDED, stream.identity, publisher=stream.publisher, epoch=stream.label)
         self.attaches.withdraw_publisher(stream.publisher)
         self.home.suspend(stream)
         self.expiry.handle_timer(now)
@@ -166,7 +166,7 @@ class Topic:
         entry = self.directory.publisher(stream.publisher)
         assert entry is not None and entry.epoch == stream.epoch
         stream.link = None
-        self.outlet.trace(Event.CLOSED, publisher=stream.publisher, epoch=stream.label)
+        self.outlet.trace(Event.CLOSED, stream.identity, publisher=stream.publisher, epoch=stream.label)
         self.changes.write(attrs.evolve(entry, status=Status.CLOSED))
 
     @event
@@ -246,7 +246,7 @@ class Topic:
             return self.suspend_subscriber(subscriber, link, now)
         entry = self.directory.subscriber(subscriber.name)
         assert entry is not None and entry.epoch == subscriber.epoch
-        self.outlet.trace(Event.CLOSED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
+        self.outlet.trace(Event.CLOSED, entry.identity, subscriber=subscriber.name, epoch=str(subscriber.epoch))
         self.changes.write(attrs.evolve(entry, status=Status.CLOSED))
 
     @event
@@ -257,7 +257,8 @@ class Topic:
         if not subscriber.lifetime.timeout:
             self.detach_subscriber(subscriber, link, now)
             return
-        self.outlet.trace(Event.SUSPENDED, subscriber=subscriber.name, epoch=str(subscriber.epoch))
+        epoch = str(subscriber.epoch)
+        self.outlet.trace(Event.SUSPENDED, subscriber.identity, subscriber=subscriber.name, epoch=epoch)
         self.attaches.withdraw_subscriber(subscriber.name)
         subscriber.suspend()
         self.expiry.handle_timer(now)

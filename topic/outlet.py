@@ -3,16 +3,27 @@
 Everything that the rules want done is appended here, in order; nothing is decided, and nothing is performed.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from linkstate.clock import HybridClock
 from topic.actions import Action
 from topic.delivery.record import Record, Stream
 from topic.directory.directory import Directory
 from topic.directory.entry import AddressAudience, Change, LinkEntry
-from topic.identity import Epoch
+from topic.identity import Epoch, LinkIdentity
 from topic.journal import Block, Event
 from topic.wire.outgoing import Outgoing
+
+
+class LinkWatch(Protocol):
+    """Whoever wants to know what happens to links."""
+
+    def logged(self, event: Event, link: LinkIdentity, columns: Mapping[str, Any]) -> None:
+        """The delivery log is told so of a link."""
+
+    def moves(self, entry: LinkEntry, former: str) -> None:
+        """A link that was at router `former` begins to attach here."""
 
 
 class Outlet:
@@ -26,6 +37,7 @@ class Outlet:
         self.batches = Outgoing(settle_delay)
         self.time_us = 0
         """Wall clock of the event that is being handled."""
+        self.watch: LinkWatch | None = None
         self._journal = journal
 
     def new_epoch(self, known: LinkEntry | None) -> Epoch:
@@ -34,8 +46,10 @@ class Outlet:
         stamp = self.clock.stamp()
         return Epoch(stamp if known is None else max(stamp, known.epoch.hlc + 1), self.router, self.incarnation)
 
-    def trace(self, event: Event, **columns: Any) -> None:
-        """Log one entry (`topic.journal`)."""
+    def trace(self, event: Event, of: LinkIdentity | None = None, /, **columns: Any) -> None:
+        """Log one entry (`topic.journal`). What has just happened to a link names that: `of`."""
+        if of is not None and self.watch is not None:
+            self.watch.logged(event, of, columns)
         self._journal.append(event, time_us=self.time_us, hlc=self.clock.stamp(), **columns)
 
     def trace_records(self, event: Event, stream: Stream, records: list[Record], **columns: Any) -> None:
@@ -64,5 +78,8 @@ class Outlet:
     def tell(self, directory: Directory, entry: LinkEntry) -> Change:
         """Write an entry into our own section and send the delta, so that what follows finds the contacts informed."""
         change = directory.write(entry)
+        old = change.old
+        if self.watch is not None and entry.live and old is not None and old.live and old.router != self.router:
+            self.watch.moves(entry, old.router)
         self.batches.delta(directory.contacts, directory.version, [entry], [])
         return change

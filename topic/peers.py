@@ -244,7 +244,8 @@ class Peers:
         entry = self.directory.publisher(publisher)
         if entry is not None and entry.live and entry.epoch == epoch:
             return entry
-        self.outlet.trace(Event.FENCED, publisher=publisher, peer=router, epoch=str(epoch))
+        of = entry.identity if entry is not None else None
+        self.outlet.trace(Event.FENCED, of, publisher=publisher, peer=router, epoch=str(epoch))
         self.outlet.batches.fenced(router, publisher, epoch)
         return None
 

@@ -18,6 +18,7 @@ from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
 from router.amqp.outbound import Outbound
 from router.amqp.pipe import pipe_of
 from router.amqp.tls import TlsStream
+from router.events.kind import EventKind, event
 
 log = logging.getLogger("oncemesh.amqp")
 used_s = time.thread_time
@@ -166,7 +167,8 @@ class _Driver:
             self._follow()
 
     def _complain(self, error: AmqpError) -> None:
-        log.warning("connection of %s ended: %s", self._named(), error)
+        told = event(EventKind.ENDED, origin=self._named(), why=str(error))
+        log.warning("connection of %s ended: %s", self._named(), error, extra=told)
 
     def _follow(self) -> None:
         self._after_input()

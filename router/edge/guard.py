@@ -18,6 +18,7 @@ from router.amqp.format.values import ErrorCondition
 from router.amqp.proton.link import Host, Link
 from router.edge.attach import AttachRequest, Refusal
 from router.edge.report import only_of
+from router.events.kind import EventKind, event
 from router.mesh.config import Limits
 from router.security.rules import Rule, RuleOf
 
@@ -49,7 +50,8 @@ class Guard:
     def exceed(self, limit: str, who: str, what: str) -> str:
         """Count and log it. Returns `what`."""
         self.exceeded[limit] += 1
-        log.warning(f"%s: limit {limit}: %s", who, what)
+        told = event(EventKind.LIMIT, limit=limit, origin=who, why=what)
+        log.warning(f"%s: limit {limit}: %s", who, what, extra=told)
         return what
 
     # connections
@@ -90,13 +92,13 @@ class Guard:
         if link.is_sender:
             allowed, what = rule.may_receive(address), "receive from"
         if not allowed:
-            log.warning("%s: may not %s %r", _named(link.connection), what, address)
+            _tell_refused(link, f"may not {what} {address!r}")
             raise Refusal(UNAUTHORIZED, f"this user may not {what} {address!r}")
 
     def looks(self, link: Link) -> None:
         """At a node that names the links of all; raises Refusal if its user may see but its own."""
         if not self._rule_of(link.connection.user).sees_all:
-            log.warning("%s: may not see the links of others", _named(link.connection))
+            _tell_refused(link, "may not see the links of others")
             raise Refusal(UNAUTHORIZED, "this user may not see the links of others")
 
     def keeps(self, link: Link, durable: Callable[[], int]) -> None:
@@ -117,6 +119,11 @@ class Guard:
         """What of a router's report a user is shown."""
         rule: Rule = self._rule_of(user)
         return report if rule.sees_all else only_of(user, report)
+
+
+def _tell_refused(link: Link, why: str) -> None:
+    who = _named(link.connection)
+    log.warning("%s: %s", who, why, extra=event(EventKind.REFUSED, origin=who, why=why))
 
 
 def _named(connection: Host) -> str:

@@ -25,14 +25,16 @@ from router.management.message import (
     answer_message,
     error_message,
 )
+from router.management.recent_events import RecentEvents
 from router.management.recent_log import MOST_LINES, RecentLog
 
 SLICE_S: Final = 0.002
 SHARE: Final = 4
 MOST_ROWS: Final = 500
+MOST_SEQUENCE: Final = 2**53
 LOOKS: Final = 20
 """Entities that are looked at between two looks at the clock."""
-RESERVED: Final = frozenset({"CREATE", "UPDATE", "DELETE", "GET-LOG"})
+RESERVED: Final = frozenset({"CREATE", "UPDATE", "DELETE", "GET-LOG", "GET-EVENTS"})
 """Operations that are not for everybody who is let in."""
 
 Outcome = tuple[int, Any]
@@ -41,12 +43,17 @@ Kind = EntityType[Any]
 
 class Agent:
     def __init__(
-        self, types: Iterable[Kind], management_nodes: Callable[[], list[str]], turn: Callable[[], Awaitable[None]]
+        self,
+        types: Iterable[Kind],
+        management_nodes: Callable[[], list[str]],
+        events: RecentEvents,
+        turn: Callable[[], Awaitable[None]],
     ) -> None:
         """`management_nodes` are the addresses of all that can be asked; what is to be done next waits for its
         `turn`."""
         self._types = {kind.name: kind for kind in types}
         self._nodes = management_nodes
+        self._events = events
         self._turn = turn
         self.log = RecentLog()
         self._lock = trio.Lock()
@@ -61,6 +68,7 @@ class Agent:
             "GET-ANNOTATIONS": self._about(lambda kind: []),
             "GET-MGMT-NODES": self._get_nodes,
             "GET-LOG": self._get_log,
+            "GET-EVENTS": self._get_events,
         }
 
     async def answer(self, request: Request) -> bytes:
@@ -114,6 +122,14 @@ class Agent:
 
     async def _get_log(self, request: Request) -> Outcome:
         return OK, self.log.last(request.number("limit", MOST_LINES))
+
+    async def _get_events(self, request: Request) -> Outcome:
+        since, limit = request.number("since", 0, MOST_SEQUENCE), min(request.number("limit", MOST_ROWS), MOST_ROWS)
+        events = []
+        for happened in self._events.since(since, limit):
+            events.append(Raw(encode(happened)))
+            await self._breathe()
+        return OK, events
 
     # entities
 

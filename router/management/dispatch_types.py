@@ -22,6 +22,7 @@ from linkstate.paths import Route
 from router.amqp.connection import Connection
 from router.edge.publisher_link import PublisherLink
 from router.edge.subscriber_link import SubscriberLink
+from router.events.kind import EventKind, event
 from router.management.entity import EntityType, ManagedRouter
 from router.mesh.config import AMQP, INTER
 from router.mesh.quantities import Address
@@ -194,9 +195,9 @@ def _connection(at: ManagedRouter) -> Kind:
         return arrival.at if arrival is not None else trio.current_time()
 
     def delete(peer: Peer) -> None:
-        log.info(
-            "connection of %s (%s) is closed by management", peer.connection.origin, peer.connection.remote_container
-        )
+        origin, container = peer.connection.origin, peer.connection.remote_container
+        told = event(EventKind.CLOSED, origin=origin, container=container)
+        log.info("connection of %s (%s) is closed by management", origin, container, extra=told)
         peer.connection.close("amqp:connection:forced", "closed by management")
         peer.connection.wake()
 

@@ -1,23 +1,18 @@
-"""Types of manageable entities: a table of attributes each, and where the entities are.
-
-What a row says is bounded, whatever names strangers chose and however many subscribers a delivery has: texts of
-`LONGEST` characters, lists and maps of `MOST_ITEMS`.
-"""
+"""Types of manageable entities: a table of attributes each, and where the entities are."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
 from linkstate.mesh import Mesh
 from router.edge.clients import ClientEdge
+from router.management.bounds import bounded
+from router.management.recent_events import RecentEvents
 from router.mesh.config import Topology
 from router.neighbours import Neighbours
 from topic.node import Node
 
-LONGEST: Final = 256
-MOST_ITEMS: Final = 100
 IDENTITY: Final = "identity"
 NAME: Final = "name"
 TYPE: Final = "type"
@@ -36,6 +31,7 @@ class ManagedRouter:
     neighbours: Neighbours
     started: float
     """By the node's clock."""
+    events: RecentEvents
 
     @property
     def name(self) -> str:
@@ -65,13 +61,3 @@ class EntityType(Generic[T]):
         return [
             bounded(known[name](entity)) if name in known else self.name if name == TYPE else None for name in names
         ]
-
-
-def bounded(value: Any) -> Any:
-    if value is None or isinstance(value, int | float):
-        return value
-    if isinstance(value, str):
-        return value if len(value) <= LONGEST else value[: LONGEST - 1] + "…"
-    if isinstance(value, Mapping):
-        return {bounded(key): bounded(item) for key, item in islice(value.items(), MOST_ITEMS)}
-    return [bounded(item) for item in islice(value, MOST_ITEMS)]

@@ -61,11 +61,11 @@ class Request:
             raise ManagementError(BAD_REQUEST, f"{name} is {value!r}, expected a text")
         return value
 
-    def number(self, name: str, default: int) -> int:
+    def number(self, name: str, default: int, most: int = 2**32 - 1) -> int:
         value = self.asked.get(name)
         value = default if value is None else value
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
-            raise ManagementError(BAD_REQUEST, f"{name} is {value!r}, expected a number from 0 to 4294967295")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise ManagementError(BAD_REQUEST, f"{name} is {value!r}, expected a number from 0 to {most}")
         return value
 
     def attribute_names(self) -> list[str]:

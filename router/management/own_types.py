@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from linkstate.plan.plan import PlannedRouter
 from router.edge.report import publisher_status, state_of, status_of
-from router.management.entity import MOST_ITEMS, EntityType, ManagedRouter
+from router.management.bounds import MOST_ITEMS
+from router.management.entity import EntityType, ManagedRouter
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, WITHHELD, Record, Stream
 from topic.directory.entry import Role

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from failover.printable import printable
-from router.management.entity import bounded
+from router.management.bounds import bounded
 
 MOST_LINES: Final = 500
 

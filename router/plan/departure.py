@@ -9,6 +9,7 @@ import trio
 
 from linkstate.mesh import Mesh
 from linkstate.plan.plan import Standing
+from router.events.kind import EventKind, event
 from router.mesh.quantities import format_duration
 from router.mesh.stopping import DRAIN, DRAIN_S, STOP
 from router.plan.request import leave
@@ -71,7 +72,7 @@ class Departure:
 
     async def _drain(self, drained: trio.CancelScope | None = None) -> None:
         """Send all clients away and wait until other routers have them; we stay for what these have to ask of us."""
-        log.info("draining")
+        log.info("draining", extra=event(EventKind.DRAINING))
         self._send_away()
         with trio.move_on_after(DRAIN_S) as patience:
             while self._is_needed():

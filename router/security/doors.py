@@ -27,6 +27,7 @@ from router.amqp.sasl.server import (
     SaslServer,
 )
 from router.amqp.tls import LeftError, TlsError, TlsStream
+from router.events.kind import EventKind, event
 from router.mesh.config import AMQP, IN_CLEAR, Topology
 from router.mesh.reading import FileError
 from router.security.files import Files
@@ -49,7 +50,9 @@ def told(peer: str, late: Callable[[], None] = lambda: None) -> Iterator[None]:
     except LeftError:
         pass
     except TlsError as error:
-        log.warning("connection of %s ended: %s", peer, error)
+        log.warning(
+            "connection of %s ended: %s", peer, error, extra=event(EventKind.REFUSED, origin=peer, why=str(error))
+        )
         if isinstance(error, LateError):
             late()
 

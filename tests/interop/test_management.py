@@ -201,6 +201,13 @@ async def test_who_has_no_place_for_answers_is_refused(line: RunningMesh) -> Non
 
 
 async def test_a_router_that_is_not_there_is_told_by_the_one_that_was_asked(own_triangle: RunningMesh) -> None:
+    async def happened(*expected: str) -> bool:
+        asking = partial(Tool.ask, router=None, operation="GET-EVENTS")
+        _, _, events = await by_tool(own_triangle.address("a"), asking)
+        assert [event["sequence"] - events[0]["sequence"] for event in events] == [*range(len(events))]
+        of_c = {event["kind"] for event in events if "c" in (event.get("peer"), event.get("neighbour"))}
+        return events[0]["kind"] == "boot" and of_c >= {*expected}
+
     async def answers(expected: int) -> bool:
         asking = partial(Tool.ask, router="c", operation="GET-TYPES")
         code, description, _ = await by_tool(own_triangle.address("a"), asking)
@@ -209,6 +216,7 @@ async def test_a_router_that_is_not_there_is_told_by_the_one_that_was_asked(own_
 
     await own_triangle.stop("c")
     await eventually(partial(answers, 503))
+    await eventually(partial(happened, "neighbour-up", "neighbour-down", "contact", "contact-lost"))
     await own_triangle.start("c")
     await eventually(partial(answers, 200))
 

@@ -178,7 +178,7 @@ class Attaches:
         self.outlet.actions.append(AnswerSubscriber(subscriber.link, subscriber.epoch, reply))
 
     def trace(self, end: Stream | LocalSubscriber, **more: object) -> None:
-        """Log that it is attached here; `more` is for the entry's detail."""
+        """Log that it is attached here; `more` is for the entry's detail, if the log has said so before."""
         columns: dict[str, Any]
         if isinstance(end, Stream):
             role, columns = "publisher", {"publisher": end.publisher, "generation": end.generation}
@@ -187,7 +187,7 @@ class Attaches:
         mode = "first" if end.settles_first else "second"
         detail = {"role": role, **end.identity.parts(), "mode": mode, "timeout": end.lifetime.timeout, **more}
         columns |= {"address": end.identity.address, "epoch": str(end.epoch), "detail": json.dumps(detail)}
-        self.outlet.trace(Event.ATTACHED, **columns)
+        self.outlet.trace(Event.ATTACHED, None if more else end.identity, **columns)
 
     @property
     def waiting(self) -> list[bytes]:

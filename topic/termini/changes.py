@@ -52,14 +52,16 @@ class Changes:
         """Log links that have expired with the contact to their router."""
         for change in expired:
             role = change.entry.role.name.lower()
-            self.outlet.trace(Event.EXPIRED, **{role: change.entry.name}, epoch=str(change.entry.epoch))
+            entry = change.entry
+            self.outlet.trace(Event.EXPIRED, entry.identity, **{role: entry.name}, epoch=str(entry.epoch))
 
     def _trace_expired(self, change: Change) -> None:
         """Log that a link expired, by our own word or another router's: nobody awaits it here from now on."""
         entry, was_live = change.entry, change.old is not None and change.old.live
         if was_live and entry.status is Status.EXPIRED:
             role = entry.role.name.lower()
-            self.outlet.trace(Event.EXPIRED, **{role: entry.name}, epoch=str(entry.epoch), detail=entry.ending or None)
+            columns = {role: entry.name, "epoch": str(entry.epoch), "detail": entry.ending or None}
+            self.outlet.trace(Event.EXPIRED, entry.identity, **columns)
 
     # subscribers
 
@@ -101,7 +103,7 @@ class Changes:
         self._home.audiences.left_without(subscriber.name, self._edge.drop(subscriber))
 
     def _steal(self, subscriber: LocalSubscriber, router: str, why: str) -> None:
-        self.outlet.trace(Event.STOLEN, subscriber=subscriber.name, peer=router)
+        self.outlet.trace(Event.STOLEN, subscriber.identity, subscriber=subscriber.name, peer=router)
         if subscriber.link is not None:
             self.outlet.actions.append(Detach(subscriber.link, STOLEN, why))
 

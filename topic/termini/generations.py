@@ -165,7 +165,7 @@ class Generations:
     def _end_link(self, stream: Stream, router: str | None) -> None:
         self._attaches.withdraw_publisher(stream.publisher)
         if stream.link is not None:
-            self.outlet.trace(Event.STOLEN, publisher=stream.publisher, peer=router)
+            self.outlet.trace(Event.STOLEN, stream.identity, publisher=stream.publisher, peer=router)
             where = "elsewhere" if router is None else f"at router {router}"
             self.outlet.actions.append(Detach(stream.link, STOLEN, f"the link was attached {where}"))
             stream.link = None

@@ -11,8 +11,10 @@ from trio.testing import MockClock
 
 from router.amqp.format.message import sections_of
 from router.management.agent import LOOKS, MOST_ROWS, SHARE, SLICE_S, Agent
-from router.management.entity import LONGEST, MOST_ITEMS, EntityType, bounded
+from router.management.bounds import LONGEST, MOST_ITEMS, bounded
+from router.management.entity import EntityType
 from router.management.message import Request
+from router.management.recent_events import RecentEvents
 from router.management.recent_log import MOST_LINES
 
 
@@ -40,7 +42,7 @@ async def ask(agent: Agent, body: Any = None, **asked: Any) -> tuple[int, str, A
 
 
 def agent_of(*kinds: EntityType[Any]) -> Agent:
-    return Agent(kinds, lambda: ["amqp:/a"], at_once)
+    return Agent(kinds, lambda: ["amqp:/a"], RecentEvents("a", 1), at_once)
 
 
 async def test_a_query_is_answered_in_pages_none_of_which_is_larger_than_the_most(autojump_clock: MockClock) -> None:

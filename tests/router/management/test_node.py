@@ -16,6 +16,7 @@ from router.management.agent import Agent
 from router.management.entity import EntityType
 from router.management.message import ManagementError
 from router.management.node import DYNAMIC, MOST_LINKS, MOST_REQUESTS, PAUSE_S, ManagementNodes
+from router.management.recent_events import RecentEvents
 
 
 class Asking:
@@ -112,7 +113,7 @@ def others() -> Iterator[Others]:
 
 @pytest.fixture
 def nodes(counted: Counted, others: Others) -> ManagementNodes:
-    agent = Agent([counted.kind()], list, at_once)
+    agent = Agent([counted.kind()], list, RecentEvents("a", 1), at_once)
     return ManagementNodes("a", ("a", "b"), agent, others, frozenset({"boss"}))  # type: ignore[arg-type]
 
 

@@ -20,6 +20,7 @@ from router.management.dispatch_types import dispatch_types
 from router.management.entity import ManagedRouter
 from router.management.message import read_request
 from router.management.own_types import own_types
+from router.management.recent_events import RecentEvents
 from router.mesh.topology import load
 from tests.router.test_node import DURABLE, CountingStore, P, S, boot
 from topic.delivery.record import Record
@@ -38,7 +39,9 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab"), inner, max_size=3),
     max_leaves=5,
 )
-OPERATIONS = st.sampled_from(["QUERY", "READ", "GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS", "GET-MGMT-NODES", "x"])
+OPERATIONS = st.sampled_from(
+    ["QUERY", "READ", "GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS", "GET-MGMT-NODES", "GET-EVENTS", "x"]
+)
 KINDS = st.sampled_from(["io.oncemesh.delivery", "io.oncemesh.publisher", "org.apache.qpid.dispatch.router.node"])
 ASKED = st.fixed_dictionaries(
     {},
@@ -50,6 +53,7 @@ ASKED = st.fixed_dictionaries(
         "identity": VALUES,
         "offset": st.integers(-1, 2**63 - 1) | VALUES,
         "count": st.integers(-1, 2**63 - 1) | VALUES,
+        "since": st.integers(-1, 2**63 - 1) | VALUES,
     },
 )
 BODIES = VALUES | st.fixed_dictionaries({"attributeNames": VALUES | st.lists(st.sampled_from(["name", "state", "x"]))})
@@ -76,8 +80,8 @@ def agent(tmp_path: Path) -> Agent:
         node.topic.records.enter([record])
     assert isinstance(node.mesh, Mesh)
     nobody: Any = SimpleNamespace(connections={})
-    at = ManagedRouter(load(path), node, node.mesh, nobody, nobody, 0.0)
-    return Agent((*dispatch_types(at), *own_types(at)), lambda: [socket.gethostname()], at_once)
+    at = ManagedRouter(load(path), node, node.mesh, nobody, nobody, 0.0, RecentEvents("a", 1))
+    return Agent((*dispatch_types(at), *own_types(at)), lambda: [socket.gethostname()], at.events, at_once)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,0 +1,19 @@
+"""What is told of an entity or an event is bounded, whatever names strangers chose and however much there is of it."""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Final
+
+LONGEST: Final = 256
+MOST_ITEMS: Final = 100
+
+
+def bounded(value: Any) -> Any:
+    """Texts of `LONGEST` characters, lists and maps of `MOST_ITEMS`."""
+    if value is None or isinstance(value, int | float):
+        return value
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST else value[: LONGEST - 1] + "…"
+    if isinstance(value, Mapping):
+        return {bounded(key): bounded(item) for key, item in islice(value.items(), MOST_ITEMS)}
+    return [bounded(item) for item in islice(value, MOST_ITEMS)]

@@ -1,0 +1,100 @@
+"""The last events of a router, kept for who asks `$management` for them.
+
+They come from two places that tell of them anyway: the router's log, whose lines name what they tell of, and what the
+delivery log is told of links. Nothing here is done per message. Of events whose reader comes too late the oldest are
+gone; their numbers are missing then.
+"""
+
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Final
+
+from failover.printable import printable
+from router.events.kind import EVENT, EventKind
+from router.management.bounds import bounded
+from topic.directory.entry import LinkEntry
+from topic.identity import LinkIdentity
+from topic.journal import Event
+from topic.outlet import Outlet
+
+MOST_EVENTS: Final = 4096
+PER_MS: Final = 1000
+"""A number begins where no earlier life of the router has got to, as none had so many events a millisecond; and stays
+below 2^53, which is as far as a browser counts."""
+OF_LINKS: Final = {
+    Event.ATTACHED: EventKind.ATTACHED,
+    Event.SUSPENDED: EventKind.SUSPENDED,
+    Event.CLOSED: EventKind.DETACHED,
+    Event.STOLEN: EventKind.STOLEN,
+    Event.EXPIRED: EventKind.EXPIRED,
+    Event.FENCED: EventKind.FENCED,
+}
+
+
+class RecentEvents(logging.Handler):
+    """Of one router; `sequence` counts up without a gap, and on in its next life."""
+
+    def __init__(self, router: str, incarnation: int) -> None:
+        super().__init__(logging.INFO)
+        self._router = router
+        self._sequence = incarnation * PER_MS
+        self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
+        self._fenced: object = None
+        """Whose batches were dropped last: as long as no others are, it is one event."""
+
+    def since(self, sequence: int, limit: int) -> list[dict[str, Any]]:
+        """The oldest `limit` events later than `sequence`, as they happened: `sequence`, `time` (in seconds since
+        1970), `router`, `kind`, and what its kind has."""
+        newer = min(max(0, self._sequence - sequence), len(self._events))
+        first = len(self._events) - newer
+        return list(islice(self._events, first, first + limit))
+
+    def tell(self, kind: EventKind, fields: Mapping[str, Any]) -> None:
+        """Fields without a value are left out."""
+        self._sequence += 1
+        known = {name: bounded(value) for name, value in fields.items() if value not in (None, "")}
+        head = {"sequence": self._sequence, "time": time.time(), "router": self._router, "kind": kind.value}
+        self._events.append(head | known)
+
+    @contextmanager
+    def listening(self, outlet: Outlet) -> Iterator[None]:
+        """To all that routers log, and to what happens to links here."""
+        logger = logging.getLogger("oncemesh")
+        logger.addHandler(self)
+        outlet.watch = self
+        try:
+            yield
+        finally:
+            outlet.watch = None
+            logger.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kind, fields = getattr(record, EVENT, (None, {}))
+        if kind is not None:
+            self.tell(kind, fields)
+        elif record.levelno >= logging.WARNING:
+            text = printable(record.getMessage())
+            self.tell(EventKind.WARNING, {"level": record.levelname.lower(), "text": text})
+
+    def logged(self, event: Event, link: LinkIdentity, columns: Mapping[str, Any]) -> None:
+        role = "publisher" if "publisher" in columns else "subscriber"
+        if event is Event.FENCED:
+            fenced = link, columns["epoch"], columns["peer"]
+            if fenced == self._fenced:
+                return
+            self._fenced = fenced
+        detail: str = columns.get("detail") or ""
+        fields = {"role": role, **link.parts(), "peer": columns.get("peer")}
+        if event is Event.ATTACHED:
+            fields["timeoutSeconds"] = json.loads(detail)["timeout"]
+        elif event is Event.EXPIRED:
+            fields["why"] = detail
+        self.tell(OF_LINKS[event], fields)
+
+    def moves(self, entry: LinkEntry, former: str) -> None:
+        self.tell(EventKind.MOVED, {"role": entry.role.name.lower(), **entry.identity.parts(), "former": former})
