@@ -111,7 +111,7 @@ class Judge:
         self.termini.watch(router)
         self.memory.watch(router)
         self.plain.watch(router)
-        check_windows(self, router)
+        check_windows(router)
 
     # publishers
 

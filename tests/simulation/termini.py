@@ -33,6 +33,8 @@ class View:
     epoch: Epoch | None = None
     """None if it knows nothing, or that the terminus is over."""
     generation: bytes = b""
+    entry: object = ...
+    """As of the last look; nothing compares with it before that."""
     untold: bool = False
     """It has learned of the client, and not yet sent what follows from that."""
     told: dict[str, tuple[int, int]] = attrs.Factory(dict)
@@ -191,9 +193,12 @@ class Termini:
         router.sections.update(directory.applied)
         for client, name, publisher in self._clients:
             entry = directory.publisher(name) if publisher else directory.subscriber(name)
+            view = views[client.name]
+            if entry is view.entry and not view.untold and name not in directory.lapsed:
+                continue
+            view.entry = entry
             self._watch_consent(router, client, entry)
             self._watch_lapse(router, client, entry)
-            view = views[client.name]
             if entry is not None and entry.live:
                 if view.epoch is None:
                     view.untold = True
