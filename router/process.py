@@ -113,7 +113,7 @@ class Process:
         )
         self._events = RecentEvents(name, incarnation)
         managed = ManagedRouter(
-            topology, self.node, mesh, self.clients, self.neighbours, trio.current_time(), self._events
+            topology, self.node, mesh, self.clients, self.neighbours, trio.current_time(), self._events, reporter
         )
         self._management = management_of(managed, self._turns.turn)
         self.clients.nodes = {STATUS_ADDRESS: self._status, **self._management.table}

@@ -244,7 +244,7 @@ class Connection:
     def receiver(
         self, name: str, source: str, *, max_message_size: int | None = None, **options: Unpack[AttachOptions]
     ) -> Link:
-        """Attach a link that receives from the peer's node `source`."""
+        """Attach a link that receives from the peer's node `source`; from one that the peer makes for it, if empty."""
         max_message = self._max_message if max_message_size is None else max_message_size
         attach = Attach(**options)
         return self._endpoints.attach(self._engine.connection, lib.pn_receiver, name, source, attach, max_message)

@@ -80,7 +80,8 @@ class Endpoints:
         self, connection: Any, create: Callable[[Any, bytes], Any], name: str, address: str, attach: Attach,
         max_message: int,
     ) -> Link:  # fmt: skip
-        """A link of ours, from or to the peer's node. `connection` is proton's."""
+        """A link of ours, from or to the peer's node; an empty address asks for a dynamic source. `connection` is
+        proton's."""
         assert not self._host.closed and not self._host.closing
         if self._session is None:
             self._session = lib.pn_session(connection)
@@ -89,8 +90,11 @@ class Endpoints:
         link = Link(self._host, pointer, name, max_message)
         self._sessions.add(link)
         for terminus in (lib.pn_link_source(pointer), lib.pn_link_target(pointer)):
-            lib.pn_terminus_set_address(terminus, address.encode())
+            if address:
+                lib.pn_terminus_set_address(terminus, address.encode())
             write_lifetime(terminus, attach.durable, attach.expiry_policy, attach.timeout)
+        if not address:
+            lib.pn_terminus_set_dynamic(lib.pn_link_source(pointer), True)
         link.describe(attach.properties, attach.unsettled, attach.incomplete_unsettled)
         link.open(attach.snd_settle_mode, attach.rcv_settle_mode)
         return link

@@ -8,9 +8,10 @@ import functools
 import logging
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -106,6 +107,22 @@ def console(*, stderr: bool = False) -> "Console":
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else PIPE_WIDTH
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+
+@asynccontextmanager
+async def until_signal() -> AsyncIterator[trio.CancelScope]:
+    """The body is cancelled by ctrl-C, SIGTERM or a closed terminal; the scope tells whether it was."""
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def cancel(scope: trio.CancelScope) -> None:
+                async for _ in signals:
+                    scope.cancel()
+
+            with trio.CancelScope() as scope:
+                nursery.start_soon(cancel, scope)
+                yield scope
+            nursery.cancel_scope.cancel()
 
 
 def run(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:

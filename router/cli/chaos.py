@@ -10,8 +10,7 @@ import click
 from rich.console import Console
 
 from router.cli.audit import INTERRUPTED, NO_VERDICT, judge
-from router.cli.base import console, needs_audit, run
-from router.cli.mesh import until_signal
+from router.cli.base import console, needs_audit, run, until_signal
 from router.mesh.reading import FileError
 from router.mesh.rundir import RunDirectory, RunError
 

@@ -22,6 +22,8 @@ from router.cli.base import Commands
 from router.cli.hosts.render import render
 from router.cli.plan import apply as cli_apply
 from router.cli.router import router
+from router.cli.watch.events import events
+from router.cli.watch.status import status
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -38,6 +40,9 @@ def main() -> None:
 
 
 for _command in (
+    cli_mesh.up,
+    status,
+    events,
     *cli_mesh.COMMANDS,
     *cli_apply.COMMANDS,
     router,

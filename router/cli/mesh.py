@@ -1,9 +1,6 @@
-"""The commands that start, show and stop a mesh: up, status, start, stop, drain, down."""
+"""The commands that start and stop a mesh: up, start, stop, drain, down."""
 
-import json
-import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -11,38 +8,21 @@ import trio
 from rich.console import Console
 from rich.live import Live
 
-from router.cli.base import console, fetcher, run, run_dir_option
+from router.cli.base import console, fetcher, run, run_dir_option, until_signal
 from router.mesh.config import Topology
 from router.mesh.launcher import HalfUpError, Launcher
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
 from router.mesh.status import RouterView, contacts_of, look
-from router.mesh.status_view import LASTING_S, as_json, awaits, headline, render, routers_table, state_of
+from router.mesh.status_view import headline, render, routers_table, state_of
 from router.mesh.topology import load
 from router.security.doors import check
 
 REFRESH_S = 1.0
-AGAIN_S = LASTING_S + 0.1
 HALF_UP = 3
 """The exit status of `up` and `start` if all routers run, but not all are connected."""
 
 topology_argument = click.argument("topology", type=click.Path(path_type=Path))
 routers_argument = click.argument("routers", nargs=-1, metavar="[ROUTER]...")
-
-
-@asynccontextmanager
-async def until_signal() -> AsyncIterator[trio.CancelScope]:
-    """The body is cancelled by ctrl-C, SIGTERM or a closed terminal; the scope tells whether it was."""
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-        async with trio.open_nursery() as nursery:
-
-            async def cancel(scope: trio.CancelScope) -> None:
-                async for _ in signals:
-                    scope.cancel()
-
-            with trio.CancelScope() as scope:
-                nursery.start_soon(cancel, scope)
-                yield scope
-            nursery.cancel_scope.cancel()
 
 
 @click.command()
@@ -137,66 +117,6 @@ class ChangeLines:
 
 
 @click.command()
-@run_dir_option
-@click.option("--json", "machine", is_flag=True, help="One JSON document instead of tables.")
-@click.option("--watch", is_flag=True, help="Every second anew, until Ctrl-C; in a pipe one after the other.")
-def status(run_dir: Path | None, machine: bool, watch: bool) -> None:
-    """Show routers, links, clients and who is being waited for.
-
-    Whom a healthy mesh waits for under load it waits for milliseconds: only waits of a second or more are named. --json
-    has them all.
-
-    \b
-    Examples:
-      oncemesh status
-      oncemesh status --watch
-      oncemesh status --json | jq .routers.a.status.waits
-    """
-    directory = find_run_dir(run_dir)
-    mesh = directory.read().mesh
-    if watch:
-        run(_watch_status, directory, mesh, machine)
-    elif machine:
-        _print_json(mesh, directory, run(look, directory, fetcher(directory)))
-    else:
-        _print_status(mesh, directory, run(_look_twice, directory))
-
-
-def _print_json(mesh: str, directory: RunDirectory, views: Mapping[str, RouterView]) -> None:
-    click.echo(json.dumps(as_json(mesh, directory, views)))
-
-
-def _print_status(mesh: str, directory: RunDirectory, views: Mapping[str, RouterView]) -> None:
-    console().print(render(mesh, views))
-
-
-async def _look_twice(directory: RunDirectory) -> dict[str, RouterView]:
-    """Routers tell for how long statuses have shown a wait: a first look does not tell a moment from an hour."""
-    views = await look(directory, fetcher(directory))
-    if awaits(views.values()):
-        await trio.sleep(AGAIN_S)
-        views = await look(directory, fetcher(directory))
-    return views
-
-
-async def _watch_status(directory: RunDirectory, mesh: str, machine: bool) -> None:
-    out = console()
-    async with until_signal():
-        if machine or not out.is_terminal:
-            show = _print_json if machine else _print_status
-            await _again(directory, lambda views: show(mesh, directory, views))
-            return
-        with Live(console=out, auto_refresh=False) as live:
-            await _again(directory, lambda views: live.update(render(mesh, views), refresh=True))
-
-
-async def _again(directory: RunDirectory, show: Callable[[dict[str, RouterView]], None]) -> None:
-    while True:
-        show(await look(directory, fetcher(directory)))
-        await trio.sleep(REFRESH_S)
-
-
-@click.command()
 @routers_argument
 @run_dir_option
 def start(routers: tuple[str, ...], run_dir: Path | None) -> None:
@@ -287,4 +207,5 @@ def _show_stopped(out: Console, outcome: Mapping[str, str]) -> None:
         out.print(f"router {name}: {became}")
 
 
-COMMANDS = (up, status, start, stop, drain, down)
+COMMANDS = (start, stop, drain, down)
+"""Besides `up`."""

@@ -9,7 +9,7 @@ import trio
 
 from router.amqp.sasl.credentials import Credentials
 from router.cli.account import Account, Bar
-from router.cli.base import console
+from router.cli.base import console, until_signal
 from router.cli.clients import (
     Target,
     address_argument,
@@ -22,7 +22,6 @@ from router.cli.clients import (
     target_options,
     teller,
 )
-from router.cli.mesh import until_signal
 from router.cli.source import Limit, Source, source_of
 from router.cli.waiting import tell_who_is_awaited
 from router.mesh.quantities import parse_duration

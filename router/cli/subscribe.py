@@ -10,9 +10,8 @@ import click
 from failover.printable import printable
 from router.amqp.format.errors import AmqpError
 from router.amqp.sasl.credentials import Credentials
-from router.cli.base import console
+from router.cli.base import console, until_signal
 from router.cli.clients import Target, address_argument, attached, find_target, kept, named, target_options, teller
-from router.cli.mesh import until_signal
 from router.cli.message import Show, as_json, as_lines, as_raw, as_text
 
 FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": as_json}

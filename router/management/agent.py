@@ -47,13 +47,15 @@ class Agent:
         types: Iterable[Kind],
         management_nodes: Callable[[], list[str]],
         events: RecentEvents,
+        report: Callable[[], bytes],
         turn: Callable[[], Awaitable[None]],
     ) -> None:
-        """`management_nodes` are the addresses of all that can be asked; what is to be done next waits for its
-        `turn`."""
+        """`management_nodes` are the addresses of all that can be asked; `report` is docs/status.md's;
+        what is to be done next waits for its `turn`."""
         self._types = {kind.name: kind for kind in types}
         self._nodes = management_nodes
         self._events = events
+        self._report = report
         self._turn = turn
         self.log = RecentLog()
         self._lock = trio.Lock()
@@ -69,6 +71,7 @@ class Agent:
             "GET-MGMT-NODES": self._get_nodes,
             "GET-LOG": self._get_log,
             "GET-EVENTS": self._get_events,
+            "GET-STATUS": self._get_status,
         }
 
     async def answer(self, request: Request) -> bytes:
@@ -130,6 +133,9 @@ class Agent:
             events.append(Raw(encode(happened)))
             await self._breathe()
         return OK, events
+
+    async def _get_status(self, request: Request) -> Outcome:
+        return OK, self._report().decode()
 
     # entities
 

@@ -32,6 +32,8 @@ class ManagedRouter:
     started: float
     """By the node's clock."""
     events: RecentEvents
+    report: Callable[[], bytes]
+    """As JSON."""
 
     @property
     def name(self) -> str:

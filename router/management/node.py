@@ -312,7 +312,7 @@ def management_of(at: ManagedRouter, turn: Callable[[], Awaitable[None]]) -> Man
         routers = [at.name, *at.linkstate.routes]
         return [f"amqp:/{topological(router, MANAGEMENT_ADDRESS)}" for router in routers]
 
-    agent = Agent((*dispatch_types(at), *own_types(at)), nodes, at.events, turn)
+    agent = Agent((*dispatch_types(at), *own_types(at)), nodes, at.events, at.report, turn)
     routers, security = tuple(at.topology.routers), at.topology.security
     is_closed = security.users is not None or security.closes_mesh
     operators = frozenset({OPERATOR, *routers}) if is_closed else frozenset[str]()

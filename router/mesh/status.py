@@ -30,10 +30,13 @@ class RouterView:
     amqp: str
     log: str
     status: dict[str, Any] | None
+    is_elsewhere: bool = False
+    """Nobody here knows more of it than it says itself."""
 
     @property
     def running(self) -> bool:
-        return self.pid is not None
+        """As far as is known."""
+        return self.pid is not None or self.is_elsewhere
 
 
 async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterView]:

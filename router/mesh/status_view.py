@@ -6,6 +6,7 @@ router/mesh/status.py gathered.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -16,7 +17,6 @@ from rich.text import Text
 from failover.fitting import Fitting
 from failover.printable import printable
 from router.mesh.quantities import format_duration, format_size
-from router.mesh.rundir import RunDirectory
 from router.mesh.status import RouterView, contacts_of
 
 # Links shown in one table; programs get all of them.
@@ -28,7 +28,7 @@ LASTING_S = 1.0
 _STYLES = {"ready": "green", "booting": "yellow", "no answer": "red", "stopped": "dim"}
 
 
-def as_json(mesh: str, directory: RunDirectory, views: Mapping[str, RouterView]) -> dict[str, Any]:
+def as_json(mesh: str, run_dir: Path | None, views: Mapping[str, RouterView]) -> dict[str, Any]:
     routers = {
         name: {
             "running": view.running,
@@ -39,7 +39,7 @@ def as_json(mesh: str, directory: RunDirectory, views: Mapping[str, RouterView])
         }
         for name, view in views.items()
     }
-    return {"mesh": mesh, "run_dir": str(directory.path), "routers": routers}
+    return {"mesh": mesh, "run_dir": str(run_dir) if run_dir is not None else None, "routers": routers}
 
 
 def state_of(view: RouterView) -> str:
@@ -92,7 +92,7 @@ def _table(*headings: str) -> Table:
 
 def _facts(view: RouterView, others: int) -> list[Text | str]:
     status = view.status
-    pid = str(view.pid) if view.running else ""
+    pid = str(view.pid or "")
     if status is None:
         return [pid, *[""] * 6]
     return [

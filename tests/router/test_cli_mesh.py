@@ -18,7 +18,9 @@ import trio
 from click.testing import CliRunner, Result
 
 from router.cli import mesh as cli_mesh
+from router.cli.base import until_signal
 from router.cli.main import main
+from router.cli.watch import status as cli_status
 from router.mesh import launcher as launcher_module
 from router.mesh.launcher import Launcher
 from router.mesh.rundir import RunDirectory, RunError
@@ -48,7 +50,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working directory with pair.yaml, in which the commands start stand-ins."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cli_mesh, "Launcher", functools.partial(Launcher, command=STUB))
-    monkeypatch.setattr(cli_mesh, "fetcher", lambda directory: fetch)
+    for module in (cli_mesh, cli_status):
+        monkeypatch.setattr(module, "fetcher", lambda directory: fetch)
     (tmp_path / "pair.yaml").write_text(PAIR)
     yield tmp_path
     directory = RunDirectory(tmp_path / "run" / "pair")
@@ -249,13 +252,18 @@ async def test_a_status_that_is_watched_comes_anew_until_ctrl_c(
     here: Path, machine: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a pipe one after the other."""
-    monkeypatch.setattr(cli_mesh, "REFRESH_S", 0.05)
+    monkeypatch.setattr(cli_status, "REFRESH_S", 0.05)
     directory = RunDirectory(here / "run" / "pair")
     await Launcher(directory, fetch, STUB).up(load("pair.yaml"))
     capsys.readouterr()
     seen = ""
+
+    async def watch() -> None:
+        async with until_signal():
+            await cli_status._show(lambda: cli_status.look_around(directory, "ab"), machine=machine, watch=True)
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(cli_mesh._watch_status, directory, "pair", machine)
+        nursery.start_soon(watch)
         with trio.fail_after(20):
             while seen.count('"mesh": "pair"' if machine else "mesh pair: 2 of 2 routers ready") < 3:
                 await trio.sleep(0.05)
@@ -272,15 +280,14 @@ async def test_a_wait_is_named_by_the_first_status_that_is_asked_for(
     """Routers say for how long statuses have shown it, so the first look cannot know."""
     looks: list[float] = []
 
-    async def look(*_: object) -> dict[str, RouterView]:
+    async def look() -> cli_status.Seen:
         looks.append(trio.current_time())
         waits = {"waits": ["router c"] if len(looks) < 3 else [], "attaches": {"waiting": 0}}
-        return {"a": RouterView("a", 1, "127.0.0.1:5672", "log", waits)}
+        return cli_status.Seen("pair", None, {"a": RouterView("a", 1, "127.0.0.1:5672", "log", waits)})
 
-    monkeypatch.setattr(cli_mesh, "look", look)
-    await cli_mesh._look_twice(RunDirectory(here))
+    await cli_status._look_twice(look)
     assert len(looks) == 2 and looks[1] - looks[0] > LASTING_S
-    await cli_mesh._look_twice(RunDirectory(here))
+    await cli_status._look_twice(look)
     assert len(looks) == 3
 
 
@@ -310,6 +317,7 @@ def test_helps_are_no_wider_than_the_terminal_but_for_examples(name: str, width:
 def commands_in(line: str) -> Iterator[list[str]]:
     """The words of each call of ours in a line of shell, without what the shell keeps to itself."""
     words = shlex.shlex(line, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
     for _, group in itertools.groupby(words, lambda word: set(word) <= set("|&<>;")):
         first, *others = group
         if first == "oncemesh":

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from router.mesh.config import AddressRule, Limits, LinkConfig, LogSettings, RouterConfig, Timing, Topology
 from router.mesh.quantities import Address
-from router.mesh.rundir import RunDirectory
 from router.mesh.status import RouterView, unfinished
 from router.mesh.status_view import MOST_ROWS, as_json, awaits, render
 
@@ -237,7 +236,7 @@ def test_names_that_clients_choose_do_nothing_to_the_terminal() -> None:
 
 def test_the_json_document_has_every_router_running_or_not(tmp_path: Path) -> None:
     mesh = views(view("a", status("a")), view("b", None, pid=None))
-    document = as_json("line", RunDirectory(tmp_path), mesh)
+    document = as_json("line", tmp_path, mesh)
     assert document["mesh"] == "line"
     assert document["run_dir"] == str(tmp_path)
     assert document["routers"]["a"]["status"]["router"] == "a"

@@ -7,8 +7,8 @@ import attrs
 import click
 import yaml
 
-from router.cli.base import console, fetcher, run, run_dir_option
-from router.cli.mesh import HALF_UP, until_signal
+from router.cli.base import console, fetcher, run, run_dir_option, until_signal
+from router.cli.mesh import HALF_UP
 from router.mesh.config import Topology
 from router.mesh.launcher import HalfUpError, Launcher
 from router.mesh.reading import expected

@@ -42,7 +42,7 @@ async def ask(agent: Agent, body: Any = None, **asked: Any) -> tuple[int, str, A
 
 
 def agent_of(*kinds: EntityType[Any]) -> Agent:
-    return Agent(kinds, lambda: ["amqp:/a"], RecentEvents("a", 1), at_once)
+    return Agent(kinds, lambda: ["amqp:/a"], RecentEvents("a", 1), lambda: b"{}", at_once)
 
 
 async def test_a_query_is_answered_in_pages_none_of_which_is_larger_than_the_most(autojump_clock: MockClock) -> None:

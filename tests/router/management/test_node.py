@@ -113,7 +113,7 @@ def others() -> Iterator[Others]:
 
 @pytest.fixture
 def nodes(counted: Counted, others: Others) -> ManagementNodes:
-    agent = Agent([counted.kind()], list, RecentEvents("a", 1), at_once)
+    agent = Agent([counted.kind()], list, RecentEvents("a", 1), lambda: b"{}", at_once)
     return ManagementNodes("a", ("a", "b"), agent, others, frozenset({"boss"}))  # type: ignore[arg-type]
 
 

@@ -117,7 +117,7 @@ async def test_events_are_asked_for_in_pages(autojump_clock: MockClock) -> None:
     events = RecentEvents("a", 1)
     for number in range(MOST_ROWS + 20):
         events.tell(EventKind.NEIGHBOUR_UP, {"neighbour": str(number)})
-    agent = Agent([], list, events, _at_once)
+    agent = Agent([], list, events, lambda: b"{}", _at_once)
     seen: list[str] = []
     since = 0
     for expected in (MOST_ROWS, 20, 0):

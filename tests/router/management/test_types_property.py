@@ -40,7 +40,17 @@ VALUES = st.recursive(
     max_leaves=5,
 )
 OPERATIONS = st.sampled_from(
-    ["QUERY", "READ", "GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS", "GET-MGMT-NODES", "GET-EVENTS", "x"]
+    [
+        "QUERY",
+        "READ",
+        "GET-TYPES",
+        "GET-ATTRIBUTES",
+        "GET-OPERATIONS",
+        "GET-MGMT-NODES",
+        "GET-EVENTS",
+        "GET-STATUS",
+        "x",
+    ]
 )
 KINDS = st.sampled_from(["io.oncemesh.delivery", "io.oncemesh.publisher", "org.apache.qpid.dispatch.router.node"])
 ASKED = st.fixed_dictionaries(
@@ -80,8 +90,8 @@ def agent(tmp_path: Path) -> Agent:
         node.topic.records.enter([record])
     assert isinstance(node.mesh, Mesh)
     nobody: Any = SimpleNamespace(connections={})
-    at = ManagedRouter(load(path), node, node.mesh, nobody, nobody, 0.0, RecentEvents("a", 1))
-    return Agent((*dispatch_types(at), *own_types(at)), lambda: [socket.gethostname()], at.events, at_once)
+    at = ManagedRouter(load(path), node, node.mesh, nobody, nobody, 0.0, RecentEvents("a", 1), lambda: b"{}")
+    return Agent((*dispatch_types(at), *own_types(at)), lambda: [socket.gethostname()], at.events, at.report, at_once)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

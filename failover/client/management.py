@@ -1,0 +1,156 @@
+"""A client of `$management` (docs/management.md): asks one router, and by way of it all others.
+
+Requests are sent one at a time to each router; an answer is known by its correlation-id. When its router is lost it
+goes on at another one, as all clients here do, and asks again. So it asks for nothing that must be done once only.
+"""
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any, Final
+
+import trio
+
+from failover.client.endpoint import Endpoint
+from failover.client.errors import ClientError
+from router.amqp.batches import Transfers
+from router.amqp.connection import Connection
+from router.amqp.format.sections import read_message, write_message
+from router.amqp.format.values import ErrorCondition
+from router.amqp.proton.link import Link
+from router.amqp.sasl.credentials import NOBODY, Credentials
+
+NODE: Final = "$management"
+CREDIT: Final = 16
+GOOD: Final = range(200, 300)
+
+
+class RefusedError(ClientError):
+    """The router does not do what was asked: `status` is AMQP Management's code."""
+
+    def __init__(self, status: int, description: str) -> None:
+        ConnectionError.__init__(self, f"{status}: {description}")
+        self.condition = None
+        self.description = description
+        self.status = status
+
+
+class Management(Endpoint):
+    """Used as an async context manager. `timeout`: seconds for which it looks for a router after a loss."""
+
+    role = "subscriber"
+
+    def __init__(self, urls: Sequence[str], credentials: Credentials = NOBODY, *, timeout: int = 0) -> None:
+        container = f"management-{secrets.token_hex(4)}"
+        super().__init__(urls, NODE, container=container, link="answers", timeout=timeout, credentials=credentials)
+        self._numbers = count(1)
+        self._turns: dict[str, trio.Lock] = {}
+        self._senders: dict[str, Link] = {}
+        self._refused: dict[str, ClientError] = {}
+        self._answers: dict[int, dict[str, Any]] = {}
+
+    async def ask(self, operation: str, router: str | None = None, body: Any = None, **asked: Any) -> Any:
+        """The body of the answer of that router, or of the one that this client is connected to. Raises RefusedError,
+        or ClientError if there is none."""
+        address = f"_topo/0/{router}/{NODE}" if router is not None else NODE
+        async with self._turns.setdefault(address, trio.Lock()):
+            while True:
+                while self._link is None:
+                    await self._change()
+                answer = await self._answer(self._link, address, {"operation": operation, **asked}, body or {})
+                if answer is not None:
+                    return _body(answer)
+
+    async def _answer(self, link: Link, address: str, asked: Mapping[str, Any], body: Any) -> dict[str, Any] | None:
+        """None if the connection is lost before it comes."""
+        sender, number, source = self._sender(address), next(self._numbers), link.remote_source
+        sections = {
+            "properties": {"reply-to": source.address if source is not None else "", "correlation-id": number},
+            "application-properties": asked,
+            "value": body,
+        }
+        while sender.credit < 1:
+            if not await self._may_come(link, address):
+                return None
+        sender.send(number.to_bytes(8, "big"), write_message(sections), settled=True)
+        sender.connection.wake()
+        while number not in self._answers:
+            if not await self._may_come(link, address):
+                return None
+        return self._answers.pop(number)
+
+    async def query(self, kind: str, names: Sequence[str] = (), router: str | None = None) -> list[dict[str, Any]]:
+        """All entities of a type, with these attributes, or all; page by page."""
+        rows: list[dict[str, Any]] = []
+        while True:
+            body = {"attributeNames": list(names)}
+            page = await self.ask("QUERY", router, body, entityType=kind, offset=len(rows))
+            if not page["results"]:
+                return rows
+            rows += (dict(zip(page["attributeNames"], row, strict=True)) for row in page["results"])
+
+    async def routers(self) -> list[str]:
+        """Those that can be asked, by name; the one that this client is connected to is the first."""
+        nodes = await self.ask("GET-MGMT-NODES")
+        return [node.rsplit("/", 2)[-2] for node in nodes]
+
+    async def status(self, router: str | None = None) -> dict[str, Any]:
+        """As docs/status.md has it."""
+        report: dict[str, Any] = json.loads(await self.ask("GET-STATUS", router))
+        return report
+
+    def _sender(self, address: str) -> Link:
+        if address not in self._senders:
+            assert self._connection is not None
+            self._senders[address] = self._connection.sender(f"requests {address}", address)
+            self._connection.wake()
+        return self._senders[address]
+
+    async def _may_come(self, link: Link, address: str) -> bool:
+        """Wait for something to change. False if no answer comes on this link any more."""
+        if (refused := self._refused.pop(address, None)) is not None:
+            raise refused
+        await self._change()
+        return self._link is link
+
+    # -- handler
+
+    def _attach(self, connection: Connection) -> Link:
+        link = connection.receiver("answers", "")
+        link.flow(CREDIT)
+        return link
+
+    def _parted(self) -> None:
+        self._senders.clear()
+        self._refused.clear()
+        self._answers.clear()
+
+    def on_attached(self, link: Link) -> None:
+        if link is self._attaching:
+            super().on_attached(link)
+
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
+        address = next((address for address, sender in self._senders.items() if sender is link), None)
+        if address is None:
+            super().on_detach(link, closed, condition)
+            return
+        del self._senders[address]
+        said = condition or ErrorCondition("amqp:detach-forced", "")
+        self._refused[address] = ClientError(said.name, said.description)
+        self._news.unpark_all()
+
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        for message in transfers.messages:
+            sections = read_message(message)
+            self._answers[sections.get("properties", {}).get("correlation-id")] = sections
+        link.settle_many([handle for handle in transfers.handles if handle is not None])
+        link.flow(len(transfers.messages))
+        self._news.unpark_all()
+
+
+def _body(sections: dict[str, Any]) -> Any:
+    told = sections.get("application-properties", {})
+    if (status := told.get("statusCode")) not in GOOD:
+        raise RefusedError(status, str(told.get("statusDescription")))
+    return sections.get("value")

@@ -1,0 +1,94 @@
+"""How a command that looks at a mesh finds it: by its run directory, or by the URL of any router."""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import trio
+
+from router.amqp.sasl.credentials import Credentials
+from router.cli.access.login import login_options
+from router.cli.base import run_dir_option, until_signal
+from router.cli.clients import attached, find_target, read_urls
+from router.mesh.reading import expected
+from router.mesh.rundir import RunError
+
+if TYPE_CHECKING:
+    from failover.client.management import Management
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Main = Callable[["Management"], Awaitable[None]]
+
+PATIENCE_S = 60
+"""For which a command that goes on looks for another router."""
+AWAY = (503, 504)
+"""Statuses of routers that are not in contact, or do not answer."""
+
+
+def mesh_options(command: Command) -> Command:
+    """What tells where the mesh is, and who looks."""
+    command = login_options(command)
+    for option in (
+        run_dir_option,
+        click.option("--router", "routers", multiple=True, help="Of this router only; may be repeated."),
+        click.option(
+            "--url",
+            "urls",
+            multiple=True,
+            callback=read_urls,
+            help="A router to ask for all, amqp://host:port, or amqps:// for TLS; may be repeated.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def ask_mesh(main: Main, run_dir: Path | None, urls: Sequence[str], credentials: Credentials, *, goes_on: bool) -> None:
+    """Runs what asks, until it ends, or until Ctrl-C. `goes_on`: over the loss of its router."""
+    target = find_target(run_dir, urls, None, "look", credentials=credentials)
+
+    async def asking() -> None:
+        from failover.client.management import Management
+
+        async with until_signal():
+            timeout = PATIENCE_S if goes_on else 0
+            async with Management(target.urls, target.credentials, timeout=timeout) as management:
+                await main(management)
+
+    attached(asking)
+
+
+def those_of(routers: Sequence[str], known: Collection[str]) -> list[str]:
+    """Those asked for, or all; raises RunError if one is not known."""
+    for router in routers:
+        if router not in known:
+            raise RunError(f'there is no router "{router}" in this mesh, {expected(router, known)}')
+    return list(routers) or sorted(known)
+
+
+async def planned(management: "Management", routers: Sequence[str]) -> list[str]:
+    """The same, of the plan of the mesh."""
+    plan = await management.query("io.oncemesh.planRouter", ["name"])
+    return those_of(routers, [row["name"] for row in plan])
+
+
+async def of_each(
+    management: "Management", routers: Sequence[str], ask: Callable[[str], Awaitable[Any]]
+) -> dict[str, Any]:
+    """What each answers, asked at the same time; without those that do not, or not any more."""
+    from failover.client.management import RefusedError
+
+    answers: dict[str, Any] = {}
+
+    async def ask_one(router: str) -> None:
+        try:
+            answers[router] = await ask(router)
+        except RefusedError as error:
+            if error.status not in AWAY:
+                raise
+
+    async with trio.open_nursery() as nursery:
+        for router in routers:
+            nursery.start_soon(ask_one, router)
+    return {router: answers[router] for router in routers if router in answers}

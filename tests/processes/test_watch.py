@@ -1,0 +1,114 @@
+"""Commands that look at a mesh from anywhere: what they ask of `$management`, over the loss of routers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from typing import Any
+
+import trio
+from click.testing import CliRunner
+
+from failover.client import Subscriber
+from failover.client.management import Management, RefusedError
+from router.cli.main import main
+from router.cli.watch.events import news
+from router.cli.watch.status import look_from_afar
+from tests.processes.mesh import RunningMesh, eventually
+
+
+def url(mesh: RunningMesh, router: str) -> str:
+    return f"amqp://{mesh.address(router)}"
+
+
+def test_commands_ask_any_router_for_all(triangle: RunningMesh) -> None:
+    def told(*words: str) -> str:
+        result = CliRunner().invoke(main, [*words, "--url", url(triangle, "b")])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    document = json.loads(told("status", "--json"))
+    assert {name: router["status"]["state"] for name, router in document["routers"].items()} == dict.fromkeys(
+        "abc", "ready"
+    )
+    assert "mesh triangle: 1 of 1 router ready" in told("status", "--router", "c")
+    events = [json.loads(line) for line in told("events", "--since", "1h").splitlines()]
+    assert events == sorted(events, key=lambda event: event["time"])
+    assert {event["router"] for event in events if event["kind"] == "boot"} == {*"abc"}
+    assert all(event["router"] == "a" for event in map(json.loads, told("events", "--router", "a").splitlines()))
+    refused = CliRunner().invoke(main, ["events", "--router", "z", "--url", url(triangle, "b")])
+    assert (refused.exit_code, refused.output) == (
+        1, 'Error: there is no router "z" in this mesh, expected a, b or c\n'
+    )  # fmt: skip
+
+
+async def test_who_follows_goes_on_at_another_router_and_misses_nothing(own_triangle: RunningMesh) -> None:
+    mesh, seen, known = own_triangle, list[dict[str, Any]](), dict[str, int]()
+    async with Management([url(mesh, "a")], timeout=30) as management:
+
+        async def told(*expected: tuple[str, str]) -> bool:
+            seen.extend(await news(management, [], known))
+            return {(event["router"], event["kind"]) for event in seen} >= {*expected}
+
+        await eventually(partial(told, ("a", "boot"), ("b", "boot"), ("c", "boot")))
+        async with Subscriber([url(mesh, "a")], "topic/x", container="s", link="l"):
+            mesh.signal("a", signal.SIGKILL)
+            await mesh.ending("a")
+            await eventually(partial(told, ("b", "neighbour-down"), ("c", "contact-lost")))
+
+            async def told_of_the_move() -> bool:
+                await told()
+                return any(event["kind"] == "moved" for event in seen)
+
+            await eventually(told_of_the_move)
+            afar = await look_from_afar(management, [])
+            assert {name: view.status is None for name, view in afar.views.items()} == {
+                "a": True,
+                "b": False,
+                "c": False,
+            }
+            assert afar.views["a"].amqp == str(mesh.address("a"))
+            [moved] = [event for event in seen if event["kind"] == "moved"]
+            assert (moved["former"], moved["container"], moved["role"]) == ("a", "s", "subscriber")
+        former = {event["sequence"] for event in seen if event["router"] == "a"}
+        await mesh.start("a")
+
+        async def told_of_another_life() -> bool:
+            await told()
+            boots = [event["sequence"] for event in seen if (event["router"], event["kind"]) == ("a", "boot")]
+            return len(boots) == 2 and boots[1] > max(former)
+
+        await eventually(told_of_another_life)
+        sequences = [(event["router"], event["sequence"]) for event in seen]
+        assert len(sequences) == len({*sequences})
+
+
+async def test_a_request_that_is_not_done_says_why(triangle: RunningMesh) -> None:
+    async with Management([url(triangle, "a")]) as management:
+        try:
+            await management.ask("DANCE", "c")
+        except RefusedError as error:
+            assert error.status == 501
+        publishers = await management.query("io.oncemesh.publisher", ["name"], "b")
+        assert publishers == []
+        async with trio.open_nursery() as nursery:
+            for router in "abc" * 10:
+                nursery.start_soon(management.status, router)
+
+
+def test_ctrl_c_and_a_pipe_that_closes_end_it_quietly(triangle: RunningMesh) -> None:
+    run = "from router.cli.main import main; main(prog_name='oncemesh')"
+    command = [sys.executable, "-c", run, "events", "--follow", "--url", url(triangle, "a")]
+    for ending in ("ctrl-C", "pipe"):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None and process.stderr is not None
+            assert json.loads(process.stdout.readline())["kind"]
+            if ending == "pipe":
+                process.stdout.close()
+                assert CliRunner().invoke(main, ["publish", "topic/x", "--body", "x", "--url", url(triangle, "b")])
+            else:
+                os.kill(process.pid, signal.SIGINT)
+            assert process.wait(20) in (0, 1), ending
+            assert b"Traceback" not in process.stderr.read()
