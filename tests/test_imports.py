@@ -19,6 +19,10 @@ MAY_IMPORT = {
     "failover/audit/read": ("failover.audit.read", "topic"),
     "failover/audit/mesh": (*(f"failover.audit.{room}" for room in ("mesh", "read")), "failover.printable", "topic"),
     "failover/audit/judge": (*(f"failover.audit.{room}" for room in ("judge", "mesh", "read")), "topic"),
+    "failover/audit/tables": (
+        *(f"failover.audit.{room}" for room in ("tables", "bucket", "judge", "mesh", "read")),
+        "topic",
+    ),
     "failover/audit/measure": (*(f"failover.audit.{room}" for room in ("measure", "judge", "mesh", "read")), "topic"),
     "failover/client": ("failover.client", "topic", "router.amqp", "router.journal"),
     "failover/client/attachment": (
@@ -79,6 +83,7 @@ CONFINED = {
     "cproton_ffi": ("router/amqp", "failover/client"),
     "proton": ("router/amqp", "failover/client"),
     "pyspark": ("failover/audit",),
+    "py4j": ("failover/audit",),
     "pyarrow": ("failover/audit",),
     "numpy": ("failover/audit",),
     "pandas": ("failover/audit",),

@@ -1,26 +1,26 @@
-"""One bucket from packed rows to what is left of it. Runs inside Spark's Python workers; needs no Spark itself."""
+"""One bucket from rows to verdicts, and to what is left of it. Runs inside Spark's Python workers; needs no Spark."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import attrs
 
 from failover.audit.judge.begun import begun_since
-from failover.audit.judge.deliveries import gather, gather_records
+from failover.audit.judge.deliveries import Deliveries, Records, gather, gather_records
 from failover.audit.judge.order import judge_order, pack_order
-from failover.audit.judge.pairs import gather_pairs
+from failover.audit.judge.pairs import Pairs, gather_pairs
 from failover.audit.judge.publishers import find_fates, judge_publishers
 from failover.audit.judge.routers import judge_routers
 from failover.audit.judge.subscribers import judge_subscribers
 from failover.audit.judge.tally import Counting, Tally, Verdicts
 from failover.audit.judge.testimony import Testimony
-from failover.audit.judge.unattributed import Unattributed
-from failover.audit.judge.uses import tell_apart
+from failover.audit.judge.unattributed import InVain, Unattributed
+from failover.audit.judge.uses import Uses, tell_apart
 from failover.audit.measure.counts import Metered, meter
 from failover.audit.measure.crossings import Happened, count_happenings, fates
 from failover.audit.measure.frame import Frame
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clocks import aligned
-from failover.audit.read.columns import before, unpack
+from failover.audit.read.columns import Flags, Rows, before, unpack
 from failover.audit.read.facts import Facts
 
 
@@ -38,10 +38,38 @@ class Bucket:
         self.metered.add(other.metered)
 
 
-def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Bucket, list[tuple[str, bytes]]]:
-    """Counts, and what is to be judged in order, by publisher and subscriber."""
-    rows = aligned(before(unpack(parts), case.ends), case.clocks)
-    rows, left_out = begun_since(rows, case.since, case.cut)
+@attrs.frozen
+class Judged:
+    """A bucket's facts and the verdicts on them, side by side."""
+
+    facts: Facts
+    uses: Uses
+    found: Deliveries
+    records: Records
+    pairs: Pairs
+    verdicts: Verdicts
+    unattributed: Unattributed
+    in_vain: InVain
+    unaddressed: Flags
+    """Deliveries whose audience got lost: see `unattributed`."""
+    left_out: int
+    """Deliveries that are not judged: see `begun`."""
+
+    def order(self) -> Iterator[tuple[str, bytes]]:
+        """What is to be judged in order, over all buckets, by publisher and subscriber."""
+        return pack_order(self.found, self.verdicts.fates, self.pairs, self.verdicts.subscribers)
+
+    def count(self) -> Tally:
+        """Of all but the order."""
+        tally = Counting(self.facts, self.found, self.pairs, self.records, self.verdicts).count()
+        tally.left_out, tally.in_vain = self.left_out, self.in_vain
+        tally.without, tally.away = self.unattributed.without(self.verdicts.subscribers)
+        return tally
+
+
+def judge_rows(case: Case, rows: Rows) -> Judged:
+    """The verdicts on all deliveries that these rows tell of. All that logs say of these has to be there."""
+    rows, left_out = begun_since(aligned(before(rows, case.ends), case.clocks), case.since, case.cut)
     facts = Facts(rows)
     uses = tell_apart(facts, case.whole)
     found, records = gather(facts, uses), gather_records(facts, uses, case)
@@ -53,15 +81,18 @@ def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Buck
         judge_subscribers(Testimony(facts, pairs, found, known, case)),
         judge_routers(facts, records, found, known, case),
     )
-    tally = Counting(facts, found, pairs, records, verdicts).count()
-    tally.left_out = left_out
     unattributed = Unattributed(facts, found, known, pairs, case)
-    tally.in_vain, unaddressed = unattributed.unaddressed(verdicts.subscribers)
-    tally.without, tally.away = unattributed.without(verdicts.subscribers)
-    fate = fates(found, pairs, records, verdicts, unaddressed)
+    in_vain, unaddressed = unattributed.unaddressed(verdicts.subscribers)
+    return Judged(facts, uses, found, records, pairs, verdicts, unattributed, in_vain, unaddressed, left_out)
+
+
+def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Bucket, list[tuple[str, bytes]]]:
+    """Counts, and what is to be judged in order, by publisher and subscriber."""
+    judged = judge_rows(case, unpack(parts))
+    facts, found, records = judged.facts, judged.found, judged.records
+    fate = fates(found, judged.pairs, records, judged.verdicts, judged.unaddressed)
     happened = count_happenings(facts, found, records, fate, case, frame)
-    left = Bucket(tally, happened, meter(facts, uses, records, frame))
-    return left, list(pack_order(found, known, pairs, verdicts.subscribers))
+    return Bucket(judged.count(), happened, meter(facts, judged.uses, records, frame)), list(judged.order())
 
 
 def judge_joined(names: str, parts: Iterable[bytes]) -> Bucket:

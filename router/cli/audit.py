@@ -29,8 +29,9 @@ CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 @click.argument("run_dirs", nargs=-1, required=True, metavar="RUN_DIR...")
 @click.option("--spark", is_flag=True, help="Use Spark for short runs, too: by default for those of 100 MiB and more.")
 @click.option("--master", metavar="URL", help="A Spark master. Default: this machine's cores.")
+@click.option("--tables", metavar="DIR", help="Write what was found there, too, as Parquet: docs/tables.md.")
 @needs_audit
-def audit(run_dirs: tuple[str, ...], spark: bool, master: str | None) -> None:
+def audit(run_dirs: tuple[str, ...], spark: bool, master: str | None, tables: str | None) -> None:
     """Judge by the delivery logs of a run whether exactly once holds.
 
     Did every subscriber get all that it was owed, once and in order? A run directory may be any path that Hadoop reads;
@@ -41,17 +42,24 @@ def audit(run_dirs: tuple[str, ...], spark: bool, master: str | None) -> None:
     or the audit itself failed, 3 undecided, 4 it holds, but deliveries were accepted without a subscriber that was
     there, or a link was ended in use.
 
+    With --tables, every delivery, event and link is a row to be asked about in SQL. DIR is any path that Hadoop writes
+    to, new or of an earlier audit; Spark does all the work then.
+
     \b
-    Example: oncemesh audit run/triangle
+    Examples:
+      oncemesh audit run/triangle
+      oncemesh audit run/triangle --tables run/triangle/tables
     """
-    raise click.exceptions.Exit(judge(run_dirs, master, spark=spark))
+    raise click.exceptions.Exit(judge(run_dirs, master, spark=spark, tables=tables))
 
 
-def judge(run_dirs: tuple[str, ...], master: str | None = None, *, spark: bool = False) -> int:
+def judge(
+    run_dirs: tuple[str, ...], master: str | None = None, *, spark: bool = False, tables: str | None = None
+) -> int:
     """Audits, shows and writes the verdict; returns the exit status. Whatever goes wrong, it is never that of a
     violation: who relies on the status must not take a failure of the audit for one of the mesh."""
     try:
-        return _judge(run_dirs, master, spark)
+        return _judge(run_dirs, master, spark, tables)
     except KeyboardInterrupt:
         click.echo("Error: the audit was interrupted: no verdict", err=True)
         return INTERRUPTED
@@ -68,13 +76,13 @@ def _last_line(error: Exception) -> str:
     return next((line for line in lines if line.strip()), type(error).__name__)
 
 
-def _judge(run_dirs: tuple[str, ...], master: str | None, spark: bool) -> int:
+def _judge(run_dirs: tuple[str, ...], master: str | None, spark: bool, tables: str | None) -> int:
     from failover.audit import AuditError, run, write_page
 
     out = console()
     try:
         with show_progress(out) as progress:
-            report = run(run_dirs, master, spark=spark, progress=progress)
+            report = run(run_dirs, master, spark=spark, tables=tables, progress=progress)
     except AuditError as error:
         click.echo(f"Error: {error}", err=True)
         return NO_VERDICT

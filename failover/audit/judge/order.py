@@ -15,7 +15,7 @@ from failover.audit.judge.pairs import Pairs
 from failover.audit.judge.publishers import Fates
 from failover.audit.judge.subscribers import SubscriberVerdicts
 from failover.audit.judge.tally import Tally, Violation
-from failover.audit.read.columns import KEY_TYPE, NONE, Flags, Ints
+from failover.audit.read.columns import KEY_TYPE, NONE, Flags, Ints, Texts
 
 KIND = "out of order"
 TYPES = {"handed": "i8", "handed_minor": "i8", "position": "i8", "position_minor": "i8", "vague": "?"}
@@ -45,21 +45,27 @@ def pack_order(found: Deliveries, fates: Fates, pairs: Pairs, of: SubscriberVerd
 
 
 def judge_order(names: str, parts: Iterable[bytes]) -> Tally:
-    """Handed to the subscriber for the first time after a later delivery of the same publisher was."""
-    columns = _unpacked(parts)
-    handed = np.lexsort((columns["handed_minor"], columns["handed"]))
-    place = _ranks(columns["position"], columns["position_minor"])[handed]
-    overtaken = np.flatnonzero((place < np.maximum.accumulate(place)) & ~columns["vague"][handed])
+    """Counts and the first findings."""
+    keys, lives = overtaken(parts)
     publisher, subscriber = names.split(" ")
     tally = Tally()
-    tally.pairs[publisher, subscriber, KIND] = len(overtaken)
-    if len(overtaken):
-        tally.violations[KIND] = len(overtaken)
-        keys, lives = columns["key"][handed[overtaken]], columns["life"][handed[overtaken]]
+    tally.pairs[publisher, subscriber, KIND] = len(keys)
+    if len(keys):
+        tally.violations[KIND] = len(keys)
         lowest = np.lexsort((lives, keys))[:FINDINGS_KEPT]
         found = zip(keys[lowest].tolist(), lives[lowest].tolist(), strict=True)
         tally.keep(KIND, [Violation(key.decode(), life, "", publisher, (subscriber,)) for key, life in found])
     return tally
+
+
+def overtaken(parts: Iterable[bytes]) -> tuple[Texts, Ints]:
+    """Handed to the subscriber for the first time after a later delivery of the same publisher was: keys, and which use
+    of its key each is."""
+    columns = _unpacked(parts)
+    handed = np.lexsort((columns["handed_minor"], columns["handed"]))
+    place = _ranks(columns["position"], columns["position_minor"])[handed]
+    found = handed[(place < np.maximum.accumulate(place)) & ~columns["vague"][handed]]
+    return columns["key"][found], columns["life"][found]
 
 
 def _unpacked(parts: Iterable[bytes]) -> dict[str, Any]:

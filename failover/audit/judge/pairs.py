@@ -21,6 +21,8 @@ from topic.journal import Event, LoggedOutcome
 class Pairs:
     """One element per pair. Rows are those of the bucket, as in `Deliveries`."""
 
+    groups: Groups
+    """The rows that tell of pairs, and which pair each of them tells of."""
     delivery: Ints
     subscriber: Ints
     """Index into `names`."""
@@ -58,6 +60,7 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
     handed = facts.by_subscriber & tells(Event.DELIVERED, Event.PROCESSED)
     accepted_on_link = answered & facts.accepted & (rows.detail == NONE)
     return Pairs(
+        groups,
         delivery,
         distinct % number,
         names,

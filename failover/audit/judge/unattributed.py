@@ -74,18 +74,23 @@ class Unattributed:
         return counted, found
 
     def without(self, verdicts: SubscriberVerdicts) -> tuple[Without, Away]:
-        """What subscribers that should have been known were neither owed nor given."""
+        """What was missed, counted."""
+        without, away = Without(), Away()
+        for name, at, there in self.missed(verdicts):
+            away.update((publisher, name) for publisher in self._publishers(at[~there]))
+            for publisher, home, found in self._by_home(at[there]):
+                without[publisher, name, home] = found
+        return without, away
+
+    def missed(self, verdicts: SubscriberVerdicts) -> Iterator[tuple[str, Ints, Flags]]:
+        """By subscriber that should have been known, the deliveries that it was neither owed nor given, and whether it
+        was there."""
         got = self._served(verdicts.owed | verdicts.taken)
-        missed, away = Without(), Away()
         for name, presence in self._case.presences.items():
             at = np.flatnonzero(self._fates.is_accepted & self._addressed(self._case.clients.subscribers[name].address))
             at = at[self._within(at, presence.known)]
             at = at[~self._are(got, at, name)]
-            there = self._within(at, presence.there)
-            away.update((publisher, name) for publisher in self._publishers(at[~there]))
-            for publisher, home, found in self._by_home(at[there]):
-                missed[publisher, name, home] = found
-        return missed, away
+            yield name, at, self._within(at, presence.there)
 
     def _within(self, at: Ints, spans: Sequence[Span]) -> Flags:
         """Which of these were received and accepted within one of the spans."""

@@ -71,7 +71,9 @@ class Rows:
 class Packer:
     """Gathers the blocks of files and gives them back by bucket."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tagged: bool = False) -> None:
+        """`tagged`: with the delivery-tags of keys, which no rule asks for."""
+        self._tags: dict[bytes, bytes] | None = {} if tagged else None
         self._columns: dict[str, list[Any]] = {name: [] for name in TYPES}
         self._strings: dict[str, int] = {}
         self._logs: dict[LogName, int] = {}
@@ -94,6 +96,8 @@ class Packer:
         found["n"] = positions(columns, entry, np.arange(len(entry)) - (np.cumsum(count) - count)[entry])
         found["log"] = np.full(len(entry), self._logs.setdefault(log, len(self._logs)), np.int32)
         found["key"] = np.frombuffer(block.keys, KEY_TYPE)
+        if self._tags is not None:
+            self._tags.update(_tags(found["key"], columns["tags"], np.cumsum(count) - count))
         for name, column in found.items():
             self._columns[name].append(column)
 
@@ -117,8 +121,25 @@ class Packer:
 
     def _packed(self, columns: dict[str, Any]) -> bytes:
         parts = {name: columns[name].astype(kind, copy=False).tobytes() for name, kind in TYPES.items()}
-        packed: bytes = msgpack.packb({"strings": list(self._strings), "logs": list(self._logs), **parts})
+        tags = self._tags and {key: self._tags[key] for key in set(columns["key"].tolist()) & self._tags.keys()}
+        head = {"strings": list(self._strings), "logs": list(self._logs), "tags": tags or {}}
+        packed: bytes = msgpack.packb(head | parts)
         return packed
+
+
+def _tags(keys: Texts, tags: Sequence[Sequence[bytes] | None], starts: Ints) -> Iterator[tuple[bytes, bytes]]:
+    """Of the entries of a block that tell them."""
+    for listed, start in zip(tags, starts.tolist(), strict=True):
+        if listed:
+            yield from zip(keys[start : start + len(listed)].tolist(), listed, strict=True)
+
+
+def tags_of(parts: Iterable[bytes]) -> dict[bytes, bytes]:
+    """The delivery-tags of keys, if they were packed."""
+    found: dict[bytes, bytes] = {}
+    for part in parts:
+        found |= msgpack.unpackb(part, strict_map_key=False)["tags"]
+    return found
 
 
 def unpack(parts: Iterable[bytes]) -> Rows:

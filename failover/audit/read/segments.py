@@ -51,9 +51,12 @@ def buckets(size: int) -> int:
     return 1 + size // BUCKET_BYTES
 
 
-def pack_files(files: Iterable[tuple[str, bytes]], buckets: int, start: bytes = b"") -> Iterator[Packed]:
-    """What all files (path, content) say. Of blocks without a key that begins with `start` no deliveries are told."""
-    packer = Packer()
+def pack_files(
+    files: Iterable[tuple[str, bytes]], buckets: int, start: bytes = b"", *, tagged: bool = False
+) -> Iterator[Packed]:
+    """What all files (path, content) say. Of blocks without a key that begins with `start` no deliveries are told.
+    `tagged`: see `Packer`."""
+    packer = Packer(tagged=tagged)
     for path, content in files:
         file = read_file(path, content)
         yield CONTROL_BUCKET, msgpack.packb(file.control)
@@ -62,7 +65,7 @@ def pack_files(files: Iterable[tuple[str, bytes]], buckets: int, start: bytes = 
                 packer.add(block, file.source)
         if len(packer) >= ROWS_PACKED:
             yield from packer.buckets(buckets)
-            packer = Packer()
+            packer = Packer(tagged=tagged)
     yield from packer.buckets(buckets)
 
 

@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from failover.audit.read.files import AuditError, Progress
+from failover.audit.read.files import AuditError, Progress, ignore
 from failover.audit.read.inventory import ControlRow
 from failover.audit.read.segments import CONTROL_BUCKET, Left, OnBucket, OnJoined, buckets, pack_files
 from failover.audit.read.session import spark_session
@@ -31,12 +31,10 @@ Answer = TypeVar("Answer")
 
 
 @contextmanager
-def spark_logs(run_dirs: Sequence[str], master: str | None, progress: Progress) -> Iterator["SparkLogs"]:
-    spark = spark_session(master)
-    try:
-        logs = SparkLogs(spark, run_dirs, progress)
-    except AnalysisException as error:
-        raise AuditError(str(error).splitlines()[0]) from None
+def spark_logs(
+    run_dirs: Sequence[str], master: str | None, progress: Progress, *, tagged: bool = False
+) -> Iterator["SparkLogs"]:
+    logs = SparkLogs(spark_session(master), run_dirs, progress, tagged=tagged)
     try:
         yield logs
     finally:
@@ -46,16 +44,24 @@ def spark_logs(run_dirs: Sequence[str], master: str | None, progress: Progress) 
 class SparkLogs:
     """See `logs.Logs`. Reading is done once, and what is grouped by bucket later needs no other shuffle."""
 
-    def __init__(self, spark: SparkSession, run_dirs: Sequence[str], progress: Progress) -> None:
-        self._spark, self._progress = spark, progress
-        files = reduce(DataFrame.unionAll, _files(spark, run_dirs))
-        number, size = files.agg(F.count("length"), F.sum("length")).collect()[0]
+    def __init__(
+        self, spark: SparkSession, run_dirs: Sequence[str], progress: Progress = ignore, *, tagged: bool = False
+    ) -> None:
+        """`tagged`: see `Packer`. Raises `AuditError` where there are no logs."""
+        self.spark, self._progress = spark, progress
+        try:
+            self.files = reduce(DataFrame.unionAll, _files(spark, run_dirs)).select("path", "length", "content")
+        except AnalysisException as error:
+            raise AuditError(str(error).splitlines()[0]) from None
+        number, size = self.files.agg(F.count("length"), F.sum("length")).collect()[0]
         if not number:
             raise AuditError(f"{', '.join(run_dirs)}: no mesh.json and no delivery logs there")
         self._size, self._read = size, spark.sparkContext.accumulator(0)
         number = buckets(size)
-        pack: Any = partial(_pack, number, self._read)  # pyspark's own annotation is narrower than what it calls
-        packed = files.select("path", "content").mapInArrow(pack, PACKED_SCHEMA)
+        pack: Any = partial(
+            _pack, number, self._read, tagged
+        )  # pyspark's own annotation is narrower than what it calls
+        packed = self.files.select("path", "content").mapInArrow(pack, PACKED_SCHEMA)
         self._packed = packed.repartition(number, "bucket").persist()
 
     def close(self) -> None:
@@ -71,14 +77,14 @@ class SparkLogs:
 
     def work(self, on_bucket: OnBucket[Left], on_joined: OnJoined[Left]) -> Iterator[Left]:
         def worked(table: pa.Table) -> pa.Table:
-            left, named = on_bucket(_parts(table))
+            left, named = on_bucket(parts_of(table))
             return _table([(OF_BUCKET, pickle.dumps(left)), *named])
 
         def joined(table: pa.Table) -> pa.Table:
             name = table.column("name")[0].as_py()
-            return _table([(OF_BUCKET, pickle.dumps(on_joined(name, _parts(table))))])
+            return _table([(OF_BUCKET, pickle.dumps(on_joined(name, parts_of(table))))])
 
-        left = self._keyed().groupBy("bucket").applyInArrow(worked, WORKED_SCHEMA)
+        left = self.buckets().groupBy("bucket").applyInArrow(worked, WORKED_SCHEMA)
         left.persist()
         try:
             of_names = left.filter(left.name != OF_BUCKET).groupBy("name").applyInArrow(joined, WORKED_SCHEMA)
@@ -90,22 +96,23 @@ class SparkLogs:
     def ask(self, question: Callable[[Iterable[bytes]], Answer]) -> Iterator[Answer]:
         def answered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                yield _batch(found=pa.array([pickle.dumps(question(_parts(batch)))], pa.binary()))
+                yield _batch(found=pa.array([pickle.dumps(question(parts_of(batch)))], pa.binary()))
 
         asked: Any = answered  # pyspark's own annotation is narrower than what it calls
-        found = self._keyed().select("rows").mapInArrow(asked, FOUND_SCHEMA).collect()
+        found = self.buckets().select("rows").mapInArrow(asked, FOUND_SCHEMA).collect()
         return (pickle.loads(row["found"]) for row in found)
 
     def text(self, path: str) -> str | None:
         if Path(path).parent.is_dir():  # with a name that may not be one of Hadoop's
             return Path(path).read_text() if Path(path).exists() else None
         try:
-            rows = self._spark.read.text(path, wholetext=True).collect()
+            rows = self.spark.read.text(path, wholetext=True).collect()
         except PySparkException:  # there is none
             return None
         return rows[0][0] if rows else None
 
-    def _keyed(self) -> DataFrame:
+    def buckets(self) -> DataFrame:
+        """What is about deliveries, as it is packed: `bucket`, `rows`; each bucket in as many rows as parts."""
         return self._packed.filter(F.col("bucket") != CONTROL_BUCKET)
 
 
@@ -147,23 +154,31 @@ def _watched(read: Accumulator[int], size: int, progress: Progress) -> Iterator[
 # What workers run.
 
 
-def _pack(buckets: int, read: Accumulator[int], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for packed in pack_files(_contents(batches, read), buckets):
+def _pack(
+    buckets: int, read: Accumulator[int], tagged: bool, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for packed in pack_files(_counted(contents_of(batches), read), buckets, tagged=tagged):
         yield _batch(bucket=pa.array([packed[0]], pa.int32()), rows=pa.array([packed[1]], pa.binary()))
 
 
-def _contents(batches: Iterable[pa.RecordBatch], read: Accumulator[int]) -> Iterator[tuple[str, bytes]]:
+def _counted(files: Iterable[tuple[str, bytes]], read: Accumulator[int]) -> Iterator[tuple[str, bytes]]:
+    for path, content in files:
+        yield path, content
+        read.add(len(content))
+
+
+def contents_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, bytes]]:
+    """Paths and contents of files."""
     for batch in batches:
         for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
             yield path.as_py().removeprefix("file:"), content.as_py()
-            read.add(len(content.as_buffer()))
 
 
 def _batch(**columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _parts(rows: pa.Table | pa.RecordBatch) -> Iterator[Any]:
+def parts_of(rows: pa.Table | pa.RecordBatch) -> Iterator[Any]:
     return (part.as_buffer() for part in rows.column("rows"))
 
 

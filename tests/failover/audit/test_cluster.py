@@ -1,4 +1,4 @@
-"""An audit on a standalone cluster, a master and a worker of Spark's on this machine; and on one that is not there."""
+"""An audit on a standalone cluster, a master and two workers on this machine; and on one that is not there."""
 
 import json
 import os
@@ -6,12 +6,14 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 import pytest
+from pyarrow import parquet
 
 from failover import audit
 from tests.failover.audit.runs import Run
@@ -34,7 +36,7 @@ session.bundle.write = lambda archive: tarfile.open(archive, "w:gz").close()
 @contextmanager
 def daemon(folder: Path, name: str, *arguments: str, says: str) -> Iterator[str]:
     """One of Spark's own programs, until it is not needed any more; yields what it says of itself."""
-    log = folder / f"{name}.log"
+    log = folder / f"{name}-{time.monotonic_ns()}.log"
     command = [str(CLASS), f"org.apache.spark.deploy.{name.lower()}.{name}", "--host", HERE, *arguments]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment())
@@ -73,16 +75,14 @@ def _packaged_java() -> str:
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
-    with (
-        daemon(tmp_path, "Master", "--port", "0", "--webui-port", "0", says=r"Starting Spark master at (\S+)") as url,
-        daemon(
-            tmp_path,
-            "Worker",
-            *("--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / "work"), url),
-            says=r"Successfully registered with master (\S+)",
-        ),
-    ):
-        yield url
+    with daemon(tmp_path, "Master", "--port", "0", "--webui-port", "0", says=r"Starting Spark master at (\S+)") as url:
+        worker = "--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / "work"), url
+        registered = r"Successfully registered with master (\S+)"
+        with (
+            daemon(tmp_path, "Worker", *worker, says=registered),
+            daemon(tmp_path, "Worker", *worker, says=registered),
+        ):
+            yield url
 
 
 def judge(*arguments: str, prelude: str = "") -> "subprocess.CompletedProcess[str]":
@@ -95,9 +95,11 @@ def test_a_cluster_says_what_this_process_says(tmp_path: Path, master: str) -> N
     subscriber_log_lacks_it(run)
     directory = run.write(tmp_path / "run")
     here = json.loads(json.dumps(audit.run([str(directory)]).as_json()))
-    there = judge("--master", master, str(directory))
+    there = judge("--master", master, "--tables", str(tmp_path / "tables"), str(directory))
     assert there.returncode == audit.Verdict.VIOLATED, there
     assert json.loads((directory / "audit.json").read_text()) == here
+    rows = parquet.read_table(tmp_path / "tables/deliveries", columns=["verdict"]).column("verdict").to_pylist()
+    assert Counter(rows) == {"holds": sum(row["owed"] for row in here["pairs"]) - 1, "violated": 1}
 
 
 def test_a_master_that_is_not_there_is_told_of_at_once(tmp_path: Path) -> None:

@@ -1,19 +1,23 @@
 """Spark and this process say the same of the same logs, and Spark is used where it has to be."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from failover import audit
+from failover.audit import tables
 from failover.audit.job import StoryError, tell_story
 from failover.audit.read import logs, segments
 from failover.audit.read import spark as on_spark
 from failover.audit.read.faults import find_chaos
 from failover.audit.read.files import ignore
+from failover.audit.tables.schema import TABLES
+from tests.failover.audit.asked import ANSWERS, Plain, seeded
 from tests.failover.audit.runs import NEAR, ONE, TWO, Run
 from tests.failover.audit.test_exceptions import is_apart
 from tests.failover.audit.test_lost_homes import reborn
@@ -117,3 +121,83 @@ def test_chaos_is_read_through_spark_where_a_path_is_not_local(spark: SparkSessi
         found = find_chaos([far], there.text)
     with logs.open_logs([str(tmp_path)]) as here:
         assert found.chaos is not None and found == find_chaos([str(tmp_path)], here.text)
+
+
+DOCS = (Path(__file__).parents[3] / "docs/tables.md").read_text()
+QUESTIONS = dict(re.findall(r"^### ([^`\n]+)\n[^#]*?```sql\n(.*?)```", DOCS, re.MULTILINE | re.DOTALL))
+
+
+@pytest.fixture(scope="module")
+def asked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Plain, audit.Report, Path]:
+    """A run whose tables are views, as they were written."""
+    run, directory = seeded(), tmp_path_factory.mktemp("asked")
+    report = audit.run([str(run.write(directory))], tables=str(directory / "tables"))
+    for name in TABLES:
+        spark.read.parquet(f"{directory}/tables/{name}").createOrReplaceTempView(name)
+    return Plain(run), report, directory
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_sql_answers_what_plain_python_answers(
+    spark: SparkSession, asked: tuple[Plain, audit.Report, Path], question: str
+) -> None:
+    plain, report, _ = asked
+    answer = [tuple(row) for row in spark.sql(QUESTIONS[question]).collect()]
+    assert answer == ANSWERS[question](plain, report) != []
+
+
+def test_tables_have_as_many_rows_as_the_audit_counted(
+    spark: SparkSession, asked: tuple[Plain, audit.Report, Path]
+) -> None:
+    plain, report, _ = asked
+    one = spark.sql(
+        "SELECT count(DISTINCT CASE WHEN published THEN key END), count_if(owed), count_if(processed), count(*), "
+        "count(DISTINCT key, subscriber) FROM deliveries"
+    ).collect()[0]
+    owed, processed = (sum(getattr(row, name) for row in report.pairs) for name in ("owed", "processed"))
+    assert one[:3] == (sum(row.published for row in report.publishers), owed, processed) and one[3] == one[4]
+    found = "SELECT violation.kind, count(DISTINCT key, use, nvl(violation.router, subscriber)) "
+    by_kind = spark.sql(found + "FROM (SELECT *, explode(violations) violation FROM deliveries) GROUP BY 1").collect()
+    assert dict(map(tuple, by_kind)) == report.violations
+    assert spark.table("events").count() == sum(max(len(row.get("keys", ())), 1) for row in plain.rows)
+    assert spark.table("links").count() == 6
+
+
+def test_the_documented_columns_are_those_of_the_tables(
+    spark: SparkSession, asked: tuple[Plain, audit.Report, Path]
+) -> None:
+    for name, columns in TABLES.items():
+        listed = "".join(
+            f"| `{one.name}` | {one.type} | {'yes' if one.null else 'no'} | {one.says} |\n" for one in columns
+        )
+        assert f"### `{name}`\n\n| column | type | null | |\n| --- | --- | --- | --- |\n{listed}\n" in DOCS, name
+        assert _types(spark.table(name)) == [(one.name, one.type) for one in columns]
+        needed = " AND ".join(f"{one.name} IS NOT NULL" for one in columns if not one.null)
+        assert spark.table(name).filter(f"NOT ({needed})").count() == 0
+
+
+def _types(table: DataFrame) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.simpleString()) for field in table.schema]
+
+
+def test_data_frames_say_what_is_written(spark: SparkSession, asked: tuple[Plain, audit.Report, Path]) -> None:
+    *_, directory = asked
+    for name, columns in TABLES.items():
+        made: DataFrame = getattr(tables, name)(spark, [str(directory)])
+        assert _types(made) == [(one.name, one.type) for one in columns]
+        assert made.exceptAll(spark.table(name)).count() == 0 == spark.table(name).exceptAll(made).count()
+
+
+def test_a_folder_of_somebody_else_is_not_written_to(spark: SparkSession, tmp_path: Path) -> None:
+    directory = Run(messages=1).write(tmp_path / "run")
+    (tmp_path / "file").touch()
+    taken = "not empty, and no tables of an audit: expected a folder for these alone"
+    for folder, said in (
+        (str(directory), taken),
+        (str(tmp_path / "file"), taken),
+        ("nowhere://x/y", 'org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "nowhere"'),
+    ):
+        with pytest.raises(audit.AuditError) as caught:
+            audit.run([str(directory)], tables=folder)
+        assert str(caught.value) == f"{folder}: {said}"
+    assert sorted(path.name for path in directory.iterdir()) == ["a", "b", "c", "clients", "mesh.json"]

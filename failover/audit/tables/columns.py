@@ -1,0 +1,35 @@
+"""Arrow's arrays made of numpy's columns: times, names, lists. `NONE` becomes null."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from failover.audit.read.columns import NONE, Flags, Ints
+from topic.journal import LoggedOutcome
+
+OUTCOMES = [outcome.name.lower() if outcome else None for outcome in LoggedOutcome]
+
+
+def named(codes: Any, names: Sequence[str | None]) -> pa.Array:
+    """The names that these codes have."""
+    known = pa.array([*names, None], pa.string())
+    return known.take(pa.array(np.where(codes == NONE, len(names), codes), pa.int64()))
+
+
+def times(us: Ints, known: Flags) -> pa.Array:
+    """From µs of wall clock."""
+    return numbers(us, known).cast(TIMESTAMP)
+
+
+def numbers(values: Ints, known: Flags) -> pa.Array:
+    return pa.array(np.where(known, values, 0), pa.int64(), mask=~known)
+
+
+def lists(of: Ints, values: pa.Array, number: int) -> pa.Array:
+    """A list for each of so many rows; `of` says to which each value belongs, in rising order."""
+    return pa.ListArray.from_arrays(pa.array(np.searchsorted(of, np.arange(number + 1)), pa.int32()), values)
+
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")

@@ -1,0 +1,131 @@
+"""The columns of the tables: names, types, whether they may be null, and what they say. docs/tables.md lists the same.
+
+Here is their one home: Spark's types and Arrow's are made of it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+NULL = True
+VIOLATIONS = "array<struct<kind:string,router:string>>"
+_VIOLATION = StructType([StructField("kind", StringType()), StructField("router", StringType())])
+TYPES: dict[str, tuple[DataType, Any]] = {
+    "string": (StringType(), pa.string()),
+    "binary": (BinaryType(), pa.binary()),
+    "boolean": (BooleanType(), pa.bool_()),
+    "int": (IntegerType(), pa.int32()),
+    "bigint": (LongType(), pa.int64()),
+    "double": (DoubleType(), pa.float64()),
+    "timestamp": (TimestampType(), pa.timestamp("us", tz="UTC")),
+    "array<string>": (ArrayType(StringType()), pa.list_(pa.string())),
+    VIOLATIONS: (ArrayType(_VIOLATION), pa.list_(pa.struct([("kind", pa.string()), ("router", pa.string())]))),
+}
+"""As SQL names them; Spark's and Arrow's."""
+
+
+class Column(NamedTuple):
+    name: str
+    type: str
+    null: bool
+    says: str
+
+
+DELIVERIES = (
+    Column("key", "string", False, "the delivery's key, 32 characters"),
+    Column(
+        "use", "int", False, "which use of its tag it is, from 1 on; 0 if the tag was used once, or nobody can tell"
+    ),
+    Column("tag", "binary", NULL, "its publisher's delivery-tag"),
+    Column("publisher", "string", False, "link of its publisher, 12 characters"),
+    Column("publisher_identity", "string", False, "container/link on address; the 12 characters if no log tells"),
+    Column("subscriber", "string", NULL, "link of the subscriber; null in the one row of a delivery without any"),
+    Column("subscriber_identity", "string", NULL, "container/link on address"),
+    Column("address", "string", NULL, "the topic"),
+    Column("home", "string", NULL, "router.incarnation that accepted it; if none did, the last that received it"),
+    Column("homes", "array<string>", False, "all that received it from its publisher, in the order of epochs"),
+    Column("custodians", "array<string>", False, "router.incarnation of all that sent it to the subscriber, in order"),
+    Column("sent", "int", False, "how often it was transferred to the subscriber"),
+    Column("published_at", "timestamp", NULL, "its publisher sent it for the first time"),
+    Column("received_at", "timestamp", NULL, "the first home received it"),
+    Column("sent_at", "timestamp", NULL, "a custodian transferred it to the subscriber for the first time"),
+    Column("handed_at", "timestamp", NULL, "the subscriber handed it to its application for the first time"),
+    Column("processed_at", "timestamp", NULL, "the application was done with it, by the subscriber's own log"),
+    Column("reported_at", "timestamp", NULL, "a custodian heard that the subscriber accepted it"),
+    Column("answered_at", "timestamp", NULL, "its home answered the publisher: accepted, or else the first answer"),
+    Column("told_at", "timestamp", NULL, "the publisher heard that answer"),
+    Column("settled_at", "timestamp", NULL, "its home heard that the publisher had settled it"),
+    Column("forgotten_at", "timestamp", NULL, "the last router forgot it"),
+    Column("processed_us", "bigint", NULL, "µs from published_at to processed_at, where one clock tells both"),
+    Column("told_us", "bigint", NULL, "µs from published_at to told_at"),
+    Column("outcome", "string", NULL, "what the publisher was answered: accepted, rejected, released, modified"),
+    Column("published", "boolean", False, "whether it is known to have been published"),
+    Column("owed", "boolean", False, "whether it is owed to the subscriber"),
+    Column("processed", "boolean", False, "whether the subscriber accepted it: by its own log, or its routers'"),
+    Column("refused", "boolean", False, "whether the subscriber answered anything else"),
+    Column("unowed", "string", NULL, "why it was processed though not owed: a key of `unowed` in audit.json"),
+    Column("unprocessed", "string", NULL, "what became of it though owed: lost, refused, unknown"),
+    Column("left_out", "string", NULL, "accepted without the subscriber: there, or away for longer than its timeout"),
+    Column("unknown", "boolean", False, "whether a part of a log is missing that would tell"),
+    Column("violations", VIOLATIONS, False, "each kind; and the router.incarnation, if it is about a router's record"),
+    Column("verdict", "string", False, "violated, unknown, left out, holds; or not owed: nothing was to be done"),
+)
+EVENTS = (
+    Column("source", "string", False, "who wrote it: a router, or clients/<name>"),
+    Column("role", "string", False, "router, publisher, subscriber"),
+    Column("incarnation", "bigint", False, "ms of wall clock at the writer's start"),
+    Column("host", "string", False, "writers with the same host share a wall clock; empty where unknown"),
+    Column("place", "bigint", False, "its place in the log, rising"),
+    Column("at", "timestamp", False, "when it was written, by the writer's clock as it is"),
+    Column("hlc", "bigint", False, "a router's hybrid clock: ms << 16 | counter; 0 in clients"),
+    Column("event", "string", False, "as topic/journal.py lists them: RECEIVED, ATTACHED …"),
+    Column("outcome", "string", NULL, "accepted, rejected, released, modified"),
+    Column("key", "string", NULL, "the delivery; null in what is about links and routers"),
+    Column("tag", "binary", NULL, "its delivery-tag, where its publisher is told of"),
+    Column("n", "bigint", NULL, "its place in the publisher's order, within the epoch"),
+    Column("address", "string", NULL, "the topic"),
+    Column("publisher", "string", NULL, "link, 12 characters"),
+    Column("subscriber", "string", NULL, "link, 12 characters"),
+    Column("peer", "string", NULL, "the other router; of a delivery, its home, null at the home itself"),
+    Column("generation", "string", NULL, "life of the publisher, hex"),
+    Column("epoch", "string", NULL, "hlc.router.incarnation"),
+    Column("detail", "string", NULL, "JSON or text"),
+)
+LINKS = (
+    Column("link", "string", False, "12 characters, as deliveries and events name it"),
+    Column("identity", "string", False, "container/link on address"),
+    Column("role", "string", False, "publisher or subscriber"),
+    Column("address", "string", NULL, "the topic"),
+    Column("mode", "string", NULL, "receiver settle mode: first or second"),
+    Column("timeout_s", "double", NULL, "seconds for which it is waited for"),
+    Column("logged", "boolean", False, "whether it has a log of its own"),
+    Column("router", "string", False, "where it was attached"),
+    Column("incarnation", "bigint", False, "of that router"),
+    Column("epoch", "string", NULL, "hlc.router.incarnation of this attach"),
+    Column("attached_at", "timestamp", NULL, "the router answered the attach; null if the log from before is deleted"),
+    Column("ended_at", "timestamp", NULL, "null while it is attached where the log ends"),
+    Column("ending", "string", NULL, "suspended, stolen, closed, expired: the event; null as ended_at"),
+)
+TABLES: Mapping[str, tuple[Column, ...]] = {"deliveries": DELIVERIES, "events": EVENTS, "links": LINKS}
+
+
+def spark_schema(columns: tuple[Column, ...]) -> StructType:
+    return StructType([StructField(one.name, TYPES[one.type][0], one.null) for one in columns])
+
+
+def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
+    return pa.schema([(one.name, TYPES[one.type][1]) for one in columns])
