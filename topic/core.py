@@ -62,8 +62,7 @@ class Topic:
         self.out: list[Action] = self.outlet.actions
         self.boot = Boot(self.home, now + settings.boot_wait)
         self.attaches = Attaches(self.outlet, self.records, self.directory, settings.join, self.home.liveness.ask)
-        longest = settings.terminus + settings.boot_wait
-        self.generations = Generations(self.home, self.attaches, longest, settings.forget)
+        self.generations = Generations(self.home, self.attaches, settings)
         self.changes = Changes(self.home, self.attaches, self.generations)
         self.expiry = Expiry(
             self.outlet, self.directory, self.changes, remember=settings.terminus, forget=settings.forget
@@ -129,12 +128,7 @@ class Topic:
         stream.settles_first = first
         stream.lifetime = lifetime
         stream.overtook = unsettled is not None and overtakes(seen, known)
-        is_known = (known is not None and known.live) or self.directory.complete  # or nobody will ever know it
-        if unsettled is None or generation is not None or is_known:
-            self.generations.begin(stream, generation, unsettled, now, complete=complete, seen=seen)
-        else:
-            begin = partial(self.generations.begin, stream, None, unsettled, now, complete=complete, seen=seen)
-            self.attaches.unknown(stream, begin, now + self.settings.boot_wait)
+        self.generations.attach(stream, generation, unsettled, now, complete=complete, seen=seen)
         return stream
 
     @event

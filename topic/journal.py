@@ -73,7 +73,7 @@ Entries
     LOST         that contact
     BOOT         first entry of every log, written to disk at once; also a client's
     KEPT         what the state store had when the router started: (no link) detail = JSON {"found": whether there was
-                 one}; then publisher or subscriber (address, epoch)
+                 one}; then each subscriber that it waits for (address, epoch)
     STOPPED      last entry of every log that ends in a clean shutdown, also a client's. A log without one
                  may lack its end, if its machine lost power
     CONTINUED    first entry of a segment, where a router keeps only its latest: detail = JSON {"first": [incarnation,

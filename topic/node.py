@@ -149,7 +149,7 @@ class Node:
         trace = self.topic.outlet.trace
         trace(Event.KEPT, detail=json.dumps({"found": self._store.found}))
         for entry in self._store.remembered:
-            if entry.role is Role.SUBSCRIBER:
+            if entry.role is Role.SUBSCRIBER and entry.live:
                 trace(Event.KEPT, subscriber=entry.name, address=entry.identity.address, epoch=str(entry.epoch))
 
     # time

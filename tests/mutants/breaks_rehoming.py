@@ -1,8 +1,8 @@
 """Breakages of what happens when a publisher comes back, here or elsewhere, or does not (protocol 7 and 8)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from tests.mutants.mutant import KILLS, MOVING, Method, mutant
+from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
 from tests.topic import test_resuming as resuming
 from topic.delivery.record import AWAITING_HOME, QUEUED, Record, Stream
 from topic.directory.entry import Change, LinkEntry
@@ -15,6 +15,7 @@ from topic.home.resolution import Resolution
 from topic.identity import Epoch
 from topic.peers import Peers
 from topic.termini import generations
+from topic.termini.attaches import Attaches
 from topic.termini.generations import Generations
 from topic.wire.outgoing import Outgoing
 
@@ -193,6 +194,16 @@ def begun_afresh_unproven(begin_afresh: Method) -> Method:
 
     def broken(home: Home, stream: Stream, *, says_so: bool) -> None:
         begin_afresh(home, stream, says_so=True)
+
+    return broken
+
+
+@mutant(Attaches, "unknown", by="7", **PARTITIONS)
+def resumed_unheard_of(_: Method) -> Method:
+    """7.9: whose last attach nobody in contact knows does not begin before somebody tells of it."""
+
+    def broken(attaches: Attaches, stream: Stream, seen: int, begin: Callable[[], None], deadline: float) -> None:
+        begin()
 
     return broken
 

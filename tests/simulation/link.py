@@ -43,6 +43,8 @@ class Link:
         self.echoed_hlc = client.seen
         self.afresh = False
         """The attach has a null map."""
+        self.in_doubt = False
+        """A publisher attaches with something in doubt, for all that its map says."""
         self.latest = 0
         """The highest stamp of an attach that the router knew of when this one came."""
         self.away = 0.0

@@ -40,6 +40,8 @@ class PublisherLink(Link):
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
         self._arrived()
         self.afresh = unsettled is None
+        self.in_doubt = unsettled is not None and (not complete or 0 in unsettled.values())
+        self.router.judge.termini.watch(self.router)  # it may have just booted, with what its store has
         self.life_known = self.router.judge.termini.knows_life(self)
         self.life_bound = self.router.judge.termini.is_bound(self)
         self.stream = topic.attach_publisher(

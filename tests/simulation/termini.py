@@ -35,6 +35,8 @@ class View:
     generation: bytes = b""
     entry: object = ...
     """As of the last look; nothing compares with it before that."""
+    latest: int = 0
+    """Clock of the latest attach that it knew before."""
     untold: bool = False
     """It has learned of the client, and not yet sent what follows from that."""
     told: dict[str, tuple[int, int]] = attrs.Factory(dict)
@@ -203,6 +205,9 @@ class Termini:
                 if view.epoch is None:
                     view.untold = True
                 if view.epoch != entry.epoch:
+                    view.latest = 0 if view.epoch is None else view.epoch.hlc
+                    if publisher and self._resumes(router, client, entry):
+                        self._check_knows(router, client, entry.epoch)
                     self._judge.memory.epoch_seen(router, entry.epoch)
                     self._judge.lives.given(client.name, entry.generation, entry.epoch)
                 view.epoch, view.generation = entry.epoch, entry.generation
@@ -212,6 +217,22 @@ class Termini:
                 same_life = entry is None or entry.generation == view.generation  # else a later one has ended
                 self._forgotten(router, client, view, view.epoch, same_life=same_life)
                 view.epoch = None
+
+    def _resumes(self, router: "Router", client: "Client", entry: LinkEntry) -> bool:
+        """Whether the publisher's present life goes on here by that attach."""
+        lives = self._judge.lives.generations
+        return entry.owner == (router.name, router.incarnation) and entry.generation in lives.values()
+
+    def _check_knows(self, router: "Router", client: "Client", epoch: Epoch) -> None:
+        """A publisher with something in doubt begins here: somebody around knew its last attach, unless nobody can have
+        told for as long as any terminus lives (protocol 7.9)."""
+        link = next(link for link in client.opened if link.epoch == epoch)
+        contacts = router.topic.directory.contacts
+        views = [views[client.name] for (name, _), views in self._views.items() if name in (router.name, *contacts)]
+        known = max(view.latest if view.epoch in (None, epoch) else view.epoch.hlc for view in views)
+        waited = self._judge.schedule.now - link.attached_at >= router.topic.settings.terminus
+        knows = known >= link.echoed_hlc or waited or router.topic.directory.complete or not link.in_doubt
+        self._judge.check(knows, f"7 unknown: {link} resumes an attach that no router around knows")
 
     def _watch_consent(self, router: "Router", client: "Client", entry: LinkEntry | None) -> None:
         key = router.name, client.name

@@ -15,6 +15,7 @@ class DeliveryOutcome(enum.IntEnum):
     MODIFIED = 0x27
 
 
+TERMINAL = frozenset(DeliveryOutcome)
 GIVEN_BACK = (DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED)
 LOGGED = {outcome: LoggedOutcome[outcome.name] for outcome in DeliveryOutcome}
 Refusals = tuple[int, int, int]

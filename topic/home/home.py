@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from topic.actions import AnswerDeliveries
-from topic.delivery.outcomes import LOGGED, DeliveryOutcome, Refusals, add_refusals
+from topic.delivery.outcomes import LOGGED, TERMINAL, DeliveryOutcome, Refusals, add_refusals
 from topic.delivery.record import Question, Record, State, Stream, accept, settle
 from topic.delivery.records import RecordTable, in_ranges
 from topic.delivery.streams import Streams
@@ -244,6 +244,3 @@ class Home:
         self.edge.receipts.forget([record for record in records if record.state is State.SETTLED and not record.unread])
         done = [r for r in stream.records.values() if r.state is not State.SETTLED and not r.open]
         self.edge.settlement.close(stream, done)
-
-
-TERMINAL = frozenset(DeliveryOutcome)

@@ -2,9 +2,9 @@
 
 A publisher's attach waits until every router in contact has acknowledged the section version that lists it, a
 subscriber's until every router in contact has joined it. Neither waits for a router that is lost, nor longer than
-`join` for one that has acknowledged all and gets on with nothing. A publisher with an unsettled map that no router in
-contact knows waits for the others before it even begins. What an attach changes in directory and records is decided in
-`topic.core` and `topic.termini.generations`.
+`join` for one that has acknowledged all and gets on with nothing. A publisher with an unsettled map, of which no router
+in contact knows the life, or the last attach, waits for the others before it even begins. What an attach changes in
+directory and records is decided in `topic.core` and `topic.termini.generations`.
 """
 
 import json
@@ -36,6 +36,8 @@ class _Waiting:
 @attrs.frozen(slots=True)
 class _Unknown:
     stream: Stream
+    seen: int
+    """The clock of the last attach that its client knows of."""
     begin: Callable[[], None]
     deadline: float
 
@@ -67,11 +69,11 @@ class Attaches:
 
     # publishers that nobody in contact knows
 
-    def unknown(self, stream: Stream, begin: Callable[[], None], deadline: float) -> None:
-        """A publisher attached with a map, but no router in contact knows its generation. `begin` waits until all
-        routers are in contact, but not beyond `deadline` (7.6)."""
+    def unknown(self, stream: Stream, seen: int, begin: Callable[[], None], deadline: float) -> None:
+        """A publisher attached with a map, but no router in contact knows its generation, or its attach of the clock
+        `seen`. `begin` waits until one does or all routers are in contact, but not beyond `deadline` (7.6, 7.9)."""
         self.withdraw_unknown(stream.publisher)
-        self._unknown[stream.publisher] = _Unknown(stream, begin, deadline)
+        self._unknown[stream.publisher] = _Unknown(stream, seen, begin, deadline)
 
     def begin_unknown(self, now: float) -> None:
         """Begin the attaches that need wait no longer: all routers are in contact, or it has been long enough."""
@@ -82,11 +84,12 @@ class Attaches:
                 waiting.begin()
 
     def known(self, entry: LinkEntry) -> None:
-        """A publisher has become known: its attach that waited for that begins, unless the known one is later."""
+        """A publisher has become known: its attach that waited for that begins, unless the known one is later, or
+        older than what it waits for."""
         waiting = self._unknown.get(entry.name)
         if waiting is not None and entry.epoch > waiting.stream.epoch:
             self.withdraw_unknown(entry.name)
-        elif waiting is not None:
+        elif waiting is not None and entry.epoch.hlc >= waiting.seen:
             del self._unknown[entry.name]
             waiting.begin()
 
@@ -201,7 +204,7 @@ class Attaches:
 
     def deadline(self) -> float:
         """When `awaited_long` may have a router to name, or `begin_unknown` an attach to begin; infinity if never."""
-        unknown = next(iter(self._unknown.values())).deadline if self._unknown else math.inf
+        unknown = min((waiting.deadline for waiting in self._unknown.values()), default=math.inf)
         return min(unknown, self._deadlines.earliest())
 
     @property

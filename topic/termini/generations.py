@@ -7,10 +7,12 @@ were. An attach that begins another life, a closing detach and expiry abandon it
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import attrs
 
 from topic.actions import STOLEN, Detach, Note
+from topic.delivery.outcomes import TERMINAL
 from topic.delivery.record import Stream
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status
 from topic.edge.subscriber import LocalSubscriber
@@ -18,9 +20,12 @@ from topic.edge.unconfirmed import UNKNOWN, nowhere
 from topic.home.home import Home
 from topic.identity import new_generation
 from topic.journal import Event
+from topic.settings import Settings
 from topic.termini.attaches import Attaches
 
 FORGOTTEN = "no router remembers it: subscribers that were forgotten with it are not awaited before they are back"
+
+UNHEARD_OF = "no router in contact has heard of its last attach, nor of subscribers that came since"
 
 
 @attrs.define(slots=True)
@@ -35,20 +40,41 @@ class _Nowhere:
 class Generations:
     """The publishers that one router knows of, be it by a placeholder."""
 
-    def __init__(self, home: Home, attaches: Attaches, longest: float, forget: float) -> None:
-        """A publisher comes back within `longest` seconds if it was at no router while all were in contact, and within
-        `forget` else."""
+    def __init__(self, home: Home, attaches: Attaches, settings: Settings) -> None:
         self.outlet = home.outlet
         self.directory = home.directory
         self._home = home
         self._edge = home.edge
         self._attaches = attaches
-        self._longest = longest
-        self._forget = forget
+        self._settings = settings
         self._nowhere: dict[tuple[bytes, str], _Nowhere] = {}
         """Publishers that only placeholders name, by name and the address of the subscriber: that may be wrong."""
 
-    def begin(
+    def attach(
+        self,
+        stream: Stream,
+        generation: bytes | None,
+        client_map: Mapping[bytes, int] | None,
+        now: float,
+        *,
+        complete: bool,
+        seen: int,
+    ) -> None:
+        """A publisher attaches here, and begins at once, or when somebody in contact knows it (7.6, 7.9)."""
+        begin = partial(self._begin, stream, generation, client_map, now, complete=complete, seen=seen)
+        known = self.directory.publisher(stream.publisher)
+        is_in_doubt = client_map is not None and (not complete or any(s not in TERMINAL for s in client_map.values()))
+        if client_map is None or self.directory.complete:  # else nobody will ever know it
+            begin()
+        elif generation is None and (known is None or not known.live):
+            self._attaches.unknown(stream, seen, begin, now + self._settings.boot_wait)
+        elif is_in_doubt and seen > (0 if known is None else known.epoch.hlc):
+            self.outlet.actions.append(Note(f"publisher {stream.identity} waits: {UNHEARD_OF}"))
+            self._attaches.unknown(stream, seen, begin, now + self._settings.terminus)
+        else:
+            begin()
+
+    def _begin(
         self,
         stream: Stream,
         generation: bytes | None,
@@ -103,17 +129,17 @@ class Generations:
     def changed(self, change: Change) -> None:
         """A publisher has a new attach elsewhere, or has ended."""
         name, entry = change.entry.name, change.entry
+        current = self._home.streams.get(name) or self._edge.streams.get(name)
         if change.new is None or not change.new.live or self._has_ended(change):
             self._retire(name, entry.identity.address, None)
-            return
-        current = self._home.streams.get(name) or self._edge.streams.get(name)
-        if current is None or current.epoch != entry.epoch:
+        elif current is None or current.epoch != entry.epoch:
             stream = Stream(name, entry.identity, entry.epoch, entry.generation)
             self._retire(name, stream.address, stream)
             if stream.unconfirmed:
                 self._edge.streams.add(stream)
                 self._edge.unconfirmed.ask(stream, list(stream.unconfirmed))
-        self._attaches.known(entry)
+        if change.new is not None:
+            self._attaches.known(entry)
 
     def _has_ended(self, change: Change) -> bool:
         """Whether a life was resumed out of our sight that we know has expired. Its home is told."""
@@ -184,9 +210,10 @@ class Generations:
     def give_up_nowhere(self, now: float, all_since: float) -> None:
         """Settle placeholders whose publishers will not come back: no terminus lives this long. A publisher may be
         attached at a router that is not in contact, so `all_since` counts: since when all routers are."""
+        longest = self._settings.terminus + self._settings.boot_wait
         for index, found in list(self._nowhere.items()):
             found.since = min(found.since, now)
-            is_over = now >= max(found.since, all_since) + self._longest or now >= found.since + self._forget
+            is_over = now >= max(found.since, all_since) + longest or now >= found.since + self._settings.forget
             if is_over or not found.stream.unconfirmed:
                 self._end(index)
 
