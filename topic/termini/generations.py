@@ -24,7 +24,6 @@ from topic.settings import Settings
 from topic.termini.attaches import Attaches
 
 FORGOTTEN = "no router remembers it: subscribers that were forgotten with it are not awaited before they are back"
-
 UNHEARD_OF = "no router in contact has heard of its last attach, nor of subscribers that came since"
 
 
