@@ -3,12 +3,15 @@
 from typing import TYPE_CHECKING
 
 from tests.simulation.parties import Message
+from topic.directory.entry import LinkEntry
 from topic.identity import Epoch, KeyMaker, link_name
 
 if TYPE_CHECKING:
+    from tests.simulation.client import Client
     from tests.simulation.judge import Judge
     from tests.simulation.publisher import Publisher
     from tests.simulation.publisher_link import PublisherLink
+    from tests.simulation.router import Router
 
 
 class Lives:
@@ -33,6 +36,18 @@ class Lives:
         generations = self._given.setdefault(publisher, {})
         first, last = generations.get(generation, (epoch, epoch))
         generations[generation] = min(first, epoch), max(last, epoch)
+
+    def begins(self, router: "Router", publisher: "Client", entry: LinkEntry, known: int) -> None:
+        """A router has the publisher in its directory. If that goes on here with something in doubt, somebody around
+        knew its last attach, `known` being the clock of the latest that they know; or nobody has told for as long as
+        any terminus lives (protocol 7.9)."""
+        is_here = entry.owner == (router.name, router.incarnation)
+        if not is_here or entry.generation not in self.generations.values():
+            return
+        link = next(link for link in publisher.opened if link.epoch == entry.epoch)
+        waited = self._judge.schedule.now - link.attached_at >= router.topic.settings.terminus
+        knows = known >= link.echoed_hlc or waited or router.topic.directory.complete or not link.in_doubt
+        self._judge.check(knows, f"7 unknown: {link} resumes an attach that no router around knows")
 
     def begun(self, publisher: "Publisher", generation: bytes) -> None:
         """A null map is answered: the life has begun, and its keys are no other life's."""

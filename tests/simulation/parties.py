@@ -123,3 +123,20 @@ class Reader:
             final = True
         if final:
             self.final.add(text)
+
+
+@attrs.define(eq=False)
+class View:
+    """What one router incarnation knows of one client."""
+
+    epoch: Epoch | None = None
+    """None if it knows nothing, or that the terminus is over."""
+    generation: bytes = b""
+    entry: object = ...
+    """As of the last look; nothing compares with it before that."""
+    latest: int = 0
+    """Clock of the latest attach that it knew before."""
+    untold: bool = False
+    """It has learned of the client, and not yet sent what follows from that."""
+    told: dict[str, tuple[int, int]] = attrs.Factory(dict)
+    """When that was sent, by router: the contact, and how many frames had been sent in it."""

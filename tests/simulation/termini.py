@@ -8,10 +8,8 @@ had it attached for as long as its timeout. A promise to a subscriber ends with 
 from math import inf
 from typing import TYPE_CHECKING
 
-import attrs
-
 from tests.simulation.knobs import FORGET
-from tests.simulation.parties import APART, AWAY, BEGUN, Message, Reader
+from tests.simulation.parties import APART, AWAY, BEGUN, Message, Reader, View
 from topic.directory.entry import LinkEntry, Status
 from topic.identity import Epoch, link_name
 
@@ -24,23 +22,6 @@ if TYPE_CHECKING:
     from tests.simulation.link import Link
     from tests.simulation.publisher_link import PublisherLink
     from tests.simulation.router import Router
-
-
-@attrs.define(eq=False)
-class View:
-    """What one router incarnation knows of one client."""
-
-    epoch: Epoch | None = None
-    """None if it knows nothing, or that the terminus is over."""
-    generation: bytes = b""
-    entry: object = ...
-    """As of the last look; nothing compares with it before that."""
-    latest: int = 0
-    """Clock of the latest attach that it knew before."""
-    untold: bool = False
-    """It has learned of the client, and not yet sent what follows from that."""
-    told: dict[str, tuple[int, int]] = attrs.Factory(dict)
-    """When that was sent, by router: the contact, and how many frames had been sent in it."""
 
 
 class Termini:
@@ -206,8 +187,8 @@ class Termini:
                     view.untold = True
                 if view.epoch != entry.epoch:
                     view.latest = 0 if view.epoch is None else view.epoch.hlc
-                    if publisher and self._resumes(router, client, entry):
-                        self._check_knows(router, client, entry.epoch)
+                    if publisher:
+                        self._judge.lives.begins(router, client, entry, self._known_around(router, client, entry.epoch))
                     self._judge.memory.epoch_seen(router, entry.epoch)
                     self._judge.lives.given(client.name, entry.generation, entry.epoch)
                 view.epoch, view.generation = entry.epoch, entry.generation
@@ -218,21 +199,12 @@ class Termini:
                 self._forgotten(router, client, view, view.epoch, same_life=same_life)
                 view.epoch = None
 
-    def _resumes(self, router: "Router", client: "Client", entry: LinkEntry) -> bool:
-        """Whether the publisher's present life goes on here by that attach."""
-        lives = self._judge.lives.generations
-        return entry.owner == (router.name, router.incarnation) and entry.generation in lives.values()
-
-    def _check_knows(self, router: "Router", client: "Client", epoch: Epoch) -> None:
-        """A publisher with something in doubt begins here: somebody around knew its last attach, unless nobody can have
-        told for as long as any terminus lives (protocol 7.9)."""
-        link = next(link for link in client.opened if link.epoch == epoch)
-        contacts = router.topic.directory.contacts
-        views = [views[client.name] for (name, _), views in self._views.items() if name in (router.name, *contacts)]
-        known = max(view.latest if view.epoch in (None, epoch) else view.epoch.hlc for view in views)
-        waited = self._judge.schedule.now - link.attached_at >= router.topic.settings.terminus
-        knows = known >= link.echoed_hlc or waited or router.topic.directory.complete or not link.in_doubt
-        self._judge.check(knows, f"7 unknown: {link} resumes an attach that no router around knows")
+    def _known_around(self, router: "Router", client: "Client", but_for: Epoch) -> int:
+        """Clock of the latest attach of the client that the router knows, or any that it is in contact with, in
+        whatever incarnation."""
+        names = router.name, *router.topic.directory.contacts
+        views = [views[client.name] for (name, _), views in self._views.items() if name in names]
+        return max(view.latest if view.epoch in (None, but_for) else view.epoch.hlc for view in views)
 
     def _watch_consent(self, router: "Router", client: "Client", entry: LinkEntry | None) -> None:
         key = router.name, client.name

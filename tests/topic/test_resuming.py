@@ -3,8 +3,8 @@
 import pytest
 
 from tests.store import MemoryStore
-from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
-from tests.topic.clients import Pen, Reader, key_of
+from tests.topic.bench import LASTING, Bench, pen_at, reader_at
+from tests.topic.clients import key_of
 from topic.actions import Echo
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.journal import Event
@@ -327,77 +327,3 @@ def test_a_late_attach_whose_life_nobody_knows_settles_nothing_before_its_publis
     assert key in bench.cores["c"].records.by_key and not moved.settled
     late.answer_echo()
     assert [record.key for record in moved.settled] == [key]
-
-
-def _cut_off() -> tuple[Bench, Reader, Pen]:
-    """A router a that has not heard of a subscriber and a publisher at b, to which one delivery is promised."""
-    bench = Bench("a", "b", "c", meet=False)
-    bench.meet("b", "c")
-    bench.flow()
-    bench.wait(11)
-    reader, pen = reader_at(bench, "b"), pen_at(bench, "b")
-    pen.send(b"1")
-    return bench, reader, pen
-
-
-def _waits(pen: Pen) -> bool:
-    return pen.stream.publisher in pen.bench.cores[pen.router].attaches.waiting
-
-
-def test_who_resumes_an_attach_that_nobody_around_knows_waits_until_somebody_tells_of_it() -> None:
-    bench, reader, pen = _cut_off()
-    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch.hlc)
-    assert _waits(again)
-    bench.meet("a", "c")
-    bench.flow()
-    assert not _waits(again), "c has heard of it, and of the subscriber"
-    again.send(b"1")
-    assert not again.outcomes and reader.delivered == [b"1"]
-
-
-def test_nobody_waits_longer_for_that_than_termini_live() -> None:
-    bench, _, pen = _cut_off()
-    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch.hlc)
-    bench.wait(int(SETTINGS.terminus) - 1, "a")
-    assert _waits(again)
-    bench.wait(2, "a")
-    assert not _waits(again) and again.stream.generation == pen.stream.generation
-    again.send(b"1")
-    assert again.outcomes == {b"1": DeliveryOutcome.ACCEPTED}, "a limit: the subscriber was apart for longer"
-
-
-@pytest.mark.parametrize("unsettled", [{}, {b"1": DeliveryOutcome.ACCEPTED}])
-def test_who_has_nothing_in_doubt_does_not_wait_for_that(unsettled: dict[bytes, int]) -> None:
-    bench, _, pen = _cut_off()
-    again = pen_at(bench, "a", pen, unsettled=unsettled, seen=pen.stream.epoch.hlc)
-    assert not _waits(again)
-
-
-def test_who_has_heard_of_an_older_attach_still_waits_to_hear_of_the_last() -> None:
-    bench, _, pen = _cut_off()
-    again = pen_at(bench, "c", pen, unsettled={b"1": 0}, seen=pen.stream.epoch.hlc)
-    bench.part("b", "c")
-    moved = pen_at(bench, "a", again, unsettled={b"1": 0}, seen=again.stream.epoch.hlc)
-    bench.kill("c")
-    bench.boot("c", 2, MemoryStore())
-    bench.meet("a", "c")
-    bench.flow()
-    assert _waits(moved), "c has lost its memory, and b is out of contact"
-    bench.meet("a", "b")
-    bench.flow()
-    assert not _waits(moved)
-
-
-def test_a_life_that_has_ended_by_then_is_not_resumed() -> None:
-    bench = Bench("a", "b", "c")
-    first = pen_at(bench, "b")
-    bench.part("a", "b")
-    bench.part("a", "c")
-    pen = pen_at(bench, "b", first, unsettled={}, seen=first.stream.epoch.hlc)
-    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch.hlc)
-    assert _waits(again), "a knows an older attach only"
-    bench.tick("b").detach_publisher(pen.stream, bench.now)
-    bench.flow()
-    bench.meet("a", "b")
-    bench.flow()
-    assert not _waits(again) and again.stream.generation != pen.stream.generation
