@@ -29,8 +29,9 @@ PAUSE_S: Final = 0.1
 AT_ONCE: Final = 256
 SPARE_MOST: Final = 4096
 SPARE_LEAST: Final = 8
-OWN: Final = 48
-"""Descriptors of a router besides connections: listeners, log, store, and some to be safe."""
+OWN: Final = 80
+"""Descriptors of a router besides connections of AMQP: listeners, log, store, who looks over HTTP, and some to be
+safe."""
 
 
 def descriptors(neighbours: int) -> tuple[int, int]:
@@ -96,6 +97,8 @@ class Admission:
     ) -> None:
         self.spare = max(SPARE_LEAST, min(SPARE_MOST, places // 4))
         self.room = min(places - self.spare, most)
+        self.is_open = False
+        """Whether it accepts."""
         self._exceed = exceed
         self._patience = patience
         self._turn = turn
@@ -108,17 +111,24 @@ class Admission:
     async def serve(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
         """Accept until cancelled. What one connection or the system lacks ends none of the others."""
         listener.setblocking(False)
-        with listener:
-            while True:
-                async with self._places:
-                    await trio.lowlevel.wait_readable(listener)
-                try:
-                    self._accept(listener, handler, nursery)
-                except BlockingIOError:
-                    pass
-                except OSError as error:
-                    log.warning("no connection can be accepted: %s", os.strerror(error.errno or 0))
-                    await trio.sleep(PAUSE_S)
+        self.is_open = True
+        try:
+            with listener:
+                await self._accept_all(listener, handler, nursery)
+        finally:
+            self.is_open = False
+
+    async def _accept_all(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
+        while True:
+            async with self._places:
+                await trio.lowlevel.wait_readable(listener)
+            try:
+                self._accept(listener, handler, nursery)
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                log.warning("no connection can be accepted: %s", os.strerror(error.errno or 0))
+                await trio.sleep(PAUSE_S)
 
     def _accept(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
         """Those who wait, before anything is done for them: of a crowd most make way for the last."""

@@ -60,6 +60,7 @@ class JournalFile:
         """Segments for its owner to delete."""
         self.restate: Callable[[Name | None], None] = lambda first: None
         self._missed_before = 0
+        self._former = 0
         self._kept = kept
         self._goes_on = goes_on
         self._directory = directory
@@ -94,9 +95,15 @@ class JournalFile:
             if is_new and self._kept is not None:
                 self._continue(self._kept)
 
+    @property
+    def written(self) -> int:
+        """Bytes of its segments, the regions of their tails included."""
+        return self._former + self._segment.size
+
     def _begin_segment(self) -> None:
         """A disk that has room for one has room to go on."""
         former, self._segment = self._segment, self._open()
+        self._former += former.size
         former.close()
 
     def _continue(self, kept: Retention) -> None:

@@ -34,7 +34,8 @@ from router.log_limit import limit_logs
 from router.management.entity import ManagedRouter
 from router.management.node import management_of
 from router.management.recent_events import RecentEvents
-from router.mesh.config import GO_ON, LogSettings, Timing, Topology
+from router.mesh.config import GO_ON, Topology
+from router.mesh.listeners import Listeners
 from router.mesh.planned import planned
 from router.mesh.quantities import Address, format_duration
 from router.mesh.rundir import RunError
@@ -95,9 +96,9 @@ class Process:
         self.clients = shell.clients = ClientEdge(self.node, topics, self._guard)
         self._mesh = mesh
         self._alternates = Alternates(self.node, mesh, "amqps" if topology.security.tls else "amqp")
-        self._journal = JournalFile(
-            directory / "log", incarnation, block, goes_on=topology.log.full == GO_ON, kept=_kept(topology.log)
-        )
+        keep, size, goes_on = topology.log.keep, topology.log.size, topology.log.full == GO_ON
+        kept = None if keep is size is None else Retention(keep, size)
+        self._journal = JournalFile(directory / "log", incarnation, block, goes_on=goes_on, kept=kept)
         self._journal.restate = partial(restate, topic)
         connections, exceeded = self.clients.connections, self._guard.exceeded
         reporter = Reporter(self.node, mesh, topology.mesh, connections, self._journal, exceeded)
@@ -105,17 +106,17 @@ class Process:
         closed = topology.security.closes_mesh
         self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, closed=closed)
         for_neighbours, for_clients = descriptors(len(mesh.neighbours))
-        self._from_neighbours = Admission(for_neighbours, _neighbour_idle(timing))
+        self._from_neighbours = Admission(for_neighbours, timing.neighbour_idle)
         self._turns = ClientTurns()
         self._outbound = Outbound()
         self._from_clients = Admission(
             for_clients, limits.opening, self._turns.turn, limits.connections, self._guard.exceed
         )
-        self._events = RecentEvents(name, incarnation)
-        managed = ManagedRouter(
-            topology, self.node, mesh, self.clients, self.neighbours, trio.current_time(), self._events, reporter
+        events, started = RecentEvents(name, incarnation), trio.current_time()
+        self._managed = ManagedRouter(
+            topology, self.node, mesh, self.clients, self.neighbours, started, events, reporter
         )
-        self._management = management_of(managed, self._turns.turn)
+        self._management = management_of(self._managed, self._turns.turn)
         self.clients.nodes = {STATUS_ADDRESS: self._status, **self._management.table}
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
@@ -123,13 +124,13 @@ class Process:
         self.neighbours.removed = self._departure.removed
         shell.planned = self._follow_plan
 
-    async def run(self, amqp: socket.socket, inter: socket.socket) -> None:
+    async def run(self, listeners: Listeners) -> None:
         """Serve until told to stop."""
         trio.lowlevel.add_instrument(self._turns)
-        with watched(self.topology.timing.dead), self._events.listening(self.node.topic.outlet):
-            await self._run(amqp, inter)
+        with watched(self.topology.timing.dead), self._managed.events.listening(self.node.topic.outlet):
+            await self._run(**listeners)
 
-    async def _run(self, amqp: socket.socket, inter: socket.socket) -> None:
+    async def _run(self, amqp: socket.socket, inter: socket.socket, http: socket.socket | None = None) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers)
             nursery.start_soon(self._write_journal)
@@ -141,6 +142,8 @@ class Process:
             nursery.start_soon(limit_logs)
             nursery.start_soon(self._doors.reload_on_hangup)
             nursery.start_soon(self._apply_when_told)
+            if http is not None:
+                nursery.start_soon(self._show, http)
             self._dials = Dials(self._mesh, nursery, self._dial)
             if self._starts is Start.MESH:
                 apply(self.node, self._mesh, self._run_dir, afresh=True)
@@ -156,6 +159,13 @@ class Process:
         self.node.now()
         self.node.topic.stop()
         self._journal.close()
+
+    async def _show(self, http: socket.socket) -> None:
+        """What that takes is loaded only where there is such a listener."""
+        from router.http.listener import WatchedRouter, WebListener
+
+        at = WatchedRouter(self._managed, self._management, self._journal, self._guard.exceeded, self._from_clients)
+        await WebListener(at, self._doors, self._turns.turn).run(http)
 
     # the end
 
@@ -273,7 +283,7 @@ class Process:
             properties=self.neighbours.properties,
             max_frame=INTER_FRAME,
             max_message=INTER_MESSAGE,
-            idle_timeout=_neighbour_idle(self.topology.timing),
+            idle_timeout=self.topology.timing.neighbour_idle,
             sasl=sasl,
         )
 
@@ -294,7 +304,7 @@ class Process:
         self._departure.follow()
 
     async def _dial(self, neighbour: str, address: Address) -> None:
-        await keep_dialling(neighbour, address, _neighbour_idle(self.topology.timing), self._visit_neighbour)
+        await keep_dialling(neighbour, address, self.topology.timing.neighbour_idle, self._visit_neighbour)
 
     async def _apply_when_told(self) -> None:
         with trio.open_signal_receiver(APPLY) as signals:
@@ -308,21 +318,13 @@ async def _next(period_s: float) -> None:
     await trio.sleep_until((trio.current_time() // period_s + 1) * period_s)
 
 
-def _neighbour_idle(timing: Timing) -> float:
-    return max(timing.idle, 2 * timing.dead)
-
-
-def _kept(settings: LogSettings) -> Retention | None:
-    return None if settings.keep is settings.size is None else Retention(settings.keep, settings.size)
-
-
 def _delete(segment: Path) -> None:
     with contextlib.suppress(OSError):  # it is found again with the next segment
         segment.unlink(missing_ok=True)
 
 
 async def run_router(
-    topology: Topology, name: str, *, run_dir: Path, amqp_socket: socket.socket, inter_socket: socket.socket,
+    topology: Topology, name: str, *, run_dir: Path, listeners: Listeners,
     starts: Start = Start.AGAIN,
 ) -> None:  # fmt: skip
     """Run one router on these listeners until it is told to stop."""
@@ -341,4 +343,4 @@ async def run_router(
             raise RunError(
                 f"router {name} was removed from mesh {topology.mesh}, expected oncemesh apply to take it in"
             )
-        await Process(topology, name, directory, store, starts).run(amqp_socket, inter_socket)
+        await Process(topology, name, directory, store, starts).run(listeners)

@@ -61,6 +61,14 @@ MAY_IMPORT = {
         "topic",
         "linkstate",
     ),
+    "router/http": (
+        *(
+            f"router.{what}"
+            for what in ("http", "admission", "edge.report", "events", "management", "mesh", "security.doors")
+        ),
+        "router.amqp.format",
+        "topic.directory.entry",
+    ),
     "router/edge": (
         "router.edge",
         "router.events",
@@ -91,6 +99,8 @@ CONFINED = {
     "matplotlib": ("failover/audit",),
     "jinja2": ("failover/audit",),
     "cryptography": ("router/security", "router/amqp/sasl"),
+    "h11": ("router/http",),
+    "prometheus_client": ("router/http",),
 }
 
 # What makes a core impure: sockets, clocks, randomness, threads, files.

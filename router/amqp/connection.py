@@ -26,7 +26,7 @@ from router.amqp.endpoints import Endpoints, LinkOwner
 from router.amqp.format.codec import Described, Symbol, encode
 from router.amqp.format.errors import FRAMING_ERROR, NOT_ALLOWED, AmqpError, LimitError
 from router.amqp.format.performative import CLOSE, ERROR, build
-from router.amqp.format.values import Attach, AttachOptions, Bounds, ErrorCondition, Handle
+from router.amqp.format.values import Attach, AttachOptions, Bounds, ErrorCondition, Handle, StreamFigures
 from router.amqp.frames.tap import Tap
 from router.amqp.inbox import Inbox, Recipient
 from router.amqp.intake import Intake
@@ -94,7 +94,8 @@ class Connection:
         self._farewell = b""  # a close that proton does not write
         self._at_eof = False
         self._sasl: SaslLayer = sasl or (SaslServer() if server else SaslClient())
-        self.can_prove = False  # the shell's, as what follows: whether its stream can tell, see `prove`
+        self.measure: Callable[[], StreamFigures | None] = lambda: None  # the shell's, as what follows
+        self.can_prove = False  # whether its stream can tell, see `prove`
         self.proofs: dict[Callable[[], None], None] = {}
         self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout)

@@ -125,6 +125,7 @@ class _Driver:
         self._stalled = 0.0  # seconds
         self._kernel = tcp.kernel_of(stream.below if isinstance(stream, TlsStream) else stream)
         connection.can_prove = self._kernel is not None
+        connection.measure = self._kernel.figures if self._kernel is not None else lambda: None
         self._asked: dict[Callable[[], None], None] = {}
         self._proving = False
         self._opened = False

@@ -13,7 +13,7 @@ from router.mesh.config import Topology
 from router.mesh.launcher import HalfUpError, Launcher
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
 from router.mesh.status import RouterView, contacts_of, look
-from router.mesh.status_view import headline, render, routers_table, state_of
+from router.mesh.status_view import headline, render, routers_table, shown_at, state_of
 from router.mesh.topology import load
 from router.security.doors import check
 
@@ -198,6 +198,8 @@ def _stop(directory: RunDirectory, names: Sequence[str]) -> None:
 def _show_started(out: Console, mesh: str, views: dict[str, RouterView], lack: str) -> None:
     out.print(headline(mesh, views.values()), style="bold")
     out.print(routers_table(views))
+    if where := shown_at(views.values()):
+        out.print(where, soft_wrap=True)
     if lack:
         out.print(lack, style="yellow", soft_wrap=True)
 

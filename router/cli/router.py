@@ -16,8 +16,8 @@ import click
 
 from failover.printable import printable
 from router.cli.base import run
-from router.mesh.config import Topology
-from router.mesh.listeners import ListenError, bound_address, listen
+from router.mesh.config import AMQP, HTTP, INTER, Topology
+from router.mesh.listeners import ListenError, Listeners, bound_address, listen
 from router.mesh.quantities import Address
 from router.mesh.reading import expected
 from router.mesh.rundir import RunDirectory, RunError
@@ -34,6 +34,7 @@ from router.mesh.topology import TopologyError, load
 )
 @click.option("--amqp-fd", type=int, hidden=True, help="The listener for clients, inherited from the launcher.")
 @click.option("--inter-fd", type=int, hidden=True, help="The listener for routers, inherited from the launcher.")
+@click.option("--http-fd", type=int, hidden=True, help="The listener for who looks at it, inherited from the launcher.")
 @click.option("--join", is_flag=True, help="Join a mesh that runs: take clients when that has taken this router in.")
 @click.option("--whole", is_flag=True, hidden=True, help="The whole mesh is started: it is what the topology says.")
 @click.option("--clock-offset", type=float, hidden=True, help="Seconds by which this host's clock is to seem wrong.")
@@ -43,6 +44,7 @@ def router(
     run_dir: Path | None,
     amqp_fd: int | None,
     inter_fd: int | None,
+    http_fd: int | None,
     join: bool,
     whole: bool,
     clock_offset: float | None,
@@ -63,8 +65,9 @@ def router(
         raise RunError(f'there is no router "{name}" in {topology}, {expected(name, plan.routers)}')
     directory = RunDirectory(run_dir or Path("run") / plan.mesh)
     if amqp_fd is not None and inter_fd is not None:
-        sockets = socket.socket(fileno=amqp_fd), socket.socket(fileno=inter_fd)
-        _serve(directory.topology(), name, directory, *sockets, [logging.StreamHandler()], starts)
+        numbers = {AMQP: amqp_fd, INTER: inter_fd} | ({HTTP: http_fd} if http_fd is not None else {})
+        sockets = {listener: socket.socket(fileno=number) for listener, number in numbers.items()}
+        _serve(directory.topology(), name, directory, sockets, [logging.StreamHandler()], starts)
         return
     check_addresses(plan, name)
     _serve_alone(plan, name, directory, starts)
@@ -96,19 +99,18 @@ def _is_known(address: Address | None) -> bool:
 
 
 def _serve_alone(plan: Topology, name: str, directory: RunDirectory, starts: str) -> None:
-    config = plan.routers[name]
-    inter = config.inter or Address(config.amqp.host, 0)
+    wanted = {listener: address for router, listener, address in plan.listeners() if router == name}
     try:
-        sockets = listen(config.amqp), listen(inter)
+        sockets = {listener: listen(address) for listener, address in wanted.items()}
     except ListenError as error:
         raise RunError(f"router {name} cannot listen on {error}") from None
     directory.make()
     log = directory.log_path(name)
     log.parent.mkdir(exist_ok=True)
     handlers: list[logging.Handler] = [logging.StreamHandler(), logging.FileHandler(log)]
-    addresses = bound_address(sockets[0], config.amqp.host), bound_address(sockets[1], inter.host)
-    with directory.registered(name, plan, *addresses):
-        _serve(plan, name, directory, *sockets, handlers, starts)
+    addresses = {listener: bound_address(sockets[listener], address.host) for listener, address in wanted.items()}
+    with directory.registered(name, plan, **addresses):
+        _serve(plan, name, directory, sockets, handlers, starts)
 
 
 class LineFormatter(logging.Formatter):
@@ -122,8 +124,7 @@ def _serve(
     plan: Topology,
     name: str,
     directory: RunDirectory,
-    amqp: socket.socket,
-    inter: socket.socket,
+    listeners: Listeners,
     handlers: list[logging.Handler],
     starts: str,
 ) -> None:
@@ -136,7 +137,5 @@ def _serve(
         handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s"))
     for opening in plan.openings(name):
         logging.getLogger("oncemesh").warning("%s", opening)
-    main = functools.partial(
-        run_router, run_dir=directory.path, amqp_socket=amqp, inter_socket=inter, starts=Start(starts)
-    )
+    main = functools.partial(run_router, run_dir=directory.path, listeners=listeners, starts=Start(starts))
     run(main, plan, name)

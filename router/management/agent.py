@@ -1,7 +1,7 @@
 """The management agent of one router: it does what a request asks, and writes the answer.
 
-It never keeps the loop: after `SLICE_S` of work it rests, `SHARE` times as long, whatever is asked; one request is
-worked on at a time. Of a QUERY no more than `MOST_ROWS` entities come in one answer: a client asks on from there.
+It never keeps the loop (`pace`), whatever is asked; one request is worked on at a time. Of a QUERY no more than
+`MOST_ROWS` entities come in one answer: a client asks on from there.
 
 Never here: who may ask (`node`), and what there is to say (`dispatch_types`, `own_types`).
 """
@@ -25,15 +25,12 @@ from router.management.message import (
     answer_message,
     error_message,
 )
+from router.management.pace import LOOKS, WorkPace
 from router.management.recent_events import RecentEvents
 from router.management.recent_log import MOST_LINES, RecentLog
 
-SLICE_S: Final = 0.002
-SHARE: Final = 4
 MOST_ROWS: Final = 500
 MOST_SEQUENCE: Final = 2**53
-LOOKS: Final = 20
-"""Entities that are looked at between two looks at the clock."""
 RESERVED: Final = frozenset({"CREATE", "UPDATE", "DELETE", "GET-LOG", "GET-EVENTS"})
 """Operations that are not for everybody who is let in."""
 
@@ -52,14 +49,13 @@ class Agent:
     ) -> None:
         """`management_nodes` are the addresses of all that can be asked; `report` is docs/status.md's;
         what is to be done next waits for its `turn`."""
-        self._types = {kind.name: kind for kind in types}
+        self.types = {kind.name: kind for kind in types}
         self._nodes = management_nodes
         self._events = events
         self._report = report
-        self._turn = turn
+        self._pace = WorkPace(turn)
         self.log = RecentLog()
         self._lock = trio.Lock()
-        self._began = 0.0
         self._operations: dict[str, Callable[[Request], Awaitable[Outcome]]] = {
             "QUERY": self._query,
             "READ": self._read,
@@ -77,14 +73,13 @@ class Agent:
     async def answer(self, request: Request) -> bytes:
         """The answer, as a message."""
         async with self._lock:
-            await self._turn()
-            self._began = trio.current_time()
+            await self._pace.begin()
             try:
                 status, body = await self._perform(request)
                 answer = answer_message(request, status, "OK" if status == OK else "No Content", body)
             except ManagementError as error:
                 answer = error_message(request, error)
-            await self._rest()
+            await self._pace.rest()
             return answer
 
     async def _perform(self, request: Request) -> Outcome:
@@ -93,15 +88,6 @@ class Agent:
             known = ", ".join(self._operations)
             raise ManagementError(NOT_IMPLEMENTED, f"there is no {request.operation} here, expected one of {known}")
         return await operation(request)
-
-    async def _breathe(self) -> None:
-        if trio.current_time() - self._began > SLICE_S:
-            await self._rest()
-
-    async def _rest(self) -> None:
-        await trio.sleep(SHARE * (trio.current_time() - self._began))
-        await self._turn()
-        self._began = trio.current_time()
 
     # what there is
 
@@ -115,10 +101,10 @@ class Agent:
         """That of which the request names, or all."""
         name = request.text(field)
         if name is None:
-            return list(self._types.values())
-        if name not in self._types:
-            raise ManagementError(BAD_REQUEST, f"{field} is {name!r}, expected one of {', '.join(self._types)}")
-        return [self._types[name]]
+            return list(self.types.values())
+        if name not in self.types:
+            raise ManagementError(BAD_REQUEST, f"{field} is {name!r}, expected one of {', '.join(self.types)}")
+        return [self.types[name]]
 
     async def _get_nodes(self, request: Request) -> Outcome:
         return OK, self._nodes()
@@ -131,7 +117,7 @@ class Agent:
         events = []
         for happened in self._events.since(since, limit):
             events.append(Raw(encode(happened)))
-            await self._breathe()
+            await self._pace.breathe()
         return OK, events
 
     async def _get_status(self, request: Request) -> Outcome:
@@ -146,7 +132,7 @@ class Agent:
         rows = []
         for kind, entity in list(islice(_entities(kinds), first, first + count)):
             rows.append(Raw(encode(kind.row(entity, names))))
-            await self._breathe()
+            await self._pace.breathe()
         return OK, {"attributeNames": names, "results": rows}
 
     async def _read(self, request: Request) -> Outcome:
@@ -172,7 +158,7 @@ class Agent:
             says, entities = kind.attributes[by], list(kind.entities())
             for at in range(0, len(entities), LOOKS):
                 found += [(kind, entity) for entity in entities[at : at + LOOKS] if says(entity) == sought]
-                await self._breathe()
+                await self._pace.breathe()
         if not found:
             raise ManagementError(NOT_FOUND, f"nothing here has the {by} {sought!r}")
         if len(found) > 1:

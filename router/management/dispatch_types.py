@@ -24,7 +24,7 @@ from router.edge.publisher_link import PublisherLink
 from router.edge.subscriber_link import SubscriberLink
 from router.events.kind import EventKind, event
 from router.management.entity import EntityType, ManagedRouter
-from router.mesh.config import AMQP, INTER
+from router.mesh.config import HTTP, INTER
 from router.mesh.quantities import Address
 from topic.identity import LinkIdentity
 
@@ -136,7 +136,8 @@ def _listener(at: ManagedRouter) -> Kind:
             "name": lambda listener: f"listener/{listener[0]}",
             "host": lambda listener: listener[1].host,
             "port": lambda listener: str(listener[1].port),
-            "role": lambda listener: {AMQP: "normal", INTER: "inter-router"}[listener[0]],
+            "role": lambda listener: "inter-router" if listener[0] == INTER else "normal",
+            "http": lambda listener: listener[0] == HTTP,
             "authenticatePeer": lambda listener: not security.admits_anybody(listener[0], listener[1].host),
             "requireSsl": lambda _: security.tls,
             "maxFrameSize": lambda _: limits.max_frame,

@@ -105,6 +105,7 @@ class ManagementNodes:
         self._name = name
         self._agent = agent
         self._relay = relay
+        self.types = agent.types
         self._operators = operators
         self._callers: dict[Host, Caller] = {}
         self._waiting: dict[Caller, None] = {}

@@ -8,7 +8,7 @@ gone; their numbers are missing then.
 import json
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
@@ -44,6 +44,8 @@ class RecentEvents(logging.Handler):
         self._router = router
         self._sequence = incarnation * PER_MS
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
+        self.counts: Counter[str] = Counter()
+        """Of all events so far, by kind."""
         self._fenced: object = None
         """Whose batches were dropped last: as long as no others are, it is one event."""
 
@@ -60,6 +62,7 @@ class RecentEvents(logging.Handler):
         known = {name: bounded(value) for name, value in fields.items() if value not in (None, "")}
         head = {"sequence": self._sequence, "time": time.time(), "router": self._router, "kind": kind.value}
         self._events.append(head | known)
+        self.counts[kind.value] += 1
 
     @contextmanager
     def listening(self, outlet: Outlet) -> Iterator[None]:

@@ -22,6 +22,8 @@ class RouterConfig:
     """Listener for other routers; None = any free port, chosen and published by the launcher."""
     advertise: Address | None = None
     """Where clients find it, if not at `amqp`: a host's name, a forwarded port, or `amqp` is every address."""
+    http: Address | None = None
+    """Listener for metrics, health and the console; None = there is none."""
 
     @property
     def told(self) -> Address:
@@ -76,6 +78,11 @@ class Timing:
     boot_wait: float = 10.0
     """How long a booting router waits for a router that it cannot reach."""
 
+    @property
+    def neighbour_idle(self) -> float:
+        """AMQP idle-timeout, between neighbours."""
+        return max(self.idle, 2 * self.dead)
+
 
 @attrs.frozen
 class Limits:
@@ -125,8 +132,8 @@ class LogSettings:
     is said, all are kept: evidence is deleted only if that is asked for."""
 
 
-AMQP, INTER = "amqp", "inter"
-"""The listeners of a router: for clients, and for its neighbours."""
+AMQP, INTER, HTTP = "amqp", "inter", "http"
+"""The listeners of a router: for clients, for its neighbours, and for who looks at it."""
 TLS_ONLY, IN_CLEAR = "tls", "in-clear"
 FILES = "certificate", "key", "ca", "secret", "users", "rules"
 """What of `Security` names a file."""
@@ -164,6 +171,10 @@ class Security:
         """Whether neighbours prove who they are."""
         return self.tls or self.secret is not None
 
+    def hears_passwords(self, host: str) -> bool:
+        """Whether one may be said plainly to who listens at this host."""
+        return self.tls or self.plain == IN_CLEAR or is_loopback(host)
+
     def admits_anybody(self, listener: str, host: str) -> bool:
         """Whether it lets strangers in where it listens at this host."""
         if listener == INTER:
@@ -198,6 +209,8 @@ class Topology:
         for name, config in self.routers.items():
             yield name, AMQP, config.amqp
             yield name, INTER, config.inter or Address(config.amqp.host, 0)
+            if config.http is not None:
+                yield name, HTTP, config.http
 
     def openings(self, *routers: str) -> Iterator[str]:
         """Where these routers let in who comes from another host, or he can listen: sentences for people."""

@@ -5,7 +5,7 @@ inherited, wait until each sees all others. Whatever goes wrong, the router is n
 this start began is stopped again; but routers that run, and only lack each other, are left running. A router is
 told apart from any other process by its command line:
 
-    COMMAND NAME TOPOLOGY --run-dir DIR --amqp-fd N --inter-fd M
+    COMMAND NAME TOPOLOGY --run-dir DIR --amqp-fd N --inter-fd M [--http-fd L]
 
 Stopping is a signal first (see `stopping`); SIGKILL comes only for a router that has not ended in time, and is
 reported.
@@ -14,7 +14,6 @@ reported.
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -26,8 +25,8 @@ import psutil
 import trio
 
 from router.mesh.config import Topology
-from router.mesh.listeners import ListenError, bound_address, listen
-from router.mesh.quantities import Address, format_duration
+from router.mesh.listeners import ListenError, Listeners, bound_address, listen
+from router.mesh.quantities import format_duration
 from router.mesh.reading import expected
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
 from router.mesh.status import FetchStatus, look, unapplied, unfinished
@@ -47,12 +46,6 @@ class LaunchError(RunError):
 
 class HalfUpError(LaunchError):
     """All routers run that were to be started, but not all are connected, or answer: what lacks, by router."""
-
-
-@attrs.frozen
-class Listeners:
-    amqp: socket.socket
-    inter: socket.socket
 
 
 @attrs.define
@@ -213,18 +206,14 @@ class Launcher:
 
     def _listen(self, stack: ExitStack, topology: Topology) -> dict[str, Listeners]:
         """All listeners of `topology`. Fixed ports first, lest a free port turns out to be one of them."""
-        wanted: list[tuple[str, str, Address]] = []
-        for name, router in topology.routers.items():
-            wanted.append((name, "amqp", router.amqp))
-            wanted.append((name, "inter", router.inter or Address(router.amqp.host, 0)))
-        bound: dict[tuple[str, str], socket.socket] = {}
-        for name, kind, address in sorted(wanted, key=lambda one: one[2].port == 0):
+        bound: dict[str, Listeners] = {name: {} for name in topology.routers}
+        for name, kind, address in sorted(topology.listeners(), key=lambda one: one[2].port == 0):
             try:
                 with self._at(name):
-                    bound[name, kind] = stack.enter_context(listen(address))
+                    bound[name][kind] = stack.enter_context(listen(address))
             except ListenError as error:
                 raise LaunchError(f"router {name} cannot listen ({kind}) on {error}") from None
-        return {name: Listeners(bound[name, "amqp"], bound[name, "inter"]) for name in topology.routers}
+        return bound
 
     def _write_record(self, topology: Topology, listeners: Mapping[str, Listeners]) -> None:
         self.directory.keep(topology)
@@ -233,16 +222,10 @@ class Launcher:
         self.directory.write(MeshRecord(topology.mesh, str(self.directory.topology_path), entries, base))
 
     def _entries(self, topology: Topology, listeners: Mapping[str, Listeners]) -> dict[str, RouterEntry]:
-        entries = {}
-        for name, router in topology.routers.items():
-            inter_host = router.inter.host if router.inter else router.amqp.host
-            entries[name] = RouterEntry(
-                pid=None,
-                amqp=str(bound_address(listeners[name].amqp, router.amqp.host)),
-                inter=str(bound_address(listeners[name].inter, inter_host)),
-                log=str(self.directory.log_path(name)),
-            )
-        return entries
+        bound: dict[str, dict[str, str]] = {name: {} for name in topology.routers}
+        for name, kind, address in topology.listeners():
+            bound[name][kind] = str(bound_address(listeners[name][kind], address.host))
+        return {name: RouterEntry(None, log=str(self.directory.log_path(name)), **at) for name, at in bound.items()}
 
     async def _launch(self, listeners: Mapping[str, Listeners], how: str = "") -> None:
         complete = False
@@ -273,9 +256,9 @@ class Launcher:
             output = log.open("ab")
         except OSError as error:
             raise LaunchError(f"router {name} cannot start: {error.filename}: {error.strerror}") from None
-        amqp, inter = sockets.amqp.fileno(), sockets.inter.fileno()
+        descriptors = {kind: listener.fileno() for kind, listener in sockets.items()}
         arguments = [name, str(self.directory.topology_path), "--run-dir", str(self.directory.path)]
-        arguments += ["--amqp-fd", str(amqp), "--inter-fd", str(inter)]
+        arguments += [part for kind, number in descriptors.items() for part in (f"--{kind}-fd", str(number))]
         arguments += ["--clock-offset", str(clock_offset)] if clock_offset else []
         arguments += [how] if how else []
         with output, self._at(name):
@@ -285,12 +268,12 @@ class Launcher:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                pass_fds=(amqp, inter),
+                pass_fds=tuple(descriptors.values()),
                 start_new_session=True,  # ctrl-c is for the launcher, which then stops its routers in order
             )
             self._children[name] = _Child(process, log, start)
-        sockets.amqp.close()  # a client of a router that dies at once must be refused, not kept waiting
-        sockets.inter.close()
+        for listener in sockets.values():
+            listener.close()  # a client of a router that dies at once must be refused, not kept waiting
 
     async def _wait_until_up(self, names: Collection[str]) -> None:
         topology = self.directory.topology()

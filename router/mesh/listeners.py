@@ -14,6 +14,10 @@ from router.mesh.quantities import Address
 BACKLOG = 4096
 
 
+Listeners = dict[str, socket.socket]
+"""Of one router, by their names in the topology."""
+
+
 class ListenError(Exception):
     """An address cannot be listened on, with the reason."""
 

@@ -43,6 +43,8 @@ class RouterEntry:
     amqp: str
     inter: str
     log: str
+    http: str = ""
+    """Empty if it does not listen there."""
 
 
 @attrs.define
@@ -111,7 +113,7 @@ class RunDirectory:
         try:
             record = cattrs.structure(json.loads(self.record_path.read_text()), MeshRecord)
             for entry in record.routers.values():
-                for address in (entry.amqp, entry.inter):
+                for address in (entry.amqp, entry.inter, *filter(None, [entry.http])):
                     Address.parse(address)
         except FileNotFoundError:
             raise RunError(f"{self.path}: no mesh.json, expected the run directory of a mesh") from None
@@ -154,9 +156,11 @@ class RunDirectory:
             os.replace(fresh, self.topology_path)
 
     @contextmanager
-    def registered(self, name: str, topology: Topology, amqp: Address, inter: Address) -> Iterator[None]:
+    def registered(
+        self, name: str, topology: Topology, amqp: Address, inter: Address, http: Address | None = None
+    ) -> Iterator[None]:
         """While this process runs a router that was started alone, mesh.json says so as if `up` had started it."""
-        entry = RouterEntry(os.getpid(), str(amqp), str(inter), str(self.log_path(name)))
+        entry = RouterEntry(os.getpid(), str(amqp), str(inter), str(self.log_path(name)), str(http or ""))
         with self._turn():
             record = self._record_for(topology)
             earlier = self.process(name, record.routers[name]) if name in record.routers else None
@@ -201,7 +205,8 @@ class RunDirectory:
         for name in entries.keys() & routers.keys():  # others are leaving
             entry = entries[name]
             amqp, inter = Address.parse(entry.amqp), Address.parse(entry.inter)
-            routers[name] = attrs.evolve(routers[name], amqp=amqp, inter=inter)
+            http = Address.parse(entry.http) if entry.http else routers[name].http
+            routers[name] = attrs.evolve(routers[name], amqp=amqp, inter=inter, http=http)
         return attrs.evolve(topology, routers=routers, base=Path(record.base))
 
     def process(self, name: str, entry: RouterEntry) -> psutil.Process | None:

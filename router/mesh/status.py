@@ -30,6 +30,8 @@ class RouterView:
     amqp: str
     log: str
     status: dict[str, Any] | None
+    http: str = ""
+    """Where it shows itself to browsers; empty if it does not."""
     is_elsewhere: bool = False
     """Nobody here knows more of it than it says itself."""
 
@@ -45,14 +47,20 @@ async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterV
 
     async def ask(name: str, entry: RouterEntry, pid: int | None) -> None:
         status = await status_at(entry.amqp, fetch) if pid is not None else None
-        views[name] = RouterView(name, pid, entry.amqp, entry.log, status)
+        views[name] = RouterView(name, pid, entry.amqp, entry.log, status, _url(entry, scheme))
 
     entries = directory.read().routers
+    shows = any(entry.http for entry in entries.values())
+    scheme = "https" if shows and directory.topology().security.tls else "http"
     async with trio.open_nursery() as nursery:
         for name, entry in entries.items():
             process = directory.process(name, entry)
             nursery.start_soon(ask, name, entry, process.pid if process is not None else None)
     return {name: views[name] for name in entries}
+
+
+def _url(entry: RouterEntry, scheme: str) -> str:
+    return f"{scheme}://{Address.parse(entry.http).here}/" if entry.http else ""
 
 
 async def status_at(amqp: str, fetch: FetchStatus) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """How the status of a mesh reads: tables for people, one JSON document for programs.
 
-The JSON document is `{"mesh", "run_dir", "routers": {NAME: {"running", "pid", "amqp", "log", "status"}}}`,
+The JSON document is `{"mesh", "run_dir", "routers": {NAME: {"running", "pid", "amqp", "http", "log", "status"}}}`,
 `status` being what the router says of itself, or null. Never asks anybody anything: it shows what
 router/mesh/status.py gathered.
 """
@@ -34,6 +34,7 @@ def as_json(mesh: str, run_dir: Path | None, views: Mapping[str, RouterView]) ->
             "running": view.running,
             "pid": view.pid,
             "amqp": view.amqp,
+            "http": view.http,
             "log": view.log,
             "status": view.status,
         }
@@ -61,6 +62,8 @@ def headline(mesh: str, views: Collection[RouterView]) -> str:
 def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
     """Everything, the tables of clients only if there are any."""
     parts: list[RenderableType] = [Text(headline(mesh, views.values()), style="bold"), routers_table(views)]
+    if where := shown_at(views.values()):
+        parts.append(Text(where))
     publishers = list(_links(views, "publishers"))
     subscribers = list(_links(views, "subscribers"))
     if publishers:
@@ -71,6 +74,12 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
     if told:
         parts.append(Text("\n".join(map(printable, told)), style="yellow"))
     return Group(*(piece for part in parts for piece in (part, "")))
+
+
+def shown_at(views: Iterable[RouterView]) -> str:
+    """Where routers show themselves to browsers; empty if none does."""
+    found = ", ".join(f"{view.name} at {view.http}" for view in views if view.http)
+    return f"to be looked at: {found}" if found else ""
 
 
 def routers_table(views: Mapping[str, RouterView]) -> Fitting:

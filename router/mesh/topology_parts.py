@@ -10,6 +10,7 @@ import attrs
 from router.mesh.config import (
     AMQP,
     FILES,
+    HTTP,
     IN_CLEAR,
     INTER,
     TLS_ONLY,
@@ -39,6 +40,7 @@ class RouterPart:
     amqp: Address
     inter: Address | None = None
     advertise: Address | None = None
+    http: Address | None = None
 
 
 @attrs.frozen
@@ -94,15 +96,15 @@ def _plain(text: str) -> str:
 
 def _open(value: Value, _: Any) -> tuple[str, ...]:
     names = [str(name) for name in value if isinstance(name, MarkedText)] if isinstance(value, MarkedList) else []
-    if not isinstance(value, MarkedList) or len(names) != len(value) or not {AMQP, INTER}.issuperset(names):
-        raise ValueError(f"{shown(value)}, expected listeners that let strangers in, such as [amqp] or [amqp, inter]")
+    if not isinstance(value, MarkedList) or len(names) != len(value) or not {AMQP, INTER, HTTP}.issuperset(names):
+        raise ValueError(f"{shown(value)}, expected listeners that let strangers in, of amqp, inter and http")
     return tuple(names)
 
 
 _ADDRESS = text(Address.parse)
 CONVERTER = converter(
     {
-        RouterPart: {"amqp": _ADDRESS, "inter": _ADDRESS, "advertise": text(_dialled)},
+        RouterPart: {"amqp": _ADDRESS, "inter": _ADDRESS, "advertise": text(_dialled), "http": _ADDRESS},
         LinkPart: {"between": _pair, "cost": text(whole(1, 65535)), "address": text(_dialled)},
         AddressRule: {"prefix": text(_prefix), "kind": text(_kind)},
         Timing: {field.name: text(parse_duration) for field in attrs.fields(Timing)},

@@ -152,6 +152,21 @@ class Doors:
 
         return SaslServer({SCRAM: lambda: ScramServer(find)})
 
+    async def web(self, stream: trio.SocketStream) -> tuple[trio.SocketStream | TlsStream, str]:
+        """Who looks, and the user whose certificate he has shown, if any. Raises TlsError."""
+        if self._contexts is None:
+            return stream, ""
+        secured = await self._secured(stream, self._contexts.for_clients)
+        return secured, secured.peer
+
+    def proves(self, user: str, password: str) -> bool:
+        """Whether it is the user's."""
+        return self._find(user).fits(password)
+
+    def sees_all(self, user: str) -> bool:
+        """Whether the user may see the links of all."""
+        return self.rules.of(user).sees_all
+
     # where we come
 
     async def to_neighbour(self, stream: trio.SocketStream, name: str) -> WayOut:

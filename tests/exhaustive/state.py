@@ -20,6 +20,7 @@ from types import MethodType, NoneType
 from typing import Any
 
 from topic.delivery.record import Stream
+from topic.delivery.records import RecordTable
 from topic.delivery.window import CreditWindow
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import KeyMaker
@@ -30,6 +31,7 @@ DIGEST = 16
 ATOMS = frozenset((int, str, bytes, bool, float, NoneType))
 
 IGNORED: dict[type, frozenset[str]] = {
+    RecordTable: frozenset(("accepted", "delivered", "received")),  # statistics
     Outlet: frozenset(("clock", "_journal", "time_us")),
     Node: frozenset(("_look",)),  # nobody asks for the deadline
     Stream: frozenset(("alone", "keys", "label", "received")),  # derived twice, and statistics

@@ -43,12 +43,16 @@ class RunningMesh:
         command: Sequence[str] = ROUTER_COMMAND,
         security: Mapping[str, str] | None = None,
         limits: Mapping[str, int | str] | None = None,
+        *,
+        http: bool = False,
     ) -> None:
         self.plan = directory / f"{topology}.yaml"
         plan = yaml.safe_load((TOPOLOGIES / self.plan.name).read_text())
         for router in plan["routers"].values():
             router["amqp"] = "127.0.0.1:0"
             router.pop("inter", None)
+            if http:
+                router["http"] = "127.0.0.1:0"
         plan.setdefault("timing", {}).update(timing)
         if security is not None:
             plan["security"] = dict(security)
@@ -94,6 +98,10 @@ class RunningMesh:
     def inter(self, router: str) -> Address:
         """Where its neighbours connect to."""
         return Address.parse(self.directory.read().routers[router].inter)
+
+    def http(self, router: str) -> Address:
+        """Where who looks at it connects to."""
+        return Address.parse(self.directory.read().routers[router].http)
 
     def pid(self, router: str) -> int:
         pid = self.directory.read().routers[router].pid
@@ -175,10 +183,12 @@ def running(
     command: Sequence[str] = ROUTER_COMMAND,
     security: Mapping[str, str] | None = None,
     limits: Mapping[str, int | str] | None = None,
+    *,
+    http: bool = False,
     **timing: str,
 ) -> Iterator[RunningMesh]:
     """A mesh for a fixture. The files that its `security` names are from the directory."""
-    mesh = RunningMesh(topology, directory, timing, command, security, limits)
+    mesh = RunningMesh(topology, directory, timing, command, security, limits, http=http)
     try:
         trio.run(mesh.up)
         yield mesh

@@ -266,12 +266,12 @@ links:
         ),
         pytest.param(
             "mesh: m\nrouters:\n  a: {inter: localhost:1}\n",
-            'mesh.yaml:3: routers.a: "amqp" is missing, expected the keys amqp, inter, advertise',
+            'mesh.yaml:3: routers.a: "amqp" is missing, expected the keys amqp, inter, advertise, http',
             id="missing key",
         ),
         pytest.param(
             "mesh: m\nrouters:\n  a:\n",
-            "mesh.yaml:3: routers.a: an empty value is not a mapping, expected the keys amqp, inter, advertise",
+            "mesh.yaml:3: routers.a: an empty value is not a mapping, expected the keys amqp, inter, advertise, http",
             id="router without anything",
         ),
         pytest.param(

@@ -35,6 +35,7 @@ class EdgeDelivery:
     ) -> None:
         """`at` has the local subscribers by address. `evaluate` is told of finished records that are homed here."""
         self.outlet = outlet
+        self._records = records
         self.settlement = Settlement(outlet, records, at, self.pump)
         self._receipts = self.settlement.receipts
         self._reports = reports
@@ -97,6 +98,7 @@ class EdgeDelivery:
     def _deliver(self, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
         assert subscriber.link is not None
         subscriber.delivered += len(records)
+        self._records.delivered += len(records)
         if subscriber.armed:
             subscriber.mark(records)
         if subscriber.resuming and any(record in subscriber.resuming for record in records):
@@ -145,6 +147,7 @@ class EdgeDelivery:
             self.outlet.trace_records(Event.OUTCOME, stream, run, subscriber=subscriber.name, outcome=LOGGED[outcome])
         if outcome is DeliveryOutcome.ACCEPTED:
             subscriber.accepted += len(sent)
+            self._records.accepted += len(sent)
         elif outcome in (DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED) and not final:
             sent = [record for record in sent if not self._again(subscriber, record)]
         finished = answer(sent, subscriber, outcome)

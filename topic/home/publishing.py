@@ -51,6 +51,7 @@ class Publishing:
     ) -> list[Record]:
         records = [Record(stream, *columns) for columns in zip(keys, tags, messages, strict=True)]
         stream.received += len(records)
+        self.records.received += len(records)
         stream.window.take(list(map(len, messages)))
         if presettled:
             for record in records:
@@ -81,6 +82,7 @@ class Publishing:
     def again(self, stream: Stream, tag: bytes, record: Record) -> Record:
         """A delivery that was unconfirmed here gets an audience in this epoch (7.3)."""
         stream.received += 1
+        self.records.received += 1
         stream.window.take([record.size])
         record.tag = tag
         if stream.withheld:

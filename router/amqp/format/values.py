@@ -119,3 +119,14 @@ class Bounds:
     """Entries of the unsettled map of an attach."""
     opening: float | None = None
     """Seconds for SASL and open; None: as long as the idle timeout."""
+
+
+@frozen
+class StreamFigures:
+    """Of the stream of one connection, since it was made."""
+
+    sent: int
+    """Bytes that the peer's machine has acknowledged."""
+    received: int
+    rtt_s: float
+    """A round trip, smoothed."""

@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from router.amqp.connection import Connection
-from router.mesh.config import Topology
+from router.mesh.config import AMQP, INTER, Topology
 from router.mesh.quantities import Address
 from router.mesh.topology import load
 from router.process import Process
@@ -108,7 +108,8 @@ async def real_routers(topology: str, *, seed: int = 0, **timing: float) -> Asyn
         with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
                 for router in mesh.routers:
-                    nursery.start_soon(router.run, *sockets[router.name])
+                    amqp, inter = sockets[router.name]
+                    nursery.start_soon(router.run, {AMQP: amqp, INTER: inter})
                 while not all(len(router.node.topic.directory.contacts) + 1 == len(sockets) for router in mesh.routers):
                     await trio.sleep(0.01)
                 yield mesh

@@ -10,10 +10,11 @@ import trio
 from trio.testing import MockClock
 
 from router.amqp.format.message import sections_of
-from router.management.agent import LOOKS, MOST_ROWS, SHARE, SLICE_S, Agent
+from router.management.agent import MOST_ROWS, Agent
 from router.management.bounds import LONGEST, MOST_ITEMS, bounded
 from router.management.entity import EntityType
 from router.management.message import Request
+from router.management.pace import LOOKS, SHARE, SLICE_S
 from router.management.recent_events import RecentEvents
 from router.management.recent_log import MOST_LINES
 

@@ -30,6 +30,17 @@ routers:
             id="a host without users",
         ),
         pytest.param(
+            "mesh: m\nrouters:\n  a: {amqp: 127.0.0.1:1, http: 0.0.0.0:2}\nsecurity: {secret: s, users: u}\n",
+            "mesh.yaml:3: routers.a.http: 0.0.0.0:2 is open to strangers, "
+            "expected security by certificates, or users and plain: in-clear, or security: {open: [http]}",
+            id="passwords that everybody hears",
+        ),
+        pytest.param(
+            TWO_ROUTERS.replace("127.0.0.1:5673", "127.0.0.1:5673, http: 127.0.0.1:5672") + "links: [[a, b]]\n",
+            "mesh.yaml:4: routers.b.http: 127.0.0.1:5672 is already routers.a.amqp, expected another port",
+            id="a port for two listeners",
+        ),
+        pytest.param(
             "mesh: m\nrouters:\n  a: {amqp: 127.0.0.1:1, inter: 0.0.0.0:2}\n",
             "mesh.yaml:3: routers.a.inter: 0.0.0.0:2 is open to strangers, "
             "expected security by a secret or certificates, or security: {open: [inter]}",
@@ -48,8 +59,7 @@ routers:
         ),
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\nsecurity: {open: [amqps]}\n",
-            "mesh.yaml:6: security.open: a list, expected listeners that let strangers in, "
-            "such as [amqp] or [amqp, inter]",
+            "mesh.yaml:6: security.open: a list, expected listeners that let strangers in, of amqp, inter and http",
             id="no such listener",
         ),
         pytest.param(
@@ -65,6 +75,15 @@ def test_what_is_open_without_a_word_is_told(tmp_path: Path, text: str, complain
     with pytest.raises(TopologyError) as caught:
         load(path)
     assert [message.replace(f"{tmp_path}/", "") for message in caught.value.messages] == [complaint]
+
+
+@pytest.mark.parametrize(
+    "security", ["{secret: s, users: u, plain: in-clear}", "{certificate: c, key: k, ca: ca}", "{open: [http]}"]
+)
+def test_who_looks_may_come_from_anywhere_if_that_is_closed_or_opened_by_name(tmp_path: Path, security: str) -> None:
+    path = tmp_path / "mesh.yaml"
+    path.write_text(f"mesh: m\nrouters:\n  a: {{amqp: 127.0.0.1:1, http: 0.0.0.0:2}}\nsecurity: {security}\n")
+    assert str(load(path).routers["a"].http) == "0.0.0.0:2"
 
 
 @pytest.mark.parametrize(

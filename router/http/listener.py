@@ -1,0 +1,78 @@
+"""The listener `http` of a router: who comes in, and the pages there are.
+
+It is looked for by `router.process` only where the topology has one: a router without it does not pay for what is
+imported here.
+"""
+
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import trio
+
+from router.admission import Admission, Visitor
+from router.http.census import Census
+from router.http.exchange import WebCaller
+from router.http.health import HealthPages
+from router.http.metrics import Metrics
+from router.http.series import readings
+from router.http.server import WebConnection
+from router.http.site import Page, Site
+from router.http.watched import WatchedRouter
+from router.management.pace import WorkPace
+from router.mesh.config import HTTP
+from router.security.doors import Doors, told
+
+__all__ = ["WatchedRouter", "WebListener"]
+
+log = logging.getLogger("oncemesh.http")
+
+PLACES: Final = 32
+"""Connections, three quarters of which are for who has shown that he may look."""
+
+Turn = Callable[[], Awaitable[None]]
+
+
+class WebListener:
+    """Of one router. `run` serves, for as long as the router runs."""
+
+    def __init__(self, at: WatchedRouter, doors: Doors, turn: Turn) -> None:
+        topology = at.managed.topology
+        address = topology.routers[at.managed.name].http
+        assert address is not None, "there is such a listener"
+        census = Census(at.management.types, WorkPace(turn))
+        health = HealthPages(at.lag, topology.timing.dead, at.unready)
+        pages = {
+            "/healthz": Page(health.live, for_all=True),
+            "/readyz": Page(health.ready, for_all=True),
+            "/metrics": Page(Metrics(readings(at, census), census).show),
+        }
+        security = topology.security
+        has_passwords = security.users is not None or security.secret is not None
+        passwords = has_passwords and security.hears_passwords(address.host)
+        anybody = security.admits_anybody(HTTP, address.host)
+        self._site = Site(address.host, doors, pages, anybody=anybody, passwords=passwords)
+        self._doors = doors
+        self._lag = at.lag
+        self._turn = turn
+        self._admission = Admission(PLACES, topology.limits.opening, turn, exceed=_refused)
+
+    async def run(self, listener: socket.socket) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._lag.run)
+            await self._admission.serve(listener, self._serve, nursery)
+
+    async def _serve(self, below: trio.SocketStream, visitor: Visitor) -> None:
+        with told(str(visitor)), suppress(trio.BrokenResourceError):
+            stream, certified = await self._doors.web(below)
+            caller = WebCaller(str(visitor), certified, visitor.admit)
+            answer = partial(self._site.answer, caller=caller)
+            await WebConnection(stream, answer).run()
+
+
+def _refused(limit: str, who: str, what: str) -> None:
+    """Browsers open connections and say nothing: that is no news."""
+    log.debug("%s: limit %s: %s", who, limit, what)

@@ -1,0 +1,126 @@
+"""HTTP/1.1 on one connection: requests one after the other, and their answers. The protocol itself is h11's.
+
+All of it is bounded: a request's line and headers by `MOST_HEAD` bytes, and they have `HEAD_S` to come; it has no body;
+an answer has `ANSWER_S` to leave; who does not take an event within `EVENT_S` is cut off, and nothing waits for him but
+what the kernel holds. How many connections there are is for who accepts them (`router.admission`).
+
+Never here: what is answered (`site`).
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+import h11
+import trio
+
+from router.http.exchange import NextEvent, WebAnswer, WebRequest, told
+
+MOST_HEAD: Final = 16 * 1024
+MOST_FIELDS: Final = 8
+"""Of a query."""
+READ: Final = 16 * 1024
+PIECE: Final = 64 * 1024
+IDLE_S: Final = 75.0
+"""Between two requests: more than a minute, in which some look once."""
+HEAD_S: Final = 5.0
+ANSWER_S: Final = 20.0
+EVENT_S: Final = 5.0
+LINGER_S: Final = 0.5
+"""For who was refused while he was still sending, to read why."""
+
+Answering = Callable[[WebRequest], Awaitable[WebAnswer]]
+
+
+class WebConnection:
+    """`answer` is asked for each request."""
+
+    def __init__(self, stream: trio.abc.HalfCloseableStream, answer: Answering) -> None:
+        self._stream = stream
+        self._answer = answer
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
+        self._is_head = False
+
+    async def run(self) -> None:
+        """Until either end has had enough."""
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            try:
+                while await self._exchange():
+                    self._http.start_next_cycle()
+            except h11.RemoteProtocolError as error:
+                await self._refuse(told(error.error_status_hint, str(error)))
+            await self._part()
+
+    async def _exchange(self) -> bool:
+        """One request and its answer. Whether another may follow."""
+        request = await self._request()
+        if request is None:
+            return False
+        answer = await self._answer(request)
+        if answer.events is None:
+            await self._reply(answer)
+        else:
+            await self._stream_events(answer, answer.events)
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    async def _request(self) -> WebRequest | None:
+        """The next one; None if there is none. Raises h11.RemoteProtocolError and trio.TooSlowError."""
+        self._is_head = False
+        event = self._http.next_event()
+        if event is h11.NEED_DATA:
+            with trio.fail_after(IDLE_S):
+                await self._read()
+            event = self._http.next_event()
+        with trio.fail_after(HEAD_S):
+            while event is h11.NEED_DATA:
+                await self._read()
+                event = self._http.next_event()
+        if not isinstance(event, h11.Request):
+            return None
+        self._is_head = event.method == b"HEAD"
+        if event.method in (b"GET", b"HEAD") and not isinstance(self._http.next_event(), h11.EndOfMessage):
+            raise h11.RemoteProtocolError("a request with a body, expected one without", error_status_hint=413)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+        try:
+            target = urlsplit(event.target.decode("ascii"))
+            query = dict(parse_qsl(target.query, max_num_fields=MOST_FIELDS))
+        except ValueError:
+            raise h11.RemoteProtocolError("a target that is none") from None
+        return WebRequest(event.method.decode("ascii"), target.path, query, headers)
+
+    async def _read(self) -> None:
+        self._http.receive_data(bytes(await self._stream.receive_some(READ)))
+
+    async def _reply(self, answer: WebAnswer) -> None:
+        headers = [
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(answer.body))),
+            *answer.headers,
+        ]
+        parts = [self._http.send(h11.Response(status_code=answer.status, headers=headers))]
+        if not self._is_head:
+            parts.append(self._http.send(h11.Data(data=answer.body)))
+        parts.append(self._http.send(h11.EndOfMessage()))
+        data = memoryview(b"".join(part for part in parts if part))
+        with trio.fail_after(ANSWER_S):
+            for at in range(0, len(data), PIECE):
+                await self._stream.send_all(data[at : at + PIECE])
+
+    async def _stream_events(self, answer: WebAnswer, next_event: NextEvent) -> None:
+        headers = [("Content-Type", answer.content_type), *answer.headers]
+        data = self._http.send(h11.Response(status_code=answer.status, headers=headers))
+        while True:
+            with trio.fail_after(EVENT_S):
+                await self._stream.send_all(data or b"")
+            data = self._http.send(h11.Data(data=await next_event()))
+
+    async def _refuse(self, answer: WebAnswer) -> None:
+        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            await self._reply(answer)
+
+    async def _part(self) -> None:
+        with trio.move_on_after(LINGER_S):
+            await self._stream.send_eof()
+            while await self._stream.receive_some(READ):
+                pass

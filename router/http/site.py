@@ -1,0 +1,117 @@
+"""What the listener `http` answers: a table of paths, and who may have what of it (docs/security.md).
+
+Whoever may connect may ask whether the router is well; everything else names links, and is for those who may see all of
+them. Only GET and HEAD: it shows, and does not command. A listener on loopback answers to names of loopback only: else
+a page from elsewhere, whose name an attacker points to 127.0.0.1, could read it (DNS rebinding).
+"""
+
+import binascii
+import logging
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+from attrs import evolve, frozen
+
+from router.http.exchange import WebAnswer, WebCaller, WebRefusal, WebRequest, told
+from router.mesh.config import is_loopback
+
+log = logging.getLogger("oncemesh.security")
+
+PRUDENCE: Final = (
+    ("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cache-Control", "no-store"),
+)  # fmt: skip
+"""With every answer: a page runs what comes from here, and nothing else."""
+
+Handler = Callable[[WebRequest, WebCaller], Awaitable[WebAnswer]]
+
+
+@frozen
+class Page:
+    handler: Handler
+    for_all: bool = False
+    """Of those who can connect; else it is for who may see all links."""
+
+
+class Keys(Protocol):
+    """Who is who, as `router.security.doors` knows."""
+
+    def proves(self, user: str, password: str) -> bool:
+        """Whether it is the user's password."""
+
+    def sees_all(self, user: str) -> bool:
+        """Whether the user may see all links; of "" those who have not said who they are."""
+
+
+class Site:
+    def __init__(self, host: str, keys: Keys, pages: Mapping[str, Page], *, anybody: bool, passwords: bool) -> None:
+        """`host` is where it listens. `anybody` may look; or who says a password, if `passwords` are heard."""
+        self._is_loopback = is_loopback(host)
+        self._keys = keys
+        self._pages = pages
+        self._anybody = anybody
+        self._passwords = passwords
+
+    async def answer(self, request: WebRequest, caller: WebCaller) -> WebAnswer:
+        """Whatever goes wrong here is told and logged: who looks at a router does not end it."""
+        try:
+            answer = await self._page(request, caller).handler(request, caller)
+        except WebRefusal as refusal:
+            answer = refusal.answer
+        except Exception:
+            log.exception("%s: %s cannot be shown", caller.origin, request.path)
+            answer = told(500, "this cannot be shown, the router's log says why")
+        return evolve(answer, headers=(*PRUDENCE, *answer.headers))
+
+    def _page(self, request: WebRequest, caller: WebCaller) -> Page:
+        """Raises WebRefusal."""
+        if request.method not in ("GET", "HEAD"):
+            raise WebRefusal(405, f"{request.method}, expected GET or HEAD", ("Allow", "GET, HEAD"))
+        if self._is_loopback and not is_loopback(_host(request.headers.get("host", ""))):
+            raise WebRefusal(421, "this listener is on loopback, expected localhost or 127.0.0.1 as its name")
+        page = self._pages.get(request.path)
+        if page is None:
+            raise WebRefusal(404, f"there is no such page, expected one of {', '.join(self._pages)}")
+        if not page.for_all and not self._keys.sees_all(user := self._user(request, caller)):
+            log.warning("%s: user %r may not see the links of others", caller.origin, user)
+            raise WebRefusal(403, "this user may not see the links of others")
+        return page
+
+    def _user(self, request: WebRequest, caller: WebCaller) -> str:
+        """Who asks, by password or certificate; "" if nobody in particular. Raises WebRefusal."""
+        said = request.headers.get("authorization")
+        if said is not None and self._passwords:
+            if caller.proven is None or caller.proven[0] != said:
+                caller.proven = said, self._proven(said, caller)
+            return caller.proven[1]
+        if caller.certified or self._anybody:
+            return caller.certified
+        raise self._stranger("expected a user's name and password" if self._passwords else "expected a certificate")
+
+    def _proven(self, said: str, caller: WebCaller) -> str:
+        scheme, _, words = said.partition(" ")
+        try:
+            user, _, password = b64decode(words.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            user = password = ""
+        if scheme.lower() != "basic" or not user or not self._keys.proves(user, password):
+            log.warning("%s: user %r is not known, or its password is wrong", caller.origin, user)
+            raise self._stranger("the user is not known, or the password is wrong")
+        return user
+
+    def _stranger(self, why: str) -> WebRefusal:
+        """There is nothing to say for who is to show a certificate."""
+        ways = [("WWW-Authenticate", 'Basic realm="oncemesh", charset="UTF-8"')] if self._passwords else []
+        return WebRefusal(401 if self._passwords else 403, why, *ways)
+
+
+def _host(header: str) -> str:
+    """Without its port."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.rpartition(":")[0] if ":" in header else header
