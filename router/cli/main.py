@@ -24,6 +24,7 @@ from router.cli.plan import apply as cli_apply
 from router.cli.router import router
 from router.cli.watch.events import events
 from router.cli.watch.status import status
+from router.cli.watch.top import top
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -42,6 +43,7 @@ def main() -> None:
 for _command in (
     cli_mesh.up,
     status,
+    top,
     events,
     *cli_mesh.COMMANDS,
     *cli_apply.COMMANDS,

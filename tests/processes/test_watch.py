@@ -38,6 +38,8 @@ def test_commands_ask_any_router_for_all(triangle: RunningMesh) -> None:
     assert events == sorted(events, key=lambda event: event["time"])
     assert {event["router"] for event in events if event["kind"] == "boot"} == {*"abc"}
     assert all(event["router"] == "a" for event in map(json.loads, told("events", "--router", "a").splitlines()))
+    seen = json.loads(told("top", "--once", "--json", "--interval", "10ms"))
+    assert {router["router"] for router in seen["routers"]} == {*"abc"} and seen["links"] == []
     refused = CliRunner().invoke(main, ["events", "--router", "z", "--url", url(triangle, "b")])
     assert (refused.exit_code, refused.output) == (
         1, 'Error: there is no router "z" in this mesh, expected a, b or c\n'

@@ -10,20 +10,12 @@ import click
 import trio
 
 from router.amqp.sasl.credentials import Credentials
-from router.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, planned
-from router.mesh.quantities import parse_duration
+from router.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, planned, read_duration
 
 if TYPE_CHECKING:
     from failover.client.management import Management
 
 PERIOD_S = 0.5
-
-
-def read_duration(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    try:
-        return parse_duration(value) if value is not None else None
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.command()

@@ -11,6 +11,7 @@ from router.amqp.sasl.credentials import Credentials
 from router.cli.access.login import login_options
 from router.cli.base import run_dir_option, until_signal
 from router.cli.clients import attached, find_target, read_urls
+from router.mesh.quantities import parse_duration
 from router.mesh.reading import expected
 from router.mesh.rundir import RunError
 
@@ -24,6 +25,13 @@ PATIENCE_S = 60
 """For which a command that goes on looks for another router."""
 AWAY = (503, 504)
 """Statuses of routers that are not in contact, or do not answer."""
+
+
+def read_duration(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    try:
+        return parse_duration(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def mesh_options(command: Command) -> Command:
