@@ -58,6 +58,19 @@ class Account:
         """How many a later run with the same state goes on with."""
         return sum(delivery.stored for delivery in self.open) if self._keeps else 0
 
+    def as_json(self) -> dict[str, object]:
+        """When all is over."""
+        sent = sum(delivery.transferred for delivery in self.open)
+        return {
+            "address": self._address,
+            "begun": self.begun,
+            "outcomes": dict(self.outcomes),
+            "sent_but_not_answered": sent,
+            "accepted_by_nobody": self.alone,
+            "kept": self.kept,
+            "error": str(self.error) if self.error is not None else None,
+        }
+
     def tally(self) -> str:
         """In words. What was sent may have been delivered, what was not cannot."""
         for delivery in [delivery for delivery in self.open if delivery.told]:

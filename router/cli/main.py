@@ -9,6 +9,7 @@ if _interruptible:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import click
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
 from router.cli import audit as cli_audit
 from router.cli import chaos as cli_chaos
@@ -40,6 +41,23 @@ def main() -> None:
     """
 
 
+SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(list(SHELLS)))
+def completion(shell: str) -> None:
+    """Print what a shell reads for Tab to complete commands and options.
+
+    \b
+    Examples:
+      oncemesh completion bash >> ~/.bashrc
+      oncemesh completion zsh >> ~/.zshrc
+      oncemesh completion fish > ~/.config/fish/completions/oncemesh.fish
+    """
+    click.echo(SHELLS[shell](main, {}, "oncemesh", "_ONCEMESH_COMPLETE").source())
+
+
 for _command in (
     cli_mesh.up,
     status,
@@ -57,6 +75,7 @@ for _command in (
     cli_demo.demo,
     user,
     certs,
+    completion,
 ):
     main.add_command(_command)
 

@@ -1,5 +1,6 @@
 """The command that is a publisher."""
 
+import json
 import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -61,10 +62,13 @@ def read_properties(context: click.Context, param: click.Parameter, values: tupl
 @click.option("--body", metavar="TEXT", help="The body.")
 @click.option("--body-file", type=click.File("rb"), help="The body is all of this file; - is standard input.")
 @click.option(
+    "--from", "lines", type=click.File("rb"), help="Each line of this file is a message; - is standard input."
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["raw", "json"]),
-    help="What a line of standard input is. raw: a body. json: a message, as `subscribe --format json` prints it, such"
+    help="What a line is. raw: a body. json: a message, as `subscribe --format json` prints it, such"
     ' as {"body": "text", "properties": {"subject": "s"}}.  [default: raw]',
 )
 @click.option("--count", type=click.IntRange(0), help="How many: so often the same body, else numbered ones.")
@@ -88,11 +92,13 @@ def read_properties(context: click.Context, param: click.Parameter, values: tupl
     metavar="N",
     help="Begin when so many are subscribed to the address. What is accepted before has nobody to go to.",
 )
+@click.option("--json", "machine", is_flag=True, help="At the end, what became of them as one JSON object.")
 @target_options
 def publish(
     address: str,
     body: str | None,
     body_file: IO[bytes] | None,
+    lines: IO[bytes] | None,
     form: str | None,
     count: int | None,
     size: int | None,
@@ -102,6 +108,7 @@ def publish(
     priority: int | None,
     rate: float | None,
     wanted: int | None,
+    machine: bool,
     urls: tuple[str, ...],
     router: str | None,
     run_dir: Path | None,
@@ -111,8 +118,8 @@ def publish(
 ) -> None:
     """Publish messages; exit status 0 only if all were accepted.
 
-    A message has the body of --body or --body-file; without either, each line of standard input is one. With --count or
-    --size alone, bodies are made up, and numbered.
+    A message has the body of --body or --body-file; without either, each line of --from or standard input is one. With
+    --count or --size alone, bodies are made up, and numbered.
 
     When its router is lost it goes on at another, and looks for one for up to a minute: nothing is lost or comes twice.
     With --state, what an earlier run left without an outcome comes first; --count 0 does only that.
@@ -121,14 +128,17 @@ def publish(
     Examples:
       oncemesh publish topic/news --body hello --subject greeting
       tail -f app.log | oncemesh publish topic/logs
+      oncemesh publish topic/orders --from orders.jsonl --format json --json
       oncemesh publish topic/news --count 1000 --wait-for-subscribers 1
     """
     name = named(name, "publisher", state)
     target = find_target(run_dir, urls, router, name, state, credentials)
     limit = Limit.of(None if urls else find_run_dir(run_dir))
     given = sections(subject, properties, ttl, priority)
-    source = source_of(given, limit, body=body, body_file=body_file, form=form, count=count, size=size)
+    source = source_of(given, limit, body=body, body_file=body_file, lines=lines, form=form, count=count, size=size)
     account = attached(_publish, target, name, address, source, rate, wanted)
+    if machine:
+        click.echo(json.dumps(account.as_json()))
     if account.error is not None:
         raise account.error
     if not account.is_well:

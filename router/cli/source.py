@@ -54,14 +54,17 @@ def source_of(
     *,
     body: str | None = None,
     body_file: IO[bytes] | None = None,
+    lines: IO[bytes] | None = None,
     form: str | None = None,
     count: int | None = None,
     size: int | None = None,
 ) -> Source:
     """As the command's options say; `given` are the sections that all messages have."""
-    options = {"--body": body, "--body-file": body_file, "--size": size, "--format": form}
+    options = {"--body": body, "--body-file": body_file, "--size": size, "--format": form or lines}
     said = [name for name, value in options.items() if value is not None]
-    said += ["--count"] if form is not None and count is not None else []
+    said += ["--count"] if (form or lines) is not None and count is not None else []
+    if lines is not None:
+        said = [name if name != "--format" else "--from" for name in said]
     if len(said) > 1:
         raise click.UsageError(f"{said[0]} and {said[1]} exclude each other: messages come from one source")
     try:
@@ -75,7 +78,8 @@ def source_of(
         return same(body_file.read(limit.most + 1), times, head, limit)
     if count is not None or size is not None:
         return numbered(SIZE if size is None else size, times, head, limit)
-    return from_lines(json_reader(given) if form == "json" else raw_reader(head), limit)
+    read = json_reader(given) if form == "json" else raw_reader(head)
+    return from_lines(read, limit, lines.fileno() if lines is not None else None)
 
 
 async def repeated(make: Callable[[int], bytes], count: int) -> AsyncIterator[bytes]:

@@ -100,6 +100,7 @@ NOWHERE = ["--url", "amqp://127.0.0.1:1"]
         (["--rate", "x"], "'--rate': 'x' is not a valid float"),
         ([*NOWHERE, "--body", "a", "--size", "1B"], "--body and --size exclude each other"),
         ([*NOWHERE, "--body", "a", "--format", "json"], "--body and --format exclude each other"),
+        ([*NOWHERE, "--body", "a", "--from", "-", "--format", "json"], "--body and --from exclude each other"),
         ([*NOWHERE, "--format", "json", "--count", "2"], "--format and --count exclude each other"),
         (["--body-file", "/nowhere"], "'--body-file': '/nowhere': No such file or directory"),
         (["--property", "a"], "'--property': 'a' is no property, expected NAME=VALUE"),

@@ -344,3 +344,12 @@ def test_a_shell_completes_commands_and_options(words: str, offered: str) -> Non
     asked = {"_ONCEMESH_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     told = CliRunner().invoke(main, prog_name="oncemesh", env=asked).output
     assert [line.removeprefix("plain,") for line in told.splitlines()] == offered.split()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_told_how_to_complete(shell: str) -> None:
+    script = oncemesh("completion", shell).output
+    assert f"_ONCEMESH_COMPLETE={shell}_complete" in script.replace("env ", "")
+    if shell == "bash":
+        checked = subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True, timeout=20)
+        assert (checked.returncode, checked.stderr) == (0, b"")

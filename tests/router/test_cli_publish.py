@@ -123,9 +123,13 @@ def test_what_one_subscriber_prints_as_json_another_publisher_takes(mesh: Runnin
     for source in (["--body", "text"], ["--body-file", str(body)]):
         assert oncemesh(mesh.directory, "publish", "topic/j1", *source, *options).returncode == 0
     first, _ = readers[0].communicate(timeout=PATIENCE_S)
-    taking = ["publish", "topic/j2", "--format", "json", "--subject", "unless it says"]
-    again = oncemesh(mesh.directory, *taking, given=first)
+    lines = tmp_path / "lines"
+    lines.write_bytes(first)
+    taking = ["publish", "topic/j2", "--from", str(lines), "--format", "json", "--subject", "unless it says", "--json"]
+    again = oncemesh(mesh.directory, *taking)
     assert (again.returncode, again.stderr.splitlines()[-1]) == (0, b"2 accepted")
+    told = json.loads(again.stdout)
+    assert (told["begun"], told["outcomes"], told["sent_but_not_answered"]) == (2, {"accepted": 2}, 0)
     second, _ = readers[1].communicate(timeout=PATIENCE_S)
     came = [[json.loads(line) for line in lines.splitlines()] for lines in (first, second)]
     keys = {message.pop("key") for messages in came for message in messages}

@@ -1,5 +1,6 @@
 """The command `oncemesh user`: who is in a file of users."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -79,11 +80,12 @@ def remove(file: Path, name: str) -> None:
 
 @user.command("list")
 @file_argument
-def show(file: Path) -> None:
+@click.option("--json", "machine", is_flag=True, help="As one JSON list.")
+def show(file: Path, machine: bool) -> None:
     """The users' names.
 
     \b
     Example: oncemesh user list users
     """
-    for name in read_users(file).verifiers:
-        click.echo(name)
+    names = list(read_users(file).verifiers)
+    click.echo(json.dumps(names) if machine else "\n".join(names), nl=machine or bool(names))

@@ -21,6 +21,7 @@ def test_users_come_and_go(tmp_path: Path) -> None:
     assert oncemesh("user", "add", file, "bob", stdin="another\n").output == "bob added\n"
     assert oncemesh("user", "add", file, "bob", stdin="changed\n").output == "bob changed\n"
     assert oncemesh("user", "list", file).output == "alice\nbob\n"
+    assert oncemesh("user", "list", "--json", file).output == '["alice", "bob"]\n'
     users = read_users(file).verifiers
     assert users["alice"].fits("open sesame") and users["bob"].fits("changed")
     assert oncemesh("user", "remove", file, "alice").output == "alice removed\n"
