@@ -62,7 +62,10 @@ def read_properties(context: click.Context, param: click.Parameter, values: tupl
 @click.option("--body", metavar="TEXT", help="The body.")
 @click.option("--body-file", type=click.File("rb"), help="The body is all of this file; - is standard input.")
 @click.option(
-    "--from", "lines", type=click.File("rb"), help="Each line of this file is a message; - is standard input."
+    "--from",
+    "lines",
+    type=click.File("rb", lazy=True),
+    help="Each line of this file is a message; - is standard input.",
 )
 @click.option(
     "--format",
@@ -128,7 +131,7 @@ def publish(
     Examples:
       oncemesh publish topic/news --body hello --subject greeting
       tail -f app.log | oncemesh publish topic/logs
-      oncemesh publish topic/orders --from orders.jsonl --format json --json
+      zcat orders.gz | oncemesh publish topic/orders --from - --format json --json
       oncemesh publish topic/news --count 1000 --wait-for-subscribers 1
     """
     name = named(name, "publisher", state)

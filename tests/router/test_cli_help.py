@@ -1,0 +1,71 @@
+"""Every command explains itself, on any terminal, and shells complete it."""
+
+import itertools
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from router.cli.main import main
+
+
+def oncemesh(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+@pytest.mark.parametrize("width", [80, 45])
+def test_the_list_of_commands_cuts_nothing_off(width: int) -> None:
+    text = CliRunner().invoke(main, ["--help"], terminal_width=width).output
+    listed = " ".join(text.partition("Commands:")[2].split())
+    assert "..." not in listed and "start Start stopped routers of a mesh; all of them if none is named." in listed
+
+
+@pytest.mark.parametrize("width", [80, 45])
+@pytest.mark.parametrize("name", main.commands)
+def test_helps_are_no_wider_than_the_terminal_but_for_examples(name: str, width: int) -> None:
+    text = CliRunner().invoke(main, [name, "--help"], env={"COLUMNS": str(width)}).output
+    assert [line for line in text.splitlines() if len(line) > width and "oncemesh" not in line] == []
+
+
+def commands_in(line: str) -> Iterator[list[str]]:
+    """The words of each call of ours in a line of shell, without what the shell keeps to itself."""
+    words = shlex.shlex(line, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    for _, group in itertools.groupby(words, lambda word: set(word) <= set("|&<>;")):
+        first, *others = group
+        if first == "oncemesh":
+            yield others
+
+
+@pytest.mark.parametrize("name", ["", *main.commands])
+def test_every_command_has_help_with_examples_that_can_be_typed(name: str) -> None:
+    text = oncemesh(*name.split(), "--help").output
+    [examples] = re.findall(r"Examples?:\s+(.*?)\n\n", text, re.DOTALL)
+    lines = examples.splitlines()
+    found = [command for line in lines for command in commands_in(line)]
+    assert len(found) >= len(lines) and (not name or any(command == name for command, *_ in found))
+    for command, *words in found:
+        main.commands[command].make_context(command, words)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("oncemesh sta", "status start"), ("oncemesh status --w", "--watch")],
+    ids=["command", "option"],
+)
+def test_a_shell_completes_commands_and_options(words: str, offered: str) -> None:
+    asked = {"_ONCEMESH_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    told = CliRunner().invoke(main, prog_name="oncemesh", env=asked).output
+    assert [line.removeprefix("plain,") for line in told.splitlines()] == offered.split()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_told_how_to_complete(shell: str) -> None:
+    script = oncemesh("completion", shell).output
+    assert f"_ONCEMESH_COMPLETE={shell}_complete" in script.replace("env ", "")
+    if shell == "bash":
+        checked = subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True, timeout=20)
+        assert (checked.returncode, checked.stderr) == (0, b"")
