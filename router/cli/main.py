@@ -20,6 +20,7 @@ from router.cli import subscribe as cli_subscribe
 from router.cli.access.certs import certs
 from router.cli.access.user import user
 from router.cli.base import Commands
+from router.cli.doctor.command import doctor
 from router.cli.hosts.render import render
 from router.cli.plan import apply as cli_apply
 from router.cli.router import router
@@ -63,6 +64,7 @@ for _command in (
     status,
     top,
     events,
+    doctor,
     *cli_mesh.COMMANDS,
     *cli_apply.COMMANDS,
     router,

@@ -1,0 +1,25 @@
+"""From when to when a certificate is valid."""
+
+from pathlib import Path
+
+from attrs import frozen
+from cryptography import x509
+
+
+@frozen
+class Validity:
+    """Seconds since 1970."""
+
+    path: Path
+    begins: float
+    ends: float
+
+
+def validity_of(path: Path) -> Validity | None:
+    """Of the first certificate in a file; None if there is none that can be read."""
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return Validity(path, begins.timestamp(), ends.timestamp())
