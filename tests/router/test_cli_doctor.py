@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from router.cli.doctor.checks import CHECKS, Level, examine
-from router.cli.doctor.facts import Disk, Facts, Host, ended, security, taken
+from router.cli.doctor.symptoms import Disk, Machine, Symptoms, ended, security, taken
 from router.cli.main import main
 from router.mesh.config import Topology
 from router.mesh.rundir import RunDirectory
@@ -26,7 +26,7 @@ mesh: triangle
 routers: {a: {amqp: 127.0.0.1:0}, b: {amqp: 127.0.0.1:0}, c: {amqp: 127.0.0.1:0}}
 links: [[a, b], [b, c], [a, c]]
 """
-HOST = Host("here", 1 << 20, 16 << 30, True, [])
+HOST = Machine("here", 1 << 20, 16 << 30, True, [])
 
 
 def plan(folder: Path, text: str = TRIANGLE) -> Topology:
@@ -50,12 +50,12 @@ def views(**changed: RouterView) -> dict[str, RouterView]:
 
 
 @pytest.fixture
-def well(tmp_path: Path) -> Facts:
+def well(tmp_path: Path) -> Symptoms:
     valid = {"a": Validity(Path("a.pem"), NOW - DAY_S, NOW + 300 * DAY_S)}
-    return Facts(NOW, HOST, plan(tmp_path), certificates=valid, disk=Disk(100 << 30), views=views())
+    return Symptoms(NOW, HOST, plan(tmp_path), certificates=valid, disk=Disk(100 << 30), views=views())
 
 
-def test_where_all_is_well_every_check_passes(well: Facts) -> None:
+def test_where_all_is_well_every_check_passes(well: Symptoms) -> None:
     found = examine(well)
     assert [(finding.check, finding.level) for finding in found] == [(check.name, Level.PASS) for check in CHECKS]
     assert all(finding.what and not finding.todo for finding in found)
@@ -94,7 +94,7 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
 
 @pytest.mark.parametrize(("check", "changes", "level", "what"), ILL)
 def test_what_is_wrong_is_found_by_its_check_with_what_to_do(
-    check: str, changes: dict[str, Any], level: Level, what: str, well: Facts
+    check: str, changes: dict[str, Any], level: Level, what: str, well: Symptoms
 ) -> None:
     findings = [one for one in examine(attrs.evolve(well, **changes)) if one.level is not Level.PASS]
     assert {one.check for one in findings} == {check}
@@ -113,7 +113,7 @@ def test_what_is_wrong_is_found_by_its_check_with_what_to_do(
         ),
     ],
 )
-def test_what_a_topology_is_weak_in_is_found(check: str, text: str, what: str, well: Facts, tmp_path: Path) -> None:
+def test_what_a_topology_is_weak_in_is_found(check: str, text: str, what: str, well: Symptoms, tmp_path: Path) -> None:
     found = examine(attrs.evolve(well, topology=plan(tmp_path, text)))
     assert any(one.check == check and one.level is Level.WARN and what in one.what for one in found)
 

@@ -1,4 +1,4 @@
 """`oncemesh doctor`: what is wrong with this host, a topology and the mesh that runs of it.
 
-`facts` looks, and `checks` judges what was seen: so each check is a function of values. `command` shows it.
+`symptoms` looks, and `checks` judges what was seen: so each check is a function of values. `command` shows it.
 """

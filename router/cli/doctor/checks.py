@@ -1,6 +1,6 @@
 """The checks: each is a function that yields what is wrong, with what to do about it; nothing means that all is well.
 
-What is listed in `CHECKS` is what there is to look at. A check applies where its facts are there.
+What is listed in `CHECKS` is what there is to look at. A check applies where what it looks at is there.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import frozen
 
-from router.cli.doctor.facts import Facts
+from router.cli.doctor.symptoms import Symptoms
 from router.mesh.quantities import format_duration, format_size
 from router.mesh.status import contacts_of
 from router.mesh.status_view import waits
@@ -35,7 +35,7 @@ class Level(StrEnum):
 
 
 @frozen
-class Finding:
+class Diagnosis:
     level: Level
     check: str
     what: str
@@ -47,71 +47,71 @@ class Check:
     name: str
     asks: str
     """What is said if all is well."""
-    applies: Callable[[Facts], object]
-    find: Callable[[Facts], Iterator[tuple[Level, str, str]]]
+    applies: Callable[[Symptoms], object]
+    find: Callable[[Symptoms], Iterator[tuple[Level, str, str]]]
 
 
 Found = Iterator[tuple[Level, str, str]]
 """Level, what is wrong, what to do."""
 
 
-def always(facts: Facts) -> bool:
+def always(seen: Symptoms) -> bool:
     return True
 
 
-def descriptors(facts: Facts) -> Found:
-    if (have := facts.host.descriptors) < DESCRIPTORS:
+def descriptors(seen: Symptoms) -> Found:
+    if (have := seen.host.descriptors) < DESCRIPTORS:
         level = Level.FAIL if have < LEAST_DESCRIPTORS else Level.WARN
         what = f"a process may have {have} descriptors, and every client of a router takes one"
         yield level, what, f"ulimit -n {DESCRIPTORS} or more; LimitNOFILE= in a service"
 
 
-def memory(facts: Facts) -> Found:
-    need = MEMORY_EACH * max(1, len(facts.topology.routers) if facts.topology is not None else 1)
-    if facts.host.memory_bytes < need:
-        what = f"{format_size(facts.host.memory_bytes)} of memory are left, a loaded mesh of this size takes up to"
+def memory(seen: Symptoms) -> Found:
+    need = MEMORY_EACH * max(1, len(seen.topology.routers) if seen.topology is not None else 1)
+    if seen.host.memory_bytes < need:
+        what = f"{format_size(seen.host.memory_bytes)} of memory are left, a loaded mesh of this size takes up to"
         yield Level.WARN, f"{what} {format_size(need)}", "end something else, or give routers hosts of their own"
 
 
-def time_is_kept(facts: Facts) -> Found:
-    if facts.host.keeps_time is False:
+def time_is_kept(seen: Symptoms) -> Found:
+    if seen.host.keeps_time is False:
         todo = "run chrony, ntpd or systemd-timesyncd"
         yield Level.WARN, "nobody keeps this host's clock right: times in logs and audit drift", todo
 
 
-def audit(facts: Facts) -> Found:
-    if facts.host.lacks_audit:
-        lacks = ", ".join(facts.host.lacks_audit)
+def audit(seen: Symptoms) -> Found:
+    if seen.host.lacks_audit:
+        lacks = ", ".join(seen.host.lacks_audit)
         yield Level.WARN, f"the audit cannot run here, it lacks {lacks}", "pip install 'oncemesh[audit]', if it is to"
 
 
-def topology(facts: Facts) -> Found:
-    if facts.unreadable:
-        yield Level.FAIL, facts.unreadable, "mend the file: each line says what is expected"
+def topology(seen: Symptoms) -> Found:
+    if seen.unreadable:
+        yield Level.FAIL, seen.unreadable, "mend the file: each line says what is expected"
 
 
-def alternatives(facts: Facts) -> Found:
+def alternatives(seen: Symptoms) -> Found:
     """Whose loss leaves others without a way to each other."""
-    assert facts.topology is not None
-    names = list(facts.topology.routers)
+    assert seen.topology is not None
+    names = list(seen.topology.routers)
     if len(names) == 1:
         yield Level.WARN, f"{names[0]} is the only router: nobody takes over when it dies", "have two, better three"
     for lost in names if len(names) > 2 else ():
-        links = [(link.a, link.b) for link in facts.topology.links if lost not in (link.a, link.b)]
+        links = [(link.a, link.b) for link in seen.topology.links if lost not in (link.a, link.b)]
         first, *others = (name for name in names if name != lost)
         if cut := [name for name in others if name not in reachable(first, links)]:
             what = f"without {lost} there is no way from {first} to {', '.join(cut)}"
             yield Level.WARN, what, "add a link between the two sides, if a router's death is not to part them"
 
 
-def openings(facts: Facts) -> Found:
-    assert facts.topology is not None
-    for opening in facts.topology.openings(*facts.topology.routers):
+def openings(seen: Symptoms) -> Found:
+    assert seen.topology is not None
+    for opening in seen.topology.openings(*seen.topology.routers):
         yield Level.WARN, opening, "docs/security.md: users and certificates"
 
 
-def listeners(facts: Facts) -> Found:
-    for listener, why in facts.taken.items():
+def listeners(seen: Symptoms) -> Found:
+    for listener, why in seen.taken.items():
         yield (
             Level.FAIL,
             f"{listener} cannot listen on {why}",
@@ -119,19 +119,19 @@ def listeners(facts: Facts) -> Found:
         )
 
 
-def security_files(facts: Facts) -> Found:
-    if facts.security:
-        yield Level.FAIL, facts.security, "oncemesh certs init makes certificates to try things out"
+def security_files(seen: Symptoms) -> Found:
+    if seen.security:
+        yield Level.FAIL, seen.security, "oncemesh certs init makes certificates to try things out"
 
 
-def certificates(facts: Facts) -> Found:
+def certificates(seen: Symptoms) -> Found:
     todo = "a new one, then SIGHUP to the router: it reads it anew"
-    for router, validity in facts.certificates.items():
-        left = validity.ends - facts.now
+    for router, validity in seen.certificates.items():
+        left = validity.ends - seen.now
         if left <= 0:
             yield Level.FAIL, f"{validity.path} of router {router} is out of date for {_days(-left)}", todo
-        elif validity.begins > facts.now:
-            yield Level.FAIL, f"{validity.path} of router {router} begins in {_days(validity.begins - facts.now)}", todo
+        elif validity.begins > seen.now:
+            yield Level.FAIL, f"{validity.path} of router {router} begins in {_days(validity.begins - seen.now)}", todo
         elif left < EXPIRES_SOON_S:
             yield Level.WARN, f"{validity.path} of router {router} is out of date in {_days(left)}", todo
 
@@ -140,22 +140,22 @@ def _days(seconds: float) -> str:
     return f"{seconds / DAY_S:.0f} days" if seconds >= 2 * DAY_S else format_duration(seconds)
 
 
-def disk(facts: Facts) -> Found:
-    assert facts.disk is not None
-    if facts.disk.why_not:
+def disk(seen: Symptoms) -> Found:
+    assert seen.disk is not None
+    if seen.disk.why_not:
         yield (
             Level.FAIL,
-            f"the run directory cannot be written: {facts.disk.why_not}",
+            f"the run directory cannot be written: {seen.disk.why_not}",
             "give it to who runs the routers",
         )
-    elif facts.disk.free_bytes < DISK_SOON:
-        level = Level.FAIL if facts.disk.free_bytes < DISK_LEAST else Level.WARN
-        what = f"{format_size(facts.disk.free_bytes)} are left on the disk of the run directory"
+    elif seen.disk.free_bytes < DISK_SOON:
+        level = Level.FAIL if seen.disk.free_bytes < DISK_LEAST else Level.WARN
+        what = f"{format_size(seen.disk.free_bytes)} are left on the disk of the run directory"
         yield level, what, "make room; `log: {keep, size}` in the topology keeps less of the delivery logs"
 
 
-def crashes(facts: Facts) -> Found:
-    for router, line in facts.ended.items():
+def crashes(seen: Symptoms) -> Found:
+    for router, line in seen.ended.items():
         yield (
             Level.WARN,
             f"router {router} has met an error of its own: {line}",
@@ -163,8 +163,8 @@ def crashes(facts: Facts) -> Found:
         )
 
 
-def running(facts: Facts) -> Found:
-    for name, view in facts.views.items():
+def running(seen: Symptoms) -> Found:
+    for name, view in seen.views.items():
         if not view.running:
             yield Level.WARN, f"router {name} is stopped", f"oncemesh start {name}"
         elif view.status is None:
@@ -177,36 +177,36 @@ def running(facts: Facts) -> Found:
             yield Level.WARN, f"router {name} is {view.status['state']}", "wait, or start those that it waits for"
 
 
-def contacts(facts: Facts) -> Found:
-    up = {name for name, view in facts.views.items() if view.status is not None}
+def contacts(seen: Symptoms) -> Found:
+    up = {name for name, view in seen.views.items() if view.status is not None}
     for name in sorted(up):
-        if unseen := sorted(up - {name} - contacts_of(facts.views[name])):
+        if unseen := sorted(up - {name} - contacts_of(seen.views[name])):
             what = f"router {name} does not see {', '.join(unseen)}, which run"
             yield Level.FAIL, what, "are they linked, their `inter` addresses reached, and no firewall between?"
-    digests = {view.status["plan"]["digest"] for view in facts.views.values() if view.status is not None}
+    digests = {view.status["plan"]["digest"] for view in seen.views.values() if view.status is not None}
     if len(digests) > 1:
         yield Level.WARN, "the routers have different plans of the mesh", "wait; else oncemesh apply it anew"
 
 
-def clocks(facts: Facts) -> Found:
-    for name, view in facts.views.items():
+def clocks(seen: Symptoms) -> Found:
+    for name, view in seen.views.items():
         if view.status is None:
             continue
-        ahead = view.status["incarnation"] / 1000 + view.status["uptime_s"] - facts.now
+        ahead = view.status["incarnation"] / 1000 + view.status["uptime_s"] - seen.now
         if abs(ahead) > CLOCK_S:
             level = Level.FAIL if abs(ahead) > CLOCK_MOST_S else Level.WARN
             which = "ahead of" if ahead > 0 else "behind"
             yield level, f"the clock of router {name} is {format_duration(abs(ahead))} {which} ours", "keep both by NTP"
 
 
-def waiting(facts: Facts) -> Found:
-    for wait in waits(facts.views.values()):
+def waiting(seen: Symptoms) -> Found:
+    for wait in waits(seen.views.values()):
         yield Level.WARN, wait, "who is waited for has to come back, or its timeout to pass"
 
 
-def troubles(facts: Facts) -> Found:
+def troubles(seen: Symptoms) -> Found:
     """That routers tell of themselves."""
-    for name, view in facts.views.items():
+    for name, view in seen.views.items():
         status = view.status or {}
         for what, why in status.get("disk", {}).items():
             if why:
@@ -220,26 +220,26 @@ def troubles(facts: Facts) -> Found:
             )
 
 
-def _has_topology(facts: Facts) -> object:
-    return facts.topology is not None
+def _has_topology(seen: Symptoms) -> object:
+    return seen.topology is not None
 
 
-def _has_views(facts: Facts) -> object:
-    return facts.views
+def _has_views(seen: Symptoms) -> object:
+    return seen.views
 
 
 CHECKS: Final = (
     Check("descriptors", "descriptors enough for clients", always, descriptors),
     Check("memory", "memory enough for the routers", always, memory),
-    Check("time", "this host's clock is kept right", lambda facts: facts.host.keeps_time is not None, time_is_kept),
+    Check("time", "this host's clock is kept right", lambda seen: seen.host.keeps_time is not None, time_is_kept),
     Check("audit", "the audit can run here", always, audit),
     Check("topology", "the topology can be read", lambda f: f.topology is not None or f.unreadable, topology),
     Check("alternatives", "whichever router dies, the others reach each other", _has_topology, alternatives),
     Check("openings", "nobody is let in unasked from other hosts", _has_topology, openings),
     Check("listeners", "the addresses of routers that do not run are free", _has_topology, listeners),
     Check("security", "certificates, secret and users fit together", _has_topology, security_files),
-    Check("certificates", "certificates are valid for a month", lambda facts: facts.certificates, certificates),
-    Check("disk", "the run directory can be written, and has room", lambda facts: facts.disk is not None, disk),
+    Check("certificates", "certificates are valid for a month", lambda seen: seen.certificates, certificates),
+    Check("disk", "the run directory can be written, and has room", lambda seen: seen.disk is not None, disk),
     Check("crashes", "no router has met an error of its own", _has_views, crashes),
     Check("running", "all routers run, answer and are ready", _has_views, running),
     Check("contacts", "all that run see each other, and have one plan", _has_views, contacts),
@@ -249,11 +249,11 @@ CHECKS: Final = (
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+def examine(seen: Symptoms) -> list[Diagnosis]:
     """At least one for each check that applies."""
-    findings: list[Finding] = []
+    findings: list[Diagnosis] = []
     for check in CHECKS:
-        if check.applies(facts):
-            found = [Finding(level, check.name, what, todo) for level, what, todo in check.find(facts)]
-            findings += found or [Finding(Level.PASS, check.name, check.asks)]
+        if check.applies(seen):
+            found = [Diagnosis(level, check.name, what, todo) for level, what, todo in check.find(seen)]
+            findings += found or [Diagnosis(Level.PASS, check.name, check.asks)]
     return findings

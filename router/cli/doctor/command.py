@@ -12,8 +12,8 @@ from rich.text import Text
 
 from failover.printable import printable
 from router.cli.base import console, fetcher, run, run_dir_option
-from router.cli.doctor.checks import Finding, Level, examine
-from router.cli.doctor.facts import Facts, facts
+from router.cli.doctor.checks import Diagnosis, Level, examine
+from router.cli.doctor.symptoms import Symptoms, symptoms
 from router.cli.watch.status import AGAIN_S
 from router.mesh.reading import FileError
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
@@ -60,14 +60,14 @@ def _directory(topology: Path | None, run_dir: Path | None) -> RunDirectory | No
         return None
 
 
-async def _look(directory: RunDirectory | None, path: Path | None) -> Facts:
+async def _look(directory: RunDirectory | None, path: Path | None) -> Symptoms:
     plan, unreadable = None, ""
     try:
         plan = load(path) if path is not None else directory.topology() if directory is not None else None
     except FileError as error:
         unreadable = str(error)
     views = await _look_twice(directory) if directory is not None and plan is not None else {}
-    return facts(plan, unreadable, directory, views)
+    return symptoms(plan, unreadable, directory, views)
 
 
 async def _look_twice(directory: RunDirectory) -> dict[str, RouterView]:
@@ -84,7 +84,7 @@ async def _look_twice(directory: RunDirectory) -> dict[str, RouterView]:
     return views
 
 
-def show(out: Console, findings: Iterable[Finding]) -> None:
+def show(out: Console, findings: Iterable[Diagnosis]) -> None:
     for finding in findings:
         mark = Text(f"{finding.level.value}  ", style=STYLES[finding.level])
         out.print(mark + Text(printable(f"{finding.check}: {finding.what}"), style=""), soft_wrap=True)

@@ -28,7 +28,7 @@ TIME_ERROR = 5
 
 
 @frozen
-class Host:
+class Machine:
     name: str
     descriptors: int
     """That a process may have."""
@@ -48,12 +48,12 @@ class Disk:
 
 
 @frozen
-class Facts:
+class Symptoms:
     """Without a topology or a run directory there is less."""
 
     now: float
     """Seconds since 1970."""
-    host: Host
+    host: Machine
     topology: Topology | None = None
     unreadable: str = ""
     """What is wrong with the topology."""
@@ -70,8 +70,8 @@ class Facts:
     """Router -> the last line of a traceback in its log."""
 
 
-def host() -> Host:
-    return Host(
+def host() -> Machine:
+    return Machine(
         socket.gethostname(),
         resource.getrlimit(resource.RLIMIT_NOFILE)[1],
         psutil.virtual_memory().available,
@@ -142,12 +142,12 @@ def ended(directory: RunDirectory, routers: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def facts(
+def symptoms(
     topology: Topology | None, unreadable: str, directory: RunDirectory | None, views: Mapping[str, RouterView]
-) -> Facts:
+) -> Symptoms:
     why, certificates = security(topology) if topology is not None else ("", {})
     running = [name for name, view in views.items() if view.running]
-    return Facts(
+    return Symptoms(
         time.time(),
         host(),
         topology,
