@@ -2,7 +2,7 @@
 
 A subscriber is owed what was accepted while its home had it among the audience; but not what its home says that it
 accepted without it, nor what was accepted after its link had ended for that home, or after the whole mesh had begun
-without its state stores.
+without its state stores; nor what a later home accepted that cannot have heard of it.
 """
 
 from collections.abc import Iterable
@@ -11,17 +11,21 @@ import numpy as np
 
 from failover.audit.judge.testimony import Testimony
 from failover.audit.mesh.audiences import Term
-from failover.audit.read.columns import Flags, Ints
+from failover.audit.mesh.case import Case
+from failover.audit.mesh.clients import Client, Span
+from failover.audit.read.columns import NONE, Flags, Ints
 from failover.audit.read.facts import BIG, taken
 
 
 class Owed:
     """One flag per pair."""
 
-    def __init__(self, each: Testimony) -> None:
+    def __init__(self, each: Testimony, too_early: Flags) -> None:
         self._each, self._ended = each, _ended(each)
         accepted = each.fates.is_accepted[each.at]
-        self.flags: Flags = each.pairs.in_audience & accepted & ~each.pairs.apart & ~self._ended & ~_forgotten(each)
+        listed: Flags = each.pairs.in_audience & accepted & ~each.pairs.apart & ~self._ended & ~_forgotten(each)
+        self._unheard = _unheard(each, listed & (~each.taken | too_early))
+        self.flags: Flags = listed & ~self._unheard
         self.missing: Flags = self.flags & ~each.taken
         self.got: Flags = self.flags & each.taken
 
@@ -35,7 +39,7 @@ class Owed:
             ("declined", ~accepted & (found.refused | found.told_refused)[at]),
             ("unanswered", ~accepted),
             ("unaddressed", ~each.pairs.in_audience & ~found.has_audience[at]),
-            ("unlisted", ~each.pairs.in_audience),
+            ("unlisted", ~each.pairs.in_audience | self._unheard),
             ("apart", each.pairs.apart),
             ("ended", self._ended),
             ("forgotten", np.ones(len(at), np.bool_)),
@@ -92,3 +96,30 @@ def _forgotten(each: Testimony) -> Flags:
     for lost in each.case.state_losses:
         found |= (meant >= 0) & (meant < lost.at) & (accepted >= lost.at) & (accepted != BIG)
     return found
+
+
+def _unheard(each: Testimony, suspect: Flags) -> Flags:
+    """Which of these the home accepted while it cannot have known the subscriber. Without the end of a router's log
+    nobody can say who was in contact."""
+    found = np.zeros(len(each.at), np.bool_)
+    if each.case.open_homes or not suspect.any():
+        return found
+    acceptor = taken(each.facts.home, each.deliveries.accepted[each.at])
+    for code, client in each.clients:
+        pairs = each.pairs_of(code)
+        pairs = pairs[suspect[pairs] & (acceptor[pairs] != NONE)]
+        if client is not None:
+            for home in np.unique(acceptor[pairs]).tolist():
+                these = pairs[acceptor[pairs] == home]
+                accepted, knew = each.accepted_hlc[these], np.zeros(len(these), np.bool_)
+                for since, till in _known(each.case, client, each.facts.homes[home]):
+                    knew |= (since <= accepted) & (accepted < till)
+                found[these] = ~knew
+    return found
+
+
+def _known(case: Case, client: Client, home: str) -> list[Span]:
+    """When the home may have known the subscriber: it can have heard of it, or says that it had joined it, be it once
+    more."""
+    joined = [(term.since, term.ended) for term in case.terms.get(client.name, ()) if term.home == home]
+    return case.acquaintance.spans(client, home) + joined

@@ -40,10 +40,10 @@ class SubscriberVerdicts:
 
 
 def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
-    owed, twice, fates, sure = Owed(each), duplicated(each), each.fates, each.deliveries.uses.sure[each.at]
+    too_early, in_time = early(each)
+    owed, twice, fates, sure = Owed(each, too_early), duplicated(each), each.fates, each.deliveries.uses.sure[each.at]
     vague = ~sure | (fates.uses_doubted[each.at] & twice)
     vague |= each.undated & fates.is_accepted[each.at] & (each.deliveries.accepted[each.at] == NONE)
-    too_early, in_time = early(each)
     unanswered = _before_any_answer(each)
     unheard = fates.unheard[each.at] & each.pairs.in_audience & (each.refused | ~unanswered)
     unknown = (owed.missing & ~each.refused & each.doubted) | (owed.got & ~too_early & ~in_time)

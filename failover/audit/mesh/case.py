@@ -21,6 +21,7 @@ from failover.audit.mesh.contacts import Hearing, all_remembered, heard_endings,
 from failover.audit.mesh.exchanges import disagreements
 from failover.audit.mesh.lost_state import StateLoss, state_losses
 from failover.audit.mesh.presence import EndedLink, Parting, Presence, ended_in_use, partings, presences
+from failover.audit.mesh.unheard import Acquaintance, acquaintance
 from failover.audit.read.columns import unpack
 from failover.audit.read.inventory import ControlRow, Inventory, Log
 from topic.journal import Event
@@ -39,6 +40,7 @@ class Case:
     partings: Mapping[tuple[str, str], Sequence[Parting]]
     """By home and subscriber."""
     ended_in_use: Sequence[EndedLink]
+    acquaintance: Acquaintance
     state_losses: Sequence[StateLoss]
     forgetful: frozenset[str]
     """Routers' logs that began without the state store of those before."""
@@ -114,6 +116,7 @@ def make_case(control: Sequence[ControlRow], inventory: Inventory, some: Iterabl
         presences=known,
         partings=partings([*rows, *heard], clients.subscribers),
         ended_in_use=tuple(ended_in_use(rows, {**publishing, **known})),
+        acquaintance=acquaintance(rows, logs),
         state_losses=state_losses(rows, logs),
         forgetful=frozenset(_forgetful(rows, logs)),
         hearing=hearing(rows, logs, clients.publishers.values()),

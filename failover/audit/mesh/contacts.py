@@ -139,9 +139,9 @@ def heard_endings(
         name = row.subscriber or ""
         if name in subscribers and subscribers[name].timeout_s:
             ended.setdefault((name, life_of(row)), []).append(row)
-    neighbours = _neighbours(told, logs) if ended else {}
+    around = neighbours(told, logs) if ended else {}
     joined = _joined(told)
-    return [row for life, said in ended.items() for row in _heard(said, neighbours, joined.get(life, {}))]
+    return [row for life, said in ended.items() for row in _heard(said, around, joined.get(life, {}))]
 
 
 def _joined(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Heard]:
@@ -168,7 +168,7 @@ def _heard(said: Sequence[ControlRow], neighbours: Neighbours, joined: Heard) ->
         yield attrs.evolve(first, source=source, incarnation=int(incarnation), hlc=at, time=time)
 
 
-def _neighbours(rows: Iterable[ControlRow], logs: Iterable[Log]) -> Neighbours:
+def neighbours(rows: Iterable[ControlRow], logs: Iterable[Log]) -> Neighbours:
     found: dict[str, list[tuple[str, Span]]] = {}
     routers = {log.name: log for log in logs if log.role == "router"}
     for (name, peer), spans in contacts(rows, routers, by_hlc=True).items():

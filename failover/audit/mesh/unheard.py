@@ -1,0 +1,46 @@
+"""When a router can have taken a subscriber for attached, be it by the word of others: from the control rows alone.
+
+A router that was cut off or down while a subscriber attached elsewhere does not know it. If a publisher brings to it
+what that subscriber was promised, it accepts that without it: a limit (protocol 10). Who knows of an attach says so in
+its log: the custodian, whoever joined it, and a router that found it in its state store. All others can have heard of
+it from these, by their contacts, and nobody else. So what is told here is as much as a router can have known, never
+less, as long as no log lacks its end.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from failover.audit.mesh.clients import FOREVER, Client, Span, life_of
+from failover.audit.mesh.contacts import Heard, Neighbours, earliest, neighbours
+from failover.audit.read.inventory import ControlRow, Log
+from topic.journal import Event
+
+KNOWING = (Event.ATTACHED, Event.JOINED, Event.KEPT)
+
+
+@attrs.frozen
+class Acquaintance:
+    """Of routers with subscribers."""
+
+    _told: Mapping[str, Mapping[int, Heard]]
+    """By subscriber and life: when each router says first that it knows of it."""
+    _neighbours: Neighbours
+
+    def spans(self, subscriber: Client, home: str) -> list[Span]:
+        """When that incarnation of a router can have known the subscriber, and not that it had gone; hybrid clocks."""
+        found = []
+        for life, told in self._told.get(subscriber.name, {}).items():
+            ends = (at for ended, at, where in subscriber.closings if where in ("", home) and ended >= life)
+            if (since := earliest(told, self._neighbours).get(home)) is not None:
+                found.append((since, min(ends, default=FOREVER)))
+        return found
+
+
+def acquaintance(rows: Sequence[ControlRow], logs: Iterable[Log]) -> Acquaintance:
+    told: dict[str, dict[int, Heard]] = {}
+    for row in rows:
+        if row.role == "router" and row.subscriber is not None and row.event in KNOWING:
+            heard = told.setdefault(row.subscriber, {}).setdefault(life_of(row), {})
+            heard[row.log_name] = min(row.hlc, heard.get(row.log_name, row.hlc))
+    return Acquaintance(told, neighbours([row for row in rows if row.role == "router"], logs))
