@@ -117,7 +117,6 @@ class Process:
             topology, self.node, mesh, self.clients, self.neighbours, started, events, reporter
         )
         self._management = management_of(self._managed, self._turns.turn)
-        self.clients.nodes = {STATUS_ADDRESS: self._status, **self._management.table}
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
         self._departure = Departure(self.node, mesh, self._send_clients_away)
@@ -299,6 +298,9 @@ class Process:
     # the plan
 
     def _follow_plan(self) -> None:
+        routers = self._mesh.plan.listed
+        self.clients.nodes = {STATUS_ADDRESS: self._status, **self._management.table(routers)}
+        self._doors.follow(routers)
         self.neighbours.follow()
         self._dials.follow()
         self._departure.follow()

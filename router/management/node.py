@@ -11,7 +11,7 @@ Never here: what is answered (`agent`), and how other routers are asked (`relay`
 
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 import trio
@@ -96,31 +96,30 @@ Answering = Callable[[Errand], Awaitable[bytes]]
 
 
 class ManagementNodes:
-    """Of one router. `table` is for the edge; `run` answers."""
+    """Of one router. `run` answers."""
 
-    def __init__(
-        self, name: str, routers: tuple[str, ...], agent: Agent, relay: Relay, operators: frozenset[str]
-    ) -> None:
-        """`operators` are the users that may ask what is reserved; if there are none, everybody may."""
+    def __init__(self, name: str, agent: Agent, relay: Relay, *, is_closed: bool) -> None:
+        """If it `is_closed`, only who runs the mesh may ask what is reserved; else everybody may."""
         self._name = name
         self._agent = agent
         self._relay = relay
         self.types = agent.types
-        self._operators = operators
+        self._is_closed = is_closed
+        self._operators = {OPERATOR}
         self._callers: dict[Host, Caller] = {}
         self._waiting: dict[Caller, None] = {}
         """With a request, in the order in which they began to wait."""
         self._come = trio.Event()
+
+    def table(self, routers: Collection[str]) -> dict[str, AddressNode]:
+        """The nodes, for the edge; these are the routers of the mesh from now on."""
+        self._operators = {OPERATOR, *routers}
         others = {topological(router, MANAGEMENT_ADDRESS): ForRouter(self, router) for router in routers}
-        self.table: Mapping[str, AddressNode] = {
-            MANAGEMENT_ADDRESS: ForRouter(self, name),
-            DYNAMIC: ForAnswers(self),
-            **others,
-        }
+        return {MANAGEMENT_ADDRESS: ForRouter(self, self._name), DYNAMIC: ForAnswers(self), **others}
 
     def _permit(self, connection: Host, request: Request) -> None:
         """Who may ask what of any router is decided here, once, where the client is. Raises ManagementError."""
-        if request.operation in RESERVED and self._operators and connection.user not in self._operators:
+        if request.operation in RESERVED and self._is_closed and connection.user not in self._operators:
             raise ManagementError(FORBIDDEN, f"{request.operation} is not for user {connection.user!r}")
 
     # links
@@ -314,7 +313,6 @@ def management_of(at: ManagedRouter, turn: Callable[[], Awaitable[None]]) -> Man
         return [f"amqp:/{topological(router, MANAGEMENT_ADDRESS)}" for router in routers]
 
     agent = Agent((*dispatch_types(at), *own_types(at)), nodes, at.events, at.report, turn)
-    routers, security = tuple(at.topology.routers), at.topology.security
+    security = at.topology.security
     is_closed = security.users is not None or security.closes_mesh
-    operators = frozenset({OPERATOR, *routers}) if is_closed else frozenset[str]()
-    return ManagementNodes(at.name, routers, agent, Relay(at.node, agent.answer), operators)
+    return ManagementNodes(at.name, agent, Relay(at.node, agent.answer), is_closed=is_closed)

@@ -8,7 +8,7 @@ say (docs/security.md). Where nothing is configured a stream is what it was, and
 import logging
 import signal
 import ssl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 import trio
@@ -76,6 +76,7 @@ class Doors:
         self._anybody = security.admits_anybody(AMQP, topology.routers[name].amqp.host)
         self._plain = security.tls or security.plain == IN_CLEAR
         self._tls = security.tls
+        self._routers: Collection[str] = topology.routers
         self._load()
 
     def _load(self) -> None:
@@ -85,12 +86,16 @@ class Doors:
         secret = self.files.secret()
         self._contexts = self.files.contexts() if self._tls else None
         self._secret, self._users = secret, users
-        self.rules = Rules(rules, self._topology.limits, self._topology.routers)
+        self.rules = Rules(rules, self._topology.limits, self._routers)
         self._verifier = Verifier.of(secret) if secret is not None else None
         if users is not None or secret is None:
             self._decoys = b""
         else:  # by as much work as a guess of the secret costs
             self._decoys = Verifier.of(secret, b"decoys").stored_key
+
+    def follow(self, routers: Collection[str]) -> None:
+        """These are the routers of the mesh from now on, which as users may do everything."""
+        self._routers = self.rules.routers = routers
 
     async def reload_on_hangup(self) -> None:
         """Certificates run out and secrets get known: new ones come while the router runs."""

@@ -66,12 +66,13 @@ class Rules:
     def __init__(self, rules: Mapping[str, Rule], limits: Limits, routers: Collection[str]) -> None:
         self._rules = rules
         self._limits = limits
-        self._own = {OPERATOR, *routers}
+        self.routers = routers
 
     def of(self, user: str) -> Rule:
         """With all limits that there are: nobody who is anonymous, or one of ours, has one but by a rule."""
-        rule = EVERYTHING if user in self._own else self._rules.get(user or ANONYMOUS, EVERYTHING)
-        if not user or user in self._own:
+        is_own = user == OPERATOR or user in self.routers
+        rule = EVERYTHING if is_own else self._rules.get(user or ANONYMOUS, EVERYTHING)
+        if not user or is_own:
             return rule
         connections = self._limits.user_connections if rule.connections is None else rule.connections
         durable = self._limits.user_durable if rule.durable is None else rule.durable

@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from failover.client import Handle, Outcome, Publisher, Subscriber
+from failover.client.management import Management
 from router.mesh.launcher import LaunchError
 from tests.processes.mesh import RunningMesh
 
@@ -48,6 +49,8 @@ async def test_routers_come_and_go_and_every_message_comes_once_and_in_order(own
             nursery.start_soon(publish)
             await mesh.apply("abcde", links("ab", "ac", "bc5", "bd", "ce", "de"))
             assert (await mesh.status("c"))["plan"]["routers"] == dict.fromkeys("abcde", "member")
+            async with Management([f"amqp://{mesh.address('a')}"]) as management:
+                assert await management.ask("GET-TYPES", "e"), "which came after a"
             await mesh.apply("ade", links("ad", "ae", "de"))
             assert sorted(mesh.directory.running()) == list("ade")
             changed.set()

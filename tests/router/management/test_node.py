@@ -17,6 +17,7 @@ from router.management.entity import EntityType
 from router.management.message import ManagementError
 from router.management.node import DYNAMIC, MOST_LINKS, MOST_REQUESTS, PAUSE_S, ManagementNodes
 from router.management.recent_events import RecentEvents
+from router.security.operator import OPERATOR
 
 
 class Asking:
@@ -114,11 +115,11 @@ def others() -> Iterator[Others]:
 @pytest.fixture
 def nodes(counted: Counted, others: Others) -> ManagementNodes:
     agent = Agent([counted.kind()], list, RecentEvents("a", 1), lambda: b"{}", at_once)
-    return ManagementNodes("a", ("a", "b"), agent, others, frozenset({"boss"}))  # type: ignore[arg-type]
+    return ManagementNodes("a", agent, others, is_closed=True)  # type: ignore[arg-type]
 
 
 def attached(nodes: ManagementNodes, address: str, link: Asking) -> Asking:
-    node: Any = nodes.table[address]
+    node: Any = nodes.table(["a", "b"])[address]
     node.attach(link)
     return link
 
@@ -239,7 +240,7 @@ async def test_of_a_closed_mesh_only_who_runs_it_changes_anything_at_any_router(
 ) -> None:
     nursery.start_soon(nodes.run)
     told = []
-    for user, router in (("guest", "a"), ("guest", "b"), ("boss", "a")):
+    for user, router in (("guest", "a"), ("guest", "b"), (OPERATOR, "a")):
         requests, answers = pair(nodes, Host(user), router=router)
         send(requests, request(answers.address, "DELETE", identity="1"))
         await trio.sleep(1)
