@@ -23,6 +23,10 @@ MAY_IMPORT = {
         *(f"failover.audit.{room}" for room in ("tables", "bucket", "judge", "mesh", "read")),
         "topic",
     ),
+    "failover/audit/follow": (
+        *(f"failover.audit.{room}" for room in ("follow", "bucket", "judge", "mesh", "read", "report")),
+        "topic",
+    ),
     "failover/audit/measure": (*(f"failover.audit.{room}" for room in ("measure", "judge", "mesh", "read")), "topic"),
     "failover/client": ("failover.client", "topic", "router.amqp", "router.journal"),
     "failover/client/attachment": (

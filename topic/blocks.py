@@ -80,15 +80,15 @@ def read_blocks(data: bytes) -> tuple[list[BlockView], Damage | None]:
     """All whole blocks of a segment, and what its tail holds besides, as one more; a bad stretch is skipped, reading
     goes on at the next whole block."""
     region = read_region(data)
-    blocks, damage = _read_blocks(data, region.end)
+    blocks, damage = _read_all(data, region.end)
     if region.left is not None and not (blocks and region.left.number <= blocks[-1].number):
-        blocks += _decode_tail(region.left)
+        blocks += decode_tail(region.left)
     if damage is None and region.damaged_at is not None:
         damage = Damage(region.damaged_at, region.end - region.damaged_at, torn=True)
     return blocks, damage
 
 
-def _decode_tail(left: Left) -> list[BlockView]:
+def decode_tail(left: Left) -> list[BlockView]:
     """The block that it was to become; none if it has no entries, or if no writer of ours has made it, though its
     checksums are right."""
     try:
@@ -98,22 +98,27 @@ def _decode_tail(left: Left) -> list[BlockView]:
     return [] if view is None else [view]
 
 
-def _read_blocks(data: bytes, position: int) -> tuple[list[BlockView], Damage | None]:
+def _read_all(data: bytes, position: int) -> tuple[list[BlockView], Damage | None]:
     """Those from there on."""
     blocks: list[BlockView] = []
     first_bad, skipped = -1, 0
-    while position < len(data):
-        found = _next_block(data, position)
-        start, end = (found[0], found[1]) if found else (len(data), len(data))
+    for start, end, block in [*whole_blocks(data, position), (len(data), len(data), None)]:
         if start > position:
             first_bad = position if first_bad < 0 else first_bad
             skipped += start - position
-        if found:
-            blocks.append(found[2])
+        if block is not None:
+            blocks.append(block)
         position = end
     if first_bad < 0:
         return blocks, None
     return blocks, Damage(first_bad, skipped, torn=first_bad + skipped == len(data))
+
+
+def whole_blocks(data: bytes, position: int) -> Iterator[tuple[int, int, BlockView]]:
+    """(start, end, block) of those from there on; what is between or behind them cannot be read, or not yet."""
+    while found := _next_block(data, position):
+        yield found
+        position = found[1]
 
 
 def _next_block(data: bytes, position: int) -> tuple[int, int, BlockView] | None:

@@ -88,11 +88,16 @@ class Region:
     """Where the first frame is that cannot be read; what came before it is in `left`."""
 
 
+def region_end(data: bytes) -> int:
+    """Where the first block of a segment begins that opens so."""
+    return _START + int.from_bytes(data[len(MAGIC) : _START], "big") if data[: len(MAGIC)] == MAGIC else 0
+
+
 def read_region(data: bytes) -> Region:
     """The region that a segment opens with."""
     if data[: len(MAGIC)] != MAGIC:
         return Region(None, 0)
-    end = min(_START + int.from_bytes(data[len(MAGIC) : _START], "big"), len(data))
+    end = min(region_end(data), len(data))
     at, found = _START, list[list[Any]]()
     while length := int.from_bytes(data[at : min(at + 4, end)], "big"):
         fields = _unpack(data[at + 4 : min(at + _FRAME + length, end)], length)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import attrs
+
 from failover.audit.bucket import Bucket, judge_bucket, judge_joined
 from failover.audit.measure.crossings import crossings, router_rows
 from failover.audit.measure.figures import measures
@@ -15,7 +17,7 @@ from failover.audit.read.files import AuditError, Progress, distinct, ignore, lo
 from failover.audit.read.inventory import take_inventory
 from failover.audit.read.logs import Logs, open_logs
 from failover.audit.report.report import Finding, Report
-from failover.audit.report.rows import doubts, exceptions, findings, pair_rows, publisher_rows, violations
+from failover.audit.report.rows import report_of
 from failover.audit.report.story import DeliveryStory, Setting, tell
 from topic.identity import KEY_LENGTH
 
@@ -63,28 +65,15 @@ def judge_logs(logs: Logs, run_dirs: Sequence[str], chaos: ChaosFile) -> Report:
     for found in logs.work(partial(judge_bucket, case, frame), judge_joined):
         left.add(found)
     tally = left.tally
-    listed = findings(tally, case)
+    report = report_of(run_dirs, tally, case, inventory)
     faults = chaos.chaos.faults if chaos.chaos else ()
     setting = Setting([row for row in control if row.event >= 0], inventory.logs, case.clients, faults)
-    return Report(
-        run_dirs=tuple(run_dirs),
-        publishers=publisher_rows(tally, case),
-        pairs=pair_rows(tally, case),
-        violations=violations(tally),
-        findings=listed,
-        doubts=tuple(doubts(tally, case)),
-        exceptions=exceptions(tally, case),
-        problems=inventory.problems,
-        torn=inventory.torn,
-        since=case.since,
-        left_out=tally.left_out,
-        clocks=tuple(dict.fromkeys(case.clocks.unordered.values())),
-        logs=inventory.logs,
-        unknown_records=tally.unknown_records,
+    return attrs.evolve(
+        report,
         routers=router_rows(left.happened, control, inventory.logs),
         crossings=crossings(left.happened, frame.instants),
         measures=measures(left.metered, known, case.clients, chaos),
-        stories=tuple(_stories(listed, logs, setting)),
+        stories=tuple(_stories(report.findings, logs, setting)),
     )
 
 

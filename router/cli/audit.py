@@ -4,11 +4,15 @@ The exit status of audit is the verdict (see failover/audit/report/report.py).
 """
 
 import json
+import signal
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +20,9 @@ from router.cli.base import console, needs_audit
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from failover.audit.follow import FollowStatus
+    from failover.audit.report.report import Report
 
 DOING = ("reading", "judging")
 NO_VERDICT = 2
@@ -30,8 +37,24 @@ CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 @click.option("--spark", is_flag=True, help="Use Spark for short runs, too: by default for those of 100 MiB and more.")
 @click.option("--master", metavar="URL", help="A Spark master. Default: this machine's cores.")
 @click.option("--tables", metavar="DIR", help="Write what was found there, too, as Parquet: docs/tables.md.")
+@click.option("--follow", "follows", is_flag=True, help="Go on with what is written, until Ctrl-C or SIGTERM.")
+@click.option(
+    "--checkpoint",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="With --follow: where it stopped, and goes on.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --follow: a JSON object in a line, each time.")
 @needs_audit
-def audit(run_dirs: tuple[str, ...], spark: bool, master: str | None, tables: str | None) -> None:
+def audit(
+    run_dirs: tuple[str, ...],
+    spark: bool,
+    master: str | None,
+    tables: str | None,
+    follows: bool,
+    checkpoint: Path | None,
+    as_json: bool,
+) -> None:
     """Judge by the delivery logs of a run whether exactly once holds.
 
     Did every subscriber get all that it was owed, once and in order? A run directory may be any path that Hadoop reads;
@@ -45,21 +68,38 @@ def audit(run_dirs: tuple[str, ...], spark: bool, master: str | None, tables: st
     With --tables, every delivery, event and link is a row to be asked about in SQL. DIR is any path that Hadoop writes
     to, new or of an earlier audit; Spark does all the work then.
 
+    With --follow, what holds so far is told every few seconds, while the mesh runs. The last verdict is about all
+    that was read.
+
     \b
     Examples:
       oncemesh audit run/triangle
       oncemesh audit run/triangle --tables run/triangle/tables
+      oncemesh audit run/triangle --follow --json --checkpoint run/triangle/followed
     """
+    if follows:
+        if spark or master is not None or tables is not None:
+            raise click.UsageError(
+                "--follow reads directories of this machine by itself: no --spark, --master, --tables"
+            )
+        raise click.exceptions.Exit(_guarded(lambda: _follow(run_dirs, checkpoint, as_json)))
+    if checkpoint is not None or as_json:
+        raise click.UsageError("--checkpoint and --json are for --follow: audit.json has the verdict of an audit")
     raise click.exceptions.Exit(judge(run_dirs, master, spark=spark, tables=tables))
 
 
 def judge(
     run_dirs: tuple[str, ...], master: str | None = None, *, spark: bool = False, tables: str | None = None
 ) -> int:
-    """Audits, shows and writes the verdict; returns the exit status. Whatever goes wrong, it is never that of a
-    violation: who relies on the status must not take a failure of the audit for one of the mesh."""
+    """Audits, shows and writes the verdict; returns the exit status."""
+    return _guarded(lambda: _judge(run_dirs, master, spark, tables))
+
+
+def _guarded(auditing: Callable[[], int]) -> int:
+    """Its exit status. Whatever goes wrong, it is never that of a violation: who relies on the status must not take a
+    failure of the audit for one of the mesh."""
     try:
-        return _judge(run_dirs, master, spark, tables)
+        return auditing()
     except KeyboardInterrupt:
         click.echo("Error: the audit was interrupted: no verdict", err=True)
         return INTERRUPTED
@@ -74,6 +114,63 @@ def _last_line(error: Exception) -> str:
     """What a traceback would end with, without the page that Java adds."""
     lines = "".join(traceback.format_exception_only(error)).splitlines()
     return next((line for line in lines if line.strip()), type(error).__name__)
+
+
+def _follow(run_dirs: tuple[str, ...], checkpoint: Path | None, as_json: bool) -> int:
+    """Until a signal comes; what is being judged then is judged first."""
+    from failover.audit import AuditError
+    from failover.audit.follow import follow
+
+    stop, out = threading.Event(), console()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+
+    def tell(status: "FollowStatus", report: "Report") -> None:
+        if as_json:
+            click.echo(json.dumps(_so_far(status, report)))
+        else:
+            out.print(_said(status, report), soft_wrap=True)
+
+    try:
+        report = follow(run_dirs, stop.wait, tell, checkpoint)
+    except AuditError as error:
+        click.echo(f"Error: {error}", err=True)
+        return NO_VERDICT
+    report.write(Path(run_dirs[0]) / "audit.json")
+    if as_json:
+        click.echo(json.dumps({"final": True, **_verdict(report)}))
+    else:
+        report.render(out)
+    return report.exit_code
+
+
+def _verdict(report: "Report") -> dict[str, Any]:
+    counts = {name: sum(getattr(row, name) for row in report.publishers) for name in ("published", "accepted")}
+    counts |= {name: sum(getattr(row, name) for row in report.pairs) for name in ("owed", "processed")}
+    told = {"violations": report.violations, "doubts": len(report.doubts), "problems": len(report.problems)}
+    return {"verdict": report.verdict.name.lower(), "sentence": report.sentence, **counts, **told}
+
+
+def _so_far(status: "FollowStatus", report: "Report") -> dict[str, Any]:
+    oldest_s = None if status.oldest is None else round((status.until - status.oldest) / 1e6, 1)
+    return {
+        "until": datetime.fromtimestamp(status.until / 1e6, UTC).isoformat(),
+        "trails_s": round(time.time() - status.until / 1e6, 1),
+        **_verdict(report),
+        "undecided": status.undecided,
+        "oldest_undecided_s": oldest_s,
+        "events": status.events,
+        "held": status.held,
+        "behind_bytes": status.behind,
+    }
+
+
+def _said(status: "FollowStatus", report: "Report") -> str:
+    waiting = f"; {status.undecided} undecided" if status.undecided else ""
+    if status.oldest is not None:
+        waiting += f", the oldest for {(status.until - status.oldest) / 1e6:.0f} s"
+    until = datetime.fromtimestamp(status.until // 1_000_000)
+    return f"until {until:%H:%M:%S}, {time.time() - until.timestamp():.0f} s ago: {report.sentence}{waiting}"
 
 
 def _judge(run_dirs: tuple[str, ...], master: str | None, spark: bool, tables: str | None) -> int:

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.audit [EVENTS...]`: how long the audit takes over synthetic logs, and how much memory.
+"""`python -m tests.bench.audit [--follow] [EVENTS...]`: time and memory that the audit takes over synthetic logs.
 
 Time is that of the whole command, the start of Java included; memory the largest sum over its processes (command,
 Java, Python workers) that samples found, pages shared by them counted once. Processor time tells on a machine with
@@ -19,6 +19,15 @@ from tests.failover.audit.synthetic import write
 
 SAMPLE_S = 0.5
 COMMAND = "import sys; from router.cli.main import main; main(['audit', sys.argv[1]])"
+FOLLOW = """
+import sys, time
+from failover.audit.follow import Follower
+follower = Follower([sys.argv[1]])
+while not follower.step(time.time_ns() // 1000).caught_up:
+    pass
+sys.exit(follower.finish(time.time_ns() // 1000).exit_code)
+"""
+"""A continuous audit that begins when all is written: as fast as it can."""
 
 
 @attrs.define
@@ -29,9 +38,9 @@ class Usage:
     exit_code: int = -1
 
 
-def measure(directory: Path) -> Usage:
+def measure(directory: Path, command: str = COMMAND) -> Usage:
     begun, usage = time.monotonic(), Usage()
-    with subprocess.Popen([sys.executable, "-c", COMMAND, str(directory)], stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen([sys.executable, "-c", command, str(directory)], stdout=subprocess.DEVNULL) as process:
         root, spent = psutil.Process(process.pid), dict[int, float]()
         while process.poll() is None:
             sample(root, spent, usage)
@@ -56,10 +65,12 @@ def sample(root: psutil.Process, spent: dict[int, float], usage: Usage) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.audit", description=__doc__)
     parser.add_argument("events", nargs="*", type=int, default=[2_000_000, 20_000_000, 40_000_000])
-    for events in parser.parse_args().events:
+    parser.add_argument("--follow", action="store_true", help="by a continuous audit")
+    options = parser.parse_args()
+    for events in options.events:
         with tempfile.TemporaryDirectory() as folder:
             written = write(Path(folder), events)
-            usage = measure(Path(folder))
+            usage = measure(Path(folder), FOLLOW if options.follow else COMMAND)
         print(
             f"{written:,} events: {usage.seconds:.0f} s, {usage.processor_s:.0f} s of processor, "
             f"{usage.peak_bytes / 2**30:.1f} GiB, exit status {usage.exit_code}",

@@ -3,7 +3,7 @@
 What a bucket knows of it is packed by (publisher, subscriber) and brought together once more: two places per delivery.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgpack
@@ -40,8 +40,12 @@ def pack_order(found: Deliveries, fates: Fates, pairs: Pairs, of: SubscriberVerd
     for one in np.unique(both).tolist():
         names = publishers[one // len(pairs.names)].decode(), pairs.names[one % len(pairs.names)]
         chosen = both == one
-        packed = {name: columns[name][chosen].astype(kind).tobytes() for name, kind in (TYPES | KEYS).items()}
-        yield " ".join(names), msgpack.packb(packed)
+        yield " ".join(names), packed({name: column[chosen] for name, column in columns.items()})
+
+
+def packed(columns: Mapping[str, Any]) -> bytes:
+    found: bytes = msgpack.packb({name: columns[name].astype(kind).tobytes() for name, kind in (TYPES | KEYS).items()})
+    return found
 
 
 def judge_order(names: str, parts: Iterable[bytes]) -> Tally:
@@ -61,14 +65,14 @@ def judge_order(names: str, parts: Iterable[bytes]) -> Tally:
 def overtaken(parts: Iterable[bytes]) -> tuple[Texts, Ints]:
     """Handed to the subscriber for the first time after a later delivery of the same publisher was: keys, and which use
     of its key each is."""
-    columns = _unpacked(parts)
+    columns = unpacked(parts)
     handed = np.lexsort((columns["handed_minor"], columns["handed"]))
     place = _ranks(columns["position"], columns["position_minor"])[handed]
     found = handed[(place < np.maximum.accumulate(place)) & ~columns["vague"][handed]]
     return columns["key"][found], columns["life"][found]
 
 
-def _unpacked(parts: Iterable[bytes]) -> dict[str, Any]:
+def unpacked(parts: Iterable[bytes]) -> dict[str, Any]:
     read = [msgpack.unpackb(part) for part in parts]
     return {
         name: np.concatenate([np.frombuffer(fields[name], kind) for fields in read])

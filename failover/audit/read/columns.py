@@ -134,6 +134,21 @@ def _tags(keys: Texts, tags: Sequence[Sequence[bytes] | None], starts: Ints) -> 
             yield from zip(keys[start : start + len(listed)].tolist(), listed, strict=True)
 
 
+def pack(rows: Rows) -> bytes:
+    """As `Packer` packs them, without the names that none of them has."""
+    columns = {name: getattr(rows, name) for name in TYPES}
+    logs, named = np.unique(rows.log), np.unique(np.concatenate([columns[name] for name in NAMES]))
+    kept = named[named != NONE].tolist()
+    codes = np.full(len(rows.strings) + 1, NONE, np.int32)
+    codes[kept] = np.arange(len(kept))
+    columns |= {name: codes[columns[name]] for name in NAMES}
+    columns["log"] = np.searchsorted(logs, rows.log)
+    head = {"strings": [rows.strings[code] for code in kept], "logs": [rows.logs[log] for log in logs.tolist()]}
+    parts = {name: columns[name].astype(kind, copy=False).tobytes() for name, kind in TYPES.items()}
+    packed: bytes = msgpack.packb(head | {"tags": {}} | parts)
+    return packed
+
+
 def tags_of(parts: Iterable[bytes]) -> dict[bytes, bytes]:
     """The delivery-tags of keys, if they were packed."""
     found: dict[bytes, bytes] = {}

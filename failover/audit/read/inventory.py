@@ -181,12 +181,12 @@ def _log(segments: Sequence[ControlRow], gap: Gap | None, kept: Kept) -> Log:
     last = segments[-1]
     times = [row.details[name] for row in segments for name in ("first_time", "last_time")]
     known = [time for time in times if time is not None]
-    role = next((row.role for row in segments if row.details["numbers"]), last.role)
+    role = next((row.role for row in segments if row.details["blocks"]), last.role)
     first_time, last_time = (min(known), max(known)) if known else (last.incarnation * 1000,) * 2
     back = max(row.details["set_back"] for row in segments)
     back = max([back, *(_back(one.details, other.details) for one, other in pairwise(segments))])
     stopped = bool(last.details["stopped"])
-    numbers = [number for row in segments for number in row.details["numbers"]]
+    numbers = [number for row in segments for run in row.details["blocks"] for number in run]
     written = last.details.get("written")
     is_all_here = written is not None and max(numbers, default=-1) >= written - 1
     boot = last.details.get("boot", "") if is_all_here else ""
@@ -212,7 +212,7 @@ def _unreadable(details: dict[str, Any]) -> str:
     damage = details["damage"]
     return (
         f"{damage['skipped']} of {details['size']} bytes from byte {damage['offset']} on are not readable, "
-        f"{len(details['numbers'])} blocks are"
+        f"{sum(last - first + 1 for first, last in details['blocks'])} blocks are"
     )
 
 
@@ -221,7 +221,7 @@ def _missing_segments(segments: Sequence[ControlRow], kept: Kept) -> Iterable[Pr
     incarnation, first = kept.get(segments[0].source, (0, 0))
     next_segment, next_block = 0, 0
     if incarnation == segments[0].incarnation and first:
-        next_segment, next_block = first, min(segments[0].details["numbers"], default=0)
+        next_segment, next_block = first, min((number for number, _ in segments[0].details["blocks"]), default=0)
     for row in segments:
         details = row.details
         if details["segment"] != next_segment:
@@ -230,12 +230,11 @@ def _missing_segments(segments: Sequence[ControlRow], kept: Kept) -> Iterable[Pr
         if details["damage"] and (not _is_torn(row) or row is not segments[-1]):
             yield Problem(details["path"], f"damaged: {_unreadable(details)}")
         again: list[int] = []
-        for number in details["numbers"]:
-            if number > next_block and not details["damage"]:
-                yield Problem(details["path"], f"{_blocks(next_block, number - 1)} missing")
-            if number < next_block:
-                again.append(number)
-            next_block = max(next_block, number + 1)
+        for begin, end in details["blocks"]:
+            if begin > next_block and not details["damage"]:
+                yield Problem(details["path"], f"{_blocks(next_block, begin - 1)} missing")
+            again += range(begin, min(end + 1, next_block))
+            next_block = max(next_block, end + 1)
         if again:
             yield Problem(details["path"], f"{_blocks(min(again), max(again))} there more than once or out of order")
 

@@ -70,19 +70,70 @@ def pack_files(
 
 
 def read_file(path: str, content: bytes) -> File:
-    source, role = _writer(path)
-    segment = parse_segment_name(path.rpartition("/")[2])
-    if segment is None:
-        detail = json.dumps({"path": path, "text": content.decode(errors="replace")})
-        return File(source, [], [_about("", "", 0, "", MESH, detail)])
+    source, _ = writer_of(path)
+    if parse_segment_name(path.rpartition("/")[2]) is None:
+        return File(source, [], [mesh_row(path, content.decode(errors="replace"))])
     blocks, damage = read_blocks(content)
-    about_it = {"path": path, "segment": segment[1], "size": len(content)}
-    detail = json.dumps(about_it | _reading(blocks, damage) | _saving(content))
-    if blocks:
-        role = blocks[0].role
-    host = blocks[-1].host if blocks else ""
-    about = _about(source, role, segment[0], host, FILE, detail)
-    return File(source, blocks, [about, *(row for block in blocks for row in _control(block, source))])
+    reading = SegmentReading(path)
+    reading.add(blocks)
+    reading.end(content, damage)
+    return File(source, blocks, [reading.row(), *(row for block in blocks for row in control_rows(block, source))])
+
+
+@attrs.define(slots=True)
+class SegmentReading:
+    """What the inventory must know of a segment, also of one that is read in parts: which blocks it holds, and between
+    which instants."""
+
+    path: str
+    blocks: list[list[int]] = attrs.field(factory=list)
+    """First and last number of those that follow each other."""
+    first_time: int | None = None
+    last_time: int | None = None
+    set_back: int = 0
+    stopped: bool = False
+    """Whether its last entry is that of a clean end."""
+    role: str = ""
+    host: str = ""
+    size: int = 0
+    damage: Damage | None = None
+    written: int | None = None
+    """How many blocks had been written, by a writer that saves what it appends."""
+    boot: str = ""
+
+    def add(self, blocks: Sequence[BlockView]) -> None:
+        for block in blocks:
+            if self.blocks and self.blocks[-1][1] == block.number - 1:
+                self.blocks[-1][1] = block.number
+            else:
+                self.blocks.append([block.number, block.number])
+            times = block.columns["time"]
+            latest = [*accumulate(times, max, initial=times[0] if self.last_time is None else self.last_time)]
+            back = max(before - time for before, time in zip(latest, times, strict=False))
+            self.set_back = max(self.set_back, back)
+            self.first_time = times[0] if self.first_time is None else self.first_time
+            self.last_time = latest[-1]
+            self.stopped = block.columns["event"][-1] == Event.STOPPED
+            self.role, self.host = self.role or block.role, block.host
+
+    def end(self, content: bytes, damage: Damage | None) -> None:
+        """All of it that can be read was added; of the content only the tail is looked at."""
+        self.size, self.damage = len(content), damage
+        region = read_region(content)
+        known = region.left if region.damaged_at is None else None
+        if known is not None:
+            self.written, self.boot = known.number, known.boot
+
+    def row(self) -> ControlColumns:
+        source, role = writer_of(self.path)
+        segment = parse_segment_name(self.path.rpartition("/")[2])
+        assert segment is not None, self.path
+        about = attrs.asdict(self) | {"segment": segment[1], "stopped": self.stopped and self.damage is None}
+        return _about(source, self.role or role, segment[0], self.host, FILE, json.dumps(about))
+
+
+def mesh_row(path: str, text: str) -> ControlColumns:
+    return _about("", "", 0, "", MESH, json.dumps({"path": path, "text": text}))
 
 
 def _about(source: str, role: str, incarnation: int, host: str, event: int, detail: str) -> ControlColumns:
@@ -90,36 +141,13 @@ def _about(source: str, role: str, incarnation: int, host: str, event: int, deta
     return source, role, incarnation, host, 0, 0, 0, event, None, None, None, None, None, None, detail
 
 
-def _writer(path: str) -> tuple[str, str]:
+def writer_of(path: str) -> tuple[str, str]:
     """(source, role) by the file's place: `<router>/log/<file>` or `clients/<name>/log/<file>`."""
     *_, above, folder, _, _ = ["", "", "", "", *path.split("/")]
     return (f"clients/{folder}", "client") if above == "clients" else (folder, "router")
 
 
-def _reading(blocks: list[BlockView], damage: Damage | None) -> dict[str, Any]:
-    """What the inventory must know of a segment: which blocks it holds, and between which instants."""
-    times = [time for block in blocks for time in block.columns["time"]]
-    last = blocks[-1].columns["event"][-1] if blocks else None
-    latest = list(accumulate(times, max))
-    return {
-        "numbers": [block.number for block in blocks],
-        "first_time": times[0] if times else None,
-        "last_time": latest[-1] if times else None,
-        "set_back": max((before - time for before, time in zip(latest, times, strict=True)), default=0),
-        "stopped": last == Event.STOPPED and damage is None,
-        "damage": damage and {"offset": damage.offset, "skipped": damage.skipped, "torn": damage.torn},
-    }
-
-
-def _saving(content: bytes) -> dict[str, Any]:
-    """What the tail says: how many blocks had been written, by a writer that saves what it appends; and which run of
-    its kernel that was."""
-    region = read_region(content)
-    known = region.left if region.damaged_at is None else None
-    return {"written": known and known.number, "boot": known.boot if known is not None else ""}
-
-
-def _control(block: BlockView, source: str) -> Iterator[ControlColumns]:
+def control_rows(block: BlockView, source: str) -> Iterator[ControlColumns]:
     """Its entries without keys; one takes a place of its own, others as many as they have keys."""
     if 0 not in block.columns["count"]:
         return

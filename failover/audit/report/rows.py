@@ -13,8 +13,28 @@ from failover.audit.judge.unattributed import Missed
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client
 from failover.audit.mesh.presence import Parting
-from failover.audit.read.inventory import Log
-from failover.audit.report.report import Finding, PairRow, PublisherRow
+from failover.audit.read.inventory import Inventory, Log
+from failover.audit.report.report import Finding, PairRow, PublisherRow, Report
+
+
+def report_of(run_dirs: Sequence[str], tally: Tally, case: Case, inventory: Inventory) -> Report:
+    """What the counts say, without figures of how the run went."""
+    return Report(
+        run_dirs=tuple(run_dirs),
+        publishers=publisher_rows(tally, case),
+        pairs=pair_rows(tally, case),
+        violations=violations(tally),
+        findings=findings(tally, case),
+        doubts=tuple(doubts(tally, case)),
+        exceptions=exceptions(tally, case),
+        problems=inventory.problems,
+        torn=inventory.torn,
+        since=case.since,
+        left_out=tally.left_out,
+        clocks=tuple(dict.fromkeys(case.clocks.unordered.values())),
+        logs=inventory.logs,
+        unknown_records=tally.unknown_records,
+    )
 
 
 def publisher_rows(tally: Tally, case: Case) -> tuple[PublisherRow, ...]:

@@ -21,7 +21,7 @@ def row(event: int, source: str = "a", incarnation: int = 7, **columns: Any) -> 
 
 def segment(number: int, blocks: list[int], source: str = "a", **reading: Any) -> ControlRow:
     path = f"run/{source}/log/7-{number:06}.oml"
-    detail = WHOLE | {"path": path, "segment": number, "numbers": blocks} | reading
+    detail = WHOLE | {"path": path, "segment": number, "blocks": [[n, n] for n in blocks]} | reading
     return row(FILE, source, detail=json.dumps(detail))
 
 

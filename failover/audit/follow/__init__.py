@@ -1,0 +1,46 @@
+"""A continuous audit, over a mesh that runs: `follow` reads what is written, and tells what holds so far.
+
+`growing` reads segments as they grow, `decided` says which deliveries nothing can be added to, `fold` judges their
+order as they come, `follower` is one step, `checkpoint` what is kept between two runs of the command. Rules are the
+judge's: there are none in this room but when a delivery may be forgotten.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from failover.audit.follow.checkpoint import Checkpoint
+from failover.audit.follow.follower import Follower, FollowStatus
+from failover.audit.read.files import AuditError, distinct, local_dirs
+from failover.audit.report.report import Report
+
+INTERVAL_S = 2.0
+"""From one step to the next, where all was read."""
+
+
+def follow(
+    run_dirs: Sequence[str],
+    wait: Callable[[float], bool],
+    tell: Callable[[FollowStatus, Report], None],
+    checkpoint: Path | None = None,
+) -> Report:
+    """Audit until `wait` says so, which is given for how many seconds it may wait; the last report is final. `tell` is
+    told after each step. With a `checkpoint` it goes on where another has stopped that followed the same directories.
+    Raises `AuditError` where there is nothing to follow, or the checkpoint is not to be used."""
+    run_dirs = distinct(run_dirs)
+    if len(local_dirs(run_dirs)) < len(run_dirs):
+        raise AuditError("what is followed has to be a directory of this machine, or mounted here")
+    kept = Checkpoint(checkpoint) if checkpoint is not None else None
+    follower = (kept and kept.load(run_dirs)) or Follower(run_dirs)
+    status = None
+    while not wait(INTERVAL_S if status is not None and status.caught_up else 0):
+        status = follower.step(time.time_ns() // 1000)
+        tell(status, follower.report())
+        if kept is not None:
+            kept.save(follower)
+    if kept is not None:
+        kept.save(follower, now=True)
+    return follower.finish(time.time_ns() // 1000)
+
+
+__all__ = ["FollowStatus", "Follower", "follow"]

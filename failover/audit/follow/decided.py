@@ -1,0 +1,84 @@
+"""Which deliveries of those that were judged are decided: nothing that may still come says anything else of them.
+
+The publisher has settled it where it is at home, every router that held it forgot it or has ended, nobody misses it,
+and no rule found anything, or anything missing. A delivery that violates a rule is not decided either: what looks
+violated may be an entry that comes later, or that a broken log is found to lack.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from failover.audit.bucket import Judged
+from failover.audit.mesh.case import Case
+from failover.audit.mesh.clients import FOREVER
+from failover.audit.read.columns import Flags, Ints
+from failover.audit.read.facts import BIG
+from failover.audit.read.inventory import Log
+
+SILENCE_US = 60_000_000
+"""Who has written nothing for so long, and its timeout, was not there."""
+
+
+def decided(judged: Judged, case: Case, until: int) -> Flags:
+    """One flag per delivery. `until`: up to that instant all is known, in µs of wall clock."""
+    found, fates, records = judged.found, judged.verdicts.fates, judged.records
+    number = len(judged.uses.key)
+    nothing = ~fates.is_published & ~fates.is_accepted & ~found.handed
+    over = (found.home_settled_time != BIG) | found.abandoned | nothing
+    held = (records.held_place > records.forgotten_place) & ~_ended(judged, case)
+    strange = _flagged(number, records.delivery, [held, *judged.verdicts.routers.violations.values()])
+    strange |= _flagged(number, np.arange(number), judged.verdicts.publishers.values())
+    told = judged.verdicts.subscribers
+    strange |= _flagged(
+        number, judged.pairs.delivery, [told.unknown, told.unplaced, told.vague, *told.violations.values()]
+    )
+    strange |= judged.unaddressed | fates.unheard | fates.earlier | ~judged.uses.sure
+    found_here: Flags = over & ~strange & ~_missed(judged, case, until)
+    return found_here
+
+
+def _flagged(number: int, of: Ints, flags: Iterable[Flags]) -> Flags:
+    """Deliveries of which any element has any of these flags."""
+    found = np.zeros(number, np.bool_)
+    for each in flags:
+        found[of[each]] = True
+    return found
+
+
+def _ended(judged: Judged, case: Case) -> Flags:
+    """Per record: whether its router writes no more to that log."""
+    latest: dict[str, int] = {}
+    for log in case.logs.values():
+        latest[log.source] = max(log.incarnation, latest.get(log.source, 0))
+    logs = [case.logs.get(log.name) for log in judged.facts.rows.logs]
+    over = [log is not None and (log.stopped or log.gap is not None or log.incarnation < latest[log.source])
+            for log in logs]  # fmt: skip
+    found: Flags = np.array(over, np.bool_)[judged.records.log]
+    return found
+
+
+def _missed(judged: Judged, case: Case, until: int) -> Flags:
+    """Accepted without a subscriber of which it is not known yet whether it was there: it may go on as it was."""
+    found, accepted = np.zeros(len(judged.uses.key), np.bool_), judged.verdicts.fates.accepted_time
+    routers = [log for log in case.logs.values() if log.role == "router" and not log.stopped]
+    for name, at, _ in judged.unattributed.missed(judged.verdicts.subscribers):
+        client = case.clients.subscribers[name]
+        timeout_us = int(client.timeout_s * 1_000_000)
+        known = _heard_until(client.logs if client.logs and client.timeout_s else routers)
+        found[at] |= accepted[at] + timeout_us > max(min(known, until), until - timeout_us - SILENCE_US)
+    return found
+
+
+def _heard_until(logs: Iterable[Log]) -> int:
+    """Of a client, its own logs: those behind a clean end say all. Of routers, each."""
+    return min((FOREVER if log.stopped else log.last_time for log in _latest(logs)), default=FOREVER)
+
+
+def _latest(logs: Iterable[Log]) -> Iterable[Log]:
+    """Of each writer."""
+    by_source: dict[str, Log] = {}
+    for log in logs:
+        if log.source not in by_source or log.incarnation > by_source[log.source].incarnation:
+            by_source[log.source] = log
+    return by_source.values()

@@ -1,0 +1,269 @@
+"""A continuous audit: reads what was written since, judges what is over, and forgets what is decided.
+
+What is carried from one step to the next is bounded by what is under way: rows of deliveries that are not decided, two
+places for each that waits for its order, what is about links and routers, and how far files were read. All of it can be
+pickled. `step` is one increment, `report` says what holds so far, `finish` what holds at last. Rules are the judge's.
+
+Everything is judged as if every log were whole as far as it goes; but at the end, by what is then known of the logs.
+"""
+
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import attrs
+import numpy as np
+
+from failover.audit.bucket import Judged, judge_rows
+from failover.audit.follow.decided import decided
+from failover.audit.follow.fold import OrderFold, Place
+from failover.audit.follow.growing import GrowingLog
+from failover.audit.judge.tally import Tally
+from failover.audit.mesh.case import Case, make_case
+from failover.audit.read.columns import NONE, Packer, Rows, chosen, hashed, pack, unpack
+from failover.audit.read.facts import Facts, Groups, by_key
+from failover.audit.read.files import LOGS
+from failover.audit.read.inventory import ControlRow, Inventory, Log, take_inventory
+from failover.audit.read.segments import SegmentReading, control_rows, mesh_row, writer_of
+from failover.audit.report.report import Report
+from failover.audit.report.rows import report_of
+from topic.blocks import BlockView
+from topic.identity import NAME_LENGTH
+from topic.journal import Event
+
+BUDGET = 16 << 20
+"""Bytes of logs read in a step, at most."""
+FLUSHED_US = 3_000_000
+"""After so long an entry is in a block, if its writer runs: twice what it takes at most, and some more."""
+SETTLED_US = 10_000_000
+"""A delivery of which nothing was said for so long is judged."""
+SAMPLED = 50_000
+"""Rows by which clocks are compared, at most."""
+
+
+@attrs.frozen(slots=True)
+class FollowStatus:
+    """After a step; times in µs of wall clock."""
+
+    until: int
+    """What was said last of before that is judged."""
+    events: int
+    """That were read: entries and deliveries."""
+    undecided: int
+    """Deliveries that began before `until`, and are not decided."""
+    oldest: int | None
+    """When the first of them began."""
+    held: int
+    """Rows that are carried on."""
+    behind: int
+    """Bytes that are not read yet."""
+    caught_up: bool
+
+
+@attrs.define
+class _Read:
+    """What a step found in files: control rows, and packed rows of deliveries."""
+
+    control: list[ControlRow] = attrs.field(factory=list)
+    packer: Packer = attrs.field(factory=Packer)
+
+    def add(self, log: GrowingLog, blocks: Iterable[BlockView]) -> None:
+        source, _ = writer_of(f"{log.directory.absolute()}/")
+        for block in blocks:
+            self.control += (_undeleted(ControlRow(*row), log.first) for row in control_rows(block, source))
+            self.packer.add(block, source)
+
+    def parts(self) -> list[bytes]:
+        return [part for _, part in self.packer.buckets(1)]
+
+
+def _undeleted(row: ControlRow, first: tuple[int, int]) -> ControlRow:
+    """What was deleted since the first segment was read was read."""
+    if row.event != Event.CONTINUED or tuple(row.details.get("first") or first) <= first:
+        return row
+    return attrs.evolve(row, detail=None)
+
+
+def _began(log: str) -> int:
+    """The incarnation that a name ends with, which is when it began, in ms; 0 if it is none."""
+    incarnation = log.rpartition(".")[2]
+    return int(incarnation) if incarnation.isdigit() else 0
+
+
+def _whole(logs: Sequence[Log]) -> tuple[Log, ...]:
+    """But those that are known to lack their end: they break off, or were not all saved when another began."""
+    latest: dict[str, int] = {}
+    for log in logs:
+        latest[log.source] = max(log.incarnation, latest.get(log.source, 0))
+
+    def may_be_whole(log: Log) -> bool:
+        return log.gap is None and (log.saved or bool(log.boot) or log.incarnation == latest[log.source])
+
+    return tuple(attrs.evolve(log, saved=may_be_whole(log)) for log in logs)
+
+
+class Follower:
+    """Of several run directories of one mesh. It can be pickled, and goes on elsewhere."""
+
+    def __init__(self, run_dirs: Sequence[str]) -> None:
+        """`run_dirs` are local, or mounted: what is written there is seen at once."""
+        self.run_dirs = run_dirs
+        self._logs: dict[Path, GrowingLog] = {}
+        self._control: list[ControlRow] = []
+        self._pending, self._saved = pack(unpack([])), 0
+        self._left, self._kept, self._order = Tally(), Tally(), OrderFold()
+        """What is counted of deliveries that are decided, of those that are not, and of the order of all."""
+        self._sample, self._sample_of = self._pending, 1
+        self._events = 0
+        self._case: Case | None = None
+        self._inventory: Inventory | None = None
+
+    def step(self, now: int) -> FollowStatus:
+        """Read what there is, but not more than `BUDGET`, and judge it. `now`: by this machine's wall clock, in µs."""
+        self._find_logs()
+        read, waiting = self._read(BUDGET)
+        self._control += read.control
+        tails = self._tails(waiting)
+        until = min([now - FLUSHED_US, *(log.time for log in waiting)]) - SETTLED_US
+        self._take_inventory(tails, until)
+        rows, saved = self._rows(read, tails[0])
+        return self._judge(rows, saved, until, waiting)
+
+    def report(self) -> Report:
+        """As far as is known. Who waits is no violation yet; what looks like one may be an entry that is to come."""
+        assert self._case is not None and self._inventory is not None, "no step was made"
+        tally = Tally()
+        for part in (self._left, self._kept, self._order.tally):
+            tally.add(part)
+        return report_of(self.run_dirs, tally, self._case, self._inventory)
+
+    def finish(self, now: int) -> Report:
+        """Nothing is written any more, or nobody asks: the verdict as by one audit of all that was read."""
+        while not self.step(now).caught_up:
+            pass
+        read, _ = self._read(budget=None)
+        for log in self._logs.values():
+            read.add(log, log.end())
+        self._control += read.control
+        rows, _ = self._rows(read, _Read())
+        self._take_inventory((_Read(), []), now)
+        assert self._case is not None
+        for names, part in judge_rows(self._case, chosen(rows, np.ones(len(rows), np.bool_))).order():
+            self._order.add(names, part)
+        self._order.fold({})
+        self._take_inventory((_Read(), []), now, whole=False)
+        self._kept = judge_rows(self._case, rows).count()
+        return self.report()
+
+    def _find_logs(self) -> None:
+        for run_dir in self.run_dirs:
+            for pattern in LOGS:
+                for path in Path(run_dir).glob(pattern):
+                    self._logs.setdefault(path.parent, GrowingLog(path.parent))
+
+    def _read(self, budget: int | None) -> tuple[_Read, list[GrowingLog]]:
+        """The oldest first; also the logs that there is more to read of."""
+        read, waiting, started = _Read(), list(self._logs.values()), self._bytes()
+        while waiting and (budget is None or self._bytes() - started < budget):
+            log = min(waiting, key=lambda log: log.time)
+            blocks = log.read()
+            if blocks is None:
+                waiting.remove(log)
+            else:
+                read.add(log, blocks)
+        return read, waiting
+
+    def _bytes(self) -> int:
+        return sum(log.read_bytes for log in self._logs.values())
+
+    def _tails(self, waiting: Sequence[GrowingLog]) -> tuple[_Read, list[SegmentReading]]:
+        """What is in no block yet of logs that nothing was written to since: their writers may be gone."""
+        tails, readings = _Read(), list[SegmentReading]()
+        for log in self._logs.values():
+            if log not in waiting and log.is_idle() and (blocks := log.peek()):
+                tails.add(log, blocks)
+                reading = copy.deepcopy(log.readings()[-1])
+                reading.add(blocks)
+                readings.append(reading)
+        return tails, readings
+
+    def _take_inventory(self, tails: tuple[_Read, list[SegmentReading]], until: int, *, whole: bool = True) -> None:
+        """`whole`: as if every log were, as far as it goes; see `_whole`. A log that began later may be seen yet."""
+        instead = {reading.path: reading for reading in tails[1]}
+        known = [reading for log in self._logs.values() for reading in log.readings()]
+        files = [instead.get(reading.path, reading).row() for reading in known]
+        meshes = [path for run_dir in self.run_dirs for path in [Path(run_dir) / "mesh.json"] if path.exists()]
+        files += [mesh_row(str(path.absolute()), path.read_text()) for path in meshes]
+        control = [*self._control, *tails[0].control, *(ControlRow(*row) for row in files)]
+        found = take_inventory(control)
+        if whole:
+            missing = tuple(problem for problem in found.problems if _began(problem.path) * 1000 < until)
+            found = attrs.evolve(found, logs=_whole(found.logs), problems=missing)
+        self._inventory, self._case = found, make_case(control, found, [self._sample])
+
+    def _rows(self, read: _Read, tails: _Read) -> tuple[Rows, int]:
+        """All that is pending; the first so many stay so."""
+        saved = unpack([self._pending, *read.parts()])
+        self._events += len(saved) - self._saved
+        parts = tails.parts()
+        return (unpack([pack(saved), *parts]) if parts else saved), len(saved)
+
+    def _judge(self, rows: Rows, saved: int, until: int, waiting: Sequence[GrowingLog]) -> FollowStatus:
+        assert self._case is not None
+        group, keys = by_key(rows.key)
+        groups, everywhere = Groups(group, len(keys)), np.ones(len(rows), np.bool_)
+        young = groups.highest(everywhere, rows.time) >= until
+        in_tails = groups.any(np.arange(len(rows)) >= saved)
+        judged = judge_rows(self._case, chosen(rows, ~young[group]))
+        self._place(judged, chosen(rows, young[group]))
+        open_keys = judged.uses.key[~decided(judged, self._case, until)]
+        stays = young | in_tails | np.isin(keys, open_keys)
+        leaving = chosen(rows, ~stays[group])
+        self._take_sample(leaving)
+        self._leave(judge_rows(self._case, leaving) if (stays & ~young).any() else judged)
+        self._kept = judge_rows(self._case, chosen(rows, (stays & ~young)[group])).count()
+        carried = chosen(rows, stays[group] & (np.arange(len(rows)) < saved))
+        self._pending, self._saved = pack(carried), len(carried)
+        begun = groups.lowest(everywhere, rows.time)[stays]
+        begun = begun[begun < until]
+        behind = sum(log.behind() for log in waiting)
+        oldest = int(begun.min()) if len(begun) else None
+        held = int(stays[group].sum())
+        return FollowStatus(until, self._events, len(begun), oldest, held, behind, not waiting)
+
+    def _leave(self, judged: Judged) -> None:
+        """Deliveries that are decided are counted, and forgotten."""
+        self._left.add(judged.count())
+        self._order.forget(set(zip(judged.uses.key.tolist(), judged.uses.number.tolist(), strict=True)))
+
+    def _take_sample(self, rows: Rows) -> None:
+        """Of deliveries of which all is said, by chance: to compare clocks by."""
+        sampled = (hashed(rows.key) >> np.uint64(40)) % np.uint64(self._sample_of) == 0
+        sample = unpack([self._sample, pack(chosen(rows, sampled))])
+        while len(sample) > SAMPLED:
+            self._sample_of *= 2
+            sample = chosen(sample, (hashed(sample.key) >> np.uint64(40)) % np.uint64(self._sample_of) == 0)
+        self._sample = pack(sample)
+
+    def _place(self, judged: Judged, young: Rows) -> None:
+        """Judge the order of what was handed over before anything that is not judged yet."""
+        for names, part in judged.order():
+            self._order.add(names, part)
+        self._order.fold(dict(self._handed_first(young)))
+
+    def _handed_first(self, rows: Rows) -> Iterator[tuple[str, Place]]:
+        """By publisher and subscriber, the first of these in the order of `judge.order`."""
+        assert self._case is not None
+        facts, clients = Facts(rows), self._case.clients.subscribers
+        own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)
+        by_own = facts.by_subscriber & facts.tells(Event.DELIVERED, Event.PROCESSED) & own[rows.subscriber]
+        by_edge = facts.by_router & facts.tells(Event.DELIVERED) & ~own[rows.subscriber]
+        at = np.flatnonzero((by_own | by_edge) & (rows.subscriber != NONE))
+        names, publisher = np.unique(rows.key[at].astype(f"S{NAME_LENGTH}"), return_inverse=True)
+        number = max(len(rows.strings), 1)
+        pairs, pair = np.unique(publisher * number + rows.subscriber[at], return_inverse=True)
+        major = np.where(by_own, facts.incarnation, rows.hlc)
+        first = Groups(pair.astype(np.int64), len(pairs), at).first(by_own | by_edge, major, rows.place)
+        for one, row in zip(pairs.tolist(), first.tolist(), strict=True):
+            who = f"{names[one // number].decode()} {rows.strings[one % number]}"
+            yield who, (int(major[row]), int(rows.place[row]))
