@@ -20,6 +20,7 @@ from router.cli import subscribe as cli_subscribe
 from router.cli.access.certs import certs
 from router.cli.access.user import user
 from router.cli.base import Commands
+from router.cli.bench.command import bench
 from router.cli.doctor.command import doctor
 from router.cli.hosts.render import render
 from router.cli.plan import apply as cli_apply
@@ -71,6 +72,7 @@ for _command in (
     render,
     cli_publish.publish,
     cli_subscribe.subscribe,
+    bench,
     cli_chaos.chaos,
     cli_audit.audit,
     cli_audit.story,

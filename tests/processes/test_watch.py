@@ -46,6 +46,16 @@ def test_commands_ask_any_router_for_all(triangle: RunningMesh) -> None:
     )  # fmt: skip
 
 
+def test_a_bench_measures_what_it_sends(triangle: RunningMesh) -> None:
+    load = ["--publishers", "2", "--subscribers", "2", "--rate", "200", "--warm-up", "100ms", "--duration", "500ms"]
+    result = CliRunner().invoke(main, ["bench", "topic/bench", *load, "--json", "--url", url(triangle, "a")])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["sent"] == 100 and told["outcomes"] == {"accepted": 100} and told["delivered"] == 200
+    assert 0 < told["delivery_ms"]["p50"] <= told["delivery_ms"]["p99.9"] <= told["delivery_ms"]["max"]
+    assert 0 < told["accepted_per_s"] <= 200
+
+
 async def test_who_follows_goes_on_at_another_router_and_misses_nothing(own_triangle: RunningMesh) -> None:
     mesh, seen, known = own_triangle, list[dict[str, Any]](), dict[str, int]()
     async with Management([url(mesh, "a")], timeout=30) as management:

@@ -1,0 +1,1 @@
+"""`oncemesh bench`: a load of a user's own, and how long its messages take. One process: it measures itself, too."""

@@ -1,0 +1,50 @@
+"""Latencies, counted in bounded memory: in each bucket they differ by 1/64 at most."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+SUB_BITS: Final = 6
+QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+
+
+class Histogram:
+    """Of whole numbers, 0 or more."""
+
+    def __init__(self) -> None:
+        self._buckets: Counter[tuple[int, int]] = Counter()
+        self.count = 0
+        self.most = 0
+
+    def add(self, value: int) -> None:
+        """A bucket is an exponent and the highest bits."""
+        assert value >= 0
+        shift = max(0, value.bit_length() - SUB_BITS - 1)
+        self._buckets[shift, value >> shift] += 1
+        self.count += 1
+        self.most = max(self.most, value)
+
+    def quantile(self, part: float) -> int:
+        """That of which so large a part is no more: the upper end of its bucket. 0 if there is nothing."""
+        awaited = part * self.count
+        for (shift, bits), count in sorted(self._buckets.items()):
+            awaited -= count
+            if awaited <= 0:
+                return min(self.most, (bits + 1 << shift) - 1)
+        return self.most
+
+    def bars(self, rows: int) -> Sequence[tuple[int, int]]:
+        """At most so many: the upper end of each, and how many values there are up to there and above the last."""
+        ordered = sorted(self._buckets.items())
+        if not ordered:
+            return []
+        (low_shift, low), _ = ordered[0]
+        first, last = max(1, low << low_shift), max(1, self.most)
+        step = max(2.0, (last / first) ** (1 / max(1, rows - 1)) * 1.0001)
+        ends, found = [float(first)], [0]
+        for (shift, bits), count in ordered:
+            while (bits << shift) > ends[-1]:
+                ends.append(ends[-1] * step)
+                found.append(0)
+            found[-1] += count
+        return [(round(end), count) for end, count in zip(ends, found, strict=True)]
