@@ -26,6 +26,7 @@ from topic.delivery.records import RecordTable
 from topic.delivery.window import CreditWindow
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status, overtakes
+from topic.edge.filters import Filter
 from topic.edge.subscriber import LocalSubscriber
 from topic.event import event
 from topic.home.boot import Boot
@@ -183,23 +184,14 @@ class Topic:
 
     @event
     def attach_subscriber(
-        self,
-        identity: LinkIdentity,
-        link: Any,
-        now: float,
-        *,
-        seen: int = 0,
-        first: bool = False,
-        sends_settled: bool = False,
-        lifetime: Lifetime = FLEETING,
-        unsettled: Mapping[bytes, int] | None = None,
-        complete: bool = True,
-        told: bool = False,
-    ) -> LocalSubscriber:
+        self, identity: LinkIdentity, link: Any, now: float, *, seen: int = 0, first: bool = False,
+        sends_settled: bool = False, lifetime: Lifetime = FLEETING, unsettled: Mapping[bytes, int] | None = None,
+        complete: bool = True, told: bool = False, wants: Filter | None = None,
+    ) -> LocalSubscriber:  # fmt: skip
         """An attach of a subscriber (6.1); answered when all routers in contact have joined it. With its unsettled map
         (delivery key to state, 0 for none) it resumes what it left, wherever that was; with a null one, as with an
         empty one. If the map is not `complete` it is given only what the map names. `seen` as above. `told`: the client
-        says that it knows that its last link has ended without its doing (8, Apart)."""
+        says that it knows that its last link has ended without its doing (8, Apart). `wants` is its filter."""
         self.outlet.clock.merge(seen)
         name = link_name(identity)
         subscriber = self.edge.subscribers.get(name) or LocalSubscriber(name, identity)
@@ -209,7 +201,7 @@ class Topic:
         told = told or unsettled is None  # that claims nothing from before
         if known is not None and known.ending and not told:
             return self.home.lapses.tell(known, link)
-        subscriber.begin(link, self.outlet.new_epoch(known), unsettled, complete=complete)
+        subscriber.begin(link, self.outlet.new_epoch(known), unsettled, complete=complete, wants=wants)
         subscriber.overtook = overtakes(seen, known)
         subscriber.lifetime = lifetime
         subscriber.settles_first = first
@@ -220,8 +212,8 @@ class Topic:
         named = self.edge.unconfirmed.name(
             subscriber, unsettled or {}, partial(self.generations.stream_named, subscriber)
         )
-        if unsettled is not None:  # what else it says is settled, whatever comes for these keys before it is answered
-            subscriber.client_map = {record.key: unsettled[record.key] for record in named}
+        if unsettled is not None:
+            subscriber.named(named)
         resumed = unsettled is not None or (known is not None and known.live)
         aware = subscriber.epoch.hlc - 1 if told else known.aware_until if known is not None else 0
         epoch = subscriber.epoch

@@ -47,6 +47,7 @@ Entries
     SETTLED      home: the publisher settled after the outcome. Edge (peer): that was applied here
     ABANDONED    the publisher settled before an outcome, or its generation was given up: nothing is owed any
                  more
+    PASSED       the filter of the local `subscriber` leaves it out: it is not given it on this attach
     FORGOTTEN    the record is gone
     PLACEHOLDER  a record without its message, named by the map of `subscriber`
     RESOLVED     the home (peer) said that it is settled
@@ -147,6 +148,7 @@ class Event(IntEnum):
     APART = 28
     GAP = 29
     CONTINUED = 30
+    PASSED = 31
 
 
 class LoggedOutcome(IntEnum):

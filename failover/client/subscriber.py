@@ -26,7 +26,8 @@ from failover.client.state.comparison import TERMINAL
 from failover.client.state.store import Decided, Removed, Role
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
-from router.amqp.format.values import RCV_FIRST, RCV_SECOND, REJECTED, RELEASED
+from router.amqp.format.codec import Described
+from router.amqp.format.values import RCV_FIRST, RCV_SECOND, REJECTED, RELEASED, SELECTOR
 from router.amqp.format.values import Handle as EngineHandle
 from router.amqp.proton.link import Link
 from topic.journal import Event
@@ -51,6 +52,7 @@ class Subscriber(Endpoint):
         link: str,
         credit: int = 100,  # deliveries transferred and not answered
         settle: Literal["first", "second"] = "second",
+        filter: str | None = None,  # a selector: nothing else is given to it (docs/clients.md)
         **options: Unpack[Options],
     ) -> None:
         super().__init__(urls, address, container=container, link=link, **options)
@@ -59,6 +61,7 @@ class Subscriber(Endpoint):
         self._credit = credit
         self._owed = 0  # credit to be given again
         self._settle = settle
+        self._filters = {"selector": Described(SELECTOR, filter)} if filter is not None else None
         self._waiting: deque[Delivery] = deque()  # for the user to take them
         self._unsettled: dict[bytes, Delivery] = {}  # by key; mode second only
         self._by_handle: dict[EngineHandle, Delivery] = {}
@@ -99,6 +102,7 @@ class Subscriber(Endpoint):
     def _attach(self, connection: Connection) -> Link:
         options = self._options()
         options["rcv_settle_mode"] = RCV_SECOND if self._settle == "second" else RCV_FIRST
+        options["filters"] = self._filters
         link = connection.receiver(self.identity.link, self.identity.address, **options)
         link.flow(self._credit)
         return link

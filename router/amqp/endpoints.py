@@ -11,7 +11,7 @@ from router.amqp.format.errors import NOT_ALLOWED, AmqpError
 from router.amqp.format.notes import AttachFrame
 from router.amqp.format.values import RELEASED, Attach, ErrorCondition
 from router.amqp.frames.tap import Tap
-from router.amqp.proton.library import lib, read_condition, text, write_condition, write_lifetime
+from router.amqp.proton.library import lib, read_condition, text, write_condition, write_lifetime, write_map
 from router.amqp.proton.link import Host, Link, Place
 from router.amqp.sessions import Session, Sessions
 
@@ -95,6 +95,7 @@ class Endpoints:
             write_lifetime(terminus, attach.durable, attach.expiry_policy, attach.timeout)
         if not address:
             lib.pn_terminus_set_dynamic(lib.pn_link_source(pointer), True)
+        write_map(attach.filters, lib.pn_terminus_filter(lib.pn_link_source(pointer)))
         link.describe(attach.properties, attach.unsettled, attach.incomplete_unsettled)
         link.open(attach.snd_settle_mode, attach.rcv_settle_mode)
         return link

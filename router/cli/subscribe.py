@@ -29,11 +29,19 @@ FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": 
     help="raw: the body and a line's end; on a terminal, without what that would obey. pretty: the key and all"
     " sections, for reading. json: the same, a message a line, for programs.",
 )
+@click.option(
+    "--filter",
+    "selector",
+    metavar="SELECTOR",
+    help="Only messages for which this holds: a condition on their properties, as JMS has it. Nobody waits for this"
+    " subscriber with the others.",
+)
 @target_options
 def subscribe(
     address: str,
     count: int | None,
     form: str,
+    selector: str | None,
     urls: tuple[str, ...],
     router: str | None,
     run_dir: Path | None,
@@ -52,18 +60,21 @@ def subscribe(
     Examples:
       oncemesh subscribe topic/news --count 1000 --router c
       oncemesh subscribe topic/news --format json | jq .body
+      oncemesh subscribe topic/news --filter "colour = 'red' AND size > 3"
     """
     name = named(name, "subscriber", state)
     show: Show = FORMATS[form]
     if form == "raw" and sys.stdout.isatty():
         show = as_lines
     target = find_target(run_dir, urls, router, name, state, credentials)
-    taken = attached(_subscribe, target, name, address, count, show)
+    taken = attached(_subscribe, target, name, address, count, show, selector)
     if count is not None and taken < count:
         raise click.exceptions.Exit(1)
 
 
-async def _subscribe(target: Target, name: str, address: str, count: int | None, show: Show) -> int:
+async def _subscribe(
+    target: Target, name: str, address: str, count: int | None, show: Show, selector: str | None = None
+) -> int:
     from failover.client import Subscriber
 
     taken = 0
@@ -77,6 +88,7 @@ async def _subscribe(target: Target, name: str, address: str, count: int | None,
             store=store,
             credentials=target.credentials,
             events=teller(console(stderr=True), name),
+            filter=selector,
         )
         async with until_signal(), subscriber:
             async for delivery in subscriber:

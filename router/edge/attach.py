@@ -1,21 +1,27 @@
 """What a client's attach asks for, and what of it this router grants or refuses (AMQP 1.0 2.6, 3.5; protocol 1, 2)."""
 
 import re
+from collections.abc import Mapping
 
 from attrs import frozen
 
+from router.amqp.format.codec import Described
 from router.amqp.format.errors import INVALID_FIELD, NO_TRANSACTIONS, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED
 from router.amqp.format.values import (
     EXPIRE_CONNECTION,
     EXPIRE_NEVER,
     RCV_FIRST,
     RCV_SECOND,
+    SELECTOR,
+    SELECTOR_CODE,
     SND_MIXED,
     SND_SETTLED,
     SND_UNSETTLED,
     Terminus,
 )
 from router.amqp.proton.link import Link
+from router.edge.selector.selector import Selector
+from router.edge.selector.tokens import SelectorError
 from topic.directory.entry import Lifetime
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 from topic.properties import ANSWERS, EPOCH, GENERATION, TOLD
@@ -51,10 +57,15 @@ class AttachRequest:
     """Of a publisher, the one that it had before."""
     told: bool
     """A subscriber says that it knows that it has missed something (protocol 8, Apart)."""
+    filters: Mapping[str, Described]
+    """Granted: of a subscriber's filter set the first selector."""
+    wants: Selector | None
+    """That."""
 
 
 def read_request(link: Link, prefixes: tuple[str, ...], longest: int) -> AttachRequest:
     """Raises `Refusal`. `longest` is the longest timeout, in seconds, that is granted."""
+    filters, selector = filters_of(link)
     return AttachRequest(
         identity=identity_of(link, prefixes),
         lifetime=lifetime_of(link, longest),
@@ -64,6 +75,8 @@ def read_request(link: Link, prefixes: tuple[str, ...], longest: int) -> AttachR
         complete=not link.remote_incomplete_unsettled,
         generation=None if link.is_sender else generation_of(link),
         told=link.remote_properties.get(TOLD) is True,
+        filters=filters,
+        wants=selector,
     )
 
 
@@ -127,6 +140,18 @@ def lifetime_of(link: Link, longest: int) -> Lifetime:
     never = asked.expiry_policy == EXPIRE_NEVER
     timeout = longest if never else min(asked.timeout, longest)
     return Lifetime(timeout, EXPIRE_CONNECTION if never else asked.expiry_policy, asked.durable)
+
+
+def filters_of(link: Link) -> tuple[Mapping[str, Described], Selector | None]:
+    """Which filter is applied, and what it comes to (AMQP 1.0 3.5.8). What the answer does not name is not applied."""
+    source = link.remote_source if link.is_sender else None
+    for name, asked in source.filters.items() if source is not None else ():
+        if isinstance(asked, Described) and asked.descriptor in (SELECTOR, SELECTOR_CODE) and name.isascii():
+            try:
+                return {name: asked}, Selector(asked.value)
+            except SelectorError as error:
+                raise Refusal(INVALID_FIELD, f"filter {name}: {error}") from None
+    return {}, None
 
 
 def unsettled_of(link: Link) -> dict[bytes, int] | None:

@@ -5,9 +5,11 @@ delivery is known to the engine by a handle and to the core by a record: an end 
 is unsettled there, and decides nothing. `publisher_link` and `subscriber_link` are the two kinds.
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
+from router.amqp.format.codec import Described
 from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest
 from topic.actions import Detach, LinkAction
@@ -84,6 +86,7 @@ class TopicEnd(End):
         properties: dict[str, str | bytes],
         unsettled: dict[bytes, int] | None,
         max_message: int | None = None,
+        filters: Mapping[str, Described] | None = None,
     ) -> None:
         self.link.answer(
             durable=self.lifetime.durable,
@@ -92,6 +95,7 @@ class TopicEnd(End):
             max_message_size=max_message,
             properties=properties,
             unsettled=unsettled,
+            filters=filters,
         )
 
     def detach(self, action: Detach) -> None:

@@ -50,12 +50,24 @@ OUTCOMES: Final = {int(outcome): outcome for outcome in DeliveryOutcome}
 
 
 class SubscriberLink(TopicEnd):
-    __slots__ = ("_epoch", "again", "former", "handles", "modified", "named", "records", "sends_settled", "subscriber")
+    __slots__ = (
+        "_epoch",
+        "again",
+        "filters",
+        "former",
+        "handles",
+        "modified",
+        "named",
+        "records",
+        "sends_settled",
+        "subscriber",
+    )
 
     def __init__(self, link: Link, request: AttachRequest, node: Node, former: "SubscriberLink | None") -> None:
         super().__init__(link, request, node)
         self.subscriber: LocalSubscriber
         self._epoch: Epoch
+        self.filters = request.filters  # applied
         self.former = former  # which this attach continues, until we have answered
         self.sends_settled = link.remote_snd_settle_mode == SND_SETTLED
         self.handles: dict[Record, Handle] = {}
@@ -215,7 +227,7 @@ class SubscriberLink(TopicEnd):
             case Echo():
                 self.link.echo()
             case AnswerSubscriber():
-                self.answer({EPOCH: str(action.epoch)}, self.agree(action.unsettled))
+                self.answer({EPOCH: str(action.epoch)}, self.agree(action.unsettled), filters=self.filters)
                 self.on_credit()
             case Detach():
                 self.detach(action)

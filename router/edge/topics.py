@@ -102,6 +102,7 @@ class Topics:
             unsettled=request.unsettled,
             complete=request.complete,
             told=request.told,
+            wants=request.wants,
         )
         end.begin(subscriber)
 

@@ -1,6 +1,7 @@
 """python-qpid-proton as its documentation teaches it: publisher or subscriber, see `tests/interop/foreign.py`."""
 
 import json
+import os
 import sys
 import threading
 import time
@@ -8,7 +9,7 @@ from typing import Any
 
 from proton import Delivery, Link, Message
 from proton.handlers import MessagingHandler
-from proton.reactor import ApplicationEvent, Container, EventInjector, LinkOption
+from proton.reactor import ApplicationEvent, Container, EventInjector, LinkOption, Selector
 
 ROLE, ROUTER, ADDRESS, COUNT, SIZE, MODE, WHEN = sys.argv[1:]
 TOTAL, BYTES = int(COUNT), int(SIZE)
@@ -68,7 +69,10 @@ class Publisher(Client):
     def on_sendable(self, event: Any) -> None:
         while self.sender.credit and self.sent < TOTAL and self.sent - len(self.accepted) < IN_FLIGHT:
             body = b"%d " % self.sent
-            self.sender.send(Message(body.ljust(BYTES, b"."), inferred=True), tag=str(self.sent))
+            self.sender.send(
+                Message(body.ljust(BYTES, b"."), inferred=True, subject=("even", "odd")[self.sent % 2]),
+                tag=str(self.sent),
+            )
             self.sent += 1
 
     def on_accepted(self, event: Any) -> None:
@@ -94,7 +98,9 @@ class Subscriber(Client):
         self.held: list[Delivery] = []
         self.damaged = 0
         self.settled = 0
-        container.create_receiver(self.connection, ADDRESS, options=SettleMode())
+        selector = os.environ.get("SELECTOR")
+        options = [SettleMode(), *([Selector(selector)] if selector else [])]
+        container.create_receiver(self.connection, ADDRESS, options=options)
 
     def on_message(self, event: Any) -> None:
         body = bytes(event.message.body)

@@ -29,7 +29,7 @@ function publish() {
         while (sender.sendable() && sent < total && sent - accepted.length < inFlight) {
             const body = Buffer.alloc(bytes, '.');
             body.write(`${sent} `);
-            sender.send({ body: rhea.message.data_section(body) }, String(sent));
+            sender.send({ subject: sent % 2 ? 'odd' : 'even', body: rhea.message.data_section(body) }, String(sent));
             sent++;
         }
     }
@@ -57,8 +57,9 @@ function subscribe() {
     const held = [];
     let damaged = 0;
     let settled = 0;
+    const selector = process.env.SELECTOR;
     const receiver = connection.open_receiver({
-        source: address,
+        source: selector ? { address, filter: rhea.filter.selector(selector) } : address,
         autoaccept: false,
         rcv_settle_mode: mode === 'second' ? 1 : 0,
     });

@@ -71,6 +71,21 @@ async def test_clients_of_more_makes(publisher: str, subscriber: str, line: Runn
     assert sorted(published["numbers"]) == list(range(count))
 
 
+@pytest.mark.parametrize(("publisher", "subscriber"), PAIRS)
+async def test_selectors_as_clients_write_them(publisher: str, subscriber: str, line: RunningMesh) -> None:
+    topic, count = f"topic/selected/{publisher}", 200
+    a, c = line.address("a"), line.address("c")
+    async with (
+        foreign(subscriber, "subscribe", c, topic, count // 2, 100, selector="amqp.subject = 'even'") as receiving,
+        foreign(publisher, "publish", a, topic, count, 100) as sending,
+    ):
+        await receiving.event("received")
+        await receiving.event("complete")
+        await sending.event("complete")
+        assert sorted((await sending.finish())["numbers"]) == list(range(count))
+        assert (await receiving.finish())["numbers"] == list(range(0, count, 2))
+
+
 async def test_a_publisher_that_keeps_what_the_router_has_not_settled(line: RunningMesh) -> None:
     """In mode second rhea has room for 2,048 deliveries, and frees one when its receiver has settled it, too."""
     topic, count = "topic/rhea second", 20_000

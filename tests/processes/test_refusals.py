@@ -6,6 +6,8 @@ from collections.abc import Callable
 import pytest
 from proton._data import obj2dat
 
+from router.amqp.format.codec import Described
+from router.amqp.format.values import SELECTOR, SELECTOR_CODE
 from router.amqp.proton.library import lib, write_map
 from router.amqp.proton.link import Link
 from tests.processes.background import background_traffic
@@ -182,7 +184,24 @@ async def test_filters_that_are_not_applied_are_left_out_of_the_answer(triangle:
     await clients.until(lambda: subscriber.attached)
     assert subscriber.link.remote_source is not None
     assert subscriber.link.remote_source.address == "topic/filtered"
-    assert not subscriber.link.remote_source.filtered
+    assert not subscriber.link.remote_source.filters
+
+
+async def test_the_filter_that_is_applied_is_in_the_answer(triangle: RunningMesh, clients: Clients) -> None:
+    client = await clients.connect(triangle.address("b"), "client")
+    asked = {"hue": Described(SELECTOR_CODE, "colour = 'blue'"), "other": Described("x:filter", "y")}
+    subscriber = client.subscriber("topic/filtered", filters=asked)
+    await clients.until(lambda: subscriber.attached)
+    assert subscriber.link.remote_source is not None
+    assert subscriber.link.remote_source.filters == {"hue": asked["hue"]}
+
+
+async def test_a_selector_that_is_none_is_refused_with_the_place(triangle: RunningMesh, clients: Clients) -> None:
+    client = await clients.connect(triangle.address("b"), "client")
+    subscriber = client.subscriber("topic/filtered", filters={"f": Described(SELECTOR, "colour =< 3")})
+    await clients.until(lambda: subscriber.detached is not None)
+    assert subscriber.detached is not None and subscriber.detached.name == "amqp:invalid-field"
+    assert "filter f: selector, column 9: expected a property or a value, got '<'" in subscriber.detached.description
 
 
 async def test_settle_modes_are_honoured_and_termini_end_with_their_session(

@@ -6,6 +6,7 @@ Never here: what they must have been given before a publisher is told (`judge`).
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tests.simulation.filters import is_left_out
 from tests.simulation.parties import Message, Reader
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
@@ -96,6 +97,7 @@ class Applications:
         cut_off = (before != router or message.plain) and message.home in reader.cut_off
         cut_off = cut_off and not self._is_exact(name, message)
         unordered = cut_off or message.anew or reader.at_most_once or life in self._judge.lives.unordered
+        unordered = unordered or is_left_out(reader, message.text)
         self._judge.check(message.number > last or unordered, f"1 order: {label} after number {last}")
         reader.last[life] = max(message.number, last), router
 

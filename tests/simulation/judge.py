@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation.applications import Applications
+from tests.simulation.filters import CHANGED, check_refused, is_left_out, is_named
 from tests.simulation.knobs import Knobs
 from tests.simulation.lives import Lives
 from tests.simulation.memory import Memory
@@ -159,8 +160,9 @@ class Judge:
             if message.settled_for and not message.is_older(link):  # by an answer that was lost: at least once
                 self._sent_anew(text)
             if message.published < 0 and not message.presettled:
-                message.promised, message.promised_at = set(promised), self.schedule.now
-                self.promises.made += sum(self.readers[name].exact for name in promised)
+                message.promised = {name for name in promised if not is_left_out(self.readers[name], text)}
+                message.promised_at = self.schedule.now
+                self.promises.made += sum(self.readers[name].exact for name in message.promised)
             message.published = self.schedule.now
 
     def _sent_anew(self, text: bytes) -> None:
@@ -249,6 +251,7 @@ class Judge:
             message = self._by_key[key]
             if message.home != home.name:
                 continue  # a zombie home: its link's other end has gone on elsewhere, and will not read the answer
+            check_refused(self, message, outcome)
             for name in sorted(message.promised):
                 self._check_promise(home, message, name, outcome)
 
@@ -257,17 +260,17 @@ class Judge:
         done = reader.accepted if outcome == "ACCEPTED" else reader.final
         if message.text in done:
             return
+        if is_left_out(reader, message.text) and not is_named(reader, message.key):
+            return self.ends(message, name, CHANGED)
         if not reader.resumes:
             if self.plain.is_out_of_reach(name, reader, home):
                 return self.plain.missed(message, name, home, accepted=outcome == "ACCEPTED")
         elif home.has_booted and not self.termini.known_around(home, name, reader, but_for=self._ended(home, name)):
             if message.sent_on.client.link is not message.sent_on:
                 return  # the publisher has left that link, and will not read the answer
-            self.ends(message, name, self._why_unknown(home, message, name))
-            return
-        elif outcome == "REJECTED" and self._has_lapsed(home, name):
-            self.ends(message, name, REJECTED)
-            return
+            return self.ends(message, name, self._why_unknown(home, message, name))
+        elif outcome == "REJECTED" and link_name(self._subscriber(name).identity) in home.topic.directory.lapsed:
+            return self.ends(message, name, REJECTED)
         label = message.text.decode()
         raise Violation(f"2 {outcome.lower()} too early: {home.name} answers {label}, {name} is not done with it")
 
@@ -345,6 +348,3 @@ class Judge:
         for message in self.messages.values():
             if name in message.promised and at(message.home):
                 self.ends(message, name, cause)
-
-    def _has_lapsed(self, home: "Router", name: str) -> bool:
-        return link_name(self._subscriber(name).identity) in home.topic.directory.lapsed

@@ -132,6 +132,10 @@ def _grow(knobs: Knobs, random: Random) -> dict[str, Any]:
     return shape | {"turmoil": max(knobs.turmoil, 8.0), "messages": max(knobs.messages, 25)}
 
 
+def _filters(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"filters": random.choice((0.01, 0.3, 1.0))}
+
+
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "batch": _batch,
     "detach": _detach,
@@ -158,6 +162,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "few bytes": _few_bytes,
     "plain cuts": _plain_cuts,
     "grow": _grow,
+    "filters": _filters,
 }
 
 LIMITS = ("far clocks", "set back")
@@ -166,7 +171,7 @@ LIMITS = ("far clocks", "set back")
 
 def weaken(knobs: Knobs, random: Random, names: Collection[str] = ()) -> Knobs:
     """With what the dice say, or with what is named."""
-    drawn = [name for name in ODD if name not in (*LIMITS, "plain cuts", "grow")]
+    drawn = [name for name in ODD if name not in (*LIMITS, "plain cuts", "grow", "filters")]
     for name in names or random.sample(drawn, random.choice((0, 0, 0, 0, 0, 1, 1, 1, 2, 4))):
         knobs = attrs.evolve(knobs, **ODD[name](knobs, random))
     return knobs

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 from tests.simulation.client import Client
+from tests.simulation.filters import Colours, draw_filter
 from tests.simulation.link import Link
 from tests.simulation.subscriber_link import SubscriberLink
 from topic.delivery.outcomes import DeliveryOutcome
@@ -41,6 +42,8 @@ class SubscriberClient(Client):
         """The router's answer had no room for its whole map."""
         self._afresh = True
         self._limit = 0
+        self.wants: Colours | None = None
+        """The filter of its link."""
 
     def has(self, key: bytes) -> bool:
         """In its map, or about to be: a transfer of it may outlive its router."""
@@ -48,6 +51,7 @@ class SubscriberClient(Client):
 
     def open(self, router: Any) -> None:
         self.ask_otherwise()
+        self._perhaps_filter_otherwise()
         link = self.link = SubscriberLink(router, self, len(self.opened) + 1, self.first, self.sends_settled)
         self.said = None if self._afresh or self.plain else self.map_to_send(self.unsettled)
         self.partial = self.partial and self.said is not None
@@ -58,6 +62,12 @@ class SubscriberClient(Client):
         link.to_router(link.attach, self.seen, self.said, not self.partial)
         self._limit = 0
         self._grant(self.random.randint(0, self.prefetch))
+
+    def _perhaps_filter_otherwise(self) -> None:
+        often = self.knobs.filters if self.opened else 1.0
+        if self.knobs.filters and not self.calm and self.random.random() < often:
+            self.wants = draw_filter(self.random)
+            self.note(self.name, f"wants {self.wants}")
 
     def begin_afresh(self) -> None:
         self.judge.applications.amnesia(self.name, self.texts.values())

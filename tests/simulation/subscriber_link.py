@@ -25,12 +25,15 @@ class SubscriberLink(Link):
     ) -> None:
         super().__init__(router, client, number, first)
         self.sends_settled = sends_settled
+        self.wants = client.wants
         router.judge.readers[client.name].links.append(self)
         self.answered_at = 0.0
         self.joined_by: set[tuple[str, int]] = set()
         """Incarnations of homes, once they have it and its attach is answered."""
         self.settled_there: dict[bytes, Epoch] = {}
         """Messages in its client's map, of whose keys the router held a settled delivery as it answered the attach."""
+        self.named: set[bytes] | None = None
+        """By the map of the attach, without an outcome, once it has come to the router."""
         self._limit = 0
         self._sent = 0
         self._draining = False
@@ -50,13 +53,14 @@ class SubscriberLink(Link):
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
         self._arrived()
         self.afresh = unsettled is None
+        self.named = {key for key, state in (unsettled or {}).items() if not state}
         judge, here = self.router.judge, self.router
         judge.comes(self, unsettled)
         self.contacts = {name: judge.contact(here, name) for name in here.names}
         judge.memory.named = set(unsettled or ())
         self.subscriber = topic.attach_subscriber(
             client.identity, self, now, seen=seen, first=self.first, sends_settled=self.sends_settled,
-            lifetime=client.lifetime, unsettled=unsettled, complete=complete,
+            lifetime=client.lifetime, unsettled=unsettled, complete=complete, wants=self.wants,
         )  # fmt: skip
         judge.memory.named = set()
         self._given(self.subscriber.epoch)
@@ -160,6 +164,8 @@ class SubscriberLink(Link):
     def _transfer(self, record: Record, attempts: int) -> None:
         self.check(record.message is not None, f"4 message: gone before {self} has it")
         assert record.message is not None
+        wanted = self.wants is None or attempts or self.wants.wants(self.wants.read(record.message))
+        self.check(bool(wanted), f"6 filter: {record.message.decode()} goes to {self}, which wants {self.wants}")
         settled = self.sends_settled or record.presettled
         self._give(record)
         handle = self._next(record, settled)

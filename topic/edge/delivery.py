@@ -11,6 +11,7 @@ from topic.actions import Deliver, Redeliver, Resume
 from topic.delivery.outcomes import LOGGED, DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, Record, State, Stream, answer, name_all, send
 from topic.delivery.records import RecordTable, by_stream, sizes
+from topic.edge.filters import wanted
 from topic.edge.reports import Reports
 from topic.edge.settlement import Settlement
 from topic.edge.subscriber import LocalSubscriber
@@ -49,9 +50,31 @@ class EdgeDelivery:
         if records[0].presettled:
             self.hand_on(stream, records, joined)
             return
-        name_all(records, joined)
+        for subscriber, offered in self.name_new(stream, records, joined).items():
+            self.offer(subscriber, stream, offered)
+
+    def name_new(
+        self, stream: Stream, records: list[Record], joined: list[LocalSubscriber]
+    ) -> dict[LocalSubscriber, list[Record]]:
+        """Name in new records whom they are for. Returns what these are to be offered: what their filters let
+        through."""
+        through = wanted(records, [subscriber.wants for subscriber in joined])
+        if not through:
+            name_all(records, joined)
+            return dict.fromkeys(joined, records)
+        offered = {subscriber: through.get(subscriber.wants, records) for subscriber in joined}
+        name_all(records, [subscriber for subscriber in joined if subscriber.wants is None])
         for subscriber in joined:
-            self.offer(subscriber, stream, records)
+            if subscriber.wants is not None:
+                for record in offered[subscriber]:
+                    record.name(subscriber, QUEUED)
+                self._passed(subscriber, stream, _without(records, offered[subscriber]))
+        return offered
+
+    def _passed(self, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
+        """The subscriber's filter leaves these out."""
+        if records:
+            self.outlet.trace_records(Event.PASSED, stream, records, subscriber=subscriber.name)
 
     def joined_at(self, stream: Stream) -> list[LocalSubscriber]:
         home = stream.home
@@ -65,9 +88,19 @@ class EdgeDelivery:
     def take_for(self, stream: Stream, record: Record, subscribers: list[LocalSubscriber]) -> None:
         """Give the record to these subscribers, too (6.3). Those that have had it keep their outcome."""
         assert not record.presettled
-        fresh = name_in(record, subscribers, QUEUED)
-        for subscriber in fresh:
+        for subscriber in self.name_in(record, subscribers, QUEUED):
             self.offer(subscriber, stream, [record])
+
+    def name_in(self, record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:
+        """Name these subscribers in the record with that state, if their filters let it through. Returns those who may
+        have it."""
+        asked = [s for s in subscribers if s.may_pass(record) and _may_have(record, s)]
+        through = wanted([record], [subscriber.wants for subscriber in asked])
+        passing = [subscriber for subscriber in asked if not through[subscriber.wants]]
+        for subscriber in passing:
+            record.drop(subscriber)
+            self._passed(subscriber, record.stream, [record])
+        return name_in(record, [s for s in subscribers if s not in passing] if passing else subscribers, state)
 
     def offer(self, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
         now = subscriber.offer(stream.publisher, records)
@@ -77,13 +110,14 @@ class EdgeDelivery:
     def hand_on(self, stream: Stream, records: list[Record], joined: list[LocalSubscriber]) -> None:
         """Send presettled records to the subscribers with credit and without a gate, behind what waits for room. The
         others miss them (protocol 5, Presettled)."""
+        through = wanted(records, [subscriber.wants for subscriber in joined])
         for subscriber in joined:
             subscriber.room += BEHIND
             if subscriber.ready:
                 self.pump(subscriber)
             behind = subscriber.ready or subscriber.room <= 0 or stream.publisher in subscriber.gated
             if not behind and not subscriber.incomplete:
-                now = records[: subscriber.credit]
+                now = through.get(subscriber.wants, records)[: subscriber.credit]
                 if now:
                     subscriber.credit -= len(now)
                     subscriber.room -= sum(sizes(now))
@@ -177,6 +211,11 @@ class EdgeDelivery:
             else:
                 in_doubt = [record for record in run if record.state is State.IN_DOUBT]  # not reported, nor settled
                 self._reports.report(stream, in_doubt)
+
+
+def _without(records: list[Record], through: list[Record]) -> list[Record]:
+    out = set(records).difference(through)
+    return [record for record in records if record in out]
 
 
 def name_in(record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 
 from topic.delivery.gates import UNPROVEN
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import AWAITING_HOME, OPEN, WITHHELD, Record, State, Stream, name_all
+from topic.delivery.record import AWAITING_HOME, OPEN, WITHHELD, Record, State, Stream
 from topic.delivery.records import RecordTable, in_ranges, ranges_without
 from topic.delivery.streams import Streams
 from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
-from topic.edge.delivery import EdgeDelivery, name_in
+from topic.edge.delivery import EdgeDelivery
 from topic.edge.reports import Reports
 from topic.edge.subscriber import LocalSubscriber
 from topic.edge.unconfirmed import Unconfirmed
@@ -204,9 +204,8 @@ class Edge:
             record.n = n
             record.moved = moved
             stream.records[n] = record
-        name_all(records, joined)
         self.outlet.trace_records(Event.RECEIVED, stream, records, n=first)
-        self._begin(stream, records)
+        self._begin(stream, records, self.delivery.name_new(stream, records, joined))
 
     def backlog(self, stream: Stream, n: int, seen: int, record: Record, name: bytes, attach: Epoch) -> None:
         """Take a Forward for one attach of a subscriber. The record may be here already, for others, or reported (6.3).
@@ -227,7 +226,7 @@ class Edge:
         known.forward(n, record.message, (*moved, *self._lapsed_without(known, moved)))
         if is_new:
             self.outlet.trace_records(Event.RECEIVED, stream, [known], n=n)
-        stream.withheld_at_edge.append((known, name_in(known, subscribers, WITHHELD)))
+        stream.withheld_at_edge.append((known, self.delivery.name_in(known, subscribers, WITHHELD)))
 
     def _lapsed_without(self, record: Record, moved: tuple[bytes, ...]) -> Iterator[bytes]:
         """Subscribers that lapsed before an earlier Forward of the record: they attach nowhere, so home must hear of
@@ -242,7 +241,7 @@ class Edge:
             self.delivery.hand_on(stream, records, self.delivery.joined_at(stream))
         self.outlet.batches.outcome(stream.home, stream, range(first, first + len(records)))
 
-    def _begin(self, stream: Stream, records: list[Record]) -> None:
+    def _begin(self, stream: Stream, records: list[Record], offered: dict[LocalSubscriber, list[Record]]) -> None:
         """Offer new records to their local subscribers. While an older delivery holds one of the keys, withhold them:
         the contact was lost in between, and home has forgotten that delivery before our subscribers have."""
         if stream.withheld_at_edge or not self.records.enter(records):
@@ -251,8 +250,8 @@ class Edge:
                 record.withhold_all()
             self.release(stream)
             return
-        for subscriber in list(records[0].locals):
-            self.delivery.offer(subscriber, stream, records)
+        for subscriber, theirs in offered.items():
+            self.delivery.offer(subscriber, stream, theirs)
         self.delivery.finished([record for record in records if not record.open])
 
     def release(self, stream: Stream) -> None:

@@ -17,6 +17,7 @@ from topic.delivery.gates import UNPROVEN
 from topic.delivery.record import AWAITING_HOME, QUEUED, Record, State
 from topic.delivery.records import sizes
 from topic.directory.entry import Lifetime
+from topic.edge.filters import Filter
 from topic.identity import Epoch, LinkIdentity
 
 ROOM = 256 * 1024
@@ -41,9 +42,9 @@ class LocalSubscriber:
 
     __slots__ = (
         "accepted", "answered", "armed", "attempts", "client_map", "confirmable", "credit", "delivered",
-        "echo_covers", "epoch", "gated", "identity", "incomplete", "joined", "lifetime", "link",
+        "echo_covers", "epoch", "exempt", "gated", "identity", "incomplete", "joined", "lifetime", "link",
         "marker", "name", "overtook", "ready", "resuming", "room", "sends_settled", "settles_first", "stale",
-        "unanswered", "unread",
+        "unanswered", "unread", "wants",
     )  # fmt: skip
 
     def __init__(self, name: bytes, identity: LinkIdentity) -> None:
@@ -79,6 +80,10 @@ class LocalSubscriber:
         """The client's unsettled map, by key, until the attach is answered; None for a null one."""
         self.incomplete = False
         """The map was incomplete: the client may know what it lacks, which waits for the next attach."""
+        self.wants: Filter | None = None
+        """Its filter (protocol 5, Filters). None also after an incomplete map: then it is given what that names."""
+        self.exempt: set[Record] = set()
+        """What the map of this attach named: the filter does not apply to it."""
         self.resuming: dict[Record, int] = {}
         """Records to be transferred with resume=true, and the state that goes with each; 0 for the payload."""
         self.unread: deque[Record] = deque()
@@ -180,7 +185,15 @@ class LocalSubscriber:
         self.confirmable = 0
         self.armed = bool(self.unread)
 
-    def begin(self, link: Any, epoch: Epoch, client_map: Mapping[bytes, int] | None, *, complete: bool) -> None:
+    def begin(
+        self,
+        link: Any,
+        epoch: Epoch,
+        client_map: Mapping[bytes, int] | None,
+        *,
+        complete: bool,
+        wants: Filter | None = None,
+    ) -> None:
         """The client attaches with its unsettled map. It may have been attached before, here or elsewhere."""
         assert epoch > self.epoch
         self.suspend()
@@ -192,6 +205,20 @@ class LocalSubscriber:
         self.epoch = epoch
         self.client_map = client_map
         self.incomplete = not complete
+        self.wants = wants if complete else None
+        self.exempt.clear()
+
+    def named(self, records: Iterable[Record]) -> None:
+        """These are what the client's map names here. What else that says is settled, whatever comes for these keys
+        before the attach is answered."""
+        assert self.client_map is not None
+        self.client_map = {record.key: self.client_map[record.key] for record in records}
+        self.exempt.update(records if self.wants is not None else ())
+
+    def may_pass(self, record: Record) -> bool:
+        """Whether its filter is asked about the record: not if the client has it by its map, or had it on this
+        link."""
+        return self.wants is not None and record not in self.exempt and record not in self.attempts
 
     def suspend(self) -> None:
         """The client's connection is gone, and it may come back."""

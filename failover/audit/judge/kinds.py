@@ -25,6 +25,7 @@ KINDS = {
     "forwarded by nobody": "received by a router from a home whose log does not say that it sent it there",
     "place disputed": "at another place in its publisher's order at a router than at its home",
     "sent by nobody": "handed to a subscriber, but by the logs of all routers not sent there",
+    "sent though left out": "sent to a subscriber by whose filter its router had left it out on the same attach",
     "outcome disputed": "a router's log and the subscriber's tell different outcomes",
     "settled by nobody": "settled at its home after an outcome that its publisher's log does not know",
 }
@@ -35,6 +36,7 @@ UNOWED = {
     "unanswered": "whose publisher was told no outcome that a log knows",
     "unaddressed": "of which a part of a log is lost that told whom they were for",
     "unlisted": "accepted by a router that did not know this subscriber",
+    "passed": "which its filter had left out",
     "apart": "accepted without it, as it was apart for longer than its timeout",
     "ended": "accepted after its link had ended for the publisher's router",
     "forgotten": "accepted by a mesh that had begun without any state store",

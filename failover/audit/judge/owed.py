@@ -1,8 +1,9 @@
 """Which deliveries each subscriber is owed, and the reasons why it got more than these, or less.
 
 A subscriber is owed what was accepted while its home had it among the audience; but not what its home says that it
-accepted without it, nor what was accepted after its link had ended for that home, or after the whole mesh had begun
-without its state stores; nor what a later home accepted that cannot have heard of it.
+accepted without it, nor what its own router says that its filter leaves out, nor what was accepted after its link had
+ended for that home, or after the whole mesh had begun without its state stores; nor what a later home accepted that
+cannot have heard of it.
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,8 @@ class Owed:
     def __init__(self, each: Testimony, too_early: Flags) -> None:
         self._each, self._ended = each, _ended(each)
         accepted = each.fates.is_accepted[each.at]
-        listed: Flags = each.pairs.in_audience & accepted & ~each.pairs.apart & ~self._ended & ~_forgotten(each)
+        listed: Flags = each.pairs.in_audience & accepted & ~each.pairs.apart & ~each.pairs.passed
+        listed &= ~self._ended & ~_forgotten(each)
         self._unheard = _unheard(each, listed & (~each.taken | too_early))
         self.flags: Flags = listed & ~self._unheard
         self.missing: Flags = self.flags & ~each.taken
@@ -40,6 +42,7 @@ class Owed:
             ("unanswered", ~accepted),
             ("unaddressed", ~each.pairs.in_audience & ~found.has_audience[at]),
             ("unlisted", ~each.pairs.in_audience | self._unheard),
+            ("passed", each.pairs.passed),
             ("apart", each.pairs.apart),
             ("ended", self._ended),
             ("forgotten", np.ones(len(at), np.bool_)),

@@ -30,6 +30,10 @@ class Pairs:
     in_audience: Flags
     apart: Flags
     """Every home that accepted it says that it did so without this subscriber."""
+    passed: Flags
+    """A router says that the subscriber's filter leaves it out, and none has sent it since."""
+    left_out: Ints
+    """The row that says so last; it was sent before, maybe, or since."""
     meant_hlc: Ints
     own_count: Ints
     """How often the subscriber processed it, by its own word."""
@@ -44,6 +48,8 @@ class Pairs:
     edge_accepted: Ints
     edge_refused: Flags
     last_sent_hlc: Ints
+    last_sent: Ints
+    """The row."""
     edge_order: Ints
 
 
@@ -58,6 +64,7 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
     processed, kept = (facts.by_subscriber & tells(event) for event in (Event.PROCESSED, Event.KEPT))
     answered, sent = (facts.by_router & tells(event) for event in (Event.OUTCOME, Event.DELIVERED))
     handed = facts.by_subscriber & tells(Event.DELIVERED, Event.PROCESSED)
+    passed, last_sent_hlc = facts.by_router & tells(Event.PASSED), groups.highest(sent, rows.hlc)
     accepted_on_link = answered & facts.accepted & (rows.detail == NONE)
     return Pairs(
         groups,
@@ -66,6 +73,8 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
         names,
         in_audience=groups.any(meant),
         apart=groups.distinct(tells(Event.APART), rows.epoch) >= np.maximum(answers, 1),
+        passed=groups.highest(passed, rows.hlc) > last_sent_hlc,
+        left_out=groups.first(passed, -rows.hlc, -rows.place),
         meant_hlc=groups.highest(meant, rows.hlc),
         own_count=_own_count(facts, groups, processed & facts.accepted, kept & facts.accepted),
         own_processed=groups.first(processed & facts.accepted, *instant),
@@ -76,7 +85,8 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
         edge_stamp=groups.first(answered & facts.accepted, rows.hlc, facts.source, rows.place),
         edge_accepted=groups.first(answered & facts.accepted, *instant),
         edge_refused=groups.any(answered & ~facts.accepted),
-        last_sent_hlc=groups.highest(sent, rows.hlc),
+        last_sent_hlc=last_sent_hlc,
+        last_sent=groups.first(sent, -rows.hlc, -rows.place),
         edge_order=groups.first(sent, rows.hlc, rows.place),
     )
 
@@ -91,7 +101,7 @@ def _own_count(facts: Facts, groups: Groups, processed: Flags, kept: Flags) -> I
 
 def _tellings(facts: Facts, names: list[str], stays: Sequence[Membership]) -> tuple[Ints, Ints]:
     """(row, subscriber) for all that says something of a pair. Names that no row says are added to `names`."""
-    named = facts.tells(Event.DELIVERED, Event.OUTCOME, Event.PROCESSED, Event.KEPT, Event.APART)
+    named = facts.tells(Event.DELIVERED, Event.OUTCOME, Event.PROCESSED, Event.KEPT, Event.APART, Event.PASSED)
     at = np.flatnonzero(named & (facts.rows.subscriber != NONE))
     found = [(at, facts.rows.subscriber[at].astype(np.int64))]
     found += [*_listed(facts, names), *_joined(facts, names, stays)]

@@ -57,6 +57,7 @@ def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
             "accepted though refused": overruled,
             "never published": unasked,
             "sent by nobody": sent_by_nobody(each) & ~unasked & sure,  # what nobody published is not disputed besides
+            "sent though left out": sent_though_left_out(each) & sure,
             "outcome disputed": outcome_disputed(each, is_lost) & sure,
         },
         owed=owed.flags,
@@ -82,6 +83,18 @@ def duplicated(each: Testimony) -> Flags:
     pairs, accepted = each.pairs, each.pairs.edge_stamp >= 0
     later = accepted & (pairs.last_sent_hlc > taken(each.facts.rows.hlc, pairs.edge_stamp))
     return np.where(each.own, pairs.own_count > 1, later | (pairs.edge_count > pairs.edges))
+
+
+def sent_though_left_out(each: Testimony) -> Flags:
+    """Sent by the router that had left it out by the subscriber's filter, which had not attached there again."""
+    rows, left_out, sent = each.facts.rows, each.pairs.left_out, each.pairs.last_sent
+    found: Flags = (left_out != NONE) & (sent != NONE) & (taken(rows.log, left_out) == taken(rows.log, sent))
+    found &= taken(rows.place, left_out) < taken(rows.place, sent)
+    for pair in np.flatnonzero(found).tolist():
+        log, name = rows.logs[rows.log[sent[pair]]].name, each.pairs.names[each.pairs.subscriber[pair]]
+        between = range(int(rows.place[left_out[pair]]), int(rows.place[sent[pair]]))
+        found[pair] = not any(place in between for place in each.case.attached.get((log, name), ()))
+    return found
 
 
 def early(each: Testimony) -> tuple[Flags, Flags]:

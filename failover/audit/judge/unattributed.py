@@ -62,7 +62,7 @@ class Unattributed:
         at = np.flatnonzero(astray)
         counted, found = InVain(), np.zeros(len(astray), np.bool_)
         if len(at):
-            served = self._served(self._pairs.in_audience | (verdicts.taken & verdicts.timely))
+            served = self._served(self._pairs.in_audience | self._pairs.passed | (verdicts.taken & verdicts.timely))
             for name, client in self._case.clients.subscribers.items():
                 possible = at[self._may_have_been_there(at, name, client)]
                 in_vain = possible[~self._are(served, possible, name)]
@@ -83,9 +83,9 @@ class Unattributed:
         return without, away
 
     def missed(self, verdicts: SubscriberVerdicts) -> Iterator[tuple[str, Ints, Flags]]:
-        """By subscriber that should have been known, the deliveries that it was neither owed nor given, and whether it
-        was there."""
-        got = self._served(verdicts.owed | verdicts.taken)
+        """By subscriber that should have been known, the deliveries that it was neither owed nor given, nor left out by
+        its filter, and whether it was there."""
+        got = self._served(verdicts.owed | verdicts.taken | self._pairs.passed)
         for name, presence in self._case.presences.items():
             at = np.flatnonzero(self._fates.is_accepted & self._addressed(self._case.clients.subscribers[name].address))
             at = at[self._within(at, presence.known)]

@@ -45,6 +45,8 @@ class Case:
     forgetful: frozenset[str]
     """Routers' logs that began without the state store of those before."""
     hearing: Hearing
+    attached: Mapping[tuple[str, str], Sequence[int]]
+    """By router's log and subscriber: the places of the answers to its attaches."""
     suspended: Mapping[str, frozenset[str]]
     """By log: the subscribers whose last entry about their link there is SUSPENDED."""
     hybrid: HybridTimeline
@@ -120,6 +122,7 @@ def make_case(control: Sequence[ControlRow], inventory: Inventory, some: Iterabl
         state_losses=state_losses(rows, logs),
         forgetful=frozenset(_forgetful(rows, logs)),
         hearing=hearing(rows, logs, clients.publishers.values()),
+        attached=_attached(rows),
         suspended=_suspended(rows),
         hybrid=hybrid,
         clocks=clocks,
@@ -145,6 +148,14 @@ def _forgetful(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Iterator[str]
         found_nothing = row.event == Event.KEPT and row.role == "router" and row.details.get("found") is False
         if found_nothing and row.incarnation > first.get(row.source, row.incarnation):
             yield row.log_name
+
+
+def _attached(rows: Sequence[ControlRow]) -> dict[tuple[str, str], list[int]]:
+    found: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        if row.event == Event.ATTACHED and row.role == "router" and row.subscriber is not None:
+            found.setdefault((row.log_name, row.subscriber), []).append(row.place)
+    return found
 
 
 def _suspended(rows: Sequence[ControlRow]) -> dict[str, frozenset[str]]:

@@ -34,6 +34,7 @@ HOME: Mapping[Event, str] = {
     Event.FORWARDED: "forwarded to router {peer}",
     Event.DELIVERED: "sent to {subscriber}",
     Event.OUTCOME: "{subscriber} answered: {outcome}",
+    Event.PASSED: "left out by the filter of {subscriber}",
     Event.APART: "goes on without {subscriber}, apart for longer than its timeout",
     Event.ACCEPTED: "told {publisher}: {outcome}",
     Event.SETTLED: "settled by {publisher}",

@@ -161,16 +161,20 @@ def skip(data: bytes, at: int, depth: int = 0) -> int:
             raise _damaged("values are nested too deep")
         return skip(data, skip(data, at + 1, depth + 1), depth + 1)
     if (width := _WIDTHS.get(code >> 4)) is not None:
-        return _take(data, at + 1, width)[1]
-    if not 0xA0 <= code <= 0xFF:
+        end = at + 1 + width
+    elif not 0xA0 <= code <= 0xFF:
         raise _damaged("a value is cut off or of no known type")
-    size_form = _U8 if (code >> 4) in (0xA, 0xC, 0xE) else _U32
-    prefix, at = _take(data, at + 1, size_form.size)
-    return _take(data, at, size_form.unpack(prefix)[0])[1]
+    elif code & 0x10:
+        end = at + 5 + int.from_bytes(data[at + 1 : at + 5], "big")
+    else:
+        end = at + 2 + int.from_bytes(data[at + 1 : at + 2], "big")
+    if end > len(data):
+        raise _damaged("a value is cut off")
+    return end
 
 
 def encode(value: Any) -> bytes:
-    """None, bool, int (as ulong below 256 in a descriptor, else long), float (as double), Timestamp, str, Symbol,
+    """None, bool, int (as ulong in a descriptor, else long), float (as double), Timestamp, str, Symbol,
     bytes, list, dict, Described, and Raw."""
     match value:
         case None:
@@ -190,7 +194,7 @@ def encode(value: Any) -> bytes:
         case bytes():
             return _sized(0xA0, value)
         case Described():
-            return b"\x00\x53" + bytes([value.descriptor]) + encode(value.value)
+            return b"\x00" + _descriptor(value.descriptor) + encode(value.value)
         case list():
             return _compound(0xD0, value)
         case dict():
@@ -216,6 +220,13 @@ def ulong(value: int) -> Raw:
 
 def ubyte(value: int) -> Raw:
     return Raw(b"\x50" + _U8.pack(value))
+
+
+def _descriptor(value: str | int) -> bytes:
+    """A symbol, or a ulong."""
+    if isinstance(value, str):
+        return encode(Symbol(value))
+    return b"\x53" + _U8.pack(value) if value < 256 else b"\x80" + value.to_bytes(8, "big")
 
 
 def _sized(code: int, body: bytes) -> bytes:

@@ -19,6 +19,7 @@ from router.amqp.format.performative import join_list, join_map, padded, split_l
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71
 MESSAGE_ANNOTATIONS: Final = 0x72
+PROPERTIES: Final = 0x73
 APPLICATION_PROPERTIES: Final = 0x74
 DATA: Final = 0x75
 VALUE: Final = 0x77
@@ -92,6 +93,20 @@ def sections_of(message: bytes) -> list[tuple[Any, Any]]:
     return sections
 
 
+def place_of(message: bytes, code: int) -> int:
+    """Where the value of that section begins, which stands in front of the body; -1 if there is none. Raises AmqpError
+    on what is not made of sections as far as that."""
+    at = 0 if message < ENVELOPE else len(message)
+    while at < len(message):
+        found, at = _section_at(message, at)
+        if found == code:
+            return at
+        if not isinstance(found, int) or found > code:  # they have an order
+            break
+        at = skip(message, at)
+    return -1
+
+
 def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
     """The message after so many deliveries that failed, with more message-annotations: an encoded map, or nothing
     (AMQP 1.0 3.4.5)."""
@@ -158,4 +173,6 @@ def _section_at(message: bytes, start: int) -> tuple[Any, int]:
     """The descriptor of the section there, and the offset of its value. Raises AmqpError if it is none."""
     if message[start : start + 1] != b"\x00":
         raise AmqpError(DECODE_ERROR, "a message is made of sections")
+    if message[start + 1 : start + 2] == b"\x53" and start + 2 < len(message):
+        return message[start + 2], start + 3
     return decode(message, start + 1)

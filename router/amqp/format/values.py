@@ -20,6 +20,10 @@ MODIFIED: Final = 0x27
 
 MAX_TAG: Final = 32  # bytes of a delivery-tag (AMQP 1.0 2.8.7)
 
+# What a selector is described as, in a filter set: either of these.
+SELECTOR: Final = "apache.org:selector-filter:string"
+SELECTOR_CODE: Final = 0x0000_468C_0000_0004
+
 # snd-settle-mode and rcv-settle-mode as on the wire.
 SND_UNSETTLED: Final = 0
 SND_SETTLED: Final = 1
@@ -44,7 +48,7 @@ class Terminus:
     timeout: int = 0  # seconds
     dynamic: bool = False
     coordinator: bool = False  # a transaction coordinator stands in the target's place
-    filtered: bool = False  # a source with a filter set
+    filters: Mapping[str, Any] = {}  # of a source: described values by name
     capabilities: tuple[str, ...] = ()
 
 
@@ -90,6 +94,7 @@ class AttachOptions(TypedDict, total=False):
     properties: Mapping[str, Any] | None
     unsettled: Mapping[bytes, int] | None
     incomplete_unsettled: bool
+    filters: Mapping[str, Any] | None
 
 
 @frozen
@@ -105,6 +110,7 @@ class Attach:
     properties: Mapping[str, Any] | None = None
     unsettled: Mapping[bytes, int] | None = None
     incomplete_unsettled: bool = False
+    filters: Mapping[str, Any] | None = None  # of the source: described values by name
 
 
 @frozen

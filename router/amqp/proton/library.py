@@ -151,7 +151,7 @@ def read_terminus(terminus: Any) -> Terminus | None:
         expiry_policy=_POLICY_NAMES[lib.pn_terminus_get_expiry_policy(terminus)],
         timeout=lib.pn_terminus_get_timeout(terminus),
         dynamic=lib.pn_terminus_is_dynamic(terminus),
-        filtered=bool(read_data(lib.pn_terminus_filter(terminus))),
+        filters=read_map(lib.pn_terminus_filter(terminus)),
         capabilities=read_symbols(lib.pn_terminus_capabilities(terminus)),
     )
 

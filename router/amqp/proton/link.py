@@ -169,11 +169,12 @@ class Link(LinkDeliveries):
         unsettled: Mapping[bytes, int] | None = None,
         incomplete_unsettled: bool = False,
         address: str | None = None,
+        filters: Mapping[str, Any] | None = None,
     ) -> None:
-        """Answer the peer's attach: with its own termini, less filters and capabilities, and its own settle modes; who
-        names a distribution mode gets copies. Durability, expiry policy and timeout are granted for the terminus at our
-        end; a dynamic node gets its `address`. The size limit of a receiving link is the connection's unless given. A
-        source of ours has `released` for its default outcome.
+        """Answer the peer's attach: with its own termini, less capabilities, with these `filters`, and its own settle
+        modes; who names a distribution mode gets copies. Durability, expiry policy and timeout are granted for the
+        terminus at our end; a dynamic node gets its `address`. The size limit of a receiving link is the connection's
+        unless given. A source of ours has `released` for its default outcome.
 
         `unsettled` is our map: tags with their states. What the peer's frames have no room for is left out from its
         end, see `omitted`; the map is then sent as incomplete.
@@ -183,6 +184,7 @@ class Link(LinkDeliveries):
         assert not self._opened
         source, target = lib.pn_link_source(self.pointer), lib.pn_link_target(self.pointer)
         self._echo_termini(source, target)
+        write_map(filters, lib.pn_terminus_filter(source))
         ours = source if self.is_sender else target
         write_lifetime(ours, durable, expiry_policy, timeout)
         if address is not None:

@@ -128,7 +128,18 @@ def record_was_kept(run: Run) -> Finding:
     return finding("never forgotten", run, ONE, 0, MID, router="b")
 
 
+def router_sent_what_it_had_left_out(run: Run) -> Finding:
+    sent = run.find(NEAR.router, Event.DELIVERED, run.key(ONE, 1), subscriber=NEAR.name)
+    run.before(NEAR.router, sent, Event.PASSED, **without_clock(sent))
+    return finding("sent though left out", run, ONE, 1, NEAR)
+
+
+def without_clock(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name not in ("event", "time_us", "hlc")}
+
+
 SEEDED = (
+    router_sent_what_it_had_left_out,
     subscriber_log_lacks_it,
     router_never_had_it_accepted,
     home_left_a_joined_subscriber_out,
@@ -158,6 +169,34 @@ def test_exactly_the_seeded_violation_is_found(spoil: Spoil, judged: Callable[[R
     assert report.verdict is Verdict.VIOLATED and report.exit_code == 1
     assert report.doubts == () and report.problems == ()
     assert ADDRESS in expected.subscribers[0]
+
+
+def test_what_a_filter_leaves_out_is_not_owed(judged: Judged) -> None:
+    run = Run()
+    sent = run.find(NEAR.router, Event.DELIVERED, run.key(ONE, 1), subscriber=NEAR.name)
+    run.leave_out(NEAR, ONE, 1)
+    settled = run.find(NEAR.router, Event.ACCEPTED, run.key(ONE, 1))
+    run.before(NEAR.router, settled, Event.PASSED, **without_clock(sent))
+    report = judged(run)
+    assert report.verdict is Verdict.HOLDS, report.findings
+    owed = {str(row.subscriber): row.owed for row in report.pairs if row.publisher == str(ONE.identity)}
+    assert owed[str(NEAR.identity)] == owed[str(FAR.identity)] - 1
+
+
+def test_another_filter_may_let_it_through_on_the_next_attach_and_late(judged: Judged) -> None:
+    """That is out of order, and no violation; lost, it is one."""
+    run = Run()
+    finding = client_was_handed_a_later_one_first(run)
+    assert judged(run).findings == (finding,)
+    sent = run.find(NEAR.router, Event.DELIVERED, run.key(ONE, 1), subscriber=NEAR.name)
+    attached = without_clock(run.find(NEAR.router, Event.ATTACHED, subscriber=NEAR.name))
+    run.before(NEAR.router, sent, Event.ATTACHED, **attached)
+    run.before(
+        NEAR.router, run.all(NEAR.router, Event.ATTACHED, subscriber=NEAR.name)[1], Event.PASSED, **without_clock(sent)
+    )
+    assert judged(run).findings == ()
+    run.remove(lambda row: row.get("keys") == sent["keys"], "clients/near")
+    assert judged(run).violations == {"lost": 1}
 
 
 def held(run: Run) -> Row:

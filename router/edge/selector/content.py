@@ -1,0 +1,145 @@
+"""What selectors see of a message: fields of its header and properties, and its application properties.
+
+Sections are read when somebody asks for them, once for all selectors; the body never is. What cannot be read is
+missing: so a message of another format than AMQP's, or one that is damaged, has no properties at all.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from router.amqp.format.codec import decode, skip
+from router.amqp.format.errors import DECODE_ERROR, AmqpError
+from router.amqp.format.message import APPLICATION_PROPERTIES, HEADER, PROPERTIES, place_of
+from router.amqp.format.sections import FIELDS
+
+Simple = bool | int | float | str | None
+
+
+class Content:
+    __slots__ = ("_fields", "_message", "_places")
+
+    def __init__(self, message: bytes) -> None:
+        self._message = message
+        self._places: dict[bytes, int] | None = None
+        """Where the value of each application property is, once one was asked for."""
+        self._fields: dict[int, list[Any]] = {}
+        """Of the sections that were asked for."""
+
+    def application_property(self, name: bytes) -> Simple:
+        """By its name in UTF-8."""
+        if self._places is None:
+            try:
+                self._places = _places(self._message, place_of(self._message, APPLICATION_PROPERTIES))
+            except AmqpError:
+                self._places = {}
+        at = self._places.get(name)
+        return _value(self._message, at) if at is not None else None
+
+    def field(self, section: int, number: int) -> Simple:
+        if section not in self._fields:
+            try:
+                at = place_of(self._message, section)
+                found = decode(self._message, at)[0] if at >= 0 else []
+            except AmqpError:
+                found = []
+            self._fields[section] = found if isinstance(found, list) else []
+        fields = self._fields[section]
+        return _simple(fields[number]) if number < len(fields) else None
+
+
+def _places(message: bytes, at: int) -> dict[bytes, int]:
+    """Where the values of a map begin, by their keys, as far as these are texts. Raises AmqpError on one that is
+    damaged."""
+    end = skip(message, at) if at >= 0 else -1
+    if end < at + 4 or message[at] not in (0xC1, 0xD1):
+        return {}
+    width = 1 if message[at] == 0xC1 else 4
+    at += 1 + width
+    count, at = int.from_bytes(message[at : at + width], "big"), at + width
+    found = {}
+    for _ in range(count // 2):
+        key, at = at, skip(message, at)
+        if message[key] == 0xA1:
+            found[message[key + 2 : at]] = at
+        elif message[key] == 0xB1:
+            found[message[key + 5 : at]] = at
+        at = skip(message, at)
+    if at > end:
+        raise AmqpError(DECODE_ERROR, "a map is longer than it says")
+    return found
+
+
+def _value(message: bytes, at: int) -> Simple:
+    try:
+        if message[at] == 0xA1:
+            return message[at + 2 : at + 2 + message[at + 1]].decode()
+        return _simple(decode(message, at)[0])
+    except (AmqpError, UnicodeDecodeError):
+        return None
+
+
+def _simple(value: Any) -> Simple:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, UUID):
+        return str(value)
+    try:
+        return value.decode() if isinstance(value, bytes) else None
+    except UnicodeDecodeError:
+        return None
+
+
+Property = Callable[[Content], Simple]
+
+
+def _field(section: str, name: str) -> tuple[int, int]:
+    return HEADER if section == "header" else PROPERTIES, list(FIELDS[section]).index(name)
+
+
+_PLACES: Final[Mapping[str, tuple[int, int]]] = {
+    "amqp." + name.replace("-", "_"): _field(section, name) for section, fields in FIELDS.items() for name in fields
+} | {
+    "JMSMessageID": _field("properties", "message-id"),
+    "JMSDestination": _field("properties", "to"),
+    "JMSReplyTo": _field("properties", "reply-to"),
+    "JMSCorrelationID": _field("properties", "correlation-id"),
+    "JMSType": _field("properties", "subject"),
+    "JMSTimestamp": _field("properties", "creation-time"),
+    "JMSExpiration": _field("properties", "absolute-expiry-time"),
+    "JMSXUserID": _field("properties", "user-id"),
+    "JMSXGroupID": _field("properties", "group-id"),
+    "JMSXGroupSeq": _field("properties", "group-sequence"),
+}
+_DURABLE, _PRIORITY, _FAILURES = (_field("header", name) for name in ("durable", "priority", "delivery-count"))
+DEFAULT_PRIORITY: Final = 4
+"""AMQP 1.0 3.2.1."""
+
+
+def _delivery_mode(content: Content) -> Simple:
+    return "PERSISTENT" if content.field(*_DURABLE) is True else "NON_PERSISTENT"
+
+
+def _priority(content: Content) -> Simple:
+    priority = content.field(*_PRIORITY)
+    return DEFAULT_PRIORITY if priority is None else priority
+
+
+_DEFAULTED: Final[Mapping[str, Property]] = {
+    "JMSDeliveryMode": _delivery_mode,
+    "JMSPriority": _priority,
+    "amqp.priority": _priority,
+    "JMSRedelivered": lambda content: bool(content.field(*_FAILURES)),
+}
+
+
+def property_named(name: str) -> Property:
+    """JMS's names of header fields and properties, AMQP's with `amqp.` in front and `_` for `-`, or else the name of an
+    application property."""
+    if name in _DEFAULTED:
+        return _DEFAULTED[name]
+    if name in _PLACES:
+        code, place = _PLACES[name]
+        return lambda content: content.field(code, place)
+    encoded = name.encode()
+    return lambda content: content.application_property(encoded)

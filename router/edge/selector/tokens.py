@@ -1,0 +1,89 @@
+"""A selector's text, taken apart into tokens. What they make together is `parser`'s business."""
+
+import re
+from typing import Final
+
+from attrs import frozen
+
+NUMBER, TEXT, NAME, WORD, SIGN, END = "number", "text", "name", "word", "sign", "end"
+"""Kinds of tokens. A word is reserved; a name is a property's."""
+
+WORDS: Final = frozenset(
+    ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"),
+)
+LONGEST: Final = 4096
+"""Characters of a selector."""
+LARGEST: Final = 2**63
+"""Whole numbers are below this, as AMQP's long is."""
+
+_TOKENS: Final = re.compile(
+    r"(?P<space>[ \t\r\n\f]+)"
+    r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w$.]))"
+    r"|(?P<text>'[^']*(?:''[^']*)*')"
+    r'|(?P<quoted>"[^"]+")'
+    r"|(?P<name>[^\W\d][\w$.]*|[$][\w$.]*)"
+    r"|(?P<sign><>|!=|<=|>=|[=<>()+\-*/,])"
+)
+
+
+class SelectorError(ValueError):
+    """What is wrong with a selector, and where: `column` counts from 1."""
+
+    def __init__(self, column: int, what: str) -> None:
+        super().__init__(f"selector, column {column}: {what}")
+        self.column = column
+
+
+@frozen(slots=True)
+class Token:
+    kind: str
+    value: str | int | float
+    """Of a number what it is worth, of a text and a name what they say; a word in capitals."""
+    column: int
+
+    def __str__(self) -> str:
+        return "the end" if self.kind is END else repr(self.value)
+
+
+def tokens_of(selector: str) -> list[Token]:
+    """With one of kind END behind the last. Raises SelectorError."""
+    if len(selector) > LONGEST:
+        raise SelectorError(LONGEST + 1, f"it is longer than {LONGEST} characters")
+    found: list[Token] = []
+    at = 0
+    while at < len(selector):
+        match = _TOKENS.match(selector, at)
+        if match is None:
+            raise SelectorError(at + 1, _what_is_wrong(selector[at:]))
+        if match.lastgroup != "space":
+            assert match.lastgroup is not None
+            found.append(_token(match.lastgroup, match.group(), at + 1))
+        at = match.end()
+    return [*found, Token(END, "", len(selector) + 1)]
+
+
+def _what_is_wrong(rest: str) -> str:
+    if rest[0] in "'\"":
+        return f"no {rest[0]} ends what begins here"
+    return "a number ends in letters" if rest[0].isdigit() else f"{rest[0]!r} means nothing here"
+
+
+def _token(kind: str, said: str, column: int) -> Token:
+    match kind:
+        case "number":
+            return Token(NUMBER, _number(said, column), column)
+        case "text":
+            return Token(TEXT, said[1:-1].replace("''", "'"), column)
+        case "quoted":
+            return Token(NAME, said[1:-1], column)
+        case "sign":
+            return Token(SIGN, said, column)
+    return Token(WORD, said.upper(), column) if said.upper() in WORDS else Token(NAME, said, column)
+
+
+def _number(said: str, column: int) -> int | float:
+    if not (said.isascii() and said.isdigit()):
+        return float(said)
+    if len(said) > len(str(LARGEST)) or int(said) >= LARGEST:
+        raise SelectorError(column, f"a whole number is below {LARGEST}")
+    return int(said)

@@ -1,0 +1,65 @@
+"""What subscribers of the model want: messages of some colours. Each message has one, by its text.
+
+Never here: who must have been given what (`judge`).
+"""
+
+from random import Random
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import attrs
+
+from topic.delivery.outcomes import DeliveryOutcome
+
+if TYPE_CHECKING:
+    from tests.simulation.judge import Judge
+    from tests.simulation.parties import Message, Reader
+
+
+CHANGED = "it has asked for another filter, which leaves it out"
+"""Why a promise ends that was made under the filter before."""
+COLOURS = 3
+CHOICES = ((0, 1), (0, 2), (1, 2), (0,), ())
+"""What some subscriber may want. The others have no filter."""
+
+
+@attrs.frozen
+class Colours:
+    """A filter, as the topic core asks it."""
+
+    wanted: tuple[int, ...]
+
+    def read(self, message: bytes) -> int:
+        return crc32(message) % COLOURS
+
+    def wants(self, content: int) -> bool:
+        return content in self.wanted
+
+
+def draw_filter(random: Random) -> Colours | None:
+    return Colours(random.choice(CHOICES)) if random.random() < 0.8 else None
+
+
+def is_left_out(reader: "Reader", text: bytes) -> bool:
+    """By any filter that the subscriber ever asked for: routers may go by an older one while they have not heard of the
+    last attach, and what the older one let through they may have to give in spite of a later one."""
+    return any(link.wants is not None and not link.wants.wants(link.wants.read(text)) for link in reader.links)
+
+
+def check_refused(judge: "Judge", message: "Message", outcome: str) -> None:
+    """Where there are filters: who is not given a message has not refused it."""
+    readers = judge.readers.values()
+    if outcome == "REJECTED" and any(link.wants is not None for reader in readers for link in reader.links):
+        refused = any(
+            text == message.text and said != DeliveryOutcome.ACCEPTED
+            for reader in readers
+            for text, said in reader.outcomes
+        )
+        judge.check(refused, f"2 refused: {message.text.decode()} is rejected, and nobody has refused it")
+
+
+def is_named(reader: "Reader", key: bytes) -> bool:
+    """By the map of the attach that was answered last, and of all that have come to a router since: what a subscriber
+    has, it is given whatever its filter says."""
+    since = [link for link in reader.links if reader.link is not None and link.number >= reader.link.number]
+    return bool(since) and all(key in link.named for link in since if link.named is not None)

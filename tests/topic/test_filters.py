@@ -1,0 +1,102 @@
+"""Filters of subscribers, at their routers (protocol 5, Filters)."""
+
+import attrs
+
+from tests.topic.bench import Bench, pen_at, reader_at
+from tests.topic.clients import key_of
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.journal import Event
+
+ACCEPTED = DeliveryOutcome.ACCEPTED
+
+
+@attrs.define(eq=False)
+class Among:
+    """Wants messages that begin with one of these letters, and remembers what it was asked."""
+
+    letters: bytes
+    asked: list[bytes] = attrs.Factory(list)
+
+    def read(self, message: bytes) -> bytes:
+        return message
+
+    def wants(self, content: bytes) -> bool:
+        self.asked.append(content)
+        return content[:1] in [self.letters[at : at + 1] for at in range(len(self.letters))]
+
+
+def test_who_does_not_want_it_is_not_waited_for() -> None:
+    bench = Bench("a", "b")
+    pen, near, far = pen_at(bench, "a"), bench.subscriber("a", "near", wants=Among(b"r")), bench.subscriber("b", "far")
+    pen.send(b"red", b"blue")
+    assert near.delivered == [b"red"] and far.delivered == [b"red", b"blue"]
+    far.accept(b"red", b"blue")
+    assert pen.outcomes == {b"blue": ACCEPTED}
+    near.accept(b"red")
+    pen.settle(b"red", b"blue")
+    assert bench.logged("a", Event.PASSED) == [key_of(pen, b"blue")] and bench.records() == {}
+
+
+def test_what_nobody_wants_is_accepted() -> None:
+    bench = Bench("a", "b")
+    pen, far = pen_at(bench, "a"), bench.subscriber("b", wants=Among(b"r"))
+    pen.send(b"blue")
+    assert pen.outcomes == {b"blue": ACCEPTED} and far.delivered == []
+    assert bench.logged("b", Event.PASSED) == [key_of(pen, b"blue")]
+
+
+def test_subscribers_of_one_filter_share_its_answer_and_others_ask_none() -> None:
+    bench, among = Bench("a"), Among(b"r")
+    readers = [bench.subscriber("a", name, wants=among) for name in ("one", "two")]
+    bench.publisher("a").send(b"red", b"blue", b"rose")
+    assert [reader.delivered for reader in readers] == [[b"red", b"rose"]] * 2
+    assert among.asked == [b"red", b"blue", b"rose"]
+
+
+def test_presettled_messages_are_filtered() -> None:
+    bench = Bench("a", "b")
+    pen, far = pen_at(bench, "a"), bench.subscriber("b", wants=Among(b"r"))
+    pen.send(b"red", b"blue", presettled=True)
+    assert far.delivered == [b"red"]
+
+
+def test_another_filter_applies_to_what_its_former_router_has_not_answered_for() -> None:
+    bench = Bench("a", "b", "c")
+    pen, near = pen_at(bench, "a"), bench.subscriber("b", "near")
+    reader = reader_at(bench, "b", wants=Among(b"r"))
+    pen.send(b"red", b"blue")
+    assert reader.delivered == [b"red"]
+    moved = reader_at(bench, "c", unsettled={}, wants=Among(b"b"))
+    assert moved.delivered == [b"blue"]
+    moved.accept(b"blue")
+    near.accept(b"red", b"blue")
+    assert pen.outcomes == {b"red": ACCEPTED, b"blue": ACCEPTED}
+
+
+def test_what_the_map_names_is_given_whatever_the_filter_says() -> None:
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b", wants=Among(b"r"))
+    pen.send(b"red")
+    bench.kill("b")
+    moved = reader_at(bench, "c", unsettled={key_of(pen, b"red"): 0}, wants=Among(b"b"))
+    assert reader.delivered == [b"red"] and moved.resumed == [(b"red", 0, False)]
+    assert pen.outcomes == {} and bench.logged("c", Event.PASSED) == []
+
+
+def test_who_is_suspended_is_not_waited_for_with_what_its_filter_leaves_out() -> None:
+    bench = Bench("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b", wants=Among(b"r"))
+    bench.tick("b").suspend_subscriber(reader.end, reader, bench.now)
+    bench.flow()
+    pen.send(b"blue", b"red")
+    assert pen.outcomes == {b"blue": ACCEPTED}
+
+
+def test_after_an_incomplete_map_the_filter_waits_for_the_next_attach() -> None:
+    """The client may have what its map has no room for."""
+    bench = Bench("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b", unsettled={}, complete=False, wants=Among(b"r"))
+    pen.send(b"blue")
+    assert pen.outcomes == {}
+    again = reader_at(bench, "b", unsettled={}, wants=Among(b"r"))
+    assert reader.delivered == again.delivered == [] and pen.outcomes == {b"blue": ACCEPTED}
