@@ -42,6 +42,8 @@ class Census:
         self.subscribers: Counter[str] = Counter()
         self.blocked = 0
         """Publishers that are attached and have no credit."""
+        self.unsettled = 0
+        """Deliveries of publishers at home here."""
         self.queued = 0
         """Deliveries that wait for credit of a subscriber here, or behind a gate."""
 
@@ -72,14 +74,15 @@ class Census:
 
     async def _count_publishers(self) -> None:
         statuses: Counter[str] = Counter()
-        says, blocked = self._publisher.attributes, 0
+        says, blocked, unsettled = self._publisher.attributes, 0, 0
         for some in _in_turns(self._publisher.entities()):
             for publisher in some:
                 status = says["status"](publisher)
                 statuses[status] += 1
+                unsettled += says["unsettled"](publisher)
                 blocked += status == "attached" and not says["credit"](publisher)
             await self._pace.breathe()
-        self.publishers, self.blocked = statuses, blocked
+        self.publishers, self.blocked, self.unsettled = statuses, blocked, unsettled
 
     async def _count_subscribers(self) -> None:
         statuses: Counter[str] = Counter()

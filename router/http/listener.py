@@ -16,7 +16,11 @@ import trio
 from router.admission import Admission, Visitor
 from router.http.census import Census
 from router.http.exchange import WebCaller
+from router.http.feed import Feed
+from router.http.files import file_pages
+from router.http.gathering import Gathering
 from router.http.health import HealthPages
+from router.http.lookup import Lookup
 from router.http.metrics import Metrics
 from router.http.series import readings
 from router.http.server import WebConnection
@@ -43,18 +47,22 @@ class WebListener:
         topology = at.managed.topology
         address = topology.routers[at.managed.name].http
         assert address is not None, "there is such a listener"
+        self._feed = Feed(Gathering(at))
         census = Census(at.management.types, WorkPace(turn))
         health = HealthPages(at.lag, topology.timing.dead, at.unready)
         pages = {
             "/healthz": Page(health.live, for_all=True),
             "/readyz": Page(health.ready, for_all=True),
             "/metrics": Page(Metrics(readings(at, census), census).show),
+            "/feed": Page(self._feed.watch),
+            "/delivery": Page(Lookup(at).show),
+            **file_pages(),
         }
         security = topology.security
         has_passwords = security.users is not None or security.secret is not None
         passwords = has_passwords and security.hears_passwords(address.host)
         anybody = security.admits_anybody(HTTP, address.host)
-        self._site = Site(address.host, doors, pages, anybody=anybody, passwords=passwords)
+        self._site = Site(address.host, doors, pages, at.management.is_operator, anybody=anybody, passwords=passwords)
         self._doors = doors
         self._lag = at.lag
         self._turn = turn
@@ -63,6 +71,7 @@ class WebListener:
     async def run(self, listener: socket.socket) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._lag.run)
+            nursery.start_soon(self._feed.run)
             await self._admission.serve(listener, self._serve, nursery)
 
     async def _serve(self, below: trio.SocketStream, visitor: Visitor) -> None:

@@ -50,6 +50,7 @@ SERIES: Final = {
     "oncemesh_records": MetricSeries(GAUGE, "Deliveries that the router holds a record of.", ("state",)),
     "oncemesh_message_bytes": MetricSeries(GAUGE, "Of messages that the router holds."),
     "oncemesh_oldest_in_doubt_seconds": MetricSeries(GAUGE, "How long a delivery has been seen in doubt, at most."),
+    "oncemesh_unsettled_deliveries": MetricSeries(GAUGE, "Of publishers at home here."),
     "oncemesh_queued_deliveries": MetricSeries(GAUGE, "Deliveries that wait for subscribers here."),
     "oncemesh_publishers": MetricSeries(GAUGE, "Publishers at home here.", ("status",)),
     "oncemesh_subscribers": MetricSeries(GAUGE, "Subscribers attached or suspended here.", ("status",)),
@@ -121,6 +122,7 @@ def _of_deliveries(at: WatchedRouter, census: Census) -> Readings:
         "oncemesh_records": _by((PLACEHOLDER, UNCONFIRMED, *STATES.values()), lambda: census.records),
         "oncemesh_message_bytes": _one(lambda: census.bytes),
         "oncemesh_oldest_in_doubt_seconds": _one(lambda: census.oldest_s),
+        "oncemesh_unsettled_deliveries": _one(lambda: census.unsettled),
         "oncemesh_queued_deliveries": _one(lambda: census.queued),
     }
 

@@ -49,8 +49,12 @@ class Keys(Protocol):
 
 
 class Site:
-    def __init__(self, host: str, keys: Keys, pages: Mapping[str, Page], *, anybody: bool, passwords: bool) -> None:
+    def __init__(
+        self, host: str, keys: Keys, pages: Mapping[str, Page], is_operator: Callable[[str], bool], *,
+        anybody: bool, passwords: bool,
+    ) -> None:  # fmt: skip
         """`host` is where it listens. `anybody` may look; or who says a password, if `passwords` are heard."""
+        self._is_operator = is_operator
         self._is_loopback = is_loopback(host)
         self._keys = keys
         self._pages = pages
@@ -77,9 +81,12 @@ class Site:
         page = self._pages.get(request.path)
         if page is None:
             raise WebRefusal(404, f"there is no such page, expected one of {', '.join(self._pages)}")
-        if not page.for_all and not self._keys.sees_all(user := self._user(request, caller)):
-            log.warning("%s: user %r may not see the links of others", caller.origin, user)
-            raise WebRefusal(403, "this user may not see the links of others")
+        if not page.for_all:
+            user = self._user(request, caller)
+            caller.reads_events = self._is_operator(user)
+            if not self._keys.sees_all(user):
+                log.warning("%s: user %r may not see the links of others", caller.origin, user)
+                raise WebRefusal(403, "this user may not see the links of others")
         return page
 
     def _user(self, request: WebRequest, caller: WebCaller) -> str:

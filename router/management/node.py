@@ -12,13 +12,14 @@ Never here: what is answered (`agent`), and how other routers are asked (`relay`
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
-from typing import Final
+from typing import Any, Final
 
 import trio
 from attrs import frozen
 
 from router.amqp.batches import Transfers
 from router.amqp.format.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT, AmqpError
+from router.amqp.format.sections import read_message, write_message
 from router.amqp.format.values import ACCEPTED, EXPIRE_LINK
 from router.amqp.proton.link import Host, Link
 from router.edge.attach import Refusal, checked_address
@@ -26,7 +27,7 @@ from router.edge.ends import AddressNode, End
 from router.management.agent import RESERVED, Agent
 from router.management.dispatch_types import dispatch_types, topological
 from router.management.entity import ManagedRouter
-from router.management.message import FORBIDDEN, ManagementError, Request, error_message, read_request
+from router.management.message import FORBIDDEN, NO_CONTENT, OK, ManagementError, Request, error_message, read_request
 from router.management.own_types import own_types
 from router.management.relay import Relay
 from router.security.operator import OPERATOR
@@ -119,8 +120,25 @@ class ManagementNodes:
 
     def _permit(self, connection: Host, request: Request) -> None:
         """Who may ask what of any router is decided here, once, where the client is. Raises ManagementError."""
-        if request.operation in RESERVED and self._is_closed and connection.user not in self._operators:
+        if request.operation in RESERVED and not self.is_operator(connection.user):
             raise ManagementError(FORBIDDEN, f"{request.operation} is not for user {connection.user!r}")
+
+    def is_operator(self, user: str) -> bool:
+        """Whether the user may ask what is reserved."""
+        return not self._is_closed or user in self._operators
+
+    async def ask(self, router: str, operation: str, body: Any = None, **asked: Any) -> Any:
+        """What our own pages ask of this router or another: the body of the answer. Whether their reader may is decided
+        there. Raises ManagementError."""
+        about = {"operation": operation, **asked}
+        message = write_message({"properties": {"reply-to": ""}, "application-properties": about, "value": body or {}})
+        here = router == self._name
+        told = await (self._agent.answer(read_request(message)) if here else self._relay.ask(router, message))
+        sections = read_message(told)
+        head = sections["application-properties"]
+        if head["statusCode"] not in (OK, NO_CONTENT):
+            raise ManagementError(head["statusCode"], head["statusDescription"])
+        return sections.get("value")
 
     # links
 

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
+import trio
+
 from linkstate.plan.plan import PlannedRouter
+from router.amqp.format.values import StreamFigures
 from router.edge.report import publisher_status, state_of, status_of
 from router.management.bounds import MOST_ITEMS
 from router.management.entity import EntityType, ManagedRouter
@@ -25,6 +28,7 @@ def own_types(at: ManagedRouter) -> Iterator[Kind]:
     yield _subscriber(at)
     yield _delivery(at)
     yield _contact(at)
+    yield _neighbour(at)
     yield _plan_router(at)
 
 
@@ -128,6 +132,29 @@ def _contact(at: ManagedRouter) -> Kind:
             "acknowledged": lambda name: directory.members.acked[name],
         },
         lambda: directory.contacts,
+    )
+
+
+def _neighbour(at: ManagedRouter) -> Kind:
+    neighbours, connections = at.linkstate.neighbours, at.neighbours
+
+    def figures(name: str) -> StreamFigures | None:
+        connection = connections.connections.get(name)
+        return connection.measure() if connection is not None else None
+
+    return EntityType[str](
+        f"{PREFIX}neighbour",
+        {
+            "identity": lambda name: name,
+            "name": lambda name: name,
+            "up": lambda name: neighbours[name].up,
+            "cost": lambda name: neighbours[name].cost,
+            "sinceSeconds": lambda name: round(trio.current_time() - neighbours[name].since, 3),
+            "bytesSent": lambda name: seen.sent if (seen := figures(name)) else None,
+            "bytesReceived": lambda name: seen.received if (seen := figures(name)) else None,
+            "roundTripSeconds": lambda name: seen.rtt_s if (seen := figures(name)) else None,
+        },
+        lambda: sorted(neighbours),
     )
 
 

@@ -39,7 +39,7 @@ PAGES = {"/": Page(page), "/healthz": Page(page, for_all=True), "/broken": Page(
 
 
 def site(host: str = "127.0.0.1", keys: Keys | None = None, *, anybody: bool = True, passwords: bool = False) -> Site:
-    return Site(host, keys or AllSee(), PAGES, anybody=anybody, passwords=passwords)
+    return Site(host, keys or AllSee(), PAGES, lambda user: True, anybody=anybody, passwords=passwords)
 
 
 async def ask(

@@ -1,0 +1,116 @@
+"""The stream of events of the console (Server-sent events): one look a second at the mesh, for all who watch.
+
+Nobody watches: nobody looks. A look is made once, however many watch, and as often as answering it leaves the routers
+time. Who reads slowly misses pictures, never happenings, unless they are older than those that are kept; nothing is
+kept for him.
+"""
+
+import json
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final
+
+import trio
+
+from router.http.exchange import WebAnswer, WebCaller, WebRefusal, WebRequest
+from router.http.gathering import Gathering, Row
+from router.http.picture import Painter
+
+MOST_WATCHERS: Final = 16
+MOST_HAPPENINGS: Final = 300
+MOST_POINTS: Final = 300
+PERIOD_S: Final = 1.0
+SHARE: Final = 4
+"""A look is followed by a pause of so many times what it took, or the rest of the period."""
+GONE_S: Final = 3.0
+"""After which nobody who has not asked for more counts as watching."""
+
+
+class Feed:
+    """Of one router. `run` looks, for as long as the router runs."""
+
+    def __init__(self, gathering: Gathering) -> None:
+        self._gathering = gathering
+        self._painter = Painter()
+        self._watchers: dict[Watcher, None] = {}
+        self._wanted = trio.Event()
+        self._looked = trio.Event()
+        self.number = 0
+        """Of the last look."""
+        self.picture = b""
+        self.points: deque[Row] = deque(maxlen=MOST_POINTS)
+        self.happened: deque[tuple[int, Row]] = deque(maxlen=MOST_HAPPENINGS)
+        """With the number of the look that brought it."""
+
+    async def run(self) -> None:
+        while True:
+            if not self._anybody():
+                self._wanted = trio.Event()
+                await self._wanted.wait()
+            began = trio.current_time()
+            await self._look()
+            took = trio.current_time() - began
+            await trio.sleep(max(PERIOD_S - took, SHARE * took))
+
+    def _anybody(self) -> bool:
+        gone = trio.current_time() - GONE_S
+        self._watchers = {one: None for one in self._watchers if one.waits or one.served > gone}
+        return bool(self._watchers)
+
+    async def _look(self) -> None:
+        seen = await self._gathering.look()
+        picture = self._painter.picture(seen)
+        self.number += 1
+        self.points.append(picture["point"])
+        self.happened.extend((self.number, happened) for happened in seen.events)
+        self.picture = _event("mesh", picture)
+        self._looked.set()
+        self._looked = trio.Event()
+
+    async def next_look(self) -> None:
+        """Returns when there is another one."""
+        self._wanted.set()
+        await self._looked.wait()
+
+    async def watch(self, request: WebRequest, caller: WebCaller) -> WebAnswer:
+        """Happenings are for those who may read them."""
+        self._anybody()
+        if len(self._watchers) >= MOST_WATCHERS or not caller.admit():
+            raise WebRefusal(503, f"{MOST_WATCHERS} watch already", ("Retry-After", "10"))
+        watcher = Watcher(self, reads_events=caller.reads_events)
+        self._watchers[watcher] = None
+        return WebAnswer(200, content_type="text/event-stream", events=watcher.next)
+
+
+class Watcher:
+    """Who is sent the stream."""
+
+    def __init__(self, feed: Feed, *, reads_events: bool) -> None:
+        self._feed = feed
+        self._reads_events = reads_events
+        self._seen = -1
+        """The last look that was sent; first comes what there was before."""
+        self.waits = False
+        self.served = trio.current_time()
+
+    async def next(self) -> bytes:
+        feed = self._feed
+        begins = self._seen < 0
+        if begins or self._seen == feed.number:
+            self.waits = True
+            try:
+                await feed.next_look()
+            finally:
+                self.waits, self.served = False, trio.current_time()
+        parts = [_event("past", list(feed.points))] if begins else []
+        if self._reads_events:
+            fresh = [happened for number, happened in feed.happened if number > self._seen]
+            parts += [_event("happened", fresh)] if fresh else []
+        elif begins:
+            parts.append(_event("closed", {}))
+        self._seen, self.served = feed.number, trio.current_time()
+        return b"".join((*parts, feed.picture))
+
+
+def _event(name: str, data: Row | Iterable[Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()

@@ -1,0 +1,99 @@
+"""The whole mesh, asked by one router: each says of itself what `$management` tells anybody who asks it.
+
+All are asked at the same time, by the way that requests for other routers go. Who does not answer in time is left out
+of this look. Never here: what is made of it (`picture`), and how often (`feed`).
+"""
+
+import json
+import time
+from typing import Any, Final
+
+import trio
+from attrs import field, frozen
+
+from router.http.watched import WatchedRouter
+from router.management.agent import MOST_ROWS
+from router.management.dispatch_types import PREFIX as DISPATCH
+from router.management.message import ManagementError
+from router.management.own_types import PREFIX as OWN
+
+PATIENCE_S: Final = 3.0
+MOST_PAGES: Final = 9
+"""Of events at one look: as many as a router keeps."""
+TOTALS: Final = ("deliveriesIngress", "deliveriesEgress", "acceptedDeliveries")
+OF_NEIGHBOUR: Final = ("name", "up", "cost", "sinceSeconds", "bytesSent", "bytesReceived", "roundTripSeconds")
+OF_PLAN: Final = ("name", "standing", "neighbours", "inContact", "isHere")
+
+Row = dict[str, Any]
+
+
+@frozen
+class RouterAnswer:
+    """What one router says of itself."""
+
+    status: Row
+    """As docs/status.md has it."""
+    totals: Row
+    neighbours: list[Row]
+
+
+@frozen
+class MeshLook:
+    """At the whole mesh, from one router."""
+
+    mesh: str
+    by: str
+    time: float
+    """Seconds since 1970."""
+    plan: list[Row]
+    answers: dict[str, RouterAnswer] = field(factory=dict)
+    """Of those that have answered."""
+    events: list[Row] = field(factory=list)
+    """That happened since the last look, oldest first."""
+
+
+class Gathering:
+    """By one router."""
+
+    def __init__(self, at: WatchedRouter) -> None:
+        self._management = at.management
+        self._name = at.managed.name
+        self._mesh = at.managed.topology.mesh
+        self._seen: dict[str, int] = {}
+        """The last event of each router."""
+
+    async def look(self) -> MeshLook:
+        plan = await self._rows(self._name, f"{OWN}planRouter", OF_PLAN)
+        seen = MeshLook(self._mesh, self._name, time.time(), plan)
+        async with trio.open_nursery() as nursery:
+            for router in plan:
+                if router["isHere"] or router["inContact"]:
+                    nursery.start_soon(self._ask, router["name"], seen)
+        seen.events.sort(key=lambda happened: (happened["time"], happened["router"], happened["sequence"]))
+        return seen
+
+    async def _ask(self, router: str, seen: MeshLook) -> None:
+        with trio.move_on_after(PATIENCE_S):
+            try:
+                status = json.loads(await self._management.ask(router, "GET-STATUS"))
+                [totals] = await self._rows(router, f"{DISPATCH}router", TOTALS)
+                neighbours = await self._rows(router, f"{OWN}neighbour", OF_NEIGHBOUR)
+                seen.answers[router] = RouterAnswer(status, totals, neighbours)
+                await self._events(router, seen)
+            except ManagementError:
+                pass  # the contact has just been lost
+
+    async def _rows(self, router: str, kind: str, names: tuple[str, ...]) -> list[Row]:
+        """The first page: of routers and neighbours there are not more."""
+        body = {"attributeNames": list(names)}
+        page = await self._management.ask(router, "QUERY", body, entityType=kind)
+        return [dict(zip(page["attributeNames"], row, strict=True)) for row in page["results"]]
+
+    async def _events(self, router: str, seen: MeshLook) -> None:
+        for _ in range(MOST_PAGES):
+            page = await self._management.ask(router, "GET-EVENTS", since=self._seen.get(router, 0), limit=MOST_ROWS)
+            seen.events.extend(page)
+            if page:
+                self._seen[router] = page[-1]["sequence"]
+            if len(page) < MOST_ROWS:
+                return

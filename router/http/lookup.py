@@ -1,0 +1,64 @@
+"""A delivery, looked up by its key or its publisher's tag: what every router in contact knows of it.
+
+Its home alone knows the tag, and tells the key; by that all are asked. A router keeps no record of what everybody
+knows to be settled: then there is nothing to tell, but by the delivery log.
+"""
+
+import json
+from typing import Any, Final
+
+import trio
+
+from router.http.exchange import WebAnswer, WebCaller, WebRefusal, WebRequest
+from router.http.watched import WatchedRouter
+from router.management.message import BAD_REQUEST, NOT_FOUND, ManagementError
+from router.management.own_types import PREFIX
+
+PATIENCE_S: Final = 8.0
+LONGEST: Final = 256
+
+
+class Lookup:
+    """One at a time: to look for a tag is to look at all records."""
+
+    def __init__(self, at: WatchedRouter) -> None:
+        self._at = at
+        self._lock = trio.Lock()
+
+    async def show(self, request: WebRequest, caller: WebCaller) -> WebAnswer:
+        sought = request.query.get("key") or request.query.get("tag") or ""
+        if not 0 < len(sought) <= LONGEST:
+            raise WebRefusal(400, "expected ?key=, the delivery's key, or ?tag=, its publisher's delivery-tag")
+        found: dict[str, Any] = {}
+        async with self._lock:
+            with trio.move_on_after(PATIENCE_S) as patience:
+                if "key" in request.query:
+                    await self._ask_all({"identity": sought}, found)
+                else:
+                    await self._by_tag(sought, found)
+        if patience.cancelled_caught and not found:
+            raise WebRefusal(504, "the routers have not answered in time")
+        answer = {"sought": sought, "routers": {router: found[router] for router in sorted(found)}}
+        return WebAnswer(200, json.dumps(answer).encode(), "application/json")
+
+    async def _by_tag(self, tag: str, found: dict[str, Any]) -> None:
+        at_home: dict[str, Any] = {}
+        await self._ask_all({"name": tag}, at_home)
+        found |= at_home
+        keys = {record["identity"] for record in at_home.values() if "identity" in record}
+        if len(keys) == 1:
+            await self._ask_all({"identity": keys.pop()}, found)
+
+    async def _ask_all(self, by: dict[str, str], found: dict[str, Any]) -> None:
+        async with trio.open_nursery() as nursery:
+            for router in (self._at.managed.name, *sorted(self._at.managed.node.topic.directory.contacts)):
+                nursery.start_soon(self._ask, router, by, found)
+
+    async def _ask(self, router: str, by: dict[str, str], found: dict[str, Any]) -> None:
+        try:
+            found[router] = await self._at.management.ask(router, "READ", type=f"{PREFIX}delivery", **by)
+        except ManagementError as error:
+            if error.status == BAD_REQUEST:  # several publishers use this tag
+                found[router] = {"problem": str(error)}
+            elif error.status != NOT_FOUND:
+                found[router] = {"problem": f"no answer: {error}"}

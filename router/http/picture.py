@@ -1,0 +1,173 @@
+"""A picture of the mesh, made of what its routers say of themselves: what the console shows, as JSON.
+
+Totals become rates by what they were at the last look. What is listed is bounded, and what is left out is counted.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from router.http.gathering import MeshLook, RouterAnswer, Row
+
+MOST_CLIENTS: Final = 100
+"""Of each router, and of publishers and subscribers each."""
+MOST_WAITS: Final = 50
+LASTING_S: Final = 1.0
+"""In a mesh under load somebody is always awaited, for milliseconds: told are waits that last longer."""
+
+
+class Rates:
+    """By name, from look to look."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[float, float]] = {}
+        self._now: dict[str, tuple[float, float]] = {}
+
+    def begin(self) -> None:
+        """A look: what is not in it is forgotten."""
+        self._last, self._now = self._now, {}
+
+    def rate(self, name: str, time_s: float, total: float | None) -> float:
+        """A second; 0 if that cannot be told, or the total has begun anew."""
+        if total is None:
+            return 0.0
+        self._now[name] = time_s, total
+        before_s, before = self._last.get(name, (time_s, total))
+        return (total - before) / (time_s - before_s) if time_s > before_s and total > before else 0.0
+
+
+class Painter:
+    """Of one mesh, look by look."""
+
+    def __init__(self) -> None:
+        self._rates = Rates()
+        self._away: dict[str, float] = {}
+
+    def picture(self, seen: MeshLook) -> Row:
+        self._rates.begin()
+        routers = [self._router(row, seen) for row in seen.plan]
+        self._away = {one["name"]: seen.time - one["away_s"] for one in routers if "away_s" in one}
+        return {
+            "mesh": seen.mesh,
+            "by": seen.by,
+            "time": seen.time,
+            "routers": routers,
+            "links": list(self._links(seen)),
+            "clients": [client for answer in seen.answers.values() for client in _clients(answer.status)],
+            "waits": sorted(_waits(seen), key=lambda wait: -float(wait["since_s"]))[:MOST_WAITS],
+            "told": list(_told(seen)),
+            "point": _point(seen.time, routers),
+        }
+
+    def _router(self, row: Row, seen: MeshLook) -> Row:
+        name = row["name"]
+        answer = seen.answers.get(name)
+        if answer is None:
+            state = "no answer" if row["inContact"] else "out of contact"
+            away_s = seen.time - self._away.get(name, seen.time)
+            return {"name": name, "standing": row["standing"], "state": state, "away_s": round(away_s, 1)}
+        status = answer.status
+        return {
+            "name": name,
+            "standing": row["standing"],
+            **{key: status[key] for key in ("state", "waiting_for", "uptime_s", "rss_bytes", "connections")},
+            **{key: status[key] for key in ("records", "message_bytes")},
+            "publishers": len(status["publishers"]),
+            "subscribers": len(status["subscribers"]),
+            "unsettled": sum(publisher["unsettled"] for publisher in status["publishers"]),
+            "ingress": self._rates.rate(f"{name} in", seen.time, answer.totals["deliveriesIngress"]),
+            "egress": self._rates.rate(f"{name} out", seen.time, answer.totals["deliveriesEgress"]),
+        }
+
+    def _links(self, seen: MeshLook) -> Iterator[Row]:
+        """Each once, as both ends see it."""
+        known = {row["name"] for row in seen.plan}
+        for row in seen.plan:
+            for other, cost in sorted(row["neighbours"].items()):
+                if row["name"] < other and other in known:
+                    yield self._link(row["name"], other, cost, seen)
+
+    def _link(self, a: str, b: str, cost: int, seen: MeshLook) -> Row:
+        ends = {one: _end(seen.answers.get(one), other) for one, other in ((a, b), (b, a))}
+        there = [end for end in ends.values() if end is not None]
+
+        def bytes_per_s(one: str, other: str) -> float:
+            if (end := ends[one]) is not None:
+                return self._rates.rate(f"{one} to {other}", seen.time, end["bytesSent"])
+            end = ends[other]
+            return self._rates.rate(f"{one} to {other}", seen.time, end["bytesReceived"]) if end is not None else 0.0
+
+        trips = [end["roundTripSeconds"] for end in there if end["roundTripSeconds"] is not None]
+        return {
+            "a": a,
+            "b": b,
+            "cost": cost,
+            "up": bool(there) and all(end["up"] for end in there),
+            "since_s": min((end["sinceSeconds"] for end in there), default=None),
+            "a_to_b": bytes_per_s(a, b),
+            "b_to_a": bytes_per_s(b, a),
+            "round_trip_s": min(trips, default=None),
+        }
+
+
+def _end(answer: RouterAnswer | None, other: str) -> Row | None:
+    return next((row for row in answer.neighbours if row["name"] == other), None) if answer is not None else None
+
+
+def _clients(status: Row) -> Iterator[Row]:
+    for role in ("publisher", "subscriber"):
+        for link in status[f"{role}s"][:MOST_CLIENTS]:
+            yield {"role": role, "router": status["router"], **link}
+
+
+def _waits(seen: MeshLook) -> Iterator[Row]:
+    """Who waits for whom, and since when that has been seen."""
+    for name, answer in seen.answers.items():
+        status = answer.status
+        awaited = {wait["for"] for wait in status["waits"]}
+        for wait in status["waits"]:
+            if wait["since_s"] >= LASTING_S:
+                held = wait["publishers"]
+                who = held[0] if len(held) == 1 else f"{len(held)} publishers"
+                yield _wait(name, who, wait["for"], wait["since_s"], wait["records"])
+        for link in status["publishers"]:
+            others = [name for name in link["held_for"] if name not in awaited]
+            if others and link["held_s"] >= LASTING_S:
+                who = f"{link['container']}/{link['link']} on {link['address']}"
+                yield _wait(name, who, ", ".join(others[:3]), link["held_s"], link["unsettled"])
+        attaches = status["attaches"]
+        if attaches["for"] and attaches["since_s"] >= LASTING_S:
+            routers = ", ".join(f"router {router}" for router in attaches["for"])
+            yield _wait(name, f"{attaches['waiting']} attaches", routers, attaches["since_s"], 0)
+
+
+def _wait(router: str, who: str, awaited: str, since_s: float, records: int) -> Row:
+    return {"router": router, "who": who, "for": awaited, "since_s": since_s, "records": records}
+
+
+def _told(seen: MeshLook) -> Iterator[Row]:
+    """What somebody has to look after."""
+    for name, answer in seen.answers.items():
+        status = answer.status
+        if status["waiting_for"]:
+            yield _about(name, f"withholds acceptances until it has heard from {', '.join(status['waiting_for'])}")
+        for link in status["lapsed"]:
+            yield _about(name, f"waits no more for {link['container']}/{link['link']} on {link['address']}")
+        for link in status["untold"]:
+            yield _about(name, f"{link['container']}/{link['link']} on {link['address']} has ended: {link['ending']}")
+        disk = status["disk"]
+        if disk["log"]:
+            yield _about(name, f"writes no delivery log: {disk['log']}")
+        if disk["store"]:
+            yield _about(name, f"refuses new durable links: {disk['store']}")
+
+
+def _about(router: str, text: str) -> Row:
+    return {"router": router, "text": text}
+
+
+def _point(time_s: float, routers: list[Row]) -> Row:
+    """Of the charts. The mean time of a delivery is what is under way by its rate (Little's law)."""
+    summed = "ingress", "egress", "unsettled", "message_bytes"
+    sums: Mapping[str, Any] = {key: sum(router.get(key, 0) for router in routers) for key in summed}
+    mean_s = sums["unsettled"] / sums["ingress"] if sums["ingress"] else None
+    return {"time": time_s, **sums, "mean_s": mean_s}
