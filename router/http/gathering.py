@@ -69,6 +69,9 @@ class Gathering:
             for router in plan:
                 if router["isHere"] or router["inContact"]:
                     nursery.start_soon(self._ask, router["name"], seen)
+        for row in plan:  # in its order, whoever has answered first
+            if (answer := seen.answers.pop(row["name"], None)) is not None:
+                seen.answers[row["name"]] = answer
         seen.events.sort(key=lambda happened: (happened["time"], happened["router"], happened["sequence"]))
         return seen
 
