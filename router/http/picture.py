@@ -15,7 +15,7 @@ LASTING_S: Final = 1.0
 """In a mesh under load somebody is always awaited, for milliseconds: told are waits that last longer."""
 
 
-class Rates:
+class LookRates:
     """By name, from look to look."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Painter:
     """Of one mesh, look by look."""
 
     def __init__(self) -> None:
-        self._rates = Rates()
+        self._rates = LookRates()
         self._away: dict[str, float] = {}
 
     def picture(self, seen: MeshLook) -> Row:
