@@ -47,11 +47,11 @@ Serve = Callable[[WebAnswer], Served]
 
 
 @pytest.fixture
-def serve(nursery: trio.Nursery, autojump_clock: MockClock) -> Serve:
+def serve(nursery: trio.Nursery) -> Serve:
     return lambda answer: Served(nursery, answer)
 
 
-async def test_requests_come_one_after_the_other_on_one_connection(serve: Serve) -> None:
+async def test_requests_come_one_after_the_other_on_one_connection(serve: Serve, autojump_clock: MockClock) -> None:
     served = serve(told(200, "well"))
     for _ in range(3):
         await served.stream.send_all(GET)
@@ -61,7 +61,7 @@ async def test_requests_come_one_after_the_other_on_one_connection(serve: Serve)
     assert served.asked[0].headers == {"host": "localhost"}
 
 
-async def test_head_is_answered_without_the_body_and_with_its_length(serve: Serve) -> None:
+async def test_head_is_answered_without_the_body_and_with_its_length(serve: Serve, autojump_clock: MockClock) -> None:
     served = serve(told(200, "well"))
     await served.stream.send_all(GET.replace(b"GET", b"HEAD"))
     reply = await served.told()
@@ -82,7 +82,7 @@ async def test_head_is_answered_without_the_body_and_with_its_length(serve: Serv
     ],
 )
 async def test_what_is_no_request_of_ours_is_told_so_and_ends_the_connection(
-    serve: Serve, sent: bytes, status: int
+    serve: Serve, autojump_clock: MockClock, sent: bytes, status: int
 ) -> None:
     served = serve(told(200, "well"))
     await served.stream.send_all(sent)
@@ -90,14 +90,18 @@ async def test_what_is_no_request_of_ours_is_told_so_and_ends_the_connection(
     assert served.asked == []
 
 
-async def test_a_command_is_for_the_site_to_refuse_and_nothing_follows_it(serve: Serve) -> None:
+async def test_a_command_is_for_the_site_to_refuse_and_nothing_follows_it(
+    serve: Serve, autojump_clock: MockClock
+) -> None:
     served = serve(told(405, "expected GET or HEAD"))
     await served.stream.send_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx" + GET)
     assert (await served.rest()).endswith(b"expected GET or HEAD\n")
     assert [request.method for request in served.asked] == ["POST"]
 
 
-async def test_a_request_has_so_long_to_come_and_a_connection_so_long_to_be_idle(serve: Serve) -> None:
+async def test_a_request_has_so_long_to_come_and_a_connection_so_long_to_be_idle(
+    serve: Serve, autojump_clock: MockClock
+) -> None:
     served, began = serve(told(200, "well")), trio.current_time()
     await served.ended.wait()
     assert trio.current_time() - began == pytest.approx(IDLE_S, abs=LINGER_S + 0.1)
@@ -107,7 +111,7 @@ async def test_a_request_has_so_long_to_come_and_a_connection_so_long_to_be_idle
     assert trio.current_time() - began == pytest.approx(HEAD_S, abs=LINGER_S + 0.1)
 
 
-async def test_who_does_not_read_an_answer_is_cut_off(serve: Serve) -> None:
+async def test_who_does_not_read_an_answer_is_cut_off(serve: Serve, autojump_clock: MockClock) -> None:
     served = serve(WebAnswer(200, bytes(10 * PIECE)))
     await served.stream.send_all(GET)
     began = trio.current_time()
@@ -115,7 +119,9 @@ async def test_who_does_not_read_an_answer_is_cut_off(serve: Serve) -> None:
     assert trio.current_time() - began == pytest.approx(ANSWER_S, abs=LINGER_S + 0.1)
 
 
-async def test_events_leave_one_by_one_and_who_does_not_take_them_is_cut_off(serve: Serve) -> None:
+async def test_events_leave_one_by_one_and_who_does_not_take_them_is_cut_off(
+    serve: Serve, autojump_clock: MockClock
+) -> None:
     made: list[float] = []
 
     async def next_event() -> bytes:
@@ -135,7 +141,7 @@ async def test_events_leave_one_by_one_and_who_does_not_take_them_is_cut_off(ser
     assert len(made) <= taken + 1, "nothing is made for who does not read"
 
 
-async def test_who_leaves_ends_nothing_else(serve: Serve) -> None:
+async def test_who_leaves_ends_nothing_else(serve: Serve, autojump_clock: MockClock) -> None:
     served = serve(told(200, "well"))
     await served.stream.send_all(GET)
     await served.stream.aclose()

@@ -1,0 +1,54 @@
+"""What routers say of themselves, made up: for tests of what is made of it."""
+
+from typing import Any
+
+from router.http.gathering import MeshLook, RouterAnswer, Row
+
+STATUS: Row = {
+    "mesh": "pair",
+    "state": "ready",
+    "waiting_for": [],
+    "uptime_s": 5.0,
+    "rss_bytes": 40 << 20,
+    "connections": 0,
+    "records": {"placeholder": 0, "unconfirmed": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
+    "message_bytes": 0,
+    "publishers": [],
+    "subscribers": [],
+    "waits": [],
+    "attaches": {"waiting": 0, "for": [], "since_s": 0.0},
+    "lapsed": [],
+    "untold": [],
+    "disk": {"log": "", "missing": 0, "store": ""},
+}
+
+
+def planned(name: str, neighbours: dict[str, int], *, there: bool = True) -> Row:
+    return {
+        "name": name,
+        "standing": "member",
+        "neighbours": neighbours,
+        "inContact": there and name != "a",
+        "isHere": name == "a",
+    }
+
+
+def publisher(name: str, **more: Any) -> Row:
+    link = {"container": name, "link": "out", "address": "topic/x", "status": "attached"}
+    return {**link, "unsettled": 0, "held_for": [], "held_s": 0.0, **more}
+
+
+def neighbour(name: str, sent: int, received: int, *, up: bool = True) -> Row:
+    of_link = {"name": name, "up": up, "cost": 1, "sinceSeconds": 3.0}
+    return {**of_link, "bytesSent": sent, "bytesReceived": received, "roundTripSeconds": 0.001}
+
+
+def answer(router: str, neighbours: list[Row], received: int = 0, delivered: int = 0, **status: Any) -> RouterAnswer:
+    totals = {"deliveriesIngress": received, "deliveriesEgress": delivered, "acceptedDeliveries": 0}
+    return RouterAnswer({**STATUS, "router": router, **status}, totals, neighbours)
+
+
+def look(time_s: float, **answers: RouterAnswer) -> MeshLook:
+    """At a pair of routers, by a; who has no answer is out of contact."""
+    plan = [planned("a", {"b": 1}), planned("b", {"a": 1}, there="b" in answers)]
+    return MeshLook("pair", "a", time_s, plan, dict(answers), [])

@@ -1,0 +1,102 @@
+"""The picture of a mesh: what is made of what its routers say of themselves."""
+
+from typing import Any
+
+import pytest
+
+from router.http.picture import MOST_CLIENTS, Painter
+from tests.router.http.looks import answer, look, neighbour, publisher
+
+
+def test_totals_become_rates_from_look_to_look() -> None:
+    painter = Painter()
+    one = answer("a", [neighbour("b", 1000, 500)], 100, 10), answer("b", [neighbour("a", 500, 1000)])
+    first = painter.picture(look(10.0, a=one[0], b=one[1]))
+    assert first["routers"][0]["ingress"] == first["links"][0]["a_to_b"] == 0.0
+    two = answer("a", [neighbour("b", 3000, 600)], 150, 30), answer("b", [neighbour("a", 600, 3000)])
+    second = painter.picture(look(12.0, a=two[0], b=two[1]))
+    assert (second["routers"][0]["ingress"], second["routers"][0]["egress"]) == (25.0, 10.0)
+    [link] = second["links"]
+    assert (link["a"], link["b"], link["cost"], link["up"]) == ("a", "b", 1, True)
+    assert (link["a_to_b"], link["b_to_a"], link["round_trip_s"]) == (1000.0, 50.0, 0.001)
+
+
+def test_a_total_that_begins_anew_is_no_rate() -> None:
+    painter = Painter()
+    for time_s, total, expected in ((1.0, 1000, 0.0), (2.0, 5, 0.0), (3.0, 15, 10.0)):
+        picture = painter.picture(look(time_s, a=answer("a", [], total)))
+        assert picture["routers"][0]["ingress"] == expected
+
+
+def test_who_is_out_of_contact_has_been_since_it_was_first_seen_to_be() -> None:
+    painter = Painter()
+    both = answer("a", [neighbour("b", 1, 1)]), answer("b", [neighbour("a", 1, 1)])
+    assert painter.picture(look(1.0, a=both[0], b=both[1]))["routers"][1]["state"] == "ready"
+    alone = answer("a", [neighbour("b", 0, 0, up=False)])
+    for time_s, away_s in ((5.0, 0.0), (7.5, 2.5)):
+        picture = painter.picture(look(time_s, a=alone))
+        assert picture["routers"][1] == {
+            "name": "b", "standing": "member", "state": "out of contact", "away_s": away_s
+        }  # fmt: skip
+        assert picture["links"][0]["up"] is False
+    assert painter.picture(look(8.0, a=both[0], b=both[1]))["routers"][1]["state"] == "ready"
+    assert painter.picture(look(9.0, a=alone))["routers"][1]["away_s"] == 0.0
+
+
+def test_a_link_is_as_its_one_end_sees_it_where_the_other_does_not_answer() -> None:
+    painter = Painter()
+    for time_s, received in ((1.0, 0), (2.0, 700)):
+        picture = painter.picture(look(time_s, a=answer("a", [neighbour("b", 0, received)])))
+    assert picture["links"][0]["b_to_a"] == 700.0
+
+
+def test_waits_that_last_are_told_once_the_longest_first() -> None:
+    waits = [
+        {"for": "subscriber s", "publishers": ["p"], "records": 3, "since_s": 2.0},
+        {"for": "router b", "publishers": ["p", "q"], "records": 4, "since_s": 9.0},
+        {"for": "router c", "publishers": ["p"], "records": 1, "since_s": 0.9},
+    ]
+    held = publisher("w", held_for=["router b", "router d"], held_s=5.0, unsettled=7)
+    attaches = {"waiting": 2, "for": ["b"], "since_s": 1.5}
+    told = Painter().picture(look(1.0, a=answer("a", [], waits=waits, publishers=[held], attaches=attaches)))["waits"]
+    assert [(wait["who"], wait["for"], wait["records"], wait["since_s"]) for wait in told] == [
+        ("2 publishers", "router b", 4, 9.0),
+        ("w/out on topic/x", "router d", 7, 5.0),
+        ("p", "subscriber s", 3, 2.0),
+        ("2 attaches", "router b", 0, 1.5),
+    ]
+
+
+def test_what_somebody_has_to_look_after_is_told() -> None:
+    gone = {"container": "s", "link": "in", "address": "topic/x", "ending": "by b"}
+    status: dict[str, Any] = {
+        "waiting_for": ["b"],
+        "lapsed": [gone],
+        "untold": [gone],
+        "disk": {"log": "full", "missing": 1, "store": "full, too"},
+    }
+    told = Painter().picture(look(1.0, a=answer("a", [], **status)))["told"]
+    assert [one["text"] for one in told] == [
+        "withholds acceptances until it has heard from b",
+        "waits no more for s/in on topic/x",
+        "s/in on topic/x has ended: by b",
+        "writes no delivery log: full",
+        "refuses new durable links: full, too",
+    ]
+
+
+def test_what_is_listed_is_bounded_and_what_is_left_out_counted() -> None:
+    many = [publisher(f"p{number}", unsettled=2) for number in range(MOST_CLIENTS + 5)]
+    picture = Painter().picture(look(1.0, a=answer("a", [], publishers=many)))
+    assert len(picture["clients"]) == MOST_CLIENTS
+    assert picture["routers"][0]["publishers"] == MOST_CLIENTS + 5
+    assert picture["point"]["unsettled"] == 2 * (MOST_CLIENTS + 5)
+
+
+def test_the_mean_time_is_what_is_under_way_by_its_rate() -> None:
+    painter = Painter()
+    means = []
+    for time_s, total in ((1.0, 0), (2.0, 400), (3.0, 400)):
+        held = [publisher("p", unsettled=20)]
+        means.append(painter.picture(look(time_s, a=answer("a", [], total, publishers=held)))["point"]["mean_s"])
+    assert means == [None, pytest.approx(0.05), None]
