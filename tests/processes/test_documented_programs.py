@@ -81,7 +81,8 @@ def test_there_is_no_code_in_the_document_but_these_programs() -> None:
 async def test_what_is_killed_goes_on_and_the_database_has_each_message_once(
     own_triangle: RunningMesh, tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    """The brake is a second subscriber: without its answers the publisher does not come to its end."""
+    """The brake is a second subscriber: without its answers the publisher does not come to its end. Until it answers,
+    nothing is settled: the subscriber is first killed between the commits of all that it has and their settlement."""
     (tmp_path / "orders.txt").write_text("\n".join(LINES))
     there = Programs(tmp_path, own_triangle, nursery)
     database = tmp_path / "stock.db"

@@ -5,17 +5,21 @@ import re
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from trio.testing import MockClock
 
 from router.amqp.format.message import sections_of
+from router.edge.guard import Guard
 from router.events.kind import EventKind, event
 from router.management.agent import MOST_ROWS, Agent
 from router.management.bounds import LONGEST
 from router.management.message import Request
 from router.management.recent_events import MOST_EVENTS, PER_MS, RecentEvents
+from router.mesh.config import Limits
+from router.security.rules import EVERYTHING
 from tests.router.test_node import DURABLE, CountingStore, P, S, boot
-from topic.directory.entry import LinkEntry, Role
+from topic.directory.entry import LinkEntry, Role, Status
 from topic.identity import Epoch, link_name
 from topic.restatement import restate
 
@@ -78,6 +82,34 @@ def test_a_link_that_comes_from_another_router_says_from_which(path: Path) -> No
             node.topic.suspend_subscriber(subscriber, subscriber.link, node.now())
     link = {"role": "subscriber", **S.parts()}
     assert told(events) == [{"kind": "moved", **link, "former": "b"}, {"kind": "suspended", **link}]
+
+
+def test_a_link_that_is_stolen_or_expires_elsewhere_is_told_of(path: Path) -> None:
+    events = RecentEvents("a", 1)
+    with CountingStore(path) as store:
+        node, _ = boot(store, "ab")
+        topic, directory = node.topic, node.topic.directory
+        topic.contact("b", 1, node.now())
+        topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE)
+        known = directory.subscriber(link_name(S))
+        assert known is not None
+        later = LinkEntry(Role.SUBSCRIBER, link_name(S), S, Epoch(known.epoch.hlc + 1, "b", 1), lifetime=DURABLE)
+        with events.listening(topic.outlet):
+            topic.changes.follow(directory.apply_delta("b", 1, [later]))
+            ended = attrs.evolve(later, status=Status.EXPIRED, ending="accepted without it")
+            topic.changes.follow(directory.apply_delta("b", 2, [ended]))
+    link = {"role": "subscriber", **S.parts()}
+    assert told(events) == [
+        {"kind": "stolen", **link, "peer": "b"},
+        {"kind": "expired", **link, "why": "accepted without it"},
+    ]
+
+
+def test_a_limit_that_somebody_exceeds_is_told_of(path: Path) -> None:
+    events = RecentEvents("a", 1)
+    with CountingStore(path) as store, events.listening(boot(store)[0].topic.outlet):
+        Guard(lambda user: EVERYTHING, Limits()).exceed("links", "a peer", "more than 1000")
+    assert told(events) == [{"kind": "limit", "limit": "links", "origin": "a peer", "why": "more than 1000"}]
 
 
 def test_batches_of_one_zombie_that_are_dropped_are_one_event(path: Path) -> None:
