@@ -257,7 +257,7 @@ def sent_by_the_zombie(hold: Method) -> Method:
     return broken
 
 
-@mutant(Audiences, "adopt", by="12", **KILLS | {"store_loss": 1.0})
+@mutant(Audiences, "adopt", by="12", **PARTITIONS)
 def unknown_not_adopted(_: Method) -> Method:
     """6.4 Adoption: a subscriber that resumes, and that home does not know, is owed what is in doubt."""
 

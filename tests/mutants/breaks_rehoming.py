@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 
 from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
+from tests.topic import test_gossip as gossip
 from tests.topic import test_resuming as resuming
 from topic.delivery.record import AWAITING_HOME, QUEUED, Record, Stream
 from topic.directory.entry import Change, LinkEntry
@@ -19,15 +20,9 @@ from topic.termini.attaches import Attaches
 from topic.termini.generations import Generations
 from topic.wire.outgoing import Outgoing
 
-RESTARTING = {
-    "store_loss": 1.0, "boot_wait": 0.5, "routers": 3, "links": 10, "delay": 0.3, "restart": 1.0,
-    "faults": ("slow", "slow", "kill all", "slow", "slow", "kill all"),
-}  # fmt: skip
-"""All come back without memory, some sooner to hear of others than the rest."""
-
 UNHEARD = {
     "delay": 0.5, "client_delay": 0.001, "patience": 0.05, "think": 0.5, "pranks": ("close", "elsewhere"), "links": 0,
-    "faults": ("partition",) * 3, "silent": 0.0, "messages": 25,
+    "faults": ("partition",) * 3, "silent": 0.5, "messages": 25,
 }  # fmt: skip
 """Publishers begin afresh, and subscribers bring what they had of that to routers that have not heard of it."""
 STRAGGLING = {"client_delay": 0.1, "delay": 0.1, "faults": ("slow",) * 6, "pranks": ("elsewhere",)}
@@ -90,7 +85,7 @@ def nothing_asked(_: Method) -> Method:
     return broken
 
 
-@mutant(Resolution, "_is_doubted", by="3", **KILLS)
+@mutant(Resolution, "_is_doubted", by="3", **PARTITIONS)
 def doubted_called_settled(_: Method) -> Method:
     """7.4: what the publisher's map names is in doubt, though home has it not yet."""
 
@@ -165,7 +160,7 @@ def abandoned_unconfirmed_delivered(_: Method) -> Method:
     return broken
 
 
-@mutant(Outgoing, "gossip", by="2", **KILLS | RESTARTING)
+@mutant(Outgoing, "gossip", by="2", scenario=gossip.test_who_takes_over_a_publisher_is_told_whom_its_former_home_knows)
 def resumed_without_gossip(_: Method) -> Method:
     """3.3: a home that resumes hears of orphans before its attach is answered."""
 

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from tests.topic.bench import SETTINGS, Bench, pen_at
+from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from topic.actions import Detach
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
@@ -125,3 +125,15 @@ def test_a_publisher_that_left_and_closed_elsewhere_before_it_was_heard_of_is_no
     bench.let_go()
     bench.wait(2 * LASTING.timeout + int(SETTINGS.terminus))
     assert not any(list(core.directory.entries()) for core in bench.cores.values())
+
+
+def test_who_takes_over_a_publisher_is_told_whom_its_former_home_knows() -> None:
+    """Of a subscriber at a router that the new home has not been in contact with since, and that has died."""
+    bench = Bench("a", "b", "c")
+    bench.part("a", "c")
+    pen, reader = pen_at(bench, "b"), reader_at(bench, "a", credit=0)
+    pen.send(b"1")
+    bench.kill("a")
+    again = pen_at(bench, "c", pen, unsettled={b"1": 0}, seen=pen.stream.epoch.hlc)
+    again.send(b"1")
+    assert not again.outcomes and reader.delivered == []
