@@ -10,6 +10,7 @@ import signal
 import ssl
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import trio
 
@@ -30,6 +31,7 @@ from router.amqp.tls import LeftError, TlsError, TlsStream
 from router.events.kind import EventKind, event
 from router.mesh.config import AMQP, IN_CLEAR, Topology
 from router.mesh.reading import FileError
+from router.security.attempts import Attempts
 from router.security.files import Files
 from router.security.operator import OPERATOR
 from router.security.rules import Rules, read_rules
@@ -77,6 +79,7 @@ class Doors:
         self._plain = security.tls or security.plain == IN_CLEAR
         self._tls = security.tls
         self._routers: Collection[str] = topology.routers
+        self._attempts = Attempts(trio.current_time)
         self._load()
 
     def _load(self) -> None:
@@ -116,10 +119,16 @@ class Doors:
 
     async def client(self, stream: trio.SocketStream) -> WayIn:
         """Raises TlsError."""
+        host = _host(stream)
+        wait_s = self._attempts.take_turn(host)
+        if wait_s is None:
+            raise TlsError("too many wrong passwords came from there")
+        await trio.sleep(wait_s)
+        denied = partial(self._attempts.was_wrong, host)
         if self._contexts is None:
-            return stream, SaslServer(self._offer(""))
+            return stream, SaslServer(self._offer(""), denied)
         secured = await self._secured(stream, self._contexts.for_clients)
-        return secured, SaslServer(self._offer(secured.peer))
+        return secured, SaslServer(self._offer(secured.peer), denied)
 
     def _offer(self, certified: str) -> dict[Symbol, Callable[[], Exchange]]:
         offer: dict[Symbol, Callable[[], Exchange]] = {}
@@ -187,6 +196,14 @@ class Doors:
         if self._secret is not None:
             return SaslClient([ScramClient(self._name, self._secret)], neighbour)
         return SaslClient([external()], neighbour) if self._tls else SaslClient()
+
+
+def _host(stream: trio.SocketStream) -> str:
+    """Where it comes from; empty if it has gone."""
+    try:
+        return str(stream.socket.getpeername()[0])
+    except OSError:
+        return ""
 
 
 def check(topology: Topology, routers: Iterable[str]) -> None:

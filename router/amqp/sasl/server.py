@@ -85,10 +85,11 @@ OPEN: Final[Offer] = {ANONYMOUS: AnonymousServer}
 
 
 class SaslServer(SaslLayer):
-    def __init__(self, offer: Offer = OPEN) -> None:
-        """Where ANONYMOUS is offered a client may go without SASL."""
+    def __init__(self, offer: Offer = OPEN, denied: Callable[[], None] = lambda: None) -> None:
+        """Where ANONYMOUS is offered a client may go without SASL. `denied` hears of who proved to be nobody."""
         super().__init__()
         self._offer = offer
+        self._denied = denied
         self._exchange: Exchange | None = None
 
     def _greet(self) -> None:
@@ -120,6 +121,7 @@ class SaslServer(SaslLayer):
         try:
             challenge = exchange.step(response)
         except AmqpError:
+            self._denied()
             self.say(OUTCOME, ubyte(DENIED))
             raise
         if challenge is not None:

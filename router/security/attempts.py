@@ -1,0 +1,75 @@
+"""Wrong passwords: from where too many have come, the next one has to wait for its turn (docs/security.md).
+
+By the address that clients come from, as anybody can make new connections: the first `FREE` within `FORGET_S` cost
+nothing, then there is one attempt every `EVERY_S`. Whoever would have to wait for longer than `MOST_S` is turned away.
+What comes from this host itself is let through: it may be a proxy that many come by.
+"""
+
+from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+import attrs
+
+FREE: Final = 10
+EVERY_S: Final = 1.0
+MOST_S: Final = 4.0
+FORGET_S: Final = 60.0
+MOST_SOURCES: Final = 10_000
+NETWORK: Final = 8
+"""Bytes of an IPv6 address: whoever has one of these networks has all the addresses in it."""
+
+
+@attrs.define(slots=True)
+class _Source:
+    wrong: int = 0
+    last: float = 0.0
+    """When it was wrong last."""
+    turn: float = 0.0
+    """No attempt before that."""
+
+
+class Attempts:
+    """At one router."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._sources: dict[bytes, _Source] = {}
+        """The one that was wrong last comes last."""
+
+    def was_wrong(self, host: str) -> None:
+        key, now = _source(host), self._now()
+        if key is None:
+            return
+        source = self._sources.pop(key, None)
+        if source is None or now - source.last > FORGET_S:
+            source = _Source()
+        source.wrong += 1
+        source.last = now
+        self._sources[key] = source
+        if len(self._sources) > MOST_SOURCES:
+            del self._sources[next(iter(self._sources))]
+
+    def take_turn(self, host: str) -> float | None:
+        """For how many seconds an attempt from there has to wait; None if for too long, and then no turn is taken."""
+        key, now = _source(host), self._now()
+        source = self._sources.get(key) if key is not None else None
+        if source is None or source.wrong < FREE or now - source.last > FORGET_S:
+            return 0.0
+        turn = max(now, source.turn) + EVERY_S
+        if turn > now + MOST_S:
+            return None
+        source.turn = turn
+        return turn - now
+
+
+def _source(host: str) -> bytes | None:
+    """None for one that is not limited, be it that it has gone."""
+    if not host:
+        return None
+    address = ip_address(host.partition("%")[0])
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or address
+    if address.is_loopback:
+        return None
+    return address.packed[:NETWORK]

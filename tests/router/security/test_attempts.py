@@ -1,0 +1,88 @@
+"""Wrong passwords from one address: some are free, then they are slow; others' are not."""
+
+import pytest
+
+from router.amqp.format.errors import AmqpError
+from router.amqp.sasl.layer import INIT, SASL_HEADER, sasl_frame
+from router.amqp.sasl.scram import Verifier
+from router.amqp.sasl.server import PLAIN, PlainServer, SaslServer
+from router.security.attempts import EVERY_S, FORGET_S, FREE, MOST_S, MOST_SOURCES, Attempts
+
+HOST = "203.0.113.7"
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def attempts(clock: Clock) -> Attempts:
+    return Attempts(clock)
+
+
+def guessed(attempts: Attempts, times: int, host: str = HOST) -> None:
+    for _ in range(times):
+        attempts.was_wrong(host)
+
+
+def test_a_few_wrong_passwords_cost_nothing(attempts: Attempts) -> None:
+    guessed(attempts, FREE - 1)
+    assert attempts.take_turn(HOST) == 0
+
+
+def test_then_attempts_have_a_turn_each_and_too_many_at_once_are_turned_away(attempts: Attempts, clock: Clock) -> None:
+    guessed(attempts, FREE)
+    turns = [attempts.take_turn(HOST) for _ in range(int(MOST_S / EVERY_S) + 1)]
+    assert turns == [*(EVERY_S * n for n in range(1, len(turns))), None]
+    clock.now += EVERY_S
+    assert attempts.take_turn(HOST) == MOST_S, "a turn is over"
+
+
+def test_others_do_not_wait(attempts: Attempts) -> None:
+    guessed(attempts, FREE)
+    assert attempts.take_turn("203.0.113.8") == 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_whoever_comes_from_this_host_may_be_a_proxy(attempts: Attempts, host: str) -> None:
+    guessed(attempts, 2 * FREE, host)
+    assert attempts.take_turn(host) == 0
+
+
+def test_all_addresses_of_a_network_are_one(attempts: Attempts) -> None:
+    for number in range(FREE):
+        attempts.was_wrong(f"2001:db8::{number + 1:x}")
+    assert attempts.take_turn("2001:db8::ffff") == EVERY_S
+    assert attempts.take_turn("2001:db8:0:1::1") == 0
+
+
+def test_it_is_forgotten_after_a_while(attempts: Attempts, clock: Clock) -> None:
+    guessed(attempts, FREE)
+    clock.now += FORGET_S + 1
+    assert attempts.take_turn(HOST) == 0
+    attempts.was_wrong(HOST)
+    assert attempts.take_turn(HOST) == 0, "they are counted anew"
+
+
+def test_no_more_sources_are_kept_than_there_is_room_for(attempts: Attempts) -> None:
+    guessed(attempts, FREE)
+    for number in range(MOST_SOURCES):
+        attempts.was_wrong(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+    assert attempts.take_turn(HOST) == 0
+
+
+def test_an_exchange_that_fails_is_told() -> None:
+    denied: list[str] = []
+    verifier = Verifier.of("the password")
+    server = SaslServer({PLAIN: lambda: PlainServer(lambda _: verifier)}, lambda: denied.append("one"))
+    with pytest.raises(AmqpError, match="wrong"):
+        server.receive(SASL_HEADER + sasl_frame(INIT, PLAIN, b"\0bob\0another one"))
+    assert denied == ["one"]
