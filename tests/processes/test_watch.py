@@ -15,6 +15,7 @@ from failover.client import Subscriber
 from failover.client.management import Management, RefusedError
 from router.cli.main import main
 from router.cli.watch.events import news
+from router.cli.watch.mesh_client import of_each
 from router.cli.watch.status import look_from_afar
 from tests.processes.mesh import RunningMesh, eventually
 
@@ -103,6 +104,7 @@ async def test_a_request_that_is_not_done_says_why(triangle: RunningMesh) -> Non
             await management.ask("DANCE", "c")
         except RefusedError as error:
             assert error.status == 501
+        assert [*await of_each(management, ["a", "removed"], management.status)] == ["a"]
         publishers = await management.query("io.oncemesh.publisher", ["name"], "b")
         assert publishers == []
         async with trio.open_nursery() as nursery:

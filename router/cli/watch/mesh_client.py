@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import trio
 
+from router.amqp.format.errors import NOT_FOUND
 from router.amqp.sasl.credentials import Credentials
 from router.cli.access.login import login_options
 from router.cli.base import run_dir_option, until_signal
@@ -85,6 +86,7 @@ async def of_each(
     management: "Management", routers: Sequence[str], ask: Callable[[str], Awaitable[Any]]
 ) -> dict[str, Any]:
     """What each answers, asked at the same time; without those that do not, or not any more."""
+    from failover.client.errors import ClientError
     from failover.client.management import RefusedError
 
     answers: dict[str, Any] = {}
@@ -94,6 +96,9 @@ async def of_each(
             answers[router] = await ask(router)
         except RefusedError as error:
             if error.status not in AWAY:
+                raise
+        except ClientError as error:
+            if error.condition != NOT_FOUND:  # the mesh has removed it meanwhile
                 raise
 
     async with trio.open_nursery() as nursery:
