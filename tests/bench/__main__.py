@@ -70,6 +70,8 @@ CASES = (
     line("full load", 100_000),
     line("full load, subscribers at a, b and c", 60_000, to="abc"),
     line("full load, 20 subscribers at c", 15_000, to=20 * "c"),
+    *(Case("line", f"full load, {what}", (Load(("c",), (*SECOND, option)),))
+      for what, option in (("a property", "--property"), ("a filter that passes half", "--half"))),
     Case("line", "full load, mode first, 1 KiB", (Load(("c",), (), size=1024),), "line"),
     *(
         line(f"{rate:,} msg/s", min(5 * rate, 50_000), "--rate", str(rate))

@@ -13,12 +13,14 @@ WORDS: Final = frozenset(
 )
 LONGEST: Final = 4096
 """Characters of a selector."""
+SHOWN: Final = 40
+"""Characters of a token that an error shows."""
 LARGEST: Final = 2**63
 """Whole numbers are below this, as AMQP's long is."""
 
 _TOKENS: Final = re.compile(
     r"(?P<space>[ \t\r\n\f]+)"
-    r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w$.]))"
+    r"|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w$.]))"
     r"|(?P<text>'[^']*(?:''[^']*)*')"
     r'|(?P<quoted>"[^"]+")'
     r"|(?P<name>[^\W\d][\w$.]*|[$][\w$.]*)"
@@ -42,7 +44,7 @@ class Token:
     column: int
 
     def __str__(self) -> str:
-        return "the end" if self.kind is END else repr(self.value)
+        return "the end" if self.kind is END else f"{self.value!r:.{SHOWN}}"
 
 
 def tokens_of(selector: str) -> list[Token]:

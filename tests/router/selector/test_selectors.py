@@ -110,6 +110,14 @@ def test_no_pattern_costs_more_than_text_and_pattern_are_long() -> None:
     assert not wants("a LIKE '%' OR a NOT LIKE '%'", longer), "unknown"
 
 
+def test_what_an_error_shows_is_short() -> None:
+    """It goes into a frame, and into the log."""
+    for said in ("a = '" + "x" * 4000 + "' b", "a b" + "c" * 4000, "1" * 4000 + "x"):
+        with pytest.raises(SelectorError) as error:
+            Selector(said)
+        assert len(str(error.value)) < 120
+
+
 def test_selectors_of_one_text_are_one() -> None:
     assert Selector("a = 1") == Selector("a = 1") != Selector("a  = 1")
     assert len({Selector("a = 1"), Selector("a = 1")}) == 1
