@@ -6,6 +6,7 @@ from unittest.mock import patch
 import attrs
 
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
+from tests.topic import test_joining as joining
 from topic.delivery.record import Record, State, Stream
 from topic.directory.directory import Directory
 from topic.directory.entry import AddressAudience, Change, LinkEntry
@@ -15,7 +16,6 @@ from topic.home.boot import Boot
 from topic.home.home import Home
 from topic.home.publishing import Publishing
 
-HASTY = {"store_loss": 1.0, "delay": 0.5, "client_delay": 0.001, "patience": 0.05}
 CROWDED = {"plain": 0.0, "restless": 0.0, "routers": 3, "addresses": 1, "turmoil": 3.0, "faults": ("flap",) * 8}
 LATE = MOVING | {
     "timeouts": (1,), "client_delay": 0.3, "delay": 0.001, "think": 0.001, "subscribers": 5, "pranks": ("sleep",),
@@ -107,7 +107,7 @@ def audience_reopened(expect: Method) -> Method:
     return broken
 
 
-@mutant(Boot, "check", by="2", **KILLS | HASTY)
+@mutant(Boot, "check", by="2", scenario=joining.test_a_booting_router_withholds_acceptances_until_it_has_heard_all)
 def accepted_before_booted(_: Method) -> Method:
     """8 Boot: no acceptances before the sections of all routers are there."""
 

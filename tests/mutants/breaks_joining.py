@@ -83,7 +83,10 @@ def backlog_without_evidence(_: Method) -> Method:
     return broken
 
 
-@mutant(Audiences, "_needs_proof", by="1", **PUZZLED | STALLING)
+@mutant(
+    Audiences, "_needs_proof", by="1",
+    scenario=test_resuming.test_what_is_read_late_is_given_on_evidence_to_who_may_have_had_it_elsewhere,
+)  # fmt: skip
 def read_late_without_evidence(needs: Method) -> Method:
     """6.6 Evidence: nor anything else to who may have had it elsewhere."""
 
