@@ -15,9 +15,11 @@ from pathlib import Path
 import attrs
 import psutil
 
-from tests.failover.audit.synthetic import write
+from tests.failover.audit import synthetic
 
 SAMPLE_S = 0.5
+DAILY = 324_000, 1_000_000
+"""µs of a round and of a block: some 2,300 events a second, 200 million in 24 hours, as routers write these."""
 COMMAND = "import sys; from router.cli.main import main; main(['audit', sys.argv[1]])"
 FOLLOW = """
 import sys, time
@@ -67,9 +69,11 @@ def main() -> None:
     parser.add_argument("events", nargs="*", type=int, default=[2_000_000, 20_000_000, 40_000_000])
     parser.add_argument("--follow", action="store_true", help="by a continuous audit")
     options = parser.parse_args()
+    if options.follow:
+        synthetic.ROUND_US, synthetic.FLUSH_US = DAILY
     for events in options.events:
         with tempfile.TemporaryDirectory() as folder:
-            written = write(Path(folder), events)
+            written = synthetic.write(Path(folder), events)
             usage = measure(Path(folder), FOLLOW if options.follow else COMMAND)
         print(
             f"{written:,} events: {usage.seconds:.0f} s, {usage.processor_s:.0f} s of processor, "

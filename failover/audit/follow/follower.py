@@ -31,7 +31,7 @@ from topic.blocks import BlockView
 from topic.identity import NAME_LENGTH
 from topic.journal import Event
 
-BUDGET = 16 << 20
+BUDGET = 8 << 20
 """Bytes of logs read in a step, at most."""
 FLUSHED_US = 3_000_000
 """After so long an entry is in a block, if its writer runs: twice what it takes at most, and some more."""
