@@ -84,6 +84,7 @@ class Topic:
         are settled are dropped now."""
         assert not self.out
         self.records.drop_messages()
+        self.edge.reports.wait(now, self.settings.settle_delay)
         return self.outlet.batches.take(now)
 
     @property
@@ -318,11 +319,13 @@ class Topic:
 
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
-        return min(self.attaches.deadline(), self.expiry.deadline(), self.boot.deadline(), self.outlet.batches.due)
+        waiting = self.outlet.batches.due, self.edge.reports.due
+        return min(self.attaches.deadline(), self.expiry.deadline(), self.boot.deadline(), *waiting)
 
     @event
     def handle_timer(self, now: float) -> None:
         self.outlet.batches.hurry()  # others are woken by some timers: they are told all at once
+        self.edge.reports.handle_timer(now)
         self.boot.check(now)
         self.attaches.begin_unknown(now)
         self.expiry.handle_timer(now)

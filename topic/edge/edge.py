@@ -252,6 +252,10 @@ class Edge:
             return
         for subscriber, theirs in offered.items():
             self.delivery.offer(subscriber, stream, theirs)
+        passed = [record for record in records if not record.locals] if offered else []
+        if 0 < len(passed) < len(stream.records):
+            self.reports.put_off(stream, passed)
+            records = [record for record in records if record.locals]
         self.delivery.finished([record for record in records if not record.open])
 
     def release(self, stream: Stream) -> None:

@@ -5,8 +5,10 @@ subscriber's, too. So it waits while home has not joined all local subscribers, 
 backlog for one (6.6). What the outcome is, the record knows.
 """
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from itertools import groupby
+from math import inf
 from operator import attrgetter
 
 from topic.delivery.gates import UNPROVEN
@@ -21,6 +23,10 @@ class Reports:
 
     def __init__(self, outlet: Outlet, subscribers: Mapping[bytes, LocalSubscriber]) -> None:
         self.outlet = outlet
+        self.passed: dict[Stream, deque[Record]] = {}
+        """What nobody here wants, in order, while what came with it is not answered: told with that, in ranges, or a
+        little later."""
+        self.due = inf
         self.unjoined: dict[str, set[bytes]] = {}
         """By home in contact: local subscribers that it has not joined in this contact."""
         self.unreported: dict[str, list[Record]] = {}
@@ -38,6 +44,7 @@ class Reports:
         """A contact is over, and with it its joins and the outcomes that waited."""
         self.unjoined.pop(home, None)
         self.unreported.pop(home, None)
+        self.passed = {stream: records for stream, records in self.passed.items() if stream.home != home}
         self._count_unproven()
 
     def attaches(self, subscriber: bytes) -> None:
@@ -52,6 +59,7 @@ class Reports:
     def rehomed(self, publisher: bytes) -> None:
         """The publisher's former home needs no outcomes any more."""
         self._unproven.pop(publisher, None)
+        self.passed = {stream: records for stream, records in self.passed.items() if stream.publisher != publisher}
         for home, records in list(self.unreported.items()):
             self.unreported[home] = [record for record in records if record.stream.publisher != publisher]
             if not self.unreported[home]:
@@ -63,9 +71,36 @@ class Reports:
         self.unjoined.get(home, set()).discard(subscriber)
         self._count_unproven()
         if not self.unjoined.get(home):
-            waited = dict.fromkeys(self.unreported.pop(home, ()))
-            for stream, records in by_stream(r for r in waited if not r.open and r.state is State.IN_DOUBT):
-                self.report(stream, records)
+            self._report_waited(self.unreported.pop(home, ()))
+
+    def _report_waited(self, waited: Iterable[Record]) -> None:
+        """They may be for others, too, by now, or settled."""
+        for stream, records in by_stream(r for r in dict.fromkeys(waited) if not r.open and r.state is State.IN_DOUBT):
+            self.report(stream, records)
+
+    def put_off(self, stream: Stream, passed: list[Record]) -> None:
+        """Nobody here wants these, and somebody what came with them."""
+        self.passed.setdefault(stream, deque()).extend(passed)
+
+    def wait(self, now: float, delay: float) -> None:
+        """What was put off waits so long at most."""
+        self.due = min(self.due, now + delay) if self.passed else inf
+
+    def handle_timer(self, now: float) -> None:
+        if now >= self.due:
+            passed, self.passed, self.due = self.passed, {}, inf
+            self._report_waited(record for records in passed.values() for record in records)
+
+    def _with_passed(self, stream: Stream, records: list[Record]) -> list[Record]:
+        """With what was put off and comes before the last of these."""
+        waited, found = self.passed[stream], dict.fromkeys(records)
+        while waited and waited[0].n < records[-1].n:
+            record = waited.popleft()
+            if record.n >= 0 and not record.open and record.state is State.IN_DOUBT:
+                found[record] = None
+        if not waited:
+            del self.passed[stream]
+        return sorted(found, key=attrgetter("n"))
 
     def left(self, subscriber: bytes) -> None:
         """A subscriber is gone: no home need join it."""
@@ -96,6 +131,8 @@ class Reports:
         assert not any(map(attrgetter("open"), records))
         home = stream.home
         confirmed = [record for record in records if record.n >= 0]
+        if confirmed and stream in self.passed:
+            confirmed = self._with_passed(stream, confirmed)
         if confirmed and (self.unjoined.get(home) or stream.publisher in self._unproven):
             self.unreported.setdefault(home, []).extend(confirmed)
             return
