@@ -31,7 +31,7 @@ from topic.edge.subscriber import LocalSubscriber
 from topic.event import event
 from topic.home.boot import Boot
 from topic.home.home import Home
-from topic.identity import GENERATION_LENGTH, LinkIdentity, link_name, new_generation
+from topic.identity import GENERATION_LENGTH, NOWHERE, Epoch, LinkIdentity, link_name, new_generation
 from topic.journal import Block, Event
 from topic.outlet import Outlet
 from topic.peers import Peers
@@ -109,7 +109,7 @@ class Topic:
         now: float,
         *,
         generation: bytes | None = None,
-        seen: int = 0,
+        seen: Epoch = NOWHERE,
         first: bool = False,
         lifetime: Lifetime = FLEETING,
         unsettled: Mapping[bytes, int] | None = None,
@@ -117,10 +117,10 @@ class Topic:
     ) -> Stream:
         """An attach of a publisher (7.1); answered when all routers in contact know of it. With its unsettled map (tag
         to state, 0 for none) it resumes what it left, wherever that was; with a null one it begins afresh: a new
-        generation tells it so (protocol 2). `seen` is the clock of the epoch that it echoes; nothing is concluded from
+        generation tells it so (protocol 2). `seen` is the epoch that it echoes; nothing is concluded from
         what a map that is not `complete` lacks (AMQP 1.0 2.7.3, incomplete-unsettled)."""
         assert generation is None or len(generation) == GENERATION_LENGTH
-        self.outlet.clock.merge(seen)
+        self.outlet.clock.merge(seen.hlc)
         name = link_name(identity)
         known = self.directory.publisher(name)
         epoch = self.outlet.new_epoch(known)
@@ -185,7 +185,7 @@ class Topic:
 
     @event
     def attach_subscriber(
-        self, identity: LinkIdentity, link: Any, now: float, *, seen: int = 0, first: bool = False,
+        self, identity: LinkIdentity, link: Any, now: float, *, seen: Epoch = NOWHERE, first: bool = False,
         sends_settled: bool = False, lifetime: Lifetime = FLEETING, unsettled: Mapping[bytes, int] | None = None,
         complete: bool = True, told: bool = False, wants: Filter | None = None,
     ) -> LocalSubscriber:  # fmt: skip
@@ -193,7 +193,7 @@ class Topic:
         (delivery key to state, 0 for none) it resumes what it left, wherever that was; with a null one, as with an
         empty one. If the map is not `complete` it is given only what the map names. `seen` as above. `told`: the client
         says that it knows that its last link has ended without its doing (8, Apart). `wants` is its filter."""
-        self.outlet.clock.merge(seen)
+        self.outlet.clock.merge(seen.hlc)
         name = link_name(identity)
         subscriber = self.edge.subscribers.get(name) or LocalSubscriber(name, identity)
         if subscriber.link is not None:

@@ -14,7 +14,7 @@ import attrs
 NAME_LENGTH = 12
 KEY_LENGTH = 32
 GENERATION_LENGTH = 8
-EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.[A-Za-z0-9_-]+\.[0-9]{1,20}")
+EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.([A-Za-z0-9_-]+)\.([0-9]{1,20})")
 """An `Epoch` as text: its clock, then router and incarnation."""
 
 
@@ -47,6 +47,9 @@ class Epoch(NamedTuple):
     def __str__(self) -> str:
         return f"{self.hlc}.{self.router}.{self.incarnation}"
 
+
+NOWHERE: Final = Epoch(0, "", 0)
+"""Before any attach."""
 
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 

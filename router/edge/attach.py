@@ -23,7 +23,7 @@ from router.amqp.proton.link import Link
 from router.edge.selector.selector import Selector
 from router.edge.selector.tokens import SelectorError
 from topic.directory.entry import Lifetime
-from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
+from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, NOWHERE, Epoch, LinkIdentity
 from topic.properties import ANSWERS, EPOCH, GENERATION, TOLD
 
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
@@ -48,8 +48,8 @@ class AttachRequest:
     """Granted."""
     settles_first: bool
     """It knows of no settlement by us: receiver settle mode first."""
-    seen: int
-    """The clock of the epoch that the link had before; 0 if it says none."""
+    seen: Epoch
+    """The epoch that the link had before; `NOWHERE` if it says none."""
     unsettled: dict[bytes, int] | None
     """Its map, None for a null one."""
     complete: bool
@@ -180,12 +180,12 @@ def answers_echoes(link: Link) -> bool:
     return link.remote_properties.get(ANSWERS) is True
 
 
-def seen_of(link: Link) -> int:
-    """The clock of the epoch that the link had before; 0 if it says none."""
+def seen_of(link: Link) -> Epoch:
+    """The epoch that the link had before; `NOWHERE` if it says none."""
     epoch = link.remote_properties.get(EPOCH)
     if epoch is None:
-        return 0
+        return NOWHERE
     parts = EPOCH_TEXT.fullmatch(epoch) if isinstance(epoch, str) else None
     if parts is None:
         raise Refusal(INVALID_FIELD, f"link property {EPOCH}: expected the one of an earlier attach")
-    return int(parts[1])
+    return Epoch(int(parts[1]), parts[2], int(parts[3]))

@@ -87,7 +87,7 @@ class Topics:
     def _attach_subscriber(self, link: Link, request: AttachRequest, former: SubscriberLink | None, now: float) -> None:
         end = link.context = SubscriberLink(link, request, self._node, former)
         if former is not None:
-            seen, complete = former.epoch.hlc, not former.subscriber.incomplete
+            seen, complete = former.epoch, not former.subscriber.incomplete
             request = attrs.evolve(request, seen=seen, complete=complete, unsettled=end.unsettled())
         else:
             end.named = request.unsettled or {}
@@ -109,7 +109,7 @@ class Topics:
     def _attach_publisher(self, link: Link, request: AttachRequest, former: PublisherLink | None, now: float) -> None:
         end = link.context = PublisherLink(link, request, self._node, self._max_message, former)
         if former is not None:
-            seen, complete = former.epoch.hlc, not former.stream.incomplete
+            seen, complete = former.epoch, not former.stream.incomplete
             generation, unsettled = former.stream.generation, end.unsettled()
             request = attrs.evolve(request, seen=seen, complete=complete, generation=generation, unsettled=unsettled)
         end.stream = self._node.topic.attach_publisher(

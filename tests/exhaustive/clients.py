@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.identity import NOWHERE, Epoch
 
 ACCEPTED, REJECTED, RELEASED = (
     int(DeliveryOutcome.ACCEPTED),
@@ -91,8 +92,8 @@ class Client:
     """Nothing reaches it any more on its connection; it will attach again."""
     serial: int = 0
     """Counts its connections."""
-    epoch: int = 0
-    """The highest that it was told, as a hybrid clock: echoed at its next attach."""
+    epoch: Epoch = NOWHERE
+    """The highest that it was told: echoed at its next attach."""
     resumes: bool = False
     """It was attached once, so that it has a map."""
     echo: bool = False
@@ -212,7 +213,7 @@ class Publisher(Client):
         assert frame == ("echo",), f"not for a publisher: {frame}"
         return Did(attrs.evolve(self, echo=True))
 
-    def _answered(self, epoch: int, generation: bytes, ours: tuple[tuple[bytes, int], ...] | None) -> Did:
+    def _answered(self, epoch: Epoch, generation: bytes, ours: tuple[tuple[bytes, int], ...] | None) -> Did:
         check(self.stage is Stage.ATTACHING, "one answer", f"an attach in stage {self.stage.name} is answered")
         listed = dict(ours or ())
         again: list[tuple[int, bool]] = []
@@ -231,7 +232,7 @@ class Publisher(Client):
         """Its life has ended: what is in doubt must not be sent again, the outcomes that it knows are settled."""
         ended = {Phase.IN_DOUBT: Phase.LOST, Phase.KNOWN: Phase.SETTLED}
         begun = attrs.evolve(self, phases=tuple(ended.get(phase, phase) for phase in phases), unnamed=(), partial=False)
-        return Did(attrs.evolve(begun, born=self.epoch), renewed=True)
+        return Did(attrs.evolve(begun, born=self.epoch.hlc), renewed=True)
 
     def _outcome(self, tags: tuple[bytes, ...], outcome: int) -> Did:
         phases, numbers = list(self.phases), [_number(tag) for tag in tags]

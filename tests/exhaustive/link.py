@@ -37,10 +37,10 @@ class Link:
         return _FRAMES[type(action)](self, action)
 
     def _answer_publisher(self, action: AnswerPublisher) -> list[Frame]:
-        return [("answered", action.epoch.hlc, action.generation, _packed(action.unsettled))]
+        return [("answered", action.epoch, action.generation, _packed(action.unsettled))]
 
     def _answer_subscriber(self, action: AnswerSubscriber) -> list[Frame]:
-        return [("answered", action.epoch.hlc, _packed(action.unsettled))]
+        return [("answered", action.epoch, _packed(action.unsettled))]
 
     def _detach(self, action: Detach) -> list[Frame]:
         return [("detached", action.condition, action.description)]

@@ -20,7 +20,7 @@ from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Stream
 from topic.directory.entry import Lifetime, Role
 from topic.edge.subscriber import LocalSubscriber
-from topic.identity import LinkIdentity
+from topic.identity import Epoch, LinkIdentity
 from topic.journal import Event
 from topic.node import Breach, Happening, Node
 from topic.settings import Settings
@@ -219,7 +219,7 @@ class Router:
     # clients
 
     def on_publisher(
-        self, client: int, serial: int, generation: bytes | None, seen: int,
+        self, client: int, serial: int, generation: bytes | None, seen: Epoch,
         unsettled: tuple[tuple[bytes, int], ...] | None, complete: bool,
     ) -> None:  # fmt: skip
         link = self.links[client, serial] = Link(client, serial)
@@ -228,10 +228,10 @@ class Router:
             unsettled=None if unsettled is None else dict(unsettled), complete=complete,
         )  # fmt: skip
         if unsettled is not None and generation not in (None, link.end.generation):
-            self.output.expired.append((link.end.publisher, seen, False))
+            self.output.expired.append((link.end.publisher, seen.hlc, False))
 
     def on_subscriber(
-        self, client: int, serial: int, generation: None, seen: int,
+        self, client: int, serial: int, generation: None, seen: Epoch,
         unsettled: tuple[tuple[bytes, int], ...] | None, complete: bool,
     ) -> None:  # fmt: skip
         link = self.links[client, serial] = Link(client, serial)

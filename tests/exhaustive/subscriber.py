@@ -5,6 +5,7 @@ from collections.abc import Callable
 import attrs
 
 from tests.exhaustive.clients import ACCEPTED, REJECTED, RELEASED, Client, Did, Frame, Message, Stage, Violation, check
+from topic.identity import Epoch
 
 
 @attrs.frozen
@@ -104,7 +105,7 @@ class Subscriber(Client):
         }  # fmt: skip
         return heard[kind](*rest)
 
-    def _answered(self, epoch: int, ours: tuple[tuple[bytes, int], ...] | None) -> Did:
+    def _answered(self, epoch: Epoch, ours: tuple[tuple[bytes, int], ...] | None) -> Did:
         check(self.stage is Stage.ATTACHING, "one answer", f"an attach in stage {self.stage.name} is answered")
         check(ours is not None or not self.resumes, "resumed map", "a map is answered with none")
         listed = dict(ours or ())

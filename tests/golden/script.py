@@ -58,14 +58,14 @@ class Player:
         if state is not None:
             former = self._pens[name].stream
             unsettled = {_tag(delivery): outcome for delivery, outcome in _map(state)}
-            options |= {"unsettled": unsettled, "generation": former.generation, "seen": former.epoch.hlc}
+            options |= {"unsettled": unsettled, "generation": former.generation, "seen": former.epoch}
         self._pens[name] = self.bench.publisher(router, name, **options)
 
     def subscribe(self, name: str, plain: str | None, router: str, state: str | None) -> None:
         options: dict[str, Any] = {} if plain else {"lifetime": LASTING}
         if state is not None:
             unsettled = {self._key(delivery): outcome for delivery, outcome in _map(state)}
-            options |= {"unsettled": unsettled, "seen": self._readers[name].end.epoch.hlc}
+            options |= {"unsettled": unsettled, "seen": self._readers[name].end.epoch}
         self._readers[name] = self.bench.subscriber(router, name, **options)
 
     def _key(self, delivery: str) -> bytes:

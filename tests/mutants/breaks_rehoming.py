@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 
 from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
+from tests.topic import test_expiry as expiry
 from tests.topic import test_gossip as gossip
 from tests.topic import test_resuming as resuming
 from topic.delivery.record import AWAITING_HOME, QUEUED, Record, Stream
@@ -199,6 +200,21 @@ def resumed_unheard_of(_: Method) -> Method:
 
     def broken(attaches: Attaches, stream: Stream, seen: int, begin: Callable[[], None], deadline: float) -> None:
         begin()
+
+    return broken
+
+
+@mutant(
+    Generations,
+    "_is_over",
+    by="3",
+    scenario=expiry.test_a_life_that_its_own_home_has_forgotten_is_over_however_late_its_publisher_comes,
+)
+def resumed_though_forgotten(_: Method) -> Method:
+    """7.10: what the home of its last attach has forgotten, though it is around, is over."""
+
+    def broken(generations: Generations, stream: Stream, known: LinkEntry | None, seen: Epoch) -> bool:
+        return False
 
     return broken
 

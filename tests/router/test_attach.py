@@ -9,7 +9,7 @@ from router.amqp.proton.link import Link
 from router.edge.attach import Refusal, generation_of, lifetime_of, seen_of
 from tests.router.amqp.pair import Pair
 from topic.directory.entry import Lifetime
-from topic.identity import Epoch
+from topic.identity import NOWHERE, Epoch
 from topic.properties import EPOCH, GENERATION
 
 
@@ -47,8 +47,8 @@ def test_a_durability_that_amqp_does_not_know_is_refused() -> None:
 
 def test_the_epoch_of_an_earlier_attach_is_read() -> None:
     epoch = Epoch(2**64 - 1, "a-b_c", 1700000000000)
-    assert seen_of(attach(properties={EPOCH: str(epoch)})) == epoch.hlc
-    assert seen_of(attach()) == 0
+    assert seen_of(attach(properties={EPOCH: str(epoch)})) == epoch
+    assert seen_of(attach()) == NOWHERE
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.simulation.knobs import Knobs
 from tests.simulation.link import Link
 from tests.simulation.schedule import Schedule
 from topic.directory.entry import Lifetime
-from topic.identity import Epoch, LinkIdentity
+from topic.identity import NOWHERE, Epoch, LinkIdentity
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge
@@ -102,9 +102,9 @@ class Client:
         return min(self.schedule.now, self.link.broken_at)
 
     @property
-    def seen(self) -> int:
-        """What it echoes of the epoch, for the router's clock."""
-        return 0 if self.epoch is None or self.silent else self.epoch.hlc
+    def seen(self) -> Epoch:
+        """The epoch that it echoes."""
+        return NOWHERE if self.epoch is None or self.silent else self.epoch
 
     # events that end a link, from whatever side
 

@@ -40,7 +40,7 @@ class Link:
         """The router's end is gone; the client may not know."""
         self.ended_at = 0.0
         self.epoch: Epoch | None = None
-        self.echoed_hlc = client.seen
+        self.echoed_epoch = client.seen
         self.afresh = False
         """The attach has a null map."""
         self.in_doubt = False

@@ -45,8 +45,8 @@ class Lives:
         if not is_here or entry.generation not in self.generations.values():
             return
         link = next(link for link in publisher.opened if link.epoch == entry.epoch)
-        waited = self._judge.schedule.now - link.attached_at >= router.topic.settings.terminus
-        knows = known >= link.echoed_hlc or waited or router.topic.directory.complete or not link.in_doubt
+        waited = self._judge.schedule.now >= link.attached_at + router.topic.settings.terminus
+        knows = known >= link.echoed_epoch.hlc or waited or router.topic.directory.complete or not link.in_doubt
         self._judge.check(knows, f"7 unknown: {link} resumes an attach that no router around knows")
 
     def begun(self, publisher: "Publisher", generation: bytes) -> None:

@@ -106,7 +106,7 @@ class Memory:
         clocks are so far apart that routers refuse each other's (protocol 10)."""
         assert link.epoch is not None
         check, name = self._judge.check, link.router.name
-        above = [("all that it echoes", link.echoed_hlc), (f"all that {name} knew", link.latest)]
+        above = [("all that it echoes", link.echoed_epoch.hlc), (f"all that {name} knew", link.latest)]
         for what, stamp in above if 2000 * link.router.knobs.skew < TRUST_MS else ():
             check(link.epoch.hlc > stamp, f"2 epoch: {link} is given none above {what}")
         self.epoch_seen(link.router, link.epoch)

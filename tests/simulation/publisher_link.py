@@ -8,6 +8,7 @@ from router.edge.signs import SignsOfLife
 from tests.simulation.link import Link
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction
 from topic.delivery.record import Record, State, Stream
+from topic.identity import Epoch
 
 if TYPE_CHECKING:
     from tests.simulation.publisher import Publisher
@@ -24,6 +25,8 @@ class PublisherLink(Link):
     """Whether its router knew the client's life when the attach came."""
     life_bound: bool
     """Whether it had agreed by then to let that life expire."""
+    home_was_around: bool
+    """The home of the attach that it echoes was in contact when this attach came, and its life outlives connections."""
     life: int
     """The client's, that this link is of."""
 
@@ -36,7 +39,7 @@ class PublisherLink(Link):
         self.life = client.life
         self.signs = SignsOfLife(self, self._alive, answers=client.says_that_it_answers)
 
-    def attach(self, generation: bytes | None, seen: int, unsettled: dict[bytes, int] | None, complete: bool) -> None:
+    def attach(self, generation: bytes | None, seen: Epoch, unsettled: dict[bytes, int] | None, complete: bool) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
         self._arrived()
         self.afresh = unsettled is None
@@ -44,6 +47,8 @@ class PublisherLink(Link):
         self.router.judge.termini.watch(self.router)  # it may have just booted, with what its store has
         self.life_known = self.router.judge.termini.knows_life(self)
         self.life_bound = self.router.judge.termini.is_bound(self)
+        lasts = client.lifetime.timeout > 0
+        self.home_was_around = lasts and self.router.judge.termini.is_around(self.router, seen)
         self.stream = topic.attach_publisher(
             client.identity, self, now, generation=generation, seen=seen, first=self.first,
             lifetime=client.lifetime, unsettled=unsettled, complete=complete,

@@ -49,7 +49,7 @@ class SubscriberLink(Link):
         """Whether a transfer of it is under way to the client."""
         return key in self._due and self.router.schedule.now <= self._due[key] <= self._until[1]
 
-    def attach(self, seen: int, unsettled: dict[bytes, int] | None, complete: bool) -> None:
+    def attach(self, seen: Epoch, unsettled: dict[bytes, int] | None, complete: bool) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
         self._arrived()
         self.afresh = unsettled is None

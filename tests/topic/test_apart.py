@@ -75,7 +75,7 @@ def test_who_moved_while_something_was_accepted_without_it_is_told() -> None:
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     for other in ("b", "c"):
         bench.part("a", other)
-    moved = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch.hlc)
+    moved = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch)
     pen.send(b"1")
     bench.wait(64)
     for other in ("b", "c"):
@@ -94,10 +94,10 @@ def test_who_comes_to_where_something_was_accepted_without_it_is_told_once() -> 
     bench.part("a", "b")
     pen.send(b"1")
     bench.wait(64, "a")
-    first = reader_at(bench, "a", unsettled={}, seen=reader.end.epoch.hlc)
+    first = reader_at(bench, "a", unsettled={}, seen=reader.end.epoch)
     assert [detach.condition for detach in first.mine(Detach)] == [EXPIRED] and not first.answered
     first.answer_detach()
-    second = reader_at(bench, "a", unsettled={}, seen=first.end.epoch.hlc)
+    second = reader_at(bench, "a", unsettled={}, seen=first.end.epoch)
     bench.meet("a", "b")
     bench.flow()
     pen.settle(b"1")

@@ -137,9 +137,9 @@ def test_who_began_afresh_is_not_told_of_what_ended_before() -> None:
         bench.part("a", other)
     pen.send(b"1")
     bench.wait(64, "a")
-    afresh = reader_at(bench, "c", seen=reader.end.epoch.hlc)
+    afresh = reader_at(bench, "c", seen=reader.end.epoch)
     suspend(afresh)
-    again = reader_at(bench, "c", unsettled={}, seen=afresh.end.epoch.hlc)
+    again = reader_at(bench, "c", unsettled={}, seen=afresh.end.epoch)
     for other in ("b", "c"):
         bench.meet("a", other)
     bench.flow()
@@ -152,7 +152,7 @@ def test_who_moved_is_told_by_who_hears_of_the_ending_of_its_former_attach() -> 
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     for other in ("b", "c"):
         bench.part("a", other)
-    moved = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch.hlc)
+    moved = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch)
     pen.send(b"1")
     bench.wait(64)
     bench.hold("c", "a")
@@ -168,7 +168,7 @@ def test_who_moved_and_was_given_up_after_all_is_told() -> None:
     for other in ("b", "c"):
         bench.part("a", other)
     bench.wait(124, "a")
-    moved = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch.hlc)
+    moved = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch)
     pen.send(b"1")
     assert pen.outcomes
     for other in ("b", "c"):
@@ -183,7 +183,7 @@ def test_a_link_that_its_client_has_left_is_no_way_to_tell_it() -> None:
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     for one, two in (("a", "b"), ("a", "c"), ("b", "c")):
         bench.part(one, two)
-    moved = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch.hlc)
+    moved = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch)
     pen.send(b"1")
     bench.wait(64, "a")
     assert pen.outcomes
@@ -204,7 +204,7 @@ def test_who_was_detached_on_a_connection_that_died_is_told_again() -> None:
     bench.meet("a", "b")
     bench.flow()
     assert is_told(reader)  # into a socket that nobody reads
-    back = reader_at(bench, "a", unsettled={}, seen=reader.end.epoch.hlc)
+    back = reader_at(bench, "a", unsettled={}, seen=reader.end.epoch)
     assert is_told(back)
 
 
@@ -221,7 +221,7 @@ def test_who_knows_of_its_ending_says_so_where_nobody_has_heard_that_it_was_told
     assert is_told(reader)
     bench.hold("b", "c")
     reader.answer_detach()
-    again = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch.hlc, told=says_so)
+    again = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch, told=says_so)
     bench.meet("a", "c")
     bench.let_go()
     assert is_told(again) is not says_so

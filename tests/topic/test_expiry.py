@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.topic.bench import FORGETFUL, LASTING, Bench, pen_at, reader_at
+from tests.topic.bench import FORGETFUL, LASTING, SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import Pen, key_of
 from topic.actions import EXPIRED, Detach
 from topic.delivery.outcomes import DeliveryOutcome
@@ -225,10 +225,41 @@ def test_the_word_of_its_owner_frees_who_had_agreed() -> None:
     assert pen_at(bench, "b", pen, unsettled={}).stream.generation == pen.stream.generation
 
 
+def test_a_life_that_its_own_home_has_forgotten_is_over_however_late_its_publisher_comes() -> None:
+    for at in ("a", "b"):
+        bench = Bench("a", "b")
+        pen = _forgotten(bench)
+        again = bench.publisher(
+            at, lifetime=LASTING, generation=pen.stream.generation, seen=pen.stream.epoch, unsettled={b"1": 0}
+        )
+        assert again.stream.generation != pen.stream.generation
+
+
+def test_a_life_whose_home_has_died_since_may_be_resumed_after_it_was_forgotten() -> None:
+    """A limit (protocol 10)."""
+    bench = Bench("a", "b")
+    pen = _forgotten(bench)
+    bench.kill("a")
+    again = bench.publisher(
+        "b", lifetime=LASTING, generation=pen.stream.generation, seen=pen.stream.epoch, unsettled={}
+    )
+    assert again.stream.generation == pen.stream.generation
+
+
+def _forgotten(bench: Bench) -> Pen:
+    """A publisher that was away for so long that no router knows that its life has expired."""
+    pen = pen_at(bench, "a")
+    bench.tick("a").suspend_publisher(pen.stream, pen, bench.now)
+    bench.wait(70)
+    bench.wait(int(SETTINGS.terminus))
+    assert all(core.directory.publisher(pen.stream.publisher) is None for core in bench.cores.values())
+    return pen
+
+
 def test_an_expired_life_stays_over_when_the_one_that_followed_it_unheard_has_expired_too() -> None:
     bench = Bench("a", "b")
     pen = pen_at(bench, "a")
-    first, seen = pen.stream.generation, pen.stream.epoch.hlc
+    first, seen = pen.stream.generation, pen.stream.epoch
     for _ in range(2):
         bench.tick(pen.router).suspend_publisher(pen.stream, pen, bench.now)
         bench.wait(70)

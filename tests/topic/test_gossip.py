@@ -134,6 +134,6 @@ def test_who_takes_over_a_publisher_is_told_whom_its_former_home_knows() -> None
     pen, reader = pen_at(bench, "b"), reader_at(bench, "a", credit=0)
     pen.send(b"1")
     bench.kill("a")
-    again = pen_at(bench, "c", pen, unsettled={b"1": 0}, seen=pen.stream.epoch.hlc)
+    again = pen_at(bench, "c", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
     again.send(b"1")
     assert not again.outcomes and reader.delivered == []

@@ -7,6 +7,7 @@ from tests.topic.clients import Pen, Reader
 from topic.actions import AnswerPublisher, Detach
 from topic.blocks import read_blocks
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.identity import NOWHERE
 from topic.journal import Event
 
 
@@ -314,7 +315,7 @@ def closed_as_it_attaches(*, heard_of_it: bool) -> tuple[Pen, Reader]:
     """A subscriber's attach and its close are read at once, another message is published, and it attaches again."""
     bench = Bench("a", "b")
     pen, reader, stalled = pen_at(bench, "b"), reader_at(bench, "a"), object()
-    seen = reader.end.epoch.hlc if heard_of_it else 0
+    seen = reader.end.epoch if heard_of_it else NOWHERE
     core = bench.tick("a")
     late = core.attach_subscriber(reader.end.identity, stalled, bench.now, lifetime=LASTING, unsettled={}, seen=seen)
     assert not late.answered
@@ -332,7 +333,7 @@ def test_a_publishers_close_that_may_be_late_with_its_attach_ends_no_life(heard_
     pen = pen_at(bench, "a")
     pen.send(b"1")
     stream, stalled, core = pen.stream, object(), bench.tick("b")
-    seen = stream.epoch.hlc if heard_of_it else 0
+    seen = stream.epoch if heard_of_it else NOWHERE
     late = core.attach_publisher(
         stream.identity, stalled, bench.now, generation=stream.generation, seen=seen, lifetime=LASTING, unsettled={}
     )

@@ -147,7 +147,7 @@ def test_what_the_map_of_a_late_attach_lacks_may_have_been_sent_elsewhere_since(
     reader.accept(b"1")
     late = pen_at(bench, "a", pen, unsettled={}, lively=False)
     assert not reader.settled
-    pen_at(bench, "c", pen, seen=late.stream.epoch.hlc, unsettled={b"1": 0}).send(b"1")
+    pen_at(bench, "c", pen, seen=late.stream.epoch, unsettled={b"1": 0}).send(b"1")
     assert reader.delivered == [b"1"]
 
 
@@ -297,9 +297,9 @@ def test_what_was_given_back_here_and_had_again_elsewhere() -> None:
     bench.part("a", "b")
     bench.part("b", "c")
     reader.answer(DeliveryOutcome.MODIFIED, b"1", final=True)
-    moved = reader_at(bench, "c", unsettled={key_of(pen, b"1"): DeliveryOutcome.MODIFIED}, seen=reader.end.epoch.hlc)
+    moved = reader_at(bench, "c", unsettled={key_of(pen, b"1"): DeliveryOutcome.MODIFIED}, seen=reader.end.epoch)
     assert moved.resumed == [(b"1", 0, False)]
-    back = reader_at(bench, "b", unsettled={key_of(pen, b"1"): 0}, seen=moved.end.epoch.hlc)
+    back = reader_at(bench, "b", unsettled={key_of(pen, b"1"): 0}, seen=moved.end.epoch)
     assert back.map == {key_of(pen, b"1"): 0}
     bench.meet("a", "b")
     bench.meet("b", "c")

@@ -25,7 +25,7 @@ def _waits(pen: Pen) -> bool:
 
 def test_who_resumes_an_attach_that_nobody_around_knows_waits_until_somebody_tells_of_it() -> None:
     bench, reader, pen = _cut_off()
-    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch.hlc)
+    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
     assert _waits(again)
     bench.meet("a", "c")
     bench.flow()
@@ -36,7 +36,7 @@ def test_who_resumes_an_attach_that_nobody_around_knows_waits_until_somebody_tel
 
 def test_nobody_waits_longer_for_that_than_termini_live() -> None:
     bench, _, pen = _cut_off()
-    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch.hlc)
+    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
     bench.wait(int(SETTINGS.terminus) - 1, "a")
     assert _waits(again)
     bench.wait(2, "a")
@@ -48,15 +48,15 @@ def test_nobody_waits_longer_for_that_than_termini_live() -> None:
 @pytest.mark.parametrize("unsettled", [{}, {b"1": DeliveryOutcome.ACCEPTED}])
 def test_who_has_nothing_in_doubt_does_not_wait_for_that(unsettled: dict[bytes, int]) -> None:
     bench, _, pen = _cut_off()
-    again = pen_at(bench, "a", pen, unsettled=unsettled, seen=pen.stream.epoch.hlc)
+    again = pen_at(bench, "a", pen, unsettled=unsettled, seen=pen.stream.epoch)
     assert not _waits(again)
 
 
 def test_who_has_heard_of_an_older_attach_still_waits_to_hear_of_the_last() -> None:
     bench, _, pen = _cut_off()
-    again = pen_at(bench, "c", pen, unsettled={b"1": 0}, seen=pen.stream.epoch.hlc)
+    again = pen_at(bench, "c", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
     bench.part("b", "c")
-    moved = pen_at(bench, "a", again, unsettled={b"1": 0}, seen=again.stream.epoch.hlc)
+    moved = pen_at(bench, "a", again, unsettled={b"1": 0}, seen=again.stream.epoch)
     bench.kill("c")
     bench.boot("c", 2, MemoryStore())
     bench.meet("a", "c")
@@ -72,8 +72,8 @@ def test_a_life_that_has_ended_by_then_is_not_resumed() -> None:
     first = pen_at(bench, "b")
     bench.part("a", "b")
     bench.part("a", "c")
-    pen = pen_at(bench, "b", first, unsettled={}, seen=first.stream.epoch.hlc)
-    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch.hlc)
+    pen = pen_at(bench, "b", first, unsettled={}, seen=first.stream.epoch)
+    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
     assert _waits(again), "a knows an older attach only"
     bench.tick("b").detach_publisher(pen.stream, bench.now)
     bench.flow()

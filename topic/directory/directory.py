@@ -83,7 +83,7 @@ class Directory:
     def unattended(self, is_here: Callable[[LinkEntry], bool]) -> list[LinkEntry]:
         """Live links without a client, as far as can be seen from here: our own and orphans, but for those whose client
         `is_here`; and those that we agreed to let expire. A plain subscriber that has lapsed ends with its router."""
-        entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self._tells(owner)]
+        entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self.tells(owner)]
         listed = filter(None, map(entries.get, self._announced))
         found = {entry.index: entry for entry in (*entries.owned(*out_of_sight), *listed, *entries.bound.values())}
         live = (e for e in found.values() if e.lasts or (e.live and e.name not in self.lapsed))
@@ -103,9 +103,9 @@ class Directory:
 
     def tells_itself(self, entry: LinkEntry) -> bool:
         """Whether the link's owner, in that incarnation, is in contact and has told its section."""
-        return self._tells(entry.owner)
+        return self.tells(entry.owner)
 
-    def _tells(self, owner: Owner) -> bool:
+    def tells(self, owner: Owner) -> bool:
         return owner in self.contacts.items() and owner[0] in self.applied
 
     def audience(self, address: str) -> AddressAudience:

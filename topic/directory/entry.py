@@ -131,9 +131,9 @@ def unpack_entry(fields: list[Any]) -> LinkEntry:
     return LinkEntry(Role(role), link_name(identity), identity, epoch, generation, status, lifetime, *subscription)
 
 
-def overtakes(seen: int, known: LinkEntry | None) -> bool:
+def overtakes(seen: Epoch, known: LinkEntry | None) -> bool:
     """Whether an attach takes a live link from one that its client had not heard of as it sent it: it may be late."""
-    return known is not None and known.live and seen < known.epoch.hlc
+    return known is not None and known.live and seen.hlc < known.epoch.hlc
 
 
 @attrs.frozen(slots=True)

@@ -14,15 +14,14 @@ from topic.delivery.record import AWAITING_HOME, Record, State, Stream
 from topic.delivery.records import RecordTable
 from topic.directory.directory import Directory
 from topic.edge.subscriber import LocalSubscriber
-from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, Epoch, LinkIdentity
+from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, NOWHERE, Epoch, LinkIdentity
 from topic.journal import BY_MAP, Event
 from topic.outlet import Outlet
 
 FINAL = (DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED)
 """Outcomes in a map that end the matter. What a client has released it is given again."""
-NOWHERE = Epoch(0, "", 0)
 UNKNOWN = bytes(GENERATION_LENGTH)
-"""Epoch and generation of a stream whose publisher no router in contact knows."""
+"""Generation of a stream whose publisher no router in contact knows."""
 
 
 class Unconfirmed:

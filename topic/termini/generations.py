@@ -18,7 +18,7 @@ from topic.directory.entry import Change, Decision, LinkEntry, Role, Status
 from topic.edge.subscriber import LocalSubscriber
 from topic.edge.unconfirmed import UNKNOWN, nowhere
 from topic.home.home import Home
-from topic.identity import new_generation
+from topic.identity import Epoch, new_generation
 from topic.journal import Event
 from topic.settings import Settings
 from topic.termini.attaches import Attaches
@@ -57,19 +57,20 @@ class Generations:
         now: float,
         *,
         complete: bool,
-        seen: int,
+        seen: Epoch,
     ) -> None:
         """A publisher attaches here, and begins at once, or when somebody in contact knows it (7.6, 7.9)."""
         begin = partial(self._begin, stream, generation, client_map, now, complete=complete, seen=seen)
         known = self.directory.publisher(stream.publisher)
         is_in_doubt = client_map is not None and (not complete or any(s not in TERMINAL for s in client_map.values()))
-        if client_map is None or self.directory.complete:  # else nobody will ever know it
+        knows_all = self.directory.complete or self._is_over(stream, known, seen)
+        if client_map is None or knows_all:
             begin()
         elif generation is None and (known is None or not known.live):
-            self._attaches.unknown(stream, seen, begin, now + self._settings.boot_wait)
-        elif is_in_doubt and seen > (0 if known is None else known.epoch.hlc):
+            self._attaches.unknown(stream, seen.hlc, begin, now + self._settings.boot_wait)
+        elif is_in_doubt and seen.hlc > (0 if known is None else known.epoch.hlc):
             self.outlet.actions.append(Note(f"publisher {stream.identity} waits: {UNHEARD_OF}"))
-            self._attaches.unknown(stream, seen, begin, now + self._settings.terminus)
+            self._attaches.unknown(stream, seen.hlc, begin, now + self._settings.terminus)
         else:
             begin()
 
@@ -81,7 +82,7 @@ class Generations:
         now: float,
         *,
         complete: bool,
-        seen: int,
+        seen: Epoch,
     ) -> None:
         """A publisher attaches here (7.1). With an unsettled map and a generation, its own or a known one, it
         resumes."""
@@ -91,7 +92,8 @@ class Generations:
         if known is not None and known.epoch > epoch:  # while it waited
             self._end_link(stream, known.router)
             return
-        life = None if client_map is None else self._life_of(known, generation, seen)
+        begins = client_map is None or self._is_over(stream, known, seen)
+        life = None if begins else self._life_of(known, generation, seen.hlc)
         if life is not None and client_map and known is None:
             self.outlet.actions.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
         stream.generation = life or new_generation(epoch)
@@ -114,6 +116,13 @@ class Generations:
             assert client_map is not None
             self._home.resume(stream, client_map, complete=complete)
         self._attaches.publisher(stream, now)
+
+    def _is_over(self, stream: Stream, known: LinkEntry | None, seen: Epoch) -> bool:
+        """Whether nobody here knows the publisher, though the home of its last attach is around, in the same
+        incarnation: that forgets a life that outlives its connection only after its end."""
+        home, directory = seen[1:], self.directory
+        is_around = home == (directory.router, directory.incarnation) or directory.tells(home)
+        return known is None and is_around and stream.lifetime.timeout > 0
 
     @staticmethod
     def _life_of(known: LinkEntry | None, generation: bytes | None, seen: int) -> bytes | None:
