@@ -60,8 +60,8 @@ class Membership:
         }
         self._world.note("operator", f"at {at.name}: {names}, {wanted}, by force {forced}")
         file = of(names, wanted)
-        for router in self._world.routers.values():
-            router.file = file  # what it starts with when its store is lost
+        for name in names:  # no router starts with a file that does not list it
+            self._world.routers[name].file = file  # what it starts with when its store is lost
         at.handle(at.replan, file, forced or [])
 
     def _join(self) -> None:
