@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.parties import Message
 from topic.directory.entry import LinkEntry
-from topic.identity import Epoch, KeyMaker, link_name
+from topic.identity import NOWHERE, Epoch, KeyMaker, link_name
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -48,6 +48,14 @@ class Lives:
         waited = self._judge.schedule.now >= link.attached_at + router.topic.settings.terminus
         knows = known >= link.echoed_epoch.hlc or waited or router.topic.directory.complete or not link.in_doubt
         self._judge.check(knows, f"7 unknown: {link} resumes an attach that no router around knows")
+
+    def is_around(self, router: "Router", home: Epoch) -> bool:
+        """Whether that incarnation is this router, or in contact with it."""
+        if home == NOWHERE:
+            return False
+        there = self._judge.routers[home.router]
+        is_it = there.alive and there.incarnation == home.incarnation
+        return is_it and (there is router or self._judge.contact(router, there.name) is not None)
 
     def begun(self, publisher: "Publisher", generation: bytes) -> None:
         """A null map is answered: the life has begun, and its keys are no other life's."""

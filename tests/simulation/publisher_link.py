@@ -48,7 +48,7 @@ class PublisherLink(Link):
         self.life_known = self.router.judge.termini.knows_life(self)
         self.life_bound = self.router.judge.termini.is_bound(self)
         lasts = client.lifetime.timeout > 0
-        self.home_was_around = lasts and self.router.judge.termini.is_around(self.router, seen)
+        self.home_was_around = lasts and self.router.judge.lives.is_around(self.router, seen)
         self.stream = topic.attach_publisher(
             client.identity, self, now, generation=generation, seen=seen, first=self.first,
             lifetime=client.lifetime, unsettled=unsettled, complete=complete,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.knobs import FORGET
 from tests.simulation.parties import APART, AWAY, BEGUN, Message, Reader, View
 from topic.directory.entry import LinkEntry, Status
-from topic.identity import NOWHERE, Epoch, link_name
+from topic.identity import Epoch, link_name
 
 RECENT = 10.0
 """Seconds after which everybody knows that a client was told of its end."""
@@ -169,14 +169,6 @@ class Termini:
         over = self._lives_over.get(generation)
         long_ago = over is not None and link.attached_at > over + link.router.topic.settings.terminus
         return long_ago and not link.home_was_around
-
-    def is_around(self, router: "Router", home: Epoch) -> bool:
-        """Whether that incarnation is this router, or in contact with it."""
-        if home == NOWHERE:
-            return False
-        there = self._judge.routers[home.router]
-        is_it = there.alive and there.incarnation == home.incarnation
-        return is_it and (there is router or self._judge.contact(router, there.name) is not None)
 
     # after every step
 
