@@ -98,8 +98,8 @@ def test_a_refusal_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -
 def test_an_incomplete_map_that_is_taken_for_a_whole_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = LocalSubscriber.begin
 
-    def whole(subscriber: LocalSubscriber, *arguments: Any, complete: bool) -> None:
-        begin(subscriber, *arguments, complete=True)
+    def whole(subscriber: LocalSubscriber, *arguments: Any, complete: bool, wants: Any) -> None:
+        begin(subscriber, *arguments, complete=True, wants=wants)
 
     monkeypatch.setattr(LocalSubscriber, "begin", whole)
     assert _first(monkeypatch, "partial") == "resumed transfer"
