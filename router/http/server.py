@@ -58,7 +58,7 @@ class WebConnection:
         if request is None:
             return False
         answer = await self._answer(request)
-        if answer.events is None:
+        if answer.events is None or self._is_head:
             await self._reply(answer)
         else:
             await self._stream_events(answer, answer.events)
@@ -93,11 +93,9 @@ class WebConnection:
         self._http.receive_data(bytes(await self._stream.receive_some(READ)))
 
     async def _reply(self, answer: WebAnswer) -> None:
-        headers = [
-            ("Content-Type", answer.content_type),
-            ("Content-Length", str(len(answer.body))),
-            *answer.headers,
-        ]
+        """All of it, or its head if that is all that was asked for: a stream of events has no body then, and no end."""
+        length = [("Content-Length", str(len(answer.body)))] if answer.events is None else []
+        headers = [("Content-Type", answer.content_type), *length, *answer.headers]
         parts = [self._http.send(h11.Response(status_code=answer.status, headers=headers))]
         if not self._is_head:
             parts.append(self._http.send(h11.Data(data=answer.body)))

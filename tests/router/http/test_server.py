@@ -68,6 +68,18 @@ async def test_head_is_answered_without_the_body_and_with_its_length(serve: Serv
     assert b"Content-Length: 5\r\n" in reply and reply.endswith(b"\r\n\r\n")
 
 
+async def test_head_of_a_stream_of_events_is_its_head_alone(serve: Serve, autojump_clock: MockClock) -> None:
+    async def next_event() -> bytes:
+        raise AssertionError("no event is asked for")
+
+    served = serve(WebAnswer(200, content_type="text/event-stream", events=next_event))
+    for _ in range(2):
+        await served.stream.send_all(GET.replace(b"GET", b"HEAD"))
+        reply = await served.told()
+        assert b"Content-Type: text/event-stream\r\n" in reply and reply.endswith(b"\r\n\r\n")
+        assert b"Content-Length" not in reply
+
+
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
