@@ -6,6 +6,7 @@ kept for him.
 """
 
 import json
+import logging
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
@@ -15,6 +16,8 @@ import trio
 from router.http.exchange import WebAnswer, WebCaller, WebRefusal, WebRequest
 from router.http.gathering import Gathering, Row
 from router.http.picture import Painter
+
+log = logging.getLogger("oncemesh.http")
 
 MOST_WATCHERS: Final = 16
 MOST_HAPPENINGS: Final = 300
@@ -43,12 +46,16 @@ class Feed:
         """With the number of the look that brought it."""
 
     async def run(self) -> None:
+        """A look that fails is logged, and the next one is made: who looks at a router does not end it."""
         while True:
             if not self._anybody():
                 self._wanted = trio.Event()
                 await self._wanted.wait()
             began = trio.current_time()
-            await self._look()
+            try:
+                await self._look()
+            except Exception:
+                log.exception("this look at the mesh cannot be shown")
             took = trio.current_time() - began
             await trio.sleep(max(PERIOD_S - took, SHARE * took))
 

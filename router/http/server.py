@@ -7,7 +7,7 @@ what the kernel holds. How many connections there are is for who accepts them (`
 Never here: what is answered (`site`).
 """
 
-import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
@@ -16,6 +16,8 @@ import h11
 import trio
 
 from router.http.exchange import NextEvent, WebAnswer, WebRequest, told
+
+log = logging.getLogger("oncemesh.http")
 
 MOST_HEAD: Final = 16 * 1024
 MOST_FIELDS: Final = 8
@@ -43,14 +45,18 @@ class WebConnection:
         self._is_head = False
 
     async def run(self) -> None:
-        """Until either end has had enough."""
-        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+        """Until either end has had enough. A fault of ours is logged: it ends this connection, and not the router."""
+        try:
             try:
                 while await self._exchange():
                     self._http.start_next_cycle()
             except h11.RemoteProtocolError as error:
                 await self._refuse(told(error.error_status_hint, str(error)))
             await self._part()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            pass
+        except Exception:
+            log.exception("a connection is ended by a fault")
 
     async def _exchange(self) -> bool:
         """One request and its answer. Whether another may follow."""

@@ -17,16 +17,19 @@ GET = WebRequest("GET", "/feed", {}, {})
 
 
 class Looking:
-    """In the place of a gathering: each look takes some time, and brings so many happenings."""
+    """In the place of a gathering: each look takes some time, and brings so many happenings. So many fail at first."""
 
-    def __init__(self, took_s: float = 0.0, happenings: int = 1) -> None:
+    def __init__(self, took_s: float = 0.0, happenings: int = 1, failing: int = 0) -> None:
         self.at: list[float] = []
         self._took_s = took_s
         self._happenings = happenings
+        self._failing = failing
 
     async def look(self) -> MeshLook:
         self.at.append(trio.current_time())
         await trio.sleep(self._took_s)
+        if len(self.at) <= self._failing:
+            raise LookupError("nothing to be seen")
         seen = look(trio.current_time(), a=answer("a", []))
         number = len(self.at) * 1000
         seen.events.extend({"sequence": number + index} for index in range(self._happenings))
@@ -95,6 +98,15 @@ async def test_a_look_that_takes_long_is_followed_by_a_longer_pause(start: Start
     for _ in range(3):
         await events()
     assert looking.at[2] - looking.at[1] == pytest.approx((1 + SHARE) * 2.0)
+
+
+async def test_after_a_look_that_fails_comes_the_next(
+    start: Start, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    feed, looking = start(failing=2)
+    events = await watch(feed)
+    assert told(await events())[-1][0] == "mesh" and len(looking.at) == 3
+    assert caplog.text.count("LookupError: nothing") == 2
 
 
 async def test_first_comes_what_there_was_then_what_is_new(start: Start, autojump_clock: MockClock) -> None:

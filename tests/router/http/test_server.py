@@ -80,6 +80,19 @@ async def test_head_of_a_stream_of_events_is_its_head_alone(serve: Serve, autoju
         assert b"Content-Length" not in reply
 
 
+async def test_a_fault_of_ours_ends_the_connection_alone(
+    serve: Serve, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    async def next_event() -> bytes:
+        raise LookupError("no such event")
+
+    served = serve(WebAnswer(200, content_type="text/event-stream", events=next_event))
+    await served.stream.send_all(GET)
+    assert (await served.rest()).startswith(b"HTTP/1.1 200 ")
+    await served.ended.wait()
+    assert "no such event" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
