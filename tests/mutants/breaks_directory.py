@@ -12,7 +12,7 @@ from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
 from tests.linkstate import test_chunks
 from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
-from tests.topic import test_apart_plain, test_gossip, test_joining, test_moving
+from tests.topic import test_apart_plain, test_expiry, test_gossip, test_joining, test_moving
 from topic.directory.directory import Directory
 from topic.directory.entry import Change, Decision, Index, LinkEntry
 from topic.directory.gossip import Gossip
@@ -23,7 +23,6 @@ from topic.termini.expiry import Expiry, _Poll
 from topic.wire.outgoing import Outgoing
 
 AT_ONCE = RESUMING | {"faults": ("kill all", "kill all", "kill"), "restart": 0.9, "durable": 1.0, "restless": 0.1}
-RETURNING = {"timeouts": (1, 60), "restless": 2.0, "pranks": ("sleep",), "think": 0.001, "faults": ()}
 SLOW = EXPIRING | {"timeouts": (1,), "delay": 1.0, "dead": 2.0, "faults": ("flap",) * 8}
 LATE = SLOW | {"restless": 2.0, "pranks": ("sleep",), "faults": ()}
 NARROW: dict[str, Any] = {"rate": 2e3, "chunk": 200, "faults": ()}
@@ -92,7 +91,9 @@ def yes_does_not_bind(_: Method) -> Method:
     return broken
 
 
-@mutant(LinkEntry, "expired_life", by="138", **EXPIRING | RETURNING)
+@mutant(
+    LinkEntry, "expired_life", by="138", scenario=test_expiry.test_an_expired_life_is_remembered_by_others_than_its_home
+)
 def expired_lives_forgotten(_: Method) -> Any:
     """3.3: an expired life of a publisher is remembered, lest it come back as if nothing had been."""
     return property(lambda entry: False)

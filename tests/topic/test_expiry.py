@@ -235,6 +235,20 @@ def test_a_life_that_its_own_home_has_forgotten_is_over_however_late_its_publish
         assert again.stream.generation != pen.stream.generation
 
 
+def test_an_expired_life_is_remembered_by_others_than_its_home() -> None:
+    bench = Bench("a", "b")
+    pen = pen_at(bench, "a")
+    bench.tick("a").suspend_publisher(pen.stream, pen, bench.now)
+    bench.wait(70)
+    reader_at(bench, "b").close()  # all know of all endings by then
+    bench.flow()
+    bench.kill("a")
+    again = bench.publisher(
+        "b", lifetime=LASTING, generation=pen.stream.generation, seen=pen.stream.epoch, unsettled={}
+    )
+    assert again.stream.generation != pen.stream.generation
+
+
 def test_a_life_whose_home_has_died_since_may_be_resumed_after_it_was_forgotten() -> None:
     """A limit (protocol 10)."""
     bench = Bench("a", "b")
