@@ -37,6 +37,8 @@ class WebCaller:
     """The user whose certificate it has shown."""
     admit: Callable[[], bool] = field(default=lambda: True)
     """Have it keep its place though others come; False if there is none."""
+    denied: Callable[[], None] = field(default=lambda: None)
+    """Hears of each wrong password."""
     reads_events: bool = False
     """Whether it may read what has happened, which tells of what others were refused."""
     proven: tuple[str, str] | None = None

@@ -28,6 +28,9 @@ PRUDENCE: Final = (
 )  # fmt: skip
 """With every answer: a page runs what comes from here, and nothing else."""
 
+AT_AN_END: Final = ("Connection", "close")
+"""A wrong password costs a connection: these wait for their turn (`router.security.attempts`)."""
+
 Handler = Callable[[WebRequest, WebCaller], Awaitable[WebAnswer]]
 
 
@@ -108,13 +111,14 @@ class Site:
             user = password = ""
         if scheme.lower() != "basic" or not user or not self._keys.proves(user, password):
             log.warning("%s: user %r is not known, or its password is wrong", caller.origin, user)
-            raise self._stranger("the user is not known, or the password is wrong")
+            caller.denied()
+            raise self._stranger("the user is not known, or the password is wrong", AT_AN_END)
         return user
 
-    def _stranger(self, why: str) -> WebRefusal:
+    def _stranger(self, why: str, *headers: tuple[str, str]) -> WebRefusal:
         """There is nothing to say for who is to show a certificate."""
         ways = [("WWW-Authenticate", 'Basic realm="oncemesh", charset="UTF-8"')] if self._passwords else []
-        return WebRefusal(401 if self._passwords else 403, why, *ways)
+        return WebRefusal(401 if self._passwords else 403, why, *ways, *headers)
 
 
 def _host(header: str) -> str:

@@ -61,6 +61,8 @@ def told(peer: str, late: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 WayIn = tuple[trio.abc.Stream, SaslServer]
 WayOut = tuple[trio.abc.Stream, SaslClient]
+Secured = tuple[trio.SocketStream | TlsStream, str, Callable[[], None]]
+"""The stream, the user whose certificate it has shown ("" if none), and what to call when it says a wrong password."""
 
 
 class Doors:
@@ -119,16 +121,8 @@ class Doors:
 
     async def client(self, stream: trio.SocketStream) -> WayIn:
         """Raises TlsError."""
-        host = _host(stream)
-        wait_s = self._attempts.take_turn(host)
-        if wait_s is None:
-            raise TlsError("too many wrong passwords came from there")
-        await trio.sleep(wait_s)
-        denied = partial(self._attempts.was_wrong, host)
-        if self._contexts is None:
-            return stream, SaslServer(self._offer(""), denied)
-        secured = await self._secured(stream, self._contexts.for_clients)
-        return secured, SaslServer(self._offer(secured.peer), denied)
+        secured, certified, denied = await self.let_in(stream)
+        return secured, SaslServer(self._offer(certified), denied)
 
     def _offer(self, certified: str) -> dict[Symbol, Callable[[], Exchange]]:
         offer: dict[Symbol, Callable[[], Exchange]] = {}
@@ -166,12 +160,18 @@ class Doors:
 
         return SaslServer({SCRAM: lambda: ScramServer(find)})
 
-    async def web(self, stream: trio.SocketStream) -> tuple[trio.SocketStream | TlsStream, str]:
-        """Who looks, and the user whose certificate he has shown, if any. Raises TlsError."""
+    async def let_in(self, stream: trio.SocketStream) -> Secured:
+        """Whoever has said too many wrong passwords waits first. Raises TlsError."""
+        host = _host(stream)
+        wait_s = self._attempts.take_turn(host)
+        if wait_s is None:
+            raise TlsError("too many wrong passwords came from there")
+        await trio.sleep(wait_s)
+        denied = partial(self._attempts.was_wrong, host)
         if self._contexts is None:
-            return stream, ""
+            return stream, "", denied
         secured = await self._secured(stream, self._contexts.for_clients)
-        return secured, secured.peer
+        return secured, secured.peer, denied
 
     def proves(self, user: str, password: str) -> bool:
         """Whether it is the user's."""

@@ -61,6 +61,15 @@ async def test_requests_come_one_after_the_other_on_one_connection(serve: Serve,
     assert served.asked[0].headers == {"host": "localhost"}
 
 
+async def test_an_answer_that_says_so_is_the_last_of_its_connection(serve: Serve, autojump_clock: MockClock) -> None:
+    served = serve(told(401, "no", ("Connection", "close")))
+    await served.stream.send_all(2 * GET)
+    assert (await served.rest()).count(b"HTTP/1.1") == 1
+    await served.stream.aclose()
+    await served.ended.wait()
+    assert len(served.asked) == 1
+
+
 async def test_head_is_answered_without_the_body_and_with_its_length(serve: Serve, autojump_clock: MockClock) -> None:
     served = serve(told(200, "well"))
     await served.stream.send_all(GET.replace(b"GET", b"HEAD"))

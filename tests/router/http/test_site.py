@@ -95,6 +95,7 @@ async def test_where_passwords_are_heard_who_says_none_is_asked_for_it() -> None
     answer = await ask(closed)
     assert answer.status == 401
     assert ("WWW-Authenticate", 'Basic realm="oncemesh", charset="UTF-8"') in answer.headers
+    assert ("Connection", "close") not in answer.headers, "a browser asks without a password first"
     assert (await ask(closed, "/healthz")).status == 200
 
 
@@ -110,9 +111,12 @@ async def test_where_passwords_are_heard_who_says_none_is_asked_for_it() -> None
         "Basic",
     ],
 )
-async def test_a_wrong_password_lets_nobody_in(said: str) -> None:
-    closed = site(keys=Keys(), anybody=False, passwords=True)
-    assert (await ask(closed, authorization=said)).status == 401
+async def test_a_wrong_password_lets_nobody_in_and_costs_a_connection(said: str) -> None:
+    closed, wrong = site(keys=Keys(), anybody=False, passwords=True), list[str]()
+    caller = WebCaller("me", denied=lambda: wrong.append(said))
+    answer = await ask(closed, caller=caller, authorization=said)
+    assert answer.status == 401 and ("Connection", "close") in answer.headers
+    assert wrong == [said]
 
 
 async def test_a_password_is_proven_once_a_connection() -> None:

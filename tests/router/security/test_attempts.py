@@ -1,12 +1,20 @@
 """Wrong passwords from one address: some are free, then they are slow; others' are not."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from router.amqp.format.errors import AmqpError
 from router.amqp.sasl.layer import INIT, SASL_HEADER, sasl_frame
 from router.amqp.sasl.scram import Verifier
 from router.amqp.sasl.server import PLAIN, PlainServer, SaslServer
+from router.amqp.tls import TlsError
+from router.mesh.topology import load
 from router.security.attempts import EVERY_S, FORGET_S, FREE, MOST_S, MOST_SOURCES, Attempts
+from router.security.doors import Doors
 
 HOST = "203.0.113.7"
 
@@ -86,3 +94,32 @@ def test_an_exchange_that_fails_is_told() -> None:
     with pytest.raises(AmqpError, match="wrong"):
         server.receive(SASL_HEADER + sasl_frame(INIT, PLAIN, b"\0bob\0another one"))
     assert denied == ["one"]
+
+
+class Stream:
+    """As far as a door looks at one in clear."""
+
+    def __init__(self) -> None:
+        self.socket = self
+
+    def getpeername(self) -> tuple[str, int]:
+        return HOST, 40000
+
+
+async def test_who_has_said_too_many_wrong_ones_waits_at_every_door(tmp_path: Path, autojump_clock: MockClock) -> None:
+    topology = tmp_path / "mesh.yaml"
+    topology.write_text("{mesh: m, routers: {a: {amqp: 127.0.0.1:0}}}")
+    doors = Doors(load(topology), "a")
+    came: Any = Stream()
+    for _ in range(FREE):
+        _, _, denied = await doors.let_in(came)
+        denied()
+    began = trio.current_time()
+    await doors.client(came)
+    assert trio.current_time() - began == EVERY_S
+    async with trio.open_nursery() as nursery:
+        for _ in range(int(MOST_S / EVERY_S)):
+            nursery.start_soon(doors.let_in, came)
+        await wait_all_tasks_blocked()
+        with pytest.raises(TlsError, match="too many wrong passwords"):
+            await doors.client(came)
