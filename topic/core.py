@@ -39,7 +39,7 @@ from topic.settings import Settings
 from topic.termini.attaches import Attaches
 from topic.termini.changes import Changes
 from topic.termini.expiry import Expiry
-from topic.termini.generations import Generations
+from topic.termini.generations import Claim, Generations
 
 FLEETING = Lifetime()
 """What AMQP grants unless asked for more: the terminus ends with its session."""
@@ -130,7 +130,7 @@ class Topic:
         stream.settles_first = first
         stream.lifetime = lifetime
         stream.overtook = unsettled is not None and overtakes(seen, known)
-        self.generations.attach(stream, generation, unsettled, now, complete=complete, seen=seen)
+        self.generations.attach(stream, Claim(generation, unsettled, complete, seen), now)
         return stream
 
     @event

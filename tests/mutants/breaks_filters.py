@@ -50,6 +50,6 @@ def backlog_unfiltered(_: Method) -> Method:
     def broken(
         edge: EdgeDelivery, record: Record, subscribers: list[LocalSubscriber], state: int
     ) -> list[LocalSubscriber]:
-        return delivery.name_in(record, subscribers, state)
+        return delivery.name_fresh(record, subscribers, state)
 
     return broken

@@ -6,7 +6,7 @@ from tests.topic.clients import NEWS
 from topic.delivery.gates import UNPROVEN
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import QUEUED, WITHHELD, Record, Stream, name_all, settle
-from topic.edge.delivery import name_in
+from topic.edge.delivery import name_fresh
 from topic.edge.subscriber import CLEAR_AWAY, LocalSubscriber
 from topic.identity import Epoch, LinkIdentity
 
@@ -78,7 +78,7 @@ def test_what_it_gave_back_it_is_given_again_on_the_link_that_still_has_it(
         subscriber.attempts[record] = 1
     record.let_go(subscriber, has_it=True)
     assert record.locals[subscriber] == DeliveryOutcome.RELEASED
-    assert name_in(record, [subscriber], QUEUED) == [subscriber] * on_its_link
+    assert name_fresh(record, [subscriber], QUEUED) == [subscriber] * on_its_link
 
 
 @pytest.mark.parametrize("reason", ["settled", "presettled", "another key"])

@@ -100,7 +100,7 @@ class EdgeDelivery:
         for subscriber in passing:
             record.drop(subscriber)
             self._passed(subscriber, record.stream, [record])
-        return name_in(record, [s for s in subscribers if s not in passing] if passing else subscribers, state)
+        return name_fresh(record, [s for s in subscribers if s not in passing] if passing else subscribers, state)
 
     def offer(self, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
         now = subscriber.offer(stream.publisher, records)
@@ -218,7 +218,7 @@ def _without(records: list[Record], through: list[Record]) -> list[Record]:
     return [record for record in records if record in out]
 
 
-def name_in(record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:
+def name_fresh(record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:
     """Name these subscribers in the record with that state. Returns those who may have it: it is new for them, or was
     held until home named them."""
     fresh = [subscriber for subscriber in subscribers if _may_have(record, subscriber)]

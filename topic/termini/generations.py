@@ -27,6 +27,26 @@ FORGOTTEN = "no router remembers it: subscribers that were forgotten with it are
 UNHEARD_OF = "no router in contact has heard of its last attach, nor of subscribers that came since"
 
 
+@attrs.frozen(slots=True)
+class Claim:
+    """What a publisher says of its life as it attaches (7.2)."""
+
+    generation: bytes | None
+    """That it had before, if it says so."""
+    unsettled: Mapping[bytes, int] | None
+    """Its map, tag to state; None for a null one, which begins afresh."""
+    complete: bool
+    seen: Epoch
+    """Of its last attach, as far as it says."""
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it may have no outcome of something."""
+        if self.unsettled is None:
+            return False
+        return not self.complete or any(state not in TERMINAL for state in self.unsettled.values())
+
+
 @attrs.define(slots=True)
 class _Nowhere:
     """A publisher that only placeholders name."""
@@ -49,41 +69,22 @@ class Generations:
         self._nowhere: dict[tuple[bytes, str], _Nowhere] = {}
         """Publishers that only placeholders name, by name and the address of the subscriber: that may be wrong."""
 
-    def attach(
-        self,
-        stream: Stream,
-        generation: bytes | None,
-        client_map: Mapping[bytes, int] | None,
-        now: float,
-        *,
-        complete: bool,
-        seen: Epoch,
-    ) -> None:
+    def attach(self, stream: Stream, claim: Claim, now: float) -> None:
         """A publisher attaches here, and begins at once, or when somebody in contact knows it (7.6, 7.9)."""
-        begin = partial(self._begin, stream, generation, client_map, now, complete=complete, seen=seen)
-        known = self.directory.publisher(stream.publisher)
-        is_in_doubt = client_map is not None and (not complete or any(s not in TERMINAL for s in client_map.values()))
+        begin = partial(self._begin, stream, claim, now)
+        known, seen = self.directory.publisher(stream.publisher), claim.seen
         knows_all = self.directory.complete or self._is_over(stream, known, seen)
-        if client_map is None or knows_all:
+        if claim.unsettled is None or knows_all:
             begin()
-        elif generation is None and (known is None or not known.live):
+        elif claim.generation is None and (known is None or not known.live):
             self._attaches.unknown(stream, seen.hlc, begin, now + self._settings.boot_wait)
-        elif is_in_doubt and seen.hlc > (0 if known is None else known.epoch.hlc):
+        elif claim.is_in_doubt and seen.hlc > (0 if known is None else known.epoch.hlc):
             self.outlet.actions.append(Note(f"publisher {stream.identity} waits: {UNHEARD_OF}"))
             self._attaches.unknown(stream, seen.hlc, begin, now + self._settings.terminus)
         else:
             begin()
 
-    def _begin(
-        self,
-        stream: Stream,
-        generation: bytes | None,
-        client_map: Mapping[bytes, int] | None,
-        now: float,
-        *,
-        complete: bool,
-        seen: Epoch,
-    ) -> None:
+    def _begin(self, stream: Stream, claim: Claim, now: float) -> None:
         """A publisher attaches here (7.1). With an unsettled map and a generation, its own or a known one, it
         resumes."""
         assert not stream.here and not stream.records
@@ -92,8 +93,9 @@ class Generations:
         if known is not None and known.epoch > epoch:  # while it waited
             self._end_link(stream, known.router)
             return
+        client_map, seen = claim.unsettled, claim.seen
         begins = client_map is None or self._is_over(stream, known, seen)
-        life = None if begins else self._life_of(known, generation, seen.hlc)
+        life = None if begins else self._life_of(known, claim.generation, seen.hlc)
         if life is not None and client_map and known is None:
             self.outlet.actions.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
         stream.generation = life or new_generation(epoch)
@@ -114,7 +116,7 @@ class Generations:
             self._home.begin_afresh(stream, says_so=client_map is None)
         else:
             assert client_map is not None
-            self._home.resume(stream, client_map, complete=complete)
+            self._home.resume(stream, client_map, complete=claim.complete)
         self._attaches.publisher(stream, now)
 
     def _is_over(self, stream: Stream, known: LinkEntry | None, seen: Epoch) -> bool:
