@@ -22,16 +22,19 @@ async def fetch_status(
 ) -> dict[str, Any]:
     """Raises OSError if the router cannot be asked, trio.TooSlowError if it does not answer in time."""
     with trio.fail_after(timeout):
-        async with _Inquiry(RouterAddress(host, port, scheme).url, credentials) as inquiry:
+        async with _Inquiry(RouterAddress(host, port, scheme).url, credentials, timeout) as inquiry:
             return await inquiry.answer()
 
 
 class _Inquiry(Endpoint):
     role = "subscriber"
 
-    def __init__(self, url: str, credentials: Credentials) -> None:
+    def __init__(self, url: str, credentials: Credentials, patience: float) -> None:
+        """`patience`: seconds, also of silence: a router that is too busy for a sign of life may still answer."""
         container = f"status-{secrets.token_hex(4)}"
-        super().__init__([url], STATUS_ADDRESS, container=container, link="status", timeout=0, credentials=credentials)
+        super().__init__(
+            [url], STATUS_ADDRESS, container=container, link="status", timeout=0, idle=patience, credentials=credentials
+        )
         self._answer: bytes | None = None
 
     def _attach(self, connection: Connection) -> Link:

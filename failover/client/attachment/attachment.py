@@ -28,7 +28,8 @@ from router.amqp.transport import serve
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 from topic.properties import EPOCH, GENERATION
 
-CONNECT_S: Final = 1.0  # for a router to take a connection
+CONNECT_S: Final = 1.0  # for a router to take a connection, while there is another one to try
+LAST_CONNECT_S: Final = 5.0  # for the last of a round: a host so busy that it, or we, need longer is not lost
 ATTACH_S: Final = 30.0  # for a router that lives to answer an attach; it may have to wait for others
 LIVED_S: Final = 1.0  # a link that lived so long was no failure
 
@@ -106,7 +107,7 @@ class Attachment(Handler):
             await trio.sleep(self._routers.pause)
             router = self._routers.current
             try:
-                with trio.fail_after(CONNECT_S):
+                with trio.fail_after(LAST_CONNECT_S if self._routers.at_last else CONNECT_S):
                     stream = await self._connect(router)
             except (OSError, ValueError, trio.TooSlowError) as reason:  # ValueError: no host can be called that
                 why = why_unreachable(reason)

@@ -70,6 +70,11 @@ class Routers:
         return self.failures >= len(self._ring)
 
     @property
+    def at_last(self) -> bool:
+        """Whether this round ends with `current`."""
+        return (self.failures + 1) % len(self._ring) == 0
+
+    @property
     def pause(self) -> float:
         """Seconds to wait before `current` is tried."""
         rounds, rest = divmod(self.failures, len(self._ring))

@@ -49,7 +49,7 @@ def events(
                 return
             await trio.sleep(PERIOD_S)
 
-    ask_mesh(tell, run_dir, urls, credentials, goes_on=follow)
+    ask_mesh(tell, run_dir, urls, credentials)
 
 
 async def news(management: "Management", routers: Sequence[str], known: dict[str, int]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Main = Callable[["Management"], Awaitable[None]]
 
 PATIENCE_S = 60
-"""For which a command that goes on looks for another router."""
+"""For which a command looks for a router when it has lost the one that it asked."""
 AWAY = (503, 504)
 """Statuses of routers that are not in contact, or do not answer."""
 
@@ -53,17 +53,16 @@ def mesh_options(command: Command) -> Command:
     return command
 
 
-def ask_mesh(main: Main, run_dir: Path | None, urls: Sequence[str], credentials: Credentials, *, goes_on: bool) -> None:
-    """Runs what asks, until it ends, or until Ctrl-C. `goes_on`: over the loss of its router."""
+def ask_mesh(main: Main, run_dir: Path | None, urls: Sequence[str], credentials: Credentials) -> None:
+    """Runs what asks, over the loss of its router, until it ends, or until Ctrl-C."""
     target = find_target(run_dir, urls, None, "look", credentials=credentials)
 
     async def asking() -> None:
         from failover.client.management import Management
 
-        async with until_signal():
-            timeout = PATIENCE_S if goes_on else 0
-            async with Management(target.urls, target.credentials, timeout=timeout) as management:
-                await main(management)
+        management = Management(target.urls, target.credentials, timeout=PATIENCE_S)
+        async with until_signal(), management:
+            await main(management)
 
     attached(asking)
 

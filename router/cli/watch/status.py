@@ -65,7 +65,7 @@ def status(
         async def remote(management: "Management") -> None:
             await _show(lambda: look_from_afar(management, routers), machine=machine, watch=watch)
 
-        ask_mesh(remote, run_dir, urls, credentials, goes_on=watch)
+        ask_mesh(remote, run_dir, urls, credentials)
         return
     directory = find_run_dir(run_dir)
     names = those_of(routers, directory.read().routers)

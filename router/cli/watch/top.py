@@ -73,7 +73,7 @@ def top(
     async def reports(management: "Management") -> Mapping[str, Mapping[str, Any]]:
         return await of_each(management, await planned(management, routers), management.status)
 
-    ask_mesh(tell, run_dir, urls, credentials, goes_on=not once)
+    ask_mesh(tell, run_dir, urls, credentials)
 
 
 def _print(out: Console, seen: MeshRates, *, machine: bool) -> None:

@@ -8,7 +8,7 @@ from failover.client import ClientError, Connected, Event, Outcome, Subscriber
 from failover.client.attachment import attachment
 from router.amqp.format.values import NO_STATE
 from router.amqp.proton.link import Link
-from tests.failover.client.clients import TAGS, publishing, settled
+from tests.failover.client.clients import TAGS, publisher, publishing, settled
 from tests.failover.client.scripted import Gone, Transferred, attached, running_peers
 
 
@@ -39,6 +39,15 @@ async def test_a_detach_of_the_router_moves_the_publisher_on() -> None:
         link.detach("amqp:link:detach-forced", "drained", closed=False)
         link.connection.wake()
         await b.answer({})
+
+
+async def test_who_is_slow_to_take_a_connection_is_waited_for_if_there_is_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attachment, "CONNECT_S", 0.0)
+    events: list[Event] = []
+    async with running_peers("a", "b") as [a, b], attached(publisher(a, b, events=events.append), b):
+        assert [event.url for event in events if isinstance(event, Connected)] == [b.url]
 
 
 async def test_a_lost_router_is_tried_first_but_not_one_that_sent_us_away(monkeypatch: pytest.MonkeyPatch) -> None:

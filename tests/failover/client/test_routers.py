@@ -45,6 +45,7 @@ def test_a_round_goes_without_pauses_and_the_pauses_grow() -> None:
     turns = []
     for _ in range(20):
         turns.append((routers.current.host, routers.pause))
+        assert routers.at_last == (routers.current.host == "b")
         routers.failed()
     assert turns[:6] == [
         ("a", 0.0),
