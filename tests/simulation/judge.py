@@ -6,7 +6,7 @@ recognised by its cause, noted in the trace as "limit: ...":
 
 - when home decided, no router that can have told it knew the subscriber; or that came with a null map, to such
 - a slower clock gave an older attach of the client a later epoch, or one from before it began afresh came after that
-- a life expired on one side of a partition and went on elsewhere; or longer ago than routers remember
+- a life expired on one side of a partition and went on elsewhere; or longer ago than routers remember, or live
 - the machine of a publisher that answers no echo acknowledged on a link that the publisher had left: for that life
 - the life of a publisher that echoes nothing was ended by who did not know it, and resumed by who did not hear of that
 - a publisher in mode first sent again what was settled for it, and a router still held what it had sent first

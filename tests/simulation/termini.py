@@ -32,8 +32,8 @@ class Termini:
         """The latest epoch of a client that some router has rightly let expire: the others take its word."""
         self._lives_over: dict[bytes, float] = {}
         """Generations of publishers that some router has rightly let expire, under whatever epoch, and when last."""
-        self._consenting: dict[bytes, set[tuple[str, int]]] = {}
-        """The incarnations in contact with the first to let a life expire: all of them have agreed."""
+        self._knowing: dict[bytes, set[tuple[str, int]]] = {}
+        """The incarnations that have let a life expire, and all in contact with the first, which have agreed."""
         self._bound: dict[tuple[str, str], tuple[bytes, bool]] = {}
         """By router and publisher: the life that it has agreed to let expire, and stands by that, even restarted; and
         whether it did so rightly."""
@@ -153,10 +153,10 @@ class Termini:
         return False
 
     def has_agreed(self, link: "PublisherLink", generation: bytes) -> bool:
-        """Whether the router had agreed to let the life expire, and that had happened, when the attach came."""
+        """Whether the router had let the life expire, or agreed to that and it had happened, when the attach came."""
         over = self._lives_over.get(generation)
         incarnation = link.router.name, link.router.incarnation
-        return over is not None and link.attached_at > over and incarnation in self._consenting[generation]
+        return over is not None and link.attached_at > over and incarnation in self._knowing[generation]
 
     def is_bound(self, link: "PublisherLink") -> bool:
         """Whether the router has agreed to let the client's present life expire, whatever became of that elsewhere."""
@@ -164,11 +164,15 @@ class Termini:
         return generation is not None and self._bound.get((link.router.name, link.client.name)) == (generation, True)
 
     def is_forgotten(self, link: "PublisherLink", generation: bytes) -> bool:
-        """Whether the life had expired so long before the attach that no router remembers that; unless the home of its
-        last attach was around, which needs no memory to know (protocol 7.10)."""
+        """Whether the life had expired so long before the attach that no router remembers that, or all that knew have
+        died, and it was not durable; unless the home of its last attach was around, which needs no memory to know
+        (protocol 7.10)."""
         over = self._lives_over.get(generation)
-        long_ago = over is not None and link.attached_at > over + link.router.topic.settings.terminus
-        return long_ago and not link.home_was_around
+        if over is None or link.home_was_around:
+            return False
+        running = {(router.name, router.incarnation) for router in self._judge.routers.values() if router.alive}
+        volatile = not link.client.durable and running.isdisjoint(self._knowing[generation])
+        return volatile or link.attached_at > over + link.router.topic.settings.terminus
 
     # after every step
 
@@ -294,8 +298,8 @@ class Termini:
 
     def _life_over(self, router: "Router", client: "Client", generation: bytes) -> None:
         judge, around = self._judge, self.around(router)
-        if generation not in self._consenting:
-            self._consenting[generation] = {(other.name, other.incarnation) for other in around}
+        if generation not in self._knowing:
+            self._knowing[generation] = {(other.name, other.incarnation) for other in around}
             for other in around:
                 view = self._views_of(other)[client.name]
                 resumed = view.epoch is not None and view.epoch[1:] == (other.name, other.incarnation)
@@ -303,6 +307,7 @@ class Termini:
                 resumed = resumed and (other.name, client.name, view.epoch) not in self._agreed
                 agreed = not resumed or client.name in judge.inexact  # the later attach has an older epoch
                 judge.check(agreed, f"8 consent: {client.name} expires at {router.name}, and is at {other.name}")
+        self._knowing[generation].add((router.name, router.incarnation))
         self._lives_over[generation] = judge.schedule.now
 
     def _expired(self, router: "Router", client: "Client", epoch: Epoch) -> None:
