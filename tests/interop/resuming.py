@@ -21,7 +21,7 @@ from router.mesh.quantities import Address
 
 HERE = Path(__file__).parent
 NODE = shutil.which("node")
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 CREDIT = 10
 IN_FLIGHT = 20
 

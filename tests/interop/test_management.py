@@ -90,7 +90,7 @@ class Tool:
 @contextmanager
 def connected(at: Address, domain: SSLDomain | None = None) -> Iterator[Tool]:
     url = f"{'amqp' if domain is None else 'amqps'}://{at}"
-    connection = BlockingConnection(url, timeout=20, ssl_domain=domain)
+    connection = BlockingConnection(url, timeout=60, ssl_domain=domain)
     try:
         yield Tool(connection)
     finally:
@@ -179,7 +179,7 @@ async def test_a_connection_that_is_deleted_is_closed(line: RunningMesh) -> None
             code, _, _ = tool.ask("b", operation="DELETE", type=f"{DISPATCH}connection", identity=named[0]["identity"])
             assert code == 204
             with pytest.raises(Exception, match="closed by management"):
-                receiver.receive(timeout=20)
+                receiver.receive(timeout=60)
 
     await by_tool(line.address("a"), delete)
 

@@ -17,7 +17,7 @@ async def heard(stream: trio.SocketStream, code: int, count: int = 1) -> list[by
     """Read until so many frames of that kind have come."""
     frames: list[bytes] = []
     unread = b""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while sum(code_of(one) == code for one in frames) < count:
             unread += await stream.receive_some()
             unread = unread.removeprefix(HEADER)

@@ -24,7 +24,7 @@ from router.amqp.proton.link import Link
 from router.amqp.transport import serve
 from router.mesh.quantities import Address
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 @attrs.frozen(eq=False)

@@ -22,7 +22,7 @@ from router.mesh.topology import load
 from tests.processes.clients import fetch_status
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 async def eventually(probe: Callable[[], Awaitable[bool]], timeout: float = PATIENCE_S) -> None:

@@ -47,7 +47,7 @@ async def provoke(address: Address, data: bytes, told: bytes | None = None, firs
     with an attach, which is answered before the rest is said."""
     said = b""
     async with await trio.open_tcp_stream(address.host, address.port) as stream:
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             try:
                 if first:
                     await stream.send_all(first)

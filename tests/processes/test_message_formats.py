@@ -47,7 +47,7 @@ async def test_a_subscriber_of_ours_tells_the_format(triangle: RunningMesh, clie
     async with OurSubscriber([url], "topic/ours", container="ours", link="ours") as subscriber:
         publisher = await clients.publisher(triangle.address("a"), "topic/ours")
         publisher.send(b"a batch", message_format=BATCH)
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             delivery = await anext(subscriber)
         assert (delivery.format, delivery.message) == (BATCH, b"a batch")
         await delivery.accept()

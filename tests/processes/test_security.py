@@ -194,7 +194,7 @@ async def test_our_own_clients_come_in_by_what_they_show(certified: Secured, use
     url = f"amqps://{certified.mesh.address('a')}"
     subscriber = Subscriber([url], "topic/x", container=f"s {user}", link="l", credentials=shown)
     publisher = Publisher([url], "topic/x", container=f"p {user}", link="l", credentials=shown)
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with subscriber, publisher:
             handle = await publisher.send(b"hello")
             delivery = await anext(aiter(subscriber))
@@ -207,7 +207,7 @@ async def test_a_link_belongs_to_its_user(certified: Secured) -> None:
     alice = certified.certified("alice")
     bob = attrs.evolve(alice, user="bob", password=PASSWORD, certificate=None, key=None)
     url = f"amqps://{certified.mesh.address('b')}"
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with (
             Subscriber([url], "topic/x", container="s", link="l", credentials=alice) as hers,
             Subscriber([url], "topic/x", container="s", link="l", credentials=bob) as his,
@@ -304,7 +304,7 @@ async def test_an_unmodified_client_of_another_make(
     own = [] if certificate is None else [folder / f"{certificate}.pem", folder / f"{certificate}.key"]
     url = f"amqps://{login}{certified.mesh.address('a')}"
     command: list[str | Path] = [*program[make], url, folder / "ca.pem", *own]
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     said = done.stdout.decode().splitlines()
     assert [line.removesuffix(" amqp:unauthorized-access") for line in said] == expected, done.stderr

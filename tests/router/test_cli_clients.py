@@ -175,7 +175,7 @@ async def test_what_is_published_at_one_router_is_printed_at_another(
         target = find("b", "reader")
         taken.append(await cli_subscribe._subscribe(target, "reader", "topic/x", 5, as_json))
 
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(subscribe)
             await attached(mesh, "reader")

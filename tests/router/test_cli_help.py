@@ -67,5 +67,5 @@ def test_a_shell_is_told_how_to_complete(shell: str) -> None:
     script = oncemesh("completion", shell).output
     assert f"_ONCEMESH_COMPLETE={shell}_complete" in script.replace("env ", "")
     if shell == "bash":
-        checked = subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True, timeout=20)
+        checked = subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True, timeout=60)
         assert (checked.returncode, checked.stderr) == (0, b"")

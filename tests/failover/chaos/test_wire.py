@@ -19,7 +19,7 @@ LACKING = lacking()
 needs_hosts = pytest.mark.skipif(bool(LACKING), reason=f"no namespaces can be made here: {LACKING}")
 
 NEAR, FAR = "10.98.0.1", "10.98.0.2"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Ends:

@@ -105,7 +105,7 @@ async def real_routers(topology: str, *, seed: int = 0, **timing: float) -> Asyn
             router.mesh = mesh
             mesh.routers.append(router)
             mesh.urls.append(f"amqp://{addresses[name][0]}")
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 for router in mesh.routers:
                     amqp, inter = sockets[router.name]

@@ -211,7 +211,7 @@ class Peer(Handler):
 
 @asynccontextmanager
 async def running_peers(*names: str) -> AsyncIterator[list[Peer]]:
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             peers = [Peer(name) for name in names]
             for peer in peers:
@@ -265,7 +265,7 @@ class Holding(MemoryStore):
     def write(self, role: Role, identity: LinkIdentity, changes: Sequence[Change]) -> None:
         if self.hold:
             self._held.set()
-            self._free.wait(10)
+            self._free.wait(60)
         super().write(role, identity, changes)
 
     async def until_held(self) -> None:

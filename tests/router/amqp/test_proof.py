@@ -31,7 +31,7 @@ class Ends:
 @asynccontextmanager
 async def ends(tls: bool) -> AsyncIterator[Ends]:
     """A peer that has opened its connection, and reads nothing from then on."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
             peer: trio.SocketStream | TlsStream

@@ -9,7 +9,7 @@ import trio
 
 from router.mesh.quantities import Address
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @attrs.frozen

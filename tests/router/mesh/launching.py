@@ -2,14 +2,18 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
+from router.mesh import launcher, status
 from router.mesh.rundir import RunDirectory
 
 STUB = (sys.executable, str(Path(__file__).with_name("stub_router.py")))
+PATIENCE_S = 60.0
 LINE = """\
 mesh: line
 routers:
@@ -31,6 +35,17 @@ def write(folder: Path, text: str = LINE) -> Path:
     path = folder / "mesh.yaml"
     path.write_text(text)
     return path
+
+
+def give_up_on(monkeypatch: pytest.MonkeyPatch, lacking: Mapping[str, str]) -> None:
+    """A start is over as soon as nothing else is lacking, however long that takes."""
+
+    def unfinished(*arguments: Any) -> dict[str, str]:
+        seen = status.unfinished(*arguments)
+        monkeypatch.setattr(launcher, "START_S", 0.001 if seen == lacking else PATIENCE_S)
+        return seen
+
+    monkeypatch.setattr(launcher, "unfinished", unfinished)
 
 
 def misbehave(directory: RunDirectory, name: str, how: str) -> None:
