@@ -22,6 +22,7 @@ from router.amqp.format.values import Bounds
 from router.amqp.outbound import Outbound
 from router.amqp.sasl.layer import SaslLayer
 from router.amqp.transport import at_once, read_first, serve
+from router.edge import anonymous
 from router.edge.clients import ClientEdge
 from router.edge.guard import Guard
 from router.edge.report import Reporter
@@ -239,6 +240,7 @@ class Process:
                 "failover-server-list": self._alternates(),
                 DEAD: round(timing.dead * 1000),
             },
+            offers=anonymous.CAPABILITY,
             max_frame=limits.max_frame,
             max_message=limits.max_message,
             idle_timeout=timing.idle,

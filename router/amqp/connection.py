@@ -65,6 +65,7 @@ class Connection:
         server: bool,
         hostname: str | None = None,
         properties: Mapping[str, Any] | None = None,
+        offers: str = "",  # a capability
         max_frame: int = 64 * 1024,
         max_message: int = 16 * 1024 * 1024,
         idle_timeout: float = 0.0,  # seconds of the peer's silence after which it counts as gone; 0: never
@@ -98,7 +99,7 @@ class Connection:
         self.can_prove = False  # whether its stream can tell, see `prove`
         self.proofs: dict[Callable[[], None], None] = {}
         self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
-        self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout)
+        self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout, offers)
         # The engine's.
         self.tap = Tap(max_frame, bounds.unsettled)
         self._sessions = Sessions(self.tap, bounds)
@@ -236,6 +237,7 @@ class Connection:
     def _withhold(self) -> None:
         lib.pn_connection_set_container(self._engine.connection, b"")
         lib.pn_data_clear(lib.pn_connection_properties(self._engine.connection))
+        lib.pn_data_clear(lib.pn_connection_offered_capabilities(self._engine.connection))
 
     def sender(self, name: str, target: str, **options: Unpack[AttachOptions]) -> Link:
         """Attach a link that sends to the peer's node `target`."""

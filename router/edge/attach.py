@@ -65,9 +65,10 @@ class AttachRequest:
 
 def read_request(link: Link, prefixes: tuple[str, ...], longest: int) -> AttachRequest:
     """Raises `Refusal`. `longest` is the longest timeout, in seconds, that is granted."""
+    check_modes(link)
     filters, selector = filters_of(link)
     return AttachRequest(
-        identity=identity_of(link, prefixes),
+        identity=identity_of(link, checked_address(link), prefixes),
         lifetime=lifetime_of(link, longest),
         settles_first=link.remote_rcv_settle_mode == RCV_FIRST,
         seen=seen_of(link),
@@ -80,10 +81,8 @@ def read_request(link: Link, prefixes: tuple[str, ...], longest: int) -> AttachR
     )
 
 
-def identity_of(link: Link, prefixes: tuple[str, ...]) -> LinkIdentity:
-    """Who attaches where; raises `Refusal` for what this router does not do (AMQP 1.0 2.8.14 to 2.8.18)."""
-    _check_modes(link)
-    address = checked_address(link)
+def identity_of(link: Link, address: str, prefixes: tuple[str, ...]) -> LinkIdentity:
+    """Who attaches where; raises `Refusal` for an address, or a client, that no link of a topic can have."""
     container = link.connection.remote_container
     if not container:
         raise Refusal(NOT_ALLOWED, "a link's identity needs a container-id, the open had none")
@@ -93,8 +92,8 @@ def identity_of(link: Link, prefixes: tuple[str, ...]) -> LinkIdentity:
     return LinkIdentity(container, link.name, address, link.connection.user)
 
 
-def _check_modes(link: Link) -> None:
-    """AMQP 1.0 2.8.2, 2.8.3."""
+def check_modes(link: Link) -> None:
+    """Raises `Refusal` (AMQP 1.0 2.8.2, 2.8.3)."""
     if link.remote_snd_settle_mode not in (SND_UNSETTLED, SND_SETTLED, SND_MIXED):
         raise Refusal(INVALID_FIELD, f"snd-settle-mode: expected 0, 1 or 2, got {link.remote_snd_settle_mode}")
     if link.remote_rcv_settle_mode not in (RCV_FIRST, RCV_SECOND):
@@ -107,10 +106,20 @@ def _terminus_of(link: Link) -> Terminus | None:
 
 
 def address_of(link: Link) -> str:
-    """Of the node that a client attaches to, empty if it names none. Some write its URL: amqp://host/topic/x means
-    topic/x."""
+    """Of the node that a client attaches to, empty if it names none."""
     terminus = _terminus_of(link)
-    return _AUTHORITY.sub("", terminus.address or "") if terminus is not None else ""
+    return address_in(terminus.address or "") if terminus is not None else ""
+
+
+def address_in(name: str) -> str:
+    """Some write the URL of a node: amqp://host/topic/x means topic/x."""
+    return _AUTHORITY.sub("", name)
+
+
+def is_anonymous(link: Link) -> bool:
+    """Whether it is attached to the anonymous terminus: each message says where it goes."""
+    target = None if link.is_sender else link.remote_target
+    return target is not None and not (target.coordinator or target.dynamic or address_of(link))
 
 
 def checked_address(link: Link) -> str:
@@ -126,7 +135,7 @@ def checked_address(link: Link) -> str:
         )
     address = address_of(link)
     if not address:
-        raise Refusal(NOT_IMPLEMENTED, "the anonymous terminus is not supported: attach to an address")
+        raise Refusal(NOT_IMPLEMENTED, "a source has no address: attach to one")
     return address
 
 

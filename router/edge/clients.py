@@ -18,7 +18,7 @@ from router.amqp.format.errors import RESOURCE_LIMIT
 from router.amqp.format.values import ErrorCondition
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Host, Link
-from router.edge.attach import Refusal, address_of, begins_life
+from router.edge.attach import Refusal, address_of, begins_life, is_anonymous
 from router.edge.ends import AddressNode, End, TopicEnd
 from router.edge.guard import Guard
 from router.edge.status_node import STATUS_ADDRESS
@@ -95,7 +95,7 @@ class ClientEdge(Handler):
         try:
             self._guard.begins(link, self.node.now())
             address = address_of(link)
-            node = self.nodes.get(address)
+            node = None if is_anonymous(link) else self.nodes.get(address)
             if node is not None and address != STATUS_ADDRESS:
                 self._guard.looks(link)
             if node is None and not guest.admit():

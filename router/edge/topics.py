@@ -9,7 +9,8 @@ import attrs
 
 from router.amqp.format.errors import RESOURCE_LIMIT
 from router.amqp.proton.link import Link
-from router.edge.attach import AttachRequest, Refusal, read_request
+from router.edge.anonymous import AddressPublisher, AnonymousLink, request_for
+from router.edge.attach import AttachRequest, Refusal, check_modes, is_anonymous, read_request
 from router.edge.ends import TopicEnd
 from router.edge.guard import Guard
 from router.edge.publisher_link import PublisherLink
@@ -32,6 +33,10 @@ class Topics:
         self._longest = int(longest)
 
     def attach(self, link: Link) -> None:
+        if is_anonymous(link):
+            check_modes(link)
+            link.context = AnonymousLink(link, self._node, self._max_message, self._begin_publisher)
+            return
         now = self._node.now()
         request = read_request(link, self._prefixes, self._longest)
         self._guard.attaches(link, request)
@@ -123,3 +128,15 @@ class Topics:
             unsettled=request.unsettled,
             complete=request.complete,
         )
+
+    def _begin_publisher(self, end: AnonymousLink, address: str) -> AddressPublisher:
+        """Towards an address, of a link to none."""
+        now = self._node.now()
+        self._guard.begins(end.link, now)
+        request = request_for(end.link, address, self._prefixes)
+        self._guard.attaches(end.link, request)
+        publisher = AddressPublisher(end, request, self._node, self._max_message)
+        publisher.stream = self._node.topic.attach_publisher(
+            request.identity, publisher, now, first=request.settles_first, lifetime=request.lifetime
+        )
+        return publisher

@@ -5,7 +5,8 @@
 Every client prints JSON lines: `attached`, a subscriber `received` once it has them all, then `complete` (each has its
 outcome, in mode second the router's settlement too) and, when their input ends, `done` with everything they saw. A
 subscriber that holds gives its outcomes once it is told `accept`. Messages of proton and rhea have the subjects `even`
-and `odd` in turn, and their subscribers may have a selector, in the environment. Times are microseconds of the
+and `odd` in turn, their subscribers may have a selector, and their publishers send each message to the anonymous
+terminus instead, if the environment says so. Times are microseconds of the
 machine's monotonic clock, so those of different processes can be compared.
 """
 
@@ -102,11 +103,12 @@ async def foreign(
     mode: str = "first",
     hold: bool = False,
     selector: str = "",
+    anonymous: bool = False,
 ) -> AsyncIterator[ForeignClient]:
     """A client that is attached; it ends here if not before."""
     prepare(maker)
     command = [*COMMANDS[maker], role, str(router), topic, str(count), str(size), mode, "hold" if hold else "at-once"]
-    environment = {**os.environ, "ERL_LIBS": str(RABBITMQ), "SELECTOR": selector}
+    environment = {**os.environ, "ERL_LIBS": str(RABBITMQ), "SELECTOR": selector, "ANONYMOUS": "1" * anonymous}
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     try:
         client = ForeignClient(process)

@@ -13,6 +13,7 @@ from proton.reactor import ApplicationEvent, Container, EventInjector, LinkOptio
 
 ROLE, ROUTER, ADDRESS, COUNT, SIZE, MODE, WHEN = sys.argv[1:]
 TOTAL, BYTES = int(COUNT), int(SIZE)
+TO = ADDRESS if os.environ.get("ANONYMOUS") else None
 IN_FLIGHT = max(10, min(1000, (8 << 20) // BYTES))
 
 
@@ -64,13 +65,13 @@ class Publisher(Client):
         self.accepted: list[int] = []
         self.times: list[int] = []
         self.refused = 0
-        self.sender = container.create_sender(self.connection, ADDRESS)
+        self.sender = container.create_sender(self.connection, None if TO else ADDRESS)
 
     def on_sendable(self, event: Any) -> None:
         while self.sender.credit and self.sent < TOTAL and self.sent - len(self.accepted) < IN_FLIGHT:
             body = b"%d " % self.sent
             self.sender.send(
-                Message(body.ljust(BYTES, b"."), inferred=True, subject=("even", "odd")[self.sent % 2]),
+                Message(body.ljust(BYTES, b"."), inferred=True, address=TO, subject=("even", "odd")[self.sent % 2]),
                 tag=str(self.sent),
             )
             self.sent += 1

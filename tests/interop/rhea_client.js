@@ -7,6 +7,7 @@ const rhea = require('rhea');
 const [role, router, address, count, size, mode, when] = process.argv.slice(2);
 const total = Number(count);
 const bytes = Number(size);
+const to = process.env.ANONYMOUS ? address : undefined;
 const inFlight = Math.max(10, Math.min(1000, Math.floor((8 << 20) / bytes)));
 const [host, port] = router.split(':');
 
@@ -23,13 +24,13 @@ function publish() {
     const times = [];
     let sent = 0;
     let refused = 0;
-    const sender = connection.open_sender({ target: address, rcv_settle_mode: mode === 'second' ? 1 : 0 });
+    const sender = connection.open_sender({ target: to ? {} : address, rcv_settle_mode: mode === 'second' ? 1 : 0 });
 
     function pump() {
         while (sender.sendable() && sent < total && sent - accepted.length < inFlight) {
             const body = Buffer.alloc(bytes, '.');
             body.write(`${sent} `);
-            sender.send({ subject: sent % 2 ? 'odd' : 'even', body: rhea.message.data_section(body) }, String(sent));
+            sender.send({ to, subject: sent % 2 ? 'odd' : 'even', body: rhea.message.data_section(body) }, String(sent));
             sent++;
         }
     }

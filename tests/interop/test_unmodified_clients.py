@@ -86,6 +86,20 @@ async def test_selectors_as_clients_write_them(publisher: str, subscriber: str, 
         assert (await receiving.finish())["numbers"] == list(range(0, count, 2))
 
 
+@pytest.mark.parametrize(("publisher", "subscriber"), PAIRS)
+async def test_messages_that_say_themselves_where_they_go(publisher: str, subscriber: str, line: RunningMesh) -> None:
+    topic, count = f"topic/anonymous/{publisher}", 2000
+    async with (
+        foreign(subscriber, "subscribe", line.address("c"), topic, count, 100) as receiving,
+        foreign(publisher, "publish", line.address("a"), topic, count, 100, anonymous=True) as sending,
+    ):
+        await receiving.event("received")
+        await receiving.event("complete")
+        await sending.event("complete")
+        assert sorted((await sending.finish())["numbers"]) == list(range(count))
+        assert (await receiving.finish())["numbers"] == list(range(count))
+
+
 async def test_a_publisher_that_keeps_what_the_router_has_not_settled(line: RunningMesh) -> None:
     """In mode second rhea has room for 2,048 deliveries, and frees one when its receiver has settled it, too."""
     topic, count = "topic/rhea second", 20_000

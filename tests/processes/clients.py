@@ -104,9 +104,11 @@ class Publisher:
     def send(self, body: bytes, *, settled: bool = False, message_format: int = 0) -> int:
         """Send as soon as there is credit; returns the place of this message. Of another format than 0, `body` is all
         of it."""
+        return self.send_message(in_envelope(body, message_format) if message_format else data_message(body), settled)
+
+    def send_message(self, message: bytes, settled: bool = False) -> int:
         number = self.sent
         self.sent += 1
-        message = in_envelope(body, message_format) if message_format else data_message(body)
         self._waiting.append((number, message, settled))
         self._transfer()
         return number

@@ -56,7 +56,6 @@ INVALID_FIELD = "amqp:invalid-field"
 @pytest.mark.parametrize(
     ("role", "address", "shape", "condition"),
     [
-        ("publish", "topic/x", anonymous, NOT_IMPLEMENTED),
         ("publish", "topic/x", dynamic, NOT_IMPLEMENTED),
         ("publish", "topic/x", coordinator, NOT_IMPLEMENTED),
         ("publish", "topic/x", nowhere, NOT_IMPLEMENTED),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 
+from router.amqp.format.sections import write_message
 from router.amqp.format.values import EXPIRE_CONNECTION
 from router.amqp.sasl.client import SaslClient
 from router.amqp.sasl.scram import ScramClient, Verifier
@@ -87,6 +88,16 @@ async def test_a_user_may_do_what_its_rule_says(
     if condition:
         lines = mesh.log("a").splitlines()
         assert any(f"user '{user}', a peer at 127.0.0.1:" in line and "may not" in line for line in lines)
+
+
+async def test_a_rule_holds_for_messages_that_say_themselves_where_they_go(clients: Clients, login: Login) -> None:
+    publisher = (await login("alice")).publisher("")
+    await clients.until(lambda: publisher.link.credit > 0)
+    for to in ("topic/orders/us", "topic/x"):
+        publisher.send_message(write_message({"properties": {"to": to}, "data": b""}))
+    await clients.until(lambda: len(publisher.outcomes) == 2)
+    assert publisher.accepted == [0]
+    assert publisher.outcomes[1].condition == UNAUTHORIZED
 
 
 async def test_the_status_shows_others_only_to_who_may_see_them(

@@ -6,7 +6,7 @@ Below `Connection`, which gives events their meaning. The frame tap (`tap`) stan
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from router.amqp.proton.library import OUTPUT, OUTPUT_SIZE, ffi, lib, write_map
+from router.amqp.proton.library import OUTPUT, OUTPUT_SIZE, ffi, lib, write_map, write_symbol
 
 MAX_SESSIONS: Final = 255
 
@@ -24,6 +24,7 @@ class Engine:
         properties: Mapping[str, Any] | None,
         max_frame: int,
         idle_timeout: float,
+        offers: str,
     ) -> None:
         self.connection = lib.pn_connection()
         self.collector = lib.pn_collector()
@@ -32,6 +33,7 @@ class Engine:
         if hostname is not None:
             lib.pn_connection_set_hostname(self.connection, hostname.encode())
         write_map(properties, lib.pn_connection_properties(self.connection))
+        write_symbol(offers, lib.pn_connection_offered_capabilities(self.connection))
         lib.pn_connection_collect(self.connection, self.collector)
         if server:
             lib.pn_transport_set_server(self.transport)

@@ -113,6 +113,13 @@ def write_map(values: Mapping[str, Any] | None, data: Any) -> None:
         assert lib.pn_data_decode(data, encoded, len(encoded)) == len(encoded)
 
 
+def write_symbol(name: str, data: Any) -> None:
+    """Nothing if it is empty."""
+    if name:
+        encoded = encode(Symbol(name))
+        assert lib.pn_data_decode(data, encoded, len(encoded)) == len(encoded)
+
+
 def read_symbols(data: Any) -> tuple[str, ...]:
     """A symbol or an array of them."""
     value = read_data(data)

@@ -1,0 +1,261 @@
+"""The anonymous terminus: a link to no address, each of whose messages says in `to` where it goes.
+
+OASIS: Using the AMQP Anonymous Terminus for Message Routing 1.0. A message that goes nowhere is rejected; the link of
+one that is settled, so that its sender would not hear of it, is detached.
+
+Towards each address it is a publisher of its own, which attaches when the first message for it comes; until that is
+answered its messages wait here. What the link holds counts against one window, as that of any publisher (protocol 5).
+
+Never here: resumption. A map has no addresses, so nobody could tell whose its tags are: what such a link has in doubt
+when it ends stays so, and its client sends it again, at least once.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress, groupby
+from typing import Final
+
+from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
+from router.amqp.format.codec import decode
+from router.amqp.format.errors import NOT_FOUND, RESOURCE_LIMIT, AmqpError
+from router.amqp.format.message import PROPERTIES, place_of
+from router.amqp.format.sections import FIELDS
+from router.amqp.format.values import EXPIRE_LINK, RCV_FIRST, Handle
+from router.amqp.proton.link import Link
+from router.edge.attach import AttachRequest, Refusal, address_in, identity_of
+from router.edge.ends import End
+from router.edge.publisher_link import PublisherLink
+from router.edge.signs import ProvingConnection, SignsOfLife
+from topic.actions import AnswerDeliveries, AnswerPublisher, Detach
+from topic.delivery.window import CreditWindow
+from topic.directory.entry import Lifetime
+from topic.identity import NOWHERE
+from topic.node import Node
+
+CAPABILITY: Final = "ANONYMOUS-RELAY"
+"""Of a container that has such a terminus."""
+MOST_ADDRESSES: Final = 256
+"""That one link may have messages in doubt to."""
+_TO: Final = list(FIELDS["properties"]).index("to")
+
+Transfer = tuple[Handle, bytes, bytes, bool]
+"""Handle, tag, message, and whether it is settled."""
+
+
+def request_for(link: Link, address: str, prefixes: tuple[str, ...]) -> AttachRequest:
+    """What a client would ask for that attached to this address, for as long as its link lasts; raises `Refusal`."""
+    return AttachRequest(
+        identity=identity_of(link, address, prefixes),
+        lifetime=Lifetime(0, EXPIRE_LINK, 0),
+        settles_first=link.remote_rcv_settle_mode == RCV_FIRST,
+        seen=NOWHERE,
+        unsettled=None,
+        complete=True,
+        generation=None,
+        told=False,
+        filters={},
+        wants=None,
+    )
+
+
+def destination(message: bytes) -> str:
+    """The address in the message's `to`; empty if there is none that can be read."""
+    try:
+        at = place_of(message, PROPERTIES)
+        fields = decode(message, at)[0] if at >= 0 else []
+    except AmqpError:
+        return ""
+    to = fields[_TO] if isinstance(fields, list) and len(fields) > _TO else None
+    return address_in(to) if isinstance(to, str) else ""
+
+
+class AnonymousLink(End):
+    """Our end of such a link."""
+
+    __slots__ = ("_asked", "_asks", "_begin", "_home", "_node", "_publishers", "_window")
+
+    def __init__(
+        self,
+        link: Link,
+        node: Node,
+        max_message: int,
+        begin: Callable[["AnonymousLink", str], "AddressPublisher"],
+    ) -> None:
+        """`begin` attaches a publisher to an address, or raises `Refusal`."""
+        super().__init__(link)
+        settings = node.topic.settings
+        self._node = node
+        self._window = CreditWindow(settings.window, settings.window_bytes, settings.max_message)
+        self._begin = begin
+        self._publishers: dict[str, AddressPublisher] = {}
+        self._home: dict[Handle, AddressPublisher] = {}
+        """Of what is not settled."""
+        self._asked: list[AddressPublisher] = []
+        """Whose question the echo that is under way answers."""
+        self._asks: list[AddressPublisher] = []
+        """Who has asked since."""
+        link.answer(expiry_policy=EXPIRE_LINK, max_message_size=max_message)
+        self._grant()
+
+    def _grant(self) -> None:
+        self.link.flow(self._window.due())
+        self.link.overdraft = self._window.reserve
+
+    # what happens on the link
+
+    def on_transfers(self, transfers: Transfers) -> None:
+        self._window.take(list(map(len, transfers.messages)))
+        for address, group in groupby(transfers, lambda transfer: destination(transfer[2])):
+            run = list(group)
+            try:
+                publisher = self._publishers.get(address) or self._attach(address)
+            except Refusal as refusal:
+                self._turn_away(run, refusal)
+                if self.link.ended:
+                    return
+            else:
+                self._home.update((handle, publisher) for handle, *_ in run if handle is not None)
+                publisher.take(run)
+
+    def on_resumed(self, resumed: ResumedTransfers) -> None:
+        """Nothing is resumed: what has a message is new."""
+        whole = [row[:4] for row in resumed if not row[5]]
+        aborted = list(compress(resumed.handles, resumed.aborted))
+        if aborted:
+            self.link.flow(len(aborted))
+        if whole:
+            self.on_transfers(Transfers(*map(list, zip(*whole, strict=True))))
+
+    def _turn_away(self, run: list[Transfer], refusal: Refusal) -> None:
+        for handle, _, message, _ in run:
+            if handle is None:
+                self.end(refusal.condition, str(refusal))
+                return
+            self.link.reject(handle, refusal.condition, str(refusal), settle=True)
+            self.settled([len(message)])
+
+    def _attach(self, address: str) -> "AddressPublisher":
+        if not address:
+            raise Refusal(NOT_FOUND, 'a message to the anonymous terminus needs an address in "to"')
+        if len(self._publishers) == MOST_ADDRESSES:
+            idle = next((name for name, publisher in self._publishers.items() if not publisher.holds), None)
+            if idle is None:
+                raise Refusal(RESOURCE_LIMIT, f"messages to {MOST_ADDRESSES} other addresses wait on this link")
+            self._publishers.pop(idle).gone(self._node.now(), closed=True)
+        publisher = self._publishers[address] = self._begin(self, address)
+        return publisher
+
+    def on_dispositions(self, dispositions: Dispositions) -> None:
+        settled = list(compress(dispositions.handles, dispositions.settled))
+        for publisher, handles in groupby(settled, self._home.pop):
+            publisher.settle(list(handles))
+
+    def on_echo(self) -> None:
+        answered, self._asked, self._asks = self._asked, self._asks, []
+        if self._asked:
+            self.link.echo()
+        for publisher in answered:
+            publisher.signs.answered()
+
+    def gone(self, now: float, *, closed: bool) -> None:
+        for publisher in self._publishers.values():
+            publisher.gone(now, closed=closed)
+
+    # what its publishers ask
+
+    @property
+    def connection(self) -> ProvingConnection:
+        return self.link.connection
+
+    def ask(self, publisher: "AddressPublisher") -> None:
+        """Never more than one echo is under way: who asks meanwhile has the next."""
+        if self._asked:
+            self._asks.append(publisher)
+        else:
+            self._asked.append(publisher)
+            self.link.echo()
+
+    def answered(self, handles: Iterable[Handle]) -> None:
+        """These are settled by us."""
+        for handle in handles:
+            self._home.pop(handle, None)
+
+    def settled(self, sizes: Sequence[int]) -> None:
+        """Messages of these sizes are held no longer."""
+        self._window.give_back(sizes)
+        self._grant()
+
+    def end(self, condition: str, description: str) -> None:
+        """And all publishers with it."""
+        self.link.context = None
+        self.link.detach(condition, description)
+        self.gone(self._node.now(), closed=True)
+
+
+class AddressPublisher(PublisherLink):
+    """Such a link towards one address."""
+
+    __slots__ = ("_has_begun", "_link_end", "_waiting")
+
+    def __init__(self, end: AnonymousLink, request: AttachRequest, node: Node, max_message: int) -> None:
+        super().__init__(end.link, request, node, max_message, None)
+        end.link.tells = None  # there is no one audience
+        self.signs = SignsOfLife(self, self._alive, answers=self.signs.answers)
+        self._link_end = end
+        self._has_begun = False
+        self._waiting: list[Transfer] = []
+        """For the answer to its attach."""
+
+    @property
+    def connection(self) -> ProvingConnection:
+        return self.link.connection
+
+    def echo(self) -> None:
+        self._link_end.ask(self)
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything of it is not settled."""
+        return bool(self.records or self._waiting)
+
+    def _alive(self, answered: bool) -> None:
+        if not self.link.ended:
+            self.node.now()
+            self.node.topic.alive(self.stream, answered=answered)
+            self.node.perform()
+
+    def take(self, run: list[Transfer]) -> None:
+        if not self._has_begun:
+            self._waiting += run
+            return
+        self.on_transfers(Transfers(*map(list, zip(*run, strict=True))))
+        self._link_end.settled([len(message) for _, _, message, settled in run if settled])
+
+    def settle(self, handles: list[Handle]) -> None:
+        """The client has settled these: what waits is given up."""
+        known = [handle for handle in handles if handle in self.records]
+        waiting = {handle: len(message) for handle, _, message, _ in self._waiting if handle in handles}
+        sizes = [*waiting.values(), *(self.records[handle].size for handle in known)]
+        self._waiting = [transfer for transfer in self._waiting if transfer[0] not in waiting]
+        self.link.settle_many(list(waiting))
+        self._settled(known)
+        self._link_end.settled(sizes)
+
+    def _answer_deliveries(self, action: AnswerDeliveries) -> None:
+        handles = [self.handles[record] for record in action.records]
+        super()._answer_deliveries(action)
+        if action.settle:
+            self._link_end.answered(handles)
+            self._link_end.settled([record.size for record in action.records])
+
+    def _answer(self, action: AnswerPublisher) -> None:
+        self._has_begun = True
+        self.signs.begin()
+        run, self._waiting = self._waiting, []
+        if run:
+            self.take(run)
+
+    def _grant(self, credit: int) -> None:
+        """It is the link that has a window."""
+
+    def detach(self, action: Detach) -> None:
+        self._link_end.end(action.condition, action.description)
