@@ -16,7 +16,7 @@ from typing import Final
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.format.codec import decode
-from router.amqp.format.errors import NOT_FOUND, RESOURCE_LIMIT, AmqpError
+from router.amqp.format.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LIMIT, AmqpError
 from router.amqp.format.message import PROPERTIES, place_of
 from router.amqp.format.sections import FIELDS
 from router.amqp.format.values import EXPIRE_LINK, RCV_FIRST, Handle
@@ -35,6 +35,8 @@ CAPABILITY: Final = "ANONYMOUS-RELAY"
 """Of a container that has such a terminus."""
 MOST_ADDRESSES: Final = 256
 """That one link may have messages in doubt to."""
+LONGEST: Final = 4096
+"""Of an address, in characters. That of an attach has to fit in a frame; this one in a message."""
 _TO: Final = list(FIELDS["properties"]).index("to")
 
 Transfer = tuple[Handle, bytes, bytes, bool]
@@ -136,6 +138,8 @@ class AnonymousLink(End):
     def _attach(self, address: str) -> "AddressPublisher":
         if not address:
             raise Refusal(NOT_FOUND, 'a message to the anonymous terminus needs an address in "to"')
+        if "\0" in address or len(address) > LONGEST:
+            raise Refusal(INVALID_FIELD, f'"to": expected {LONGEST} characters at most, and none of them NUL')
         if len(self._publishers) == MOST_ADDRESSES:
             idle = next((name for name, publisher in self._publishers.items() if not publisher.holds), None)
             if idle is None:

@@ -11,7 +11,7 @@ import pytest
 
 from router.amqp.format.sections import write_message
 from router.amqp.proton.library import lib, read_symbols
-from router.edge.anonymous import CAPABILITY, MOST_ADDRESSES
+from router.edge.anonymous import CAPABILITY, LONGEST, MOST_ADDRESSES
 from tests.processes.clients import Clients, Publisher, client_of, hold
 from tests.processes.mesh import RunningMesh, eventually
 
@@ -58,16 +58,28 @@ async def test_a_router_says_that_it_has_such_a_terminus(triangle: RunningMesh, 
     assert offered == (CAPABILITY,)
 
 
-@pytest.mark.parametrize("to", [None, "", "queue/x", "$management", "topic"])
+@pytest.mark.parametrize(
+    ("to", "condition"),
+    [
+        (None, "amqp:not-found"),
+        ("", "amqp:not-found"),
+        ("queue/x", "amqp:not-found"),
+        ("$management", "amqp:not-found"),
+        ("topic", "amqp:not-found"),
+        ("topic/\0", "amqp:invalid-field"),
+        ("topic/" + (LONGEST << 6) * "x", "amqp:invalid-field"),
+    ],
+    ids=lambda value: str(value)[:12].replace("\0", "NUL"),
+)
 async def test_what_goes_nowhere_is_rejected_and_the_rest_goes_on(
-    to: str | None, triangle: RunningMesh, clients: Clients
+    to: str | None, condition: str, triangle: RunningMesh, clients: Clients
 ) -> None:
     subscriber = await clients.subscriber(triangle.address("c"), "topic/on")
     publisher = await publisher_to_all(triangle, clients)
     before, wrong, after = (send(publisher, where) for where in ("topic/on", to, "topic/on"))
     await clients.until(lambda: len(publisher.outcomes) == 3)
     assert publisher.accepted == subscriber.numbers == [before, after]
-    assert publisher.outcomes[wrong].condition == "amqp:not-found"
+    assert publisher.outcomes[wrong].condition == condition
 
 
 async def test_what_is_damaged_is_rejected(triangle: RunningMesh, clients: Clients) -> None:
