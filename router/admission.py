@@ -34,6 +34,12 @@ OWN: Final = 80
 safe."""
 
 
+def take_descriptors() -> None:
+    """As many as this process may have: every client takes one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def descriptors(neighbours: int) -> tuple[int, int]:
     """Of a router with so many neighbours: places for connections of neighbours, and of clients."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

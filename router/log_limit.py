@@ -17,6 +17,7 @@ MOST: Final = {
     "oncemesh.admission": 1,
     "oncemesh.amqp": 60,
     "oncemesh.clients": 60,
+    "oncemesh.mqtt": 60,
     "oncemesh.neighbours": 60,
     "oncemesh.notes": 60,
     "oncemesh.security": 60,

@@ -4,24 +4,22 @@ The nursery's shape is the ownership: listeners own their connections, each dial
 error of a peer ends its connection; any other exception ends the router loudly, and the rest of the mesh goes on.
 """
 
-import contextlib
 import logging
-import resource
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 import trio
 
-from router.admission import Admission, Visitor, descriptors
+from router.admission import Admission, Handler, Visitor, descriptors, take_descriptors
 from router.amqp import tcp
 from router.amqp.connection import Connection
 from router.amqp.format.values import Bounds
 from router.amqp.outbound import Outbound
 from router.amqp.sasl.layer import SaslLayer
-from router.amqp.transport import at_once, read_first, serve
+from router.amqp.transport import DrivenConnection, at_once, read_first, serve
 from router.edge import anonymous
 from router.edge.clients import ClientEdge
 from router.edge.guard import Guard
@@ -35,7 +33,7 @@ from router.log_limit import limit_logs
 from router.management.entity import ManagedRouter
 from router.management.node import management_of
 from router.management.recent_events import RecentEvents
-from router.mesh.config import GO_ON, Topology
+from router.mesh.config import GO_ON, HTTP, MQTT, Topology
 from router.mesh.listeners import Listeners
 from router.mesh.planned import planned
 from router.mesh.quantities import Address, format_duration
@@ -46,7 +44,7 @@ from router.plan.alternates import Alternates
 from router.plan.departure import Departure
 from router.plan.dials import Dials
 from router.plan.request import Start, apply
-from router.retention import Retention
+from router.retention import Retention, delete
 from router.security.doors import Doors, told
 from router.shell import Shell
 from router.store import StateStore, set_aside
@@ -130,20 +128,21 @@ class Process:
         with watched(self.topology.timing.dead), self._managed.events.listening(self.node.topic.outlet):
             await self._run(**listeners)
 
-    async def _run(self, amqp: socket.socket, inter: socket.socket, http: socket.socket | None = None) -> None:
+    async def _run(self, amqp: socket.socket, inter: socket.socket, **others: socket.socket) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers)
             nursery.start_soon(self._write_journal)
             nursery.start_soon(self._tidy_disk)
             nursery.start_soon(self._status.run)
             nursery.start_soon(self._management.run)
-            nursery.start_soon(self._admit_clients, amqp, nursery)
+            for_clients = {amqp: self._serve_client} | ({others[MQTT]: self._mqtt()} if MQTT in others else {})
+            nursery.start_soon(self._admit_clients, for_clients, nursery)
             nursery.start_soon(self._from_neighbours.serve, inter, self._accept_neighbour, nursery)
             nursery.start_soon(limit_logs)
             nursery.start_soon(self._doors.reload_on_hangup)
             nursery.start_soon(self._apply_when_told)
-            if http is not None:
-                nursery.start_soon(self._show, http)
+            if HTTP in others:
+                nursery.start_soon(self._show, others[HTTP])
             self._dials = Dials(self._mesh, nursery, self._dial)
             if self._starts is Start.MESH:
                 apply(self.node, self._mesh, self._run_dir, afresh=True)
@@ -213,16 +212,24 @@ class Process:
             if self._store.is_to_be_merged:
                 await beside(self._store.merge)
             while self._journal.expired:
-                await beside(_delete, self._journal.expired.pop(0))
+                await beside(delete, self._journal.expired.pop(0))
 
     # connections
 
-    async def _admit_clients(self, listener: socket.socket, nursery: trio.Nursery) -> None:
+    async def _admit_clients(self, listeners: Mapping[socket.socket, Handler], nursery: trio.Nursery) -> None:
         """Who comes when it is over is refused, and not kept waiting."""
         with self._admission:
             while self._starts is Start.JOIN and not self.node.topic.boot.has_joined:
                 await trio.sleep(LOOK_S)
-            await self._from_clients.serve(listener, self._serve_client, nursery)
+            async with trio.open_nursery() as accepting:
+                for listener, handler in listeners.items():
+                    accepting.start_soon(self._from_clients.serve, listener, handler, nursery)
+
+    def _mqtt(self) -> Handler:
+        """Loaded only where there is such a listener, as what `_show` takes is."""
+        from router.mqtt.listener import MqttListener
+
+        return MqttListener(self._managed, self._guard, self._doors, self._turns.turn, self._serve).serve
 
     async def _serve_client(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor), partial(self._guard.exceeded.update, ["opening"])):
@@ -249,7 +256,7 @@ class Process:
         )
         connection.context = visitor
         written = partial(self.clients.written, connection)
-        await self._serve(stream, connection, self.node.pump, str(visitor), written, turn=self._turns.turn)
+        await self._serve(stream, connection, self.node.pump, str(visitor), written, self._turns.turn)
 
     async def _accept_neighbour(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor)):
@@ -289,7 +296,7 @@ class Process:
         )
 
     async def _serve(
-        self, stream: trio.abc.Stream, connection: Connection, after_input: Callable[[], None], peer: str,
+        self, stream: trio.abc.Stream, connection: DrivenConnection, after_input: Callable[[], None], peer: str,
         before_output: Callable[[], None] = lambda: None, turn: Callable[[], Awaitable[None]] = at_once,
     ) -> None:  # fmt: skip
         await serve(
@@ -322,20 +329,13 @@ async def _next(period_s: float) -> None:
     await trio.sleep_until((trio.current_time() // period_s + 1) * period_s)
 
 
-def _delete(segment: Path) -> None:
-    with contextlib.suppress(OSError):  # it is found again with the next segment
-        segment.unlink(missing_ok=True)
-
-
 async def run_router(
-    topology: Topology, name: str, *, run_dir: Path, listeners: Listeners,
-    starts: Start = Start.AGAIN,
+    topology: Topology, name: str, *, run_dir: Path, listeners: Listeners, starts: Start = Start.AGAIN
 ) -> None:  # fmt: skip
     """Run one router on these listeners until it is told to stop."""
     tame()
     return_large_blocks()
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every client takes a file descriptor
+    take_descriptors()
     directory = run_dir / name
     directory.mkdir(parents=True, exist_ok=True)
     if starts is Start.JOIN:

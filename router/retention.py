@@ -1,5 +1,6 @@
 """Which segments of a delivery log go, where it is to keep only the latest (`log: {keep, size}` of the topology)."""
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -37,3 +38,9 @@ class Retention:
             gone.append(found[name])
             total -= stats[name].st_size
         return gone, first if gone or first[1] else None
+
+
+def delete(segment: Path) -> None:
+    """One that is not kept any more."""
+    with contextlib.suppress(OSError):  # it is found again with the next segment
+        segment.unlink(missing_ok=True)

@@ -73,6 +73,13 @@ MAY_IMPORT = {
         "router.amqp.format",
         "topic.directory.entry",
     ),
+    "router/mqtt": (
+        *(
+            f"router.{what}"
+            for what in ("mqtt", "admission", "amqp", "edge", "management.entity", "mesh.config", "security.doors")
+        ),
+        "topic",
+    ),
     "router/edge": (
         "router.edge",
         "router.events",

@@ -26,7 +26,7 @@ from router.amqp.endpoints import Endpoints, LinkOwner
 from router.amqp.format.codec import Described, Symbol, encode
 from router.amqp.format.errors import FRAMING_ERROR, NOT_ALLOWED, AmqpError, LimitError
 from router.amqp.format.performative import CLOSE, ERROR, build
-from router.amqp.format.values import Attach, AttachOptions, Bounds, ErrorCondition, Handle, StreamFigures
+from router.amqp.format.values import HEARTBEAT, Attach, AttachOptions, Bounds, ErrorCondition, Handle, StreamFigures
 from router.amqp.frames.tap import Tap
 from router.amqp.inbox import Inbox, Recipient
 from router.amqp.intake import Intake
@@ -74,6 +74,8 @@ class Connection:
         bounds: Bounds = Bounds(),  # noqa: B008 - frozen
     ) -> None:
         self.handler = handler
+        self.protocol = "amqp"
+        self.heartbeat = HEARTBEAT
         self.origin = ""  # where it comes from, for the log: the shell's
         self.address = ""  # host and port of the other end; the shell's, as what follows
         self.cipher: tuple[str, str, int] | None = None  # of TLS: its name, the protocol, bits of its secret

@@ -1,4 +1,4 @@
-"""A trio stream driving one `Connection`: a reader, a writer, a ticker, and no task or await per message.
+"""A trio stream driving one connection of AMQP or MQTT: a reader, a writer, a ticker, and no task or await per message.
 
 What the peer does wrong ends this connection with one line in the log. What a handler raises otherwise is a fault of
 ours: it goes up and ends whoever owns the connections.
@@ -8,13 +8,13 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 
 from router.amqp import tcp
-from router.amqp.connection import Connection
-from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
+from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError, PeerFaultError
+from router.amqp.format.values import StreamFigures
 from router.amqp.outbound import Outbound
 from router.amqp.pipe import pipe_of
 from router.amqp.tls import TlsStream
@@ -28,11 +28,37 @@ READ_FIRST = 16 * 1024
 READ_LEAST = 4 * 1024
 TURN_S = 0.008  # of processor time: what is read at once may take so long
 LATE_S = 0.1
-HEARTBEAT = b"\0\0\0\x08\x02\0\0\0"  # a frame without a body (AMQP 1.0 2.4.5)
 PROOF_FIRST_S = 0.001  # between two looks at what the peer's machine has acknowledged: at first, and at most
 PROOF_MOST_S = 0.25
 STALL_S = 30.0  # for which a peer may take nothing: it lives, and does not read what it has given credit for
 GOODBYE_S = 1.0  # for a peer to answer a close, and to take what is still to be written
+
+
+class DrivenConnection(Protocol):
+    """What a stream is to drive, `router.amqp.connection.Connection` for one: sans-I/O."""
+
+    heartbeat: bytes
+    """Means nothing: for the peer's machine to acknowledge."""
+    origin: str
+    address: str
+    cipher: tuple[str, str, int] | None
+    on_wake: Callable[[], None] | None
+    measure: Callable[[], StreamFigures | None]
+    can_prove: bool
+    proofs: dict[Callable[[], None], None]
+    remote_container: str
+    opened: bool
+    closing: bool
+    closed: bool
+
+    @property
+    def has_output(self) -> bool: ...
+    def receive(self, data: bytes, now: float) -> None: ...
+    def receive_eof(self) -> None: ...
+    def tick(self, now: float) -> float | None: ...
+    def data_to_send(self) -> bytes: ...
+    def wake(self) -> None: ...
+    def release(self) -> None: ...
 
 
 async def read_first(deadline: float) -> None:
@@ -56,7 +82,7 @@ async def at_once() -> None:
 
 async def serve(
     stream: trio.abc.Stream,
-    connection: Connection,
+    connection: DrivenConnection,
     *,
     clock: Callable[[], float] = trio.current_time,
     after_input: Callable[[], None] = lambda: None,
@@ -99,7 +125,7 @@ class _Driver:
     def __init__(
         self,
         stream: trio.abc.Stream,
-        connection: Connection,
+        connection: DrivenConnection,
         clock: Callable[[], float],
         after_input: Callable[[], None],
         before_output: Callable[[], None],
@@ -163,11 +189,11 @@ class _Driver:
         with self._outbound:
             try:
                 act(*arguments)
-            except AmqpError as error:
+            except PeerFaultError as error:
                 self._complain(error)
             self._follow()
 
-    def _complain(self, error: AmqpError) -> None:
+    def _complain(self, error: PeerFaultError) -> None:
         told = event(EventKind.ENDED, origin=self._named(), why=str(error))
         log.warning("connection of %s ended: %s", self._named(), error, extra=told)
 
@@ -222,7 +248,7 @@ class _Driver:
         self._unsent = self._unsent[size:]
         self._written += size
 
-    async def _wait(self, connection: Connection) -> None:
+    async def _wait(self, connection: DrivenConnection) -> None:
         if connection.closing:  # patience begins once: every tick ends this wait
             self._patience = min(self._patience, trio.current_time() + GOODBYE_S)
         with trio.move_on_at(self._patience) as patience:
@@ -240,7 +266,7 @@ class _Driver:
         if not self._proving:
             self._proving = True
             self.nursery.start_soon(self._prove, self._kernel)
-        return HEARTBEAT
+        return self._connection.heartbeat
 
     async def _prove(self, kernel: tcp.Kernel) -> None:
         while self._asked:
@@ -290,7 +316,7 @@ class _Driver:
                     deadline = connection.tick(self._clock())
                     stalls = len(self._unsent) > 0 and written == self._written
                     self._judge(stalls, min(trio.current_time() - began, left))
-                except AmqpError as error:
+                except PeerFaultError as error:
                     self._complain(error)
                     self._follow()
                 if connection.has_output:

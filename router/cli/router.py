@@ -16,7 +16,7 @@ import click
 
 from failover.printable import printable
 from router.cli.base import run
-from router.mesh.config import AMQP, HTTP, INTER, Topology
+from router.mesh.config import AMQP, HTTP, INTER, MQTT, Topology
 from router.mesh.listeners import ListenError, Listeners, bound_address, listen
 from router.mesh.quantities import Address
 from router.mesh.reading import expected
@@ -35,6 +35,7 @@ from router.mesh.topology import TopologyError, load
 @click.option("--amqp-fd", type=int, hidden=True, help="The listener for clients, inherited from the launcher.")
 @click.option("--inter-fd", type=int, hidden=True, help="The listener for routers, inherited from the launcher.")
 @click.option("--http-fd", type=int, hidden=True, help="The listener for who looks at it, inherited from the launcher.")
+@click.option("--mqtt-fd", type=int, hidden=True, help="The listener for MQTT, inherited from the launcher.")
 @click.option("--join", is_flag=True, help="Join a mesh that runs: take clients when that has taken this router in.")
 @click.option("--whole", is_flag=True, hidden=True, help="The whole mesh is started: it is what the topology says.")
 @click.option("--clock-offset", type=float, hidden=True, help="Seconds by which this host's clock is to seem wrong.")
@@ -45,6 +46,7 @@ def router(
     amqp_fd: int | None,
     inter_fd: int | None,
     http_fd: int | None,
+    mqtt_fd: int | None,
     join: bool,
     whole: bool,
     clock_offset: float | None,
@@ -65,8 +67,8 @@ def router(
         raise RunError(f'there is no router "{name}" in {topology}, {expected(name, plan.routers)}')
     directory = RunDirectory(run_dir or Path("run") / plan.mesh)
     if amqp_fd is not None and inter_fd is not None:
-        numbers = {AMQP: amqp_fd, INTER: inter_fd} | ({HTTP: http_fd} if http_fd is not None else {})
-        sockets = {listener: socket.socket(fileno=number) for listener, number in numbers.items()}
+        numbers = {AMQP: amqp_fd, INTER: inter_fd, HTTP: http_fd, MQTT: mqtt_fd}
+        sockets = {which: socket.socket(fileno=number) for which, number in numbers.items() if number is not None}
         _serve(directory.topology(), name, directory, sockets, [logging.StreamHandler()], starts)
         return
     check_addresses(plan, name)
@@ -109,7 +111,7 @@ def _serve_alone(plan: Topology, name: str, directory: RunDirectory, starts: str
     log.parent.mkdir(exist_ok=True)
     handlers: list[logging.Handler] = [logging.StreamHandler(), logging.FileHandler(log)]
     addresses = {listener: bound_address(sockets[listener], address.host) for listener, address in wanted.items()}
-    with directory.registered(name, plan, **addresses):
+    with directory.registered(name, plan, addresses):
         _serve(plan, name, directory, sockets, handlers, starts)
 
 

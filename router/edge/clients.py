@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import frozen
 
@@ -17,10 +17,10 @@ from router.amqp.connection import Connection
 from router.amqp.format.errors import RESOURCE_LIMIT
 from router.amqp.format.values import ErrorCondition
 from router.amqp.handler import Handler
-from router.amqp.proton.link import Host, Link
+from router.amqp.proton.link import Link
 from router.edge.attach import Refusal, address_of, begins_life, is_anonymous
-from router.edge.ends import AddressNode, End, TopicEnd
-from router.edge.guard import Guard
+from router.edge.ends import AddressNode, CoreEnd, End, Wakeable
+from router.edge.guard import Guard, Visiting
 from router.edge.status_node import STATUS_ADDRESS
 from topic.actions import LinkAction
 from topic.node import Node
@@ -33,6 +33,24 @@ class Guest(Protocol):
 
     def open(self) -> None: ...
     def admit(self) -> bool: ...
+
+
+class ClientConnection(Visiting, Protocol):
+    """Of AMQP or of MQTT, as seen by whoever looks at connections, or ends them."""
+
+    address: str
+    cipher: tuple[str, str, int] | None
+    remote_container: str
+    remote_properties: Mapping[str, Any]
+    opened: bool
+    closing: bool
+
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def mechanism(self) -> str: ...
+    def close(self, condition: str | None = None, description: str = "") -> None: ...
+    def wake(self) -> None: ...
 
 
 @frozen
@@ -50,11 +68,11 @@ class ClientEdge(Handler):
         self.node = node
         self._guard = guard
         self.nodes: Mapping[str, AddressNode] = {}
-        self.connections: dict[Connection, Arrival] = {}
+        self.connections: dict[ClientConnection, Arrival] = {}
         """In the order in which they opened."""
         self._numbers = count(1)
         self._topics = topics
-        self._full: dict[Host, dict[TopicEnd, None]] = {}
+        self._full: dict[Wakeable, dict[CoreEnd, None]] = {}
 
     # connections
 
@@ -64,13 +82,20 @@ class ClientEdge(Handler):
             return
         guest: Guest = connection.context
         guest.open()
-        self.connections[connection] = Arrival(next(self._numbers), self.node.now())
+        self.enter(connection)
         connection.open()
 
-    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
+    def enter(self, connection: ClientConnection) -> None:
+        """A client is let in."""
+        self.connections[connection] = Arrival(next(self._numbers), self.node.now())
+
+    def leave(self, connection: ClientConnection) -> None:
         self._guard.closed(connection)
         self.connections.pop(connection, None)
         self._full.pop(connection, None)
+
+    def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
+        self.leave(connection)
         for link in connection.links:
             self._gone(link, closed=False)
 
@@ -93,11 +118,11 @@ class ClientEdge(Handler):
             return
         guest: Guest = link.connection.context
         try:
-            self._guard.begins(link, self.node.now())
+            self._guard.begins(link.connection, self.node.now())
             address = address_of(link)
             node = None if is_anonymous(link) else self.nodes.get(address)
             if node is not None and address != STATUS_ADDRESS:
-                self._guard.looks(link)
+                self._guard.looks(link.connection)
             if node is None and not guest.admit():
                 full = self._guard.exceed("connections", link.connection.origin, "this router is full of clients")
                 link.connection.close(RESOURCE_LIMIT, full)
@@ -151,7 +176,7 @@ class ClientEdge(Handler):
         end.on_dispositions(dispositions)
         self.node.perform()
 
-    def written(self, connection: Connection) -> None:
+    def written(self, connection: Wakeable) -> None:
         """What the engine held is about to be written: links that were full go on."""
         if (full := self._full.pop(connection, None)) is not None:
             self.node.now()
@@ -160,14 +185,14 @@ class ClientEdge(Handler):
                 self._look(end)
             self.node.pump()
 
-    def _look(self, end: TopicEnd) -> None:
+    def _look(self, end: CoreEnd) -> None:
         if end.awaits_writing and not end.link.ended:
             self._full.setdefault(end.link.connection, {})[end] = None
 
     # what the core asks
 
     def perform(self, action: LinkAction) -> None:
-        end: TopicEnd = action.link
+        end: CoreEnd = action.link
         if not end.link.ended:
             end.perform(action)
             self._look(end)

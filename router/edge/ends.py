@@ -5,16 +5,59 @@ delivery is known to the engine by a handle and to the core by a record: an end 
 is unsettled there, and decides nothing. `publisher_link` and `subscriber_link` are the two kinds.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.format.codec import Described
 from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest
 from topic.actions import Detach, LinkAction
+from topic.delivery.record import Stream
+from topic.edge.subscriber import LocalSubscriber
 from topic.identity import Epoch, LinkIdentity
 from topic.node import Node
+
+
+class Wakeable(Protocol):
+    def wake(self) -> None: ...
+
+
+class SeenLink(Protocol):
+    """The link of an end, as seen by those who know ends of AMQP and of MQTT."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def ended(self) -> bool: ...
+    @property
+    def connection(self) -> Any: ...
+
+
+class CoreEnd(Protocol):
+    """An end at a topic, of AMQP or of MQTT, as far as the core has it do something."""
+
+    @property
+    def link(self) -> SeenLink: ...
+    @property
+    def identity(self) -> LinkIdentity: ...
+    @property
+    def awaits_writing(self) -> bool: ...
+    def written(self) -> None: ...
+    def perform(self, action: LinkAction) -> None: ...
+
+
+@runtime_checkable
+class PublishingEnd(CoreEnd, Protocol):
+    @property
+    def stream(self) -> Stream: ...
+
+
+class SubscribingEnd(CoreEnd, Protocol):
+    @property
+    def subscriber(self) -> LocalSubscriber: ...
+    @property
+    def records(self) -> Collection[Any]: ...
 
 
 class End:

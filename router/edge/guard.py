@@ -8,15 +8,13 @@ guard hears when they have ended a connection. What a rule says is `router.secur
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
-from router.amqp.connection import Connection
-from router.amqp.format.errors import MESSAGE_SIZE, RESOURCE_LIMIT, UNAUTHORIZED, LimitError
+from router.amqp.format.errors import MESSAGE_SIZE, RESOURCE_LIMIT, UNAUTHORIZED, LimitError, PeerFaultError
 from router.amqp.format.values import ErrorCondition
-from router.amqp.proton.link import Host, Link
-from router.edge.attach import AttachRequest, Refusal
+from router.edge.attach import Refusal
 from router.edge.report import only_of
 from router.events.kind import EventKind, event
 from router.mesh.config import Limits
@@ -29,6 +27,16 @@ COUNTED: Final = (
     "max_frame", "max_message",
 )  # fmt: skip
 """The limits, by their names in the topology."""
+
+
+class Visiting(Protocol):
+    """A client's connection, of AMQP or of MQTT."""
+
+    user: str
+    origin: str
+
+    @property
+    def error(self) -> PeerFaultError | None: ...
 
 
 @attrs.define
@@ -45,7 +53,7 @@ class Guard:
         self._limits = limits
         self.exceeded: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
         self._connections: Counter[str] = Counter()  # by user
-        self._paces: dict[Host, _Pace] = {}
+        self._paces: dict[Visiting, _Pace] = {}
 
     def exceed(self, limit: str, who: str, what: str) -> str:
         """Count and log it. Returns `what`."""
@@ -56,7 +64,7 @@ class Guard:
 
     # connections
 
-    def opens(self, connection: Connection) -> str:
+    def opens(self, connection: Visiting) -> str:
         """Why it may not; empty if it may."""
         user, most = connection.user, self._rule_of(connection.user).connections
         if most is not None and self._connections[user] >= most:
@@ -65,7 +73,7 @@ class Guard:
         self._paces[connection] = _Pace(self._limits.links, 0.0)
         return ""
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: Visiting) -> None:
         if isinstance(connection.error, LimitError):  # the log has it
             self.exceeded[connection.error.limit] += 1
         if self._paces.pop(connection, None) is not None:
@@ -73,40 +81,40 @@ class Guard:
 
     # links
 
-    def begins(self, link: Link, now: float) -> None:
+    def begins(self, connection: Visiting, now: float) -> None:
         """An attach comes; raises Refusal if too many do."""
-        pace = self._paces.get(link.connection)
+        pace = self._paces.get(connection)
         if pace is None:
             return
         pace.left = min(self._limits.links, pace.left + (now - pace.at) * self._limits.attaches)
         pace.at = now
         if pace.left < 1:
             what = f"more than {self._limits.attaches} attaches a second"
-            raise Refusal(RESOURCE_LIMIT, self.exceed("attaches", _named(link.connection), what))
+            raise Refusal(RESOURCE_LIMIT, self.exceed("attaches", _named(connection), what))
         pace.left -= 1
 
-    def attaches(self, link: Link, request: AttachRequest) -> None:
+    def attaches(self, connection: Visiting, address: str, *, receives: bool) -> None:
         """To a topic; raises Refusal if its user may not."""
-        rule, address = self._rule_of(link.connection.user), request.identity.address
+        rule = self._rule_of(connection.user)
         allowed, what = rule.may_send(address), "send to"
-        if link.is_sender:
+        if receives:
             allowed, what = rule.may_receive(address), "receive from"
         if not allowed:
-            _tell_refused(link, f"may not {what} {address!r}")
+            _tell_refused(connection, f"may not {what} {address!r}")
             raise Refusal(UNAUTHORIZED, f"this user may not {what} {address!r}")
 
-    def looks(self, link: Link) -> None:
+    def looks(self, connection: Visiting) -> None:
         """At a node that names the links of all; raises Refusal if its user may see but its own."""
-        if not self._rule_of(link.connection.user).sees_all:
-            _tell_refused(link, "may not see the links of others")
+        if not self._rule_of(connection.user).sees_all:
+            _tell_refused(connection, "may not see the links of others")
             raise Refusal(UNAUTHORIZED, "this user may not see the links of others")
 
-    def keeps(self, link: Link, durable: Callable[[], int]) -> None:
+    def keeps(self, connection: Visiting, durable: Callable[[], int]) -> None:
         """Another durable link, of a user who has so many; raises Refusal if these are enough."""
-        most = self._rule_of(link.connection.user).durable
+        most = self._rule_of(connection.user).durable
         if most is not None and durable() >= most:
             what = f"more than {most} durable links of a user"
-            raise Refusal(RESOURCE_LIMIT, self.exceed("user_durable", _named(link.connection), what))
+            raise Refusal(RESOURCE_LIMIT, self.exceed("user_durable", _named(connection), what))
 
     def detached(self, condition: ErrorCondition) -> None:
         """The engine has detached a link for this."""
@@ -121,10 +129,10 @@ class Guard:
         return report if rule.sees_all else only_of(user, report)
 
 
-def _tell_refused(link: Link, why: str) -> None:
-    who = _named(link.connection)
+def _tell_refused(connection: Visiting, why: str) -> None:
+    who = _named(connection)
     log.warning("%s: %s", who, why, extra=event(EventKind.REFUSED, origin=who, why=why))
 
 
-def _named(connection: Host) -> str:
+def _named(connection: Visiting) -> str:
     return f"user {connection.user!r}, {connection.origin}" if connection.user else connection.origin

@@ -39,10 +39,10 @@ class Topics:
             return
         now = self._node.now()
         request = read_request(link, self._prefixes, self._longest)
-        self._guard.attaches(link, request)
+        self._guard.attaches(link.connection, request.identity.address, receives=link.is_sender)
         former, is_to_be_kept = self._former(link, request), self._is_to_be_kept(link, request)
         if is_to_be_kept:
-            self._guard.keeps(link, partial(self._durable_of, link.connection.user))
+            self._guard.keeps(link.connection, partial(durable_of, self._node, link.connection.user))
             if self._node.unkept:
                 raise self._refusal()
         if link.is_sender:
@@ -61,11 +61,6 @@ class Topics:
         role = Role.SUBSCRIBER if link.is_sender else Role.PUBLISHER
         known = self._node.topic.directory.entry((role, link_name(request.identity)))
         return known is None or not (known.live and known.outlives_router)
-
-    def _durable_of(self, user: str) -> int:
-        """In the mesh, as far as it is in contact. Asked of users who are bounded, once for each link that is new."""
-        entries = self._node.topic.directory.entries()
-        return sum(entry.identity.user == user and entry.outlives_router for entry in entries)
 
     def _undo(self, link: Link, now: float) -> None:
         """Nobody has heard of the attach yet."""
@@ -132,11 +127,18 @@ class Topics:
     def _begin_publisher(self, end: AnonymousLink, address: str) -> AddressPublisher:
         """Towards an address, of a link to none."""
         now = self._node.now()
-        self._guard.begins(end.link, now)
+        self._guard.begins(end.link.connection, now)
         request = request_for(end.link, address, self._prefixes)
-        self._guard.attaches(end.link, request)
+        self._guard.attaches(end.link.connection, address, receives=False)
         publisher = AddressPublisher(end, request, self._node, self._max_message)
         publisher.stream = self._node.topic.attach_publisher(
             request.identity, publisher, now, first=request.settles_first, lifetime=request.lifetime
         )
         return publisher
+
+
+def durable_of(node: Node, user: str) -> int:
+    """A user's durable links in the mesh, as far as it is in contact. Asked of users who are bounded, once for each
+    link that is new."""
+    entries = node.topic.directory.entries()
+    return sum(entry.identity.user == user and entry.outlives_router for entry in entries)

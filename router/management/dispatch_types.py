@@ -19,9 +19,8 @@ import trio
 from attrs import frozen
 
 from linkstate.paths import Route
-from router.amqp.connection import Connection
-from router.edge.publisher_link import PublisherLink
-from router.edge.subscriber_link import SubscriberLink
+from router.edge.clients import ClientConnection
+from router.edge.ends import PublishingEnd, SubscribingEnd
 from router.events.kind import EventKind, event
 from router.management.entity import EntityType, ManagedRouter
 from router.mesh.config import HTTP, INTER
@@ -172,7 +171,7 @@ def _connector(at: ManagedRouter) -> Kind:
 class Peer:
     """The other end of a connection: a client, or a neighbour that has a name."""
 
-    connection: Connection
+    connection: ClientConnection
     identity: str
     neighbour: str = ""
 
@@ -212,7 +211,7 @@ def _connection(at: ManagedRouter) -> Kind:
             "name": lambda peer: f"connection/{peer.identity}",
             "adminStatus": lambda peer: "deleted" if peer.connection.closing else "enabled",
             "operStatus": lambda peer: "closing" if peer.connection.closing else "up",
-            "protocol": lambda _: "amqp",
+            "protocol": lambda peer: peer.connection.protocol,
             "container": lambda peer: peer.connection.remote_container,
             "opened": lambda peer: peer.connection.opened,
             "host": lambda peer: peer.connection.address,
@@ -236,7 +235,7 @@ def _connection(at: ManagedRouter) -> Kind:
     )
 
 
-End = PublisherLink | SubscriberLink
+End = PublishingEnd | SubscribingEnd
 
 
 def _ends(at: ManagedRouter) -> Iterator[End]:
@@ -254,7 +253,7 @@ def _link(at: ManagedRouter) -> Kind:
         return str(arrival.number) if arrival is not None else None
 
     def unsettled(end: End) -> int:
-        return end.stream.window.unsettled if isinstance(end, PublisherLink) else len(end.records)
+        return end.stream.window.unsettled if isinstance(end, PublishingEnd) else len(end.records)
 
     return EntityType[End](
         f"{PREFIX}router.link",
@@ -270,15 +269,15 @@ def _link(at: ManagedRouter) -> Kind:
             "peer": lambda _: None,
             "owningAddr": lambda end: MOBILE + end.identity.address,
             "capacity": lambda end: (
-                window if isinstance(end, PublisherLink) else end.subscriber.credit + len(end.records)
+                window if isinstance(end, PublishingEnd) else end.subscriber.credit + len(end.records)
             ),
-            "undeliveredCount": lambda end: 0 if isinstance(end, PublisherLink) else end.subscriber.queued(),
+            "undeliveredCount": lambda end: 0 if isinstance(end, PublishingEnd) else end.subscriber.queued(),
             "unsettledCount": unsettled,
             "deliveryCount": lambda end: (
-                end.stream.received if isinstance(end, PublisherLink) else end.subscriber.delivered
+                end.stream.received if isinstance(end, PublishingEnd) else end.subscriber.delivered
             ),
             "presettledCount": lambda _: None,
-            "acceptedCount": lambda end: None if isinstance(end, PublisherLink) else end.subscriber.accepted,
+            "acceptedCount": lambda end: None if isinstance(end, PublishingEnd) else end.subscriber.accepted,
             "rejectedCount": lambda _: None,
             "releasedCount": lambda _: None,
             "modifiedCount": lambda _: None,
@@ -288,11 +287,11 @@ def _link(at: ManagedRouter) -> Kind:
 
 
 def _direction(end: End) -> str:
-    return "in" if isinstance(end, PublisherLink) else "out"
+    return "in" if isinstance(end, PublishingEnd) else "out"
 
 
 def _name(end: End) -> bytes:
-    return end.stream.publisher if isinstance(end, PublisherLink) else end.subscriber.name
+    return end.stream.publisher if isinstance(end, PublishingEnd) else end.subscriber.name
 
 
 def _addresses(at: ManagedRouter) -> dict[str, None]:

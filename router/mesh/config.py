@@ -24,6 +24,8 @@ class RouterConfig:
     """Where clients find it, if not at `amqp`: a host's name, a forwarded port, or `amqp` is every address."""
     http: Address | None = None
     """Listener for metrics, health and the console; None = there is none."""
+    mqtt: Address | None = None
+    """Listener for clients that speak MQTT; None = there is none."""
 
     @property
     def told(self) -> Address:
@@ -132,8 +134,8 @@ class LogSettings:
     is said, all are kept: evidence is deleted only if that is asked for."""
 
 
-AMQP, INTER, HTTP = "amqp", "inter", "http"
-"""The listeners of a router: for clients, for its neighbours, and for who looks at it."""
+AMQP, INTER, HTTP, MQTT = "amqp", "inter", "http", "mqtt"
+"""The listeners of a router: for clients, for its neighbours, for who looks at it, and for clients of MQTT."""
 TLS_ONLY, IN_CLEAR = "tls", "in-clear"
 FILES = "certificate", "key", "ca", "secret", "users", "rules"
 """What of `Security` names a file."""
@@ -211,6 +213,8 @@ class Topology:
             yield name, INTER, config.inter or Address(config.amqp.host, 0)
             if config.http is not None:
                 yield name, HTTP, config.http
+            if config.mqtt is not None:
+                yield name, MQTT, config.mqtt
 
     def openings(self, *routers: str) -> Iterator[str]:
         """Where these routers let in who comes from another host, or he can listen: sentences for people."""

@@ -5,7 +5,7 @@ inherited, wait until each sees all others. Whatever goes wrong, the router is n
 this start began is stopped again; but routers that run, and only lack each other, are left running. A router is
 told apart from any other process by its command line:
 
-    COMMAND NAME TOPOLOGY --run-dir DIR --amqp-fd N --inter-fd M [--http-fd L]
+    COMMAND NAME TOPOLOGY --run-dir DIR --amqp-fd N --inter-fd M [--http-fd L] [--mqtt-fd K]
 
 Stopping is a signal first (see `stopping`); SIGKILL comes only for a router that has not ended in time, and is
 reported.

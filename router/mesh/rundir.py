@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -45,6 +45,8 @@ class RouterEntry:
     log: str
     http: str = ""
     """Empty if it does not listen there."""
+    mqtt: str = ""
+    """The same."""
 
 
 @attrs.define
@@ -113,7 +115,7 @@ class RunDirectory:
         try:
             record = cattrs.structure(json.loads(self.record_path.read_text()), MeshRecord)
             for entry in record.routers.values():
-                for address in (entry.amqp, entry.inter, *filter(None, [entry.http])):
+                for address in (entry.amqp, entry.inter, *filter(None, [entry.http, entry.mqtt])):
                     Address.parse(address)
         except FileNotFoundError:
             raise RunError(f"{self.path}: no mesh.json, expected the run directory of a mesh") from None
@@ -156,11 +158,11 @@ class RunDirectory:
             os.replace(fresh, self.topology_path)
 
     @contextmanager
-    def registered(
-        self, name: str, topology: Topology, amqp: Address, inter: Address, http: Address | None = None
-    ) -> Iterator[None]:
-        """While this process runs a router that was started alone, mesh.json says so as if `up` had started it."""
-        entry = RouterEntry(os.getpid(), str(amqp), str(inter), str(self.log_path(name)), str(http or ""))
+    def registered(self, name: str, topology: Topology, addresses: Mapping[str, Address]) -> Iterator[None]:
+        """While this process runs a router that was started alone, mesh.json says so as if `up` had started it.
+        `addresses` are those of its listeners."""
+        at = {listener: str(address) for listener, address in addresses.items()}
+        entry = RouterEntry(os.getpid(), log=str(self.log_path(name)), **at)
         with self._turn():
             record = self._record_for(topology)
             earlier = self.process(name, record.routers[name]) if name in record.routers else None
@@ -206,7 +208,8 @@ class RunDirectory:
             entry = entries[name]
             amqp, inter = Address.parse(entry.amqp), Address.parse(entry.inter)
             http = Address.parse(entry.http) if entry.http else routers[name].http
-            routers[name] = attrs.evolve(routers[name], amqp=amqp, inter=inter, http=http)
+            mqtt = Address.parse(entry.mqtt) if entry.mqtt else routers[name].mqtt
+            routers[name] = attrs.evolve(routers[name], amqp=amqp, inter=inter, http=http, mqtt=mqtt)
         return attrs.evolve(topology, routers=routers, base=Path(record.base))
 
     def process(self, name: str, entry: RouterEntry) -> psutil.Process | None:

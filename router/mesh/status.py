@@ -32,6 +32,8 @@ class RouterView:
     status: dict[str, Any] | None
     http: str = ""
     """Where it shows itself to browsers; empty if it does not."""
+    mqtt: str = ""
+    """Where clients of MQTT connect to; empty if it has no such listener."""
     is_elsewhere: bool = False
     """Nobody here knows more of it than it says itself."""
 
@@ -47,7 +49,7 @@ async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterV
 
     async def ask(name: str, entry: RouterEntry, pid: int | None) -> None:
         status = await status_at(entry.amqp, fetch) if pid is not None else None
-        views[name] = RouterView(name, pid, entry.amqp, entry.log, status, _url(entry, scheme))
+        views[name] = RouterView(name, pid, entry.amqp, entry.log, status, _url(entry, scheme), entry.mqtt)
 
     entries = directory.read().routers
     shows = any(entry.http for entry in entries.values())

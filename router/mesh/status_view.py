@@ -1,7 +1,7 @@
 """How the status of a mesh reads: tables for people, one JSON document for programs.
 
-The JSON document is `{"mesh", "run_dir", "routers": {NAME: {"running", "pid", "amqp", "http", "log", "status"}}}`,
-`status` being what the router says of itself, or null. Never asks anybody anything: it shows what
+The JSON document is `{"mesh", "run_dir", "routers": {NAME: {"running", "pid", "amqp", "http", "mqtt", "log",
+"status"}}}`, `status` being what the router says of itself, or null. Never asks anybody anything: it shows what
 router/mesh/status.py gathered.
 """
 
@@ -35,6 +35,7 @@ def as_json(mesh: str, run_dir: Path | None, views: Mapping[str, RouterView]) ->
             "pid": view.pid,
             "amqp": view.amqp,
             "http": view.http,
+            "mqtt": view.mqtt,
             "log": view.log,
             "status": view.status,
         }
@@ -77,9 +78,11 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
 
 
 def shown_at(views: Iterable[RouterView]) -> str:
-    """Where routers show themselves to browsers; empty if none does."""
-    found = ", ".join(f"{view.name} at {view.http}" for view in views if view.http)
-    return f"to be looked at: {found}" if found else ""
+    """Where routers show themselves to browsers, and where they speak MQTT; empty if none does."""
+    views = list(views)
+    http = ", ".join(f"{view.name} at {view.http}" for view in views if view.http)
+    mqtt = ", ".join(f"{view.name} at {view.mqtt}" for view in views if view.mqtt)
+    return "\n".join([*([f"to be looked at: {http}"] if http else []), *([f"MQTT: {mqtt}"] if mqtt else [])])
 
 
 def routers_table(views: Mapping[str, RouterView]) -> Fitting:

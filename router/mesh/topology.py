@@ -9,10 +9,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import attrs
+
 from router.mesh.config import (
     AMQP,
     HTTP,
     INTER,
+    MQTT,
     AddressRule,
     Limits,
     LinkConfig,
@@ -98,14 +101,15 @@ class _Reader(Reader):
                 self.fail(name.line, f'routers: "{name}" cannot name a router, expected letters, digits, - and _')
             part = self.structure(value, RouterPart, f"routers.{name}")
             if part is not None:
-                routers[str(name)] = RouterConfig(str(name), part.amqp, part.inter, part.advertise, part.http)
+                routers[str(name)] = RouterConfig(str(name), **attrs.asdict(part, recurse=False))
         self.ports(found, routers)
         return routers, {str(name): name.line for name in found}
 
     def ports(self, found: MarkedMap, routers: Mapping[str, RouterConfig]) -> None:
         taken: list[tuple[Address, str]] = []
         for name, router in routers.items():
-            for kind, address in ((AMQP, router.amqp), (INTER, router.inter), (HTTP, router.http)):
+            listeners = ((AMQP, router.amqp), (INTER, router.inter), (HTTP, router.http), (MQTT, router.mqtt))
+            for kind, address in listeners:
                 if address is None or address.port == 0:
                     continue
                 place = Address(router.told.host, address.port) if address.is_anywhere else address
@@ -207,11 +211,12 @@ class _Reader(Reader):
             AMQP: "users or certificates",
             INTER: "a secret or certificates",
             HTTP: "certificates, or users and plain: in-clear",
+            MQTT: "certificates, or users and plain: in-clear",
         }
         for name, listener, address in topology.listeners():
             says = security.users is not None and security.hears_passwords(address.host)
             closed = {AMQP: security.users is not None or security.tls, INTER: security.closes_mesh}
-            closed[HTTP] = security.tls or says
+            closed[HTTP] = closed[MQTT] = security.tls or says
             if not (closed[listener] or listener in security.open or is_loopback(address.host)):
                 way = f"expected security by {ways[listener]}, or security: {{open: [{listener}]}}"
                 self.fail(lines[name], f"routers.{name}.{listener}: {address} is open to strangers, {way}")

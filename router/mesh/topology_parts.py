@@ -13,6 +13,7 @@ from router.mesh.config import (
     HTTP,
     IN_CLEAR,
     INTER,
+    MQTT,
     TLS_ONLY,
     WHEN_FULL,
     AddressRule,
@@ -41,6 +42,7 @@ class RouterPart:
     inter: Address | None = None
     advertise: Address | None = None
     http: Address | None = None
+    mqtt: Address | None = None
 
 
 @attrs.frozen
@@ -96,15 +98,21 @@ def _plain(text: str) -> str:
 
 def _open(value: Value, _: Any) -> tuple[str, ...]:
     names = [str(name) for name in value if isinstance(name, MarkedText)] if isinstance(value, MarkedList) else []
-    if not isinstance(value, MarkedList) or len(names) != len(value) or not {AMQP, INTER, HTTP}.issuperset(names):
-        raise ValueError(f"{shown(value)}, expected listeners that let strangers in, of amqp, inter and http")
+    if not isinstance(value, MarkedList) or len(names) != len(value) or not {AMQP, INTER, HTTP, MQTT}.issuperset(names):
+        raise ValueError(f"{shown(value)}, expected listeners that let strangers in, of amqp, inter, http and mqtt")
     return tuple(names)
 
 
 _ADDRESS = text(Address.parse)
 CONVERTER = converter(
     {
-        RouterPart: {"amqp": _ADDRESS, "inter": _ADDRESS, "advertise": text(_dialled), "http": _ADDRESS},
+        RouterPart: {
+            "amqp": _ADDRESS,
+            "inter": _ADDRESS,
+            "advertise": text(_dialled),
+            "http": _ADDRESS,
+            "mqtt": _ADDRESS,
+        },
         LinkPart: {"between": _pair, "cost": text(whole(1, 65535)), "address": text(_dialled)},
         AddressRule: {"prefix": text(_prefix), "kind": text(_kind)},
         Timing: {field.name: text(parse_duration) for field in attrs.fields(Timing)},

@@ -137,7 +137,7 @@ def test_a_directory_where_others_run_is_refused(topology: Path, tmp_path: Path,
         assert process.stdout is not None and process.stdout.readline()  # its command line is to be seen by now
         entry.pid = process.pid
         other.write(MeshRecord(mesh, "", {"z": entry}))
-        with pytest.raises(RunError, match=reason), other.registered("a", plan, address, address):
+        with pytest.raises(RunError, match=reason), other.registered("a", plan, {"amqp": address, "inter": address}):
             raise AssertionError
         process.kill()
 
@@ -146,7 +146,7 @@ def test_a_router_that_runs_on_another_host_is_not_started_by_the_way(topology: 
     directory = RunDirectory(tmp_path / "run")
     directory.make()
     address = Address("127.0.0.1", 1)
-    with directory.registered("a", load(topology), address, address):
+    with directory.registered("a", load(topology), {"amqp": address, "inter": address}):
         pass
     started = CliRunner().invoke(main, ["start", "b", "--run-dir", str(directory.path)])
     assert (started.exit_code, started.stderr) == (
@@ -164,11 +164,11 @@ def test_a_directory_is_that_of_one_mesh(topology: Path, tmp_path: Path) -> None
     directory.make()
     directory.write(MeshRecord("other", "", {}))
     refused = pytest.raises(RunError, match="another mesh, other: choose one for pair with --run-dir")
-    with refused, directory.registered("a", plan, address, address):
+    with refused, directory.registered("a", plan, {"amqp": address, "inter": address}):
         raise AssertionError
     assert directory.read() == MeshRecord("other", "", {})
     directory.write(MeshRecord("pair", "", {"z": RouterEntry(None, str(address), str(address), "")}))
-    with directory.registered("a", plan, address, address):
+    with directory.registered("a", plan, {"amqp": address, "inter": address}):
         assert list(directory.read().routers) == ["a"]
 
 

@@ -245,6 +245,7 @@ def test_the_json_document_has_every_router_running_or_not(tmp_path: Path) -> No
         "pid": None,
         "amqp": "127.0.0.1:5672",
         "http": "",
+        "mqtt": "",
         "log": "/run/b/router.log",
         "status": None,
     }

@@ -266,12 +266,13 @@ links:
         ),
         pytest.param(
             "mesh: m\nrouters:\n  a: {inter: localhost:1}\n",
-            'mesh.yaml:3: routers.a: "amqp" is missing, expected the keys amqp, inter, advertise, http',
+            'mesh.yaml:3: routers.a: "amqp" is missing, expected the keys amqp, inter, advertise, http, mqtt',
             id="missing key",
         ),
         pytest.param(
             "mesh: m\nrouters:\n  a:\n",
-            "mesh.yaml:3: routers.a: an empty value is not a mapping, expected the keys amqp, inter, advertise, http",
+            "mesh.yaml:3: routers.a: an empty value is not a mapping, "
+            "expected the keys amqp, inter, advertise, http, mqtt",
             id="router without anything",
         ),
         pytest.param(

@@ -23,7 +23,11 @@ STOLEN: Final = "amqp:link:stolen"
 NO_TRANSACTIONS: Final = "transactions are not supported"
 
 
-class AmqpError(Exception):
+class PeerFaultError(Exception):
+    """The peer broke its protocol, whichever that is: the connection it came on is over, nothing else is."""
+
+
+class AmqpError(PeerFaultError):
     """The peer broke AMQP: the connection it came on is over, nothing else is."""
 
     def __init__(self, condition: str, description: str = "") -> None:

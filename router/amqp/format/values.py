@@ -18,6 +18,8 @@ REJECTED: Final = 0x25
 RELEASED: Final = 0x26
 MODIFIED: Final = 0x27
 
+HEARTBEAT: Final = b"\0\0\0\x08\x02\0\0\0"  # a frame without a body (AMQP 1.0 2.4.5)
+
 MAX_TAG: Final = 32  # bytes of a delivery-tag (AMQP 1.0 2.8.7)
 
 # What a selector is described as, in a filter set: either of these.

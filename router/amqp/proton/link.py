@@ -49,6 +49,7 @@ class Host(DeliveryHost, Protocol):
     opened: bool
     closing: bool
     can_prove: bool
+    error: AmqpError | None
 
     def wake(self) -> None: ...
     def close(self, condition: str | None = None, description: str = "") -> None: ...

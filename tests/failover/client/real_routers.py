@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from router.amqp.connection import Connection
+from router.amqp.transport import DrivenConnection
 from router.mesh.config import AMQP, INTER, Topology
 from router.mesh.quantities import Address
 from router.mesh.topology import load
@@ -33,7 +34,9 @@ class Router(Process):
         super()._pumped()
         self.mesh.step()
 
-    async def _serve(self, stream: trio.abc.Stream, connection: Connection, *arguments: Any, **hooks: Any) -> None:
+    async def _serve(
+        self, stream: trio.abc.Stream, connection: DrivenConnection, *arguments: Any, **hooks: Any
+    ) -> None:
         with trio.CancelScope() as scope:
             self.mesh.scopes[connection] = scope
             try:
@@ -48,7 +51,7 @@ class RealMesh:
         self.routers: list[Router] = []
         self.cuts = 0
         """That are still to come."""
-        self.scopes: dict[Connection, trio.CancelScope] = {}
+        self.scopes: dict[object, trio.CancelScope] = {}
         self._random = random.Random(seed)
         self._until_cut = self._random.randrange(10, 40)
         self._steps = 0
@@ -75,7 +78,10 @@ class RealMesh:
         self._until_cut -= 1
         if self._until_cut <= 0 and self.cuts:
             attached = [
-                connection for router in self.routers for connection in router.clients.connections if connection.links
+                connection
+                for router in self.routers
+                for connection in router.clients.connections
+                if isinstance(connection, Connection) and connection.links
             ]
             if attached:
                 self.cuts -= 1

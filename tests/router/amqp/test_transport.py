@@ -12,7 +12,7 @@ from router.amqp import transport
 from router.amqp.batches import Dispositions, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.errors import FRAMING_ERROR
-from router.amqp.format.values import ACCEPTED
+from router.amqp.format.values import ACCEPTED, HEARTBEAT
 from router.amqp.proton.link import Link
 from tests.router.amqp.frames import HEADER, OPEN, frame, opening
 from tests.router.amqp.pair import Recorder
@@ -205,7 +205,7 @@ class Flood(trio.abc.Stream):
         self.left -= 1
         if len(self.sizes) == 1:
             return opening()
-        return transport.HEARTBEAT * (max_bytes // len(transport.HEARTBEAT)) if self.left >= 0 else b""
+        return HEARTBEAT * (max_bytes // len(HEARTBEAT)) if self.left >= 0 else b""
 
     async def send_all(self, data: Any) -> None:
         await trio.lowlevel.checkpoint()
@@ -236,7 +236,7 @@ class Deaf(trio.abc.Stream):
         self.taken = 0
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        said, self._opening = self._opening or transport.HEARTBEAT, b""
+        said, self._opening = self._opening or HEARTBEAT, b""
         await trio.sleep(0.5)
         return said
 
@@ -291,7 +291,7 @@ async def test_a_router_that_was_stopped_reads_before_it_judges(
             while not server.opened:
                 await trio.testing.wait_all_tasks_blocked(0.001)
             for _ in range(3):
-                here.send(transport.HEARTBEAT)  # while it is stopped
+                here.send(HEARTBEAT)  # while it is stopped
                 mock_clock.jump(10)
                 await trio.testing.wait_all_tasks_blocked(0.001)
                 assert not server.closed

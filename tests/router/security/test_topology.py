@@ -59,7 +59,8 @@ routers:
         ),
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\nsecurity: {open: [amqps]}\n",
-            "mesh.yaml:6: security.open: a list, expected listeners that let strangers in, of amqp, inter and http",
+            "mesh.yaml:6: security.open: a list, "
+            "expected listeners that let strangers in, of amqp, inter, http and mqtt",
             id="no such listener",
         ),
         pytest.param(

@@ -1,0 +1,270 @@
+"""One client's connection of MQTT, sans-I/O: bytes to packets, the CONNECT that comes first, and silence.
+
+It is driven as a connection of AMQP is (`router.amqp.transport.DrivenConnection`). What packets mean is decided by
+whoever handles them. Nothing is looked at behind a packet that breaks MQTT: what came before counts.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from router.amqp.format.values import StreamFigures
+from router.mqtt.packets import (
+    PINGRESP,
+    AckPacket,
+    ConnectPacket,
+    DisconnectPacket,
+    Packet,
+    PingPacket,
+    PublishPacket,
+    SubscribePacket,
+    UnsubscribePacket,
+    connack,
+    disconnect,
+    read_packet,
+    version_of,
+)
+from router.mqtt.values import V3, V5, MqttError, PacketKind, Reason
+
+PATIENCE: Final = 1.5
+"""Times the keep-alive: so long may a client be silent (MQTT 5 3.1.2.10)."""
+LOOK_S: Final = 10.0
+"""The shell looks at least so often whether who has something to read reads it."""
+FIRST_MOST: Final = 64 * 1024
+"""Bytes of a CONNECT."""
+HEADER_MOST: Final = 5
+HELD_MOST: Final = 256 * 1024
+"""Bytes that may come of a client whose packets are held."""
+
+
+class MqttHandler(Protocol):
+    """What becomes of the packets of connections."""
+
+    def on_connect(self, connection: "MqttConnection", packet: ConnectPacket) -> None: ...
+    def on_publish(self, connection: "MqttConnection", packet: PublishPacket) -> None: ...
+    def on_ack(self, connection: "MqttConnection", packet: AckPacket) -> None: ...
+    def on_subscribe(self, connection: "MqttConnection", packet: SubscribePacket) -> None: ...
+    def on_unsubscribe(self, connection: "MqttConnection", packet: UnsubscribePacket) -> None: ...
+
+    def on_batch(self, connection: "MqttConnection") -> None:
+        """All packets of a read were handled."""
+
+    def on_close(self, connection: "MqttConnection", packet: DisconnectPacket | None) -> None:
+        """It is over; with the client's own DISCONNECT, if it has said one."""
+
+
+class MqttConnection:
+    protocol: Final = "mqtt"
+
+    def __init__(self, handler: MqttHandler, max_packet: int, opening: float) -> None:
+        """`opening`: seconds within which the CONNECT comes."""
+        self.heartbeat = PINGRESP
+        # The shell's, as of a connection of AMQP.
+        self.origin = ""
+        self.address = ""
+        self.cipher: tuple[str, str, int] | None = None
+        self.on_wake: Callable[[], None] | None = None
+        self.measure: Callable[[], StreamFigures | None] = lambda: None
+        self.can_prove = False
+        self.proofs: dict[Callable[[], None], None] = {}
+        # What others may know of it.
+        self.context: Any = None
+        self.remote_container = ""
+        self.remote_properties: Mapping[str, Any] = {}
+        self.mechanism = ""
+        self.user = ""
+        self.last_received: float | None = None
+        self.opened = False
+        """The client was let in."""
+        self.closing = False
+        self.closed = False
+        self.error: MqttError | None = None
+        self.version = V5
+        self.max_packet = max_packet
+        self._handler = handler
+        self._opening = opening
+        self._begun: float | None = None
+        self._keep_alive = 0.0
+        self._buffer = bytearray()
+        self._held = False
+        self._out: list[bytes] = []
+
+    # input
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Raises MqttError (after `on_close`) if the peer broke MQTT."""
+        self.last_received = now
+        if self.closed or self.closing:
+            return
+        self._buffer += data
+        if self._held:
+            if len(self._buffer) > max(HELD_MOST, self.max_packet):
+                self._fail(MqttError(Reason.QUOTA, "more than may come before it is certain that it is there"))
+            return
+        self._handle_all()
+
+    def hold(self) -> None:
+        """What comes from now on waits until `go_on`."""
+        self._held = True
+
+    def go_on(self) -> None:
+        self._held = False
+        if not (self.closed or self.closing):
+            self._handle_all()
+
+    def _handle_all(self) -> None:
+        try:
+            self._take()
+        except MqttError as error:
+            self._handler.on_batch(self)
+            self._fail(error)
+        else:
+            self._handler.on_batch(self)
+
+    def _take(self) -> None:
+        """The whole packets of the buffer."""
+        buffer, at = self._buffer, 0
+        try:
+            while not self._held and not self.closed and (found := self._header(at)) is not None:
+                start, end = found
+                if end > len(buffer):
+                    break
+                first, body, at = buffer[at], bytes(buffer[start:end]), end
+                if not self.opened:
+                    if first >> 4 != PacketKind.CONNECT:
+                        raise MqttError(Reason.PROTOCOL_ERROR, "a packet before the CONNECT")
+                    self.version = version_of(body)
+                self._handle(read_packet(first, body, self.version))
+        finally:
+            del buffer[:at]
+
+    def _header(self, at: int) -> tuple[int, int] | None:
+        """Where the packet's body begins and ends; None if that has not come yet."""
+        size, buffer = 0, self._buffer
+        for digit, byte in enumerate(buffer[at + 1 : at + HEADER_MOST]):
+            size |= (byte & 0x7F) << (7 * digit)
+            if byte < 0x80:
+                most = self.max_packet if self.opened else min(self.max_packet, FIRST_MOST)
+                if size > most:
+                    limit = "max_message" if self.opened else "max_frame"
+                    raise MqttError(Reason.TOO_LARGE, f"a packet of {size} bytes, expected {most} at most", limit)
+                start = at + 2 + digit
+                return start, start + size
+        if len(buffer) - at >= HEADER_MOST:
+            raise MqttError(Reason.MALFORMED, "the length of a packet has too many bytes")
+        return None
+
+    def _handle(self, packet: Packet) -> None:
+        match packet:
+            case PublishPacket():
+                self._handler.on_publish(self, packet)
+            case AckPacket():
+                self._handler.on_ack(self, packet)
+            case PingPacket():
+                self.send(PINGRESP)
+            case SubscribePacket():
+                self._handler.on_subscribe(self, packet)
+            case UnsubscribePacket():
+                self._handler.on_unsubscribe(self, packet)
+            case DisconnectPacket():
+                self._finish(packet)
+            case ConnectPacket():
+                if self.opened:
+                    raise MqttError(Reason.PROTOCOL_ERROR, "a second CONNECT")
+                self._handler.on_connect(self, packet)
+
+    def open(self, client: str, keep_alive: int) -> None:
+        """The client is let in under this name."""
+        self.opened = True
+        self.remote_container = client
+        self._keep_alive = PATIENCE * keep_alive
+
+    def receive_eof(self) -> None:
+        self._finish(None)
+
+    def tick(self, now: float) -> float | None:
+        """Returns when to be called again. Raises MqttError on silence."""
+        if self.closed:
+            return None
+        self._begun = now if self._begun is None else self._begun
+        heard = self._begun if self.last_received is None else self.last_received
+        if not self.opened:
+            deadline = self._begun + self._opening
+            if now >= deadline:
+                self._fail(MqttError(Reason.PROTOCOL_ERROR, "no CONNECT in time", "opening"))
+            return deadline
+        if not self._keep_alive:
+            return now + LOOK_S
+        if now >= heard + self._keep_alive:
+            self._fail(MqttError(Reason.KEEP_ALIVE, f"silent for {self._keep_alive:g} s"))
+        return min(heard + self._keep_alive, now + LOOK_S)
+
+    # output
+
+    @property
+    def has_output(self) -> bool:
+        return bool(self._out)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is to be said any more."""
+        return self.closed or self.closing
+
+    def send(self, packet: bytes) -> None:
+        self._out.append(packet)
+
+    def data_to_send(self) -> bytes:
+        data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def wake(self) -> None:
+        if self.on_wake is not None:
+            self.on_wake()
+
+    def prove(self, told: Callable[[], None]) -> None:
+        """Have `told` called when it is certain that the peer still had this connection after now; else never."""
+        self.proofs[told] = None
+        self.wake()
+
+    # the end
+
+    def close(self, condition: str | None = None, description: str = "") -> None:
+        """The router ends it; by AMQP's word for it."""
+        self.leave(Reason.SHUTTING_DOWN if condition == "amqp:connection:forced" else Reason.UNSPECIFIED, description)
+
+    def leave(self, reason: Reason, description: str) -> None:
+        """End it with a word; in 3.1.1, which has none, at once."""
+        if self.is_over:
+            return
+        self.closing = True
+        if self.version == V3 or not self.opened:
+            self._finish(None)
+        else:
+            self.send(disconnect(reason, description))
+        self.wake()
+
+    def _fail(self, error: MqttError) -> None:
+        self.error = error
+        if self.opened and self.version == V5:
+            self.send(disconnect(error.reason, error.description))
+        elif not self.opened and self._is_answered(error):
+            self.send(connack(self.version, error.reason, told={"reason-string": error.description}))
+        self._finish(None)
+        raise error
+
+    def _is_answered(self, error: MqttError) -> bool:
+        """Whether a CONNECT is refused in words (MQTT 5 4.13.1): not to who did not say a whole one."""
+        if error.reason is Reason.UNSUPPORTED_VERSION:
+            self.version = V3
+        return error.reason not in (Reason.MALFORMED, Reason.PROTOCOL_ERROR, Reason.TOO_LARGE)
+
+    def _finish(self, packet: DisconnectPacket | None) -> None:
+        if not self.closed:
+            self.closed = True
+            self._handler.on_close(self, packet)
+
+    def release(self) -> None:
+        """The shell's last act."""
+        self._finish(None)
+        self._out.clear()
+        self._buffer.clear()

@@ -1,0 +1,331 @@
+"""The edge for MQTT clients: who has a session, and what is asked of it in vain (docs/mqtt.md).
+
+A client is known in the mesh by its links alone: the directory tells every router of them, and so whether a client that
+comes has been here or elsewhere. What becomes of a delivery is not decided here.
+"""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+from typing import Final, Protocol
+
+from router.edge.attach import Refusal
+from router.edge.clients import ClientEdge, Guest
+from router.edge.guard import Guard
+from router.edge.topics import durable_of
+from router.mesh.config import Limits
+from router.mqtt.connection import MqttConnection
+from router.mqtt.ends import LINKS
+from router.mqtt.packets import (
+    AckPacket,
+    ConnectPacket,
+    DisconnectPacket,
+    FilterRequest,
+    PublishPacket,
+    SubscribePacket,
+    UnsubscribePacket,
+    connack,
+)
+from router.mqtt.publisher import MqttPublisher
+from router.mqtt.session import MOST_IDENTIFIERS, MqttSession
+from router.mqtt.subscriber import MqttSubscriber
+from router.mqtt.values import V3, V5, MqttError, Reason
+from topic.actions import EXPIRED, STOLEN, Detach
+from topic.directory.entry import LinkEntry, Role
+from topic.node import Node
+
+log = logging.getLogger("oncemesh.mqtt")
+
+HEADROOM: Final = 64 * 1024
+"""Bytes of a packet beside those of the message that it may carry."""
+NEVER: Final = 0xFFFF_FFFF
+"""Of a session's expiry."""
+LONGEST_CLIENT: Final = 256
+"""Characters of a client identifier."""
+LONGEST_SHOWN: Final = 100
+"""Characters of a topic in the log."""
+
+
+class Entrance(Protocol):
+    """Who is let in by this listener."""
+
+    def user_of(self, packet: ConnectPacket, connection: MqttConnection) -> str:
+        """Raises MqttError."""
+
+
+class Nobody:
+    """In the place of an end: what the core asks of it is left out of account."""
+
+    ended = True
+
+    @property
+    def link(self) -> "Nobody":
+        return self
+
+
+class MqttEdge:
+    """The handler of all connections of MQTT at one router."""
+
+    def __init__(
+        self, node: Node, clients: ClientEdge, guard: Guard, prefixes: Sequence[str], limits: Limits, longest: int
+    ) -> None:
+        """`longest`: seconds for which a session outlives its connection at most."""
+        self._node = node
+        self._clients = clients
+        self._guard = guard
+        self._prefixes = tuple(prefixes)
+        self._limits = limits
+        self._longest = longest
+        self._numbers = count(1)
+        self.sessions: dict[tuple[str, str], MqttSession] = {}
+        """By user and client identifier."""
+        self._of: dict[MqttConnection, MqttSession] = {}
+        self.entrances: dict[MqttConnection, Entrance] = {}
+
+    # who comes and goes
+
+    def on_connect(self, connection: MqttConnection, packet: ConnectPacket) -> None:
+        if "authentication-method" in packet.properties:
+            raise MqttError(Reason.BAD_AUTHENTICATION, "an authentication that was not offered")
+        if packet.will is not None:
+            raise MqttError(Reason.IMPLEMENTATION, "a will: nobody would publish it if this router were lost")
+        client, told = self._name_of(packet)
+        connection.user = self.entrances[connection].user_of(packet, connection)
+        self._admit(connection)
+        asked = 0 if packet.version == V5 or packet.clean else NEVER
+        timeout = min(packet.properties.get("session-expiry-interval", asked), self._longest)
+        session, present = self._session(client, connection, clean=packet.clean, lasts=timeout > 0)
+        self._of[connection] = session
+        session.begin(connection, timeout, dict(packet.properties))
+        connection.open(client, packet.keep_alive)
+        told |= {
+            "session-expiry-interval": timeout,
+            "receive-maximum": self._receive_maximum,
+            "maximum-packet-size": connection.max_packet,
+            "retain-available": 0,
+            "wildcard-subscription-available": 0,
+            "subscription-identifier-available": 0,
+            "shared-subscription-available": 0,
+        }
+        connection.send(connack(packet.version, Reason.SUCCESS, present=present, told=told))
+        self._begin(session, connection, present=present, others=bool(told.get("assigned-client-identifier")))
+
+    def _name_of(self, packet: ConnectPacket) -> tuple[str, dict[str, object]]:
+        if len(packet.client) > LONGEST_CLIENT:
+            raise MqttError(Reason.BAD_CLIENT_ID, f"a client identifier of more than {LONGEST_CLIENT} characters")
+        if packet.client:
+            return packet.client, {}
+        if packet.version == V3 and not packet.clean:
+            raise MqttError(Reason.BAD_CLIENT_ID, "a session that lasts, of a client without an identifier")
+        name = f"mqtt-{self._node.name}-{self._node.incarnation}-{next(self._numbers)}"
+        return name, {"assigned-client-identifier": name}
+
+    def _admit(self, connection: MqttConnection) -> None:
+        if why := self._guard.opens(connection):
+            raise MqttError(Reason.QUOTA, why)
+        guest: Guest = connection.context
+        guest.open()
+        if not guest.admit():
+            self._clients.leave(connection)
+            raise MqttError(Reason.BUSY, "this router is full of clients", "connections")
+        self._clients.enter(connection)
+
+    def _session(
+        self, client: str, connection: MqttConnection, *, clean: bool, lasts: bool
+    ) -> tuple[MqttSession, bool]:  # fmt: skip
+        """The client's, and whether it was there before, here or elsewhere."""
+        name = connection.user, client
+        former = self.sessions.get(name)
+        if former is not None and former.connection is not None:
+            former.connection.leave(Reason.TAKEN_OVER, "the client has come again")
+            self._end(former.connection, None)
+            former = self.sessions.get(name)
+        if former is not None and clean:
+            former.gone(self._node.now(), closed=True)
+            self._node.perform()
+            del self.sessions[name]
+        if former is not None and not clean and former.timeout:
+            return former, True
+        session = self.sessions[name] = MqttSession(self._node, client, connection.user, self._lost)
+        known = self._links_of(session)
+        session.resumes = not clean and bool(known) and not any(entry.ending for entry in known)
+        return session, session.resumes
+
+    def _links_of(self, session: MqttSession) -> list[LinkEntry]:
+        """That the mesh knows of the client."""
+        found = []
+        for entry in self._node.topic.directory.entries():
+            whose = entry.identity
+            if whose.container == session.client and whose.link in LINKS and whose.user == session.user:
+                found += [entry] if entry.lasts or entry.ending else []
+        return found
+
+    def _begin(self, session: MqttSession, connection: MqttConnection, *, present: bool, others: bool) -> None:
+        """What was under way goes on, or ends. A client that may have gone elsewhere since is waited for (7.8)."""
+        if session.publishers or session.subscribers:
+            log.info("%s goes on where it was: exactly once", session)
+            session.resume()
+        elif not others and self._links_of(session):
+            begin = self._take_over if present else self._end_links
+            if not connection.can_prove:
+                begin(session)
+                return
+            connection.hold()
+
+            def proven() -> None:
+                if not connection.is_over:
+                    begin(session)
+                    connection.go_on()
+
+            connection.prove(proven)
+
+    def _take_over(self, session: MqttSession) -> None:
+        """The client has been at another router, or here before this one was started again."""
+        known = self._links_of(session)
+        routers = ", ".join(sorted({entry.router for entry in known}))
+        log.warning("%s comes from router %s: what it had not answered there it is sent again", session, routers)
+        for entry in known:
+            if entry.role is Role.SUBSCRIBER:
+                end = MqttSubscriber(session, self._node, entry.identity.address, entry.lifetime.durable)
+                session.subscribers[entry.identity.address] = end
+                end.attach(resumes=True)
+
+    def _end_links(self, session: MqttSession) -> None:
+        """The client wants to know nothing of what it had, or is not to: it has missed something."""
+        topic, now = self._node.topic, self._node.now()
+        for entry in self._links_of(session):
+            if not entry.live:
+                continue
+            nobody = Nobody()
+            if entry.role is Role.SUBSCRIBER:
+                subscriber = topic.attach_subscriber(entry.identity, nobody, now, seen=entry.epoch)
+                topic.detach_subscriber(subscriber, nobody, now)
+            else:
+                stream = topic.attach_publisher(entry.identity, nobody, now, seen=entry.epoch)
+                topic.detach_publisher(stream, now)
+            self._node.perform()
+
+    def on_close(self, connection: MqttConnection, packet: DisconnectPacket | None) -> None:
+        self.entrances.pop(connection, None)
+        self._end(connection, packet)
+        if connection.error is not None and connection.error.limit:
+            self._guard.exceeded[connection.error.limit] += 1
+
+    def _end(self, connection: MqttConnection, packet: DisconnectPacket | None) -> None:
+        session = self._of.pop(connection, None)
+        if session is None:
+            return
+        self._clients.leave(connection)
+        wants_end = packet is not None and packet.properties.get("session-expiry-interval") == 0
+        closed = wants_end or not session.timeout
+        session.gone(self._node.now(), closed=closed)
+        if closed:
+            self.sessions.pop((session.user, session.client), None)
+        self._node.perform()
+
+    def _lost(self, session: MqttSession, action: Detach) -> None:
+        """The core has detached one of its links: the session is elsewhere, or has ended without the client."""
+        if self.sessions.get((session.user, session.client)) is session:
+            del self.sessions[session.user, session.client]
+        if session.connection is not None:
+            reason = Reason.TAKEN_OVER if action.condition == STOLEN else Reason.ADMINISTRATIVE
+            if action.condition == EXPIRED:
+                log.warning("%s has missed something: %s", session, action.description)
+            session.connection.leave(reason, action.description)
+
+    # what it does
+
+    def on_publish(self, connection: MqttConnection, packet: PublishPacket) -> None:
+        session = self._of[connection]
+        index = packet.topic, packet.qos == 1
+        end = session.publishers.pop(index, None)
+        if end is None:
+            if (why := self._refusal(connection, session, packet.topic, receives=False)) is not None:
+                session.refuse(packet, *why)
+                return
+            end = MqttPublisher(session, self._node, packet.topic, first=packet.qos == 1, answer=session.answer)
+        session.publishers[index] = end  # now the last
+        if session.waiting_bytes > self._limits.window_bytes:
+            session.overflow(packet)
+            return
+        session.publish(packet, end, self._limits.max_message)
+        if connection.version == V5 and len(session.received) > self._receive_maximum:
+            what = f"more than {self._receive_maximum} messages at once"
+            raise MqttError(Reason.TOO_MANY, what, "unsettled")
+
+    @property
+    def _receive_maximum(self) -> int:
+        return min(self._limits.window, MOST_IDENTIFIERS)
+
+    def on_ack(self, connection: MqttConnection, packet: AckPacket) -> None:
+        self._of[connection].acknowledge(packet)
+
+    def on_subscribe(self, connection: MqttConnection, packet: SubscribePacket) -> None:
+        if "subscription-identifier" in packet.properties:
+            raise MqttError(Reason.NO_IDENTIFIERS, "a subscription identifier")
+        session = self._of[connection]
+        granted = [(one.filter, self._grant(connection, session, one)) for one in packet.filters]
+        session.subscribe(packet.identifier, granted)
+
+    def on_unsubscribe(self, connection: MqttConnection, packet: UnsubscribePacket) -> None:
+        self._of[connection].unsubscribe(packet.identifier, packet.filters, self._node.now())
+
+    def on_batch(self, connection: MqttConnection) -> None:
+        session = self._of.get(connection)
+        if session is not None:
+            session.batch()
+
+    # what it may do
+
+    def _grant(self, connection: MqttConnection, session: MqttSession, asked: FilterRequest) -> int:
+        """The QoS, or why not."""
+        address, why = asked.filter, None
+        if address.startswith("$share/"):
+            why = Reason.NO_SHARED, "shared subscriptions are not supported"
+        elif "+" in address or "#" in address:
+            why = Reason.NO_WILDCARDS, "wildcards are not supported"
+        elif asked.no_local:
+            why = Reason.IMPLEMENTATION, "no-local is not supported"
+        elif address not in session.subscribers:
+            why = self._refusal(connection, session, address, receives=True)
+            if why is None and session.timeout and asked.qos:
+                why = self._cannot_be_kept(connection)
+        if why is None:
+            return asked.qos
+        reason, what = why
+        log.warning("%s: a subscription to %r is refused: %s", session, address[:LONGEST_SHOWN], what)
+        return reason
+
+    def _refusal(
+        self, connection: MqttConnection, session: MqttSession, address: str, *, receives: bool
+    ) -> tuple[Reason, str] | None:
+        """Why this topic is not for this client; None if it is. A topic more may take the place of an idle one."""
+        if not address.startswith(self._prefixes):
+            known = ", ".join(prefix + "…" for prefix in self._prefixes)
+            reason = Reason.BAD_FILTER if receives else Reason.BAD_TOPIC
+            return reason, f"no topic {address[:LONGEST_SHOWN]!r}: expected one of {known}"
+        try:
+            self._guard.attaches(connection, address, receives=receives)
+        except Refusal as refusal:
+            return Reason.NOT_AUTHORIZED, str(refusal)
+        try:
+            self._guard.begins(connection, self._node.now())
+        except Refusal as refusal:
+            return Reason.QUOTA, str(refusal)
+        if session.is_full(self._limits.links, self._node.now()):
+            what = f"more than {self._limits.links} topics"
+            return Reason.QUOTA, self._guard.exceed("links", str(session), what)
+        return None
+
+    def _cannot_be_kept(self, connection: MqttConnection) -> tuple[Reason, str] | None:
+        try:
+            self._guard.keeps(connection, partial(durable_of, self._node, connection.user))
+        except Refusal as refusal:
+            return Reason.QUOTA, str(refusal)
+        return (Reason.QUOTA, self._node.unkept) if self._node.unkept else None
+
+    def waiting_bytes(self, connection: MqttConnection) -> int:
+        """Of what the client has sent, and nobody has taken yet."""
+        session = self._of.get(connection)
+        return session.waiting_bytes if session is not None else 0

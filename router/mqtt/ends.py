@@ -1,0 +1,91 @@
+"""Our end of what is for the mesh one link of an MQTT client: a topic that it publishes to, or is subscribed to.
+
+For the core, and for the rooms that look at links, it is what an end of AMQP is (`router.edge.ends.TopicEnd`), and its
+own link. What the client knows of a delivery is an identifier of 16 bits, which the session keeps.
+"""
+
+from typing import Final, Protocol
+
+from router.mqtt.connection import MqttConnection
+from topic.actions import Detach, LinkAction
+from topic.directory.entry import Lifetime, LinkEntry
+from topic.identity import LinkIdentity, link_name
+from topic.node import Node
+
+LINK: Final = "mqtt"
+"""The name of a client's link to a topic."""
+LINK_QOS_1: Final = "mqtt-qos1"
+"""Of one for what it publishes at QoS 1: that link settles first, and has an order of its own (MQTT 5 4.6)."""
+LINKS: Final = (LINK, LINK_QOS_1)
+
+
+class EndHost(Protocol):
+    """The session, as its ends see it."""
+
+    client: str
+    user: str
+    timeout: int
+    """Seconds for which the session outlives its connection; 0: it does not."""
+    resumes: bool
+    """The client goes on with what it had at another router, or here before this began."""
+    connection: MqttConnection | None
+    """None while the client is away."""
+
+    def lifetime(self, durable: int) -> Lifetime:
+        """Of what is attached now."""
+
+    def lost(self, end: "MqttEnd", action: Detach) -> None:
+        """The core has detached this end."""
+
+
+class MqttEnd:
+    """Of either kind."""
+
+    def __init__(self, host: EndHost, node: Node, address: str, name: str) -> None:
+        self.host = host
+        self.node = node
+        self.name = name
+        self.identity = LinkIdentity(host.client, name, address, host.user)
+        self._mesh_name = link_name(self.identity)
+        self.is_detached = False
+        """By the core: it is attached elsewhere, or has ended."""
+
+    @property
+    def link(self) -> "MqttEnd":
+        return self
+
+    @property
+    def connection(self) -> MqttConnection:
+        """While it has not ended."""
+        connection = self.host.connection
+        assert connection is not None
+        return connection
+
+    @property
+    def ended(self) -> bool:
+        connection = self.host.connection
+        return self.is_detached or connection is None or connection.is_over
+
+    @property
+    def awaits_writing(self) -> bool:
+        """Whether it is to hear when something is written."""
+        return False
+
+    def written(self) -> None:
+        """What the connection held is about to be written."""
+
+    def known(self) -> LinkEntry | None:
+        """What the mesh knows of the link."""
+        raise NotImplementedError
+
+    def gone(self, now: float, *, closed: bool) -> None:
+        """The connection is over; `closed`: the session too."""
+        raise NotImplementedError
+
+    def perform(self, action: LinkAction) -> None:
+        """Do what the core asks."""
+        raise NotImplementedError
+
+    def detach(self, action: Detach) -> None:
+        self.is_detached = True
+        self.host.lost(self, action)

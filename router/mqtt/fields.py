@@ -1,0 +1,235 @@
+"""The fields that MQTT packets are made of, read and written (MQTT 5 1.5, 2.2.2).
+
+Strict and bounded, because it reads what strangers wrote: whatever is too short, too long or not meant in its place
+raises `MqttError`, and nothing takes longer than the packet is.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from attrs import frozen
+
+from router.mqtt.values import MqttError, PacketKind, Reason
+
+LONGEST: Final = 0xFFFF
+"""Bytes of a text or of binary data."""
+_MOST_DIGITS: Final = 4  # of a number of variable length
+WILL: Final = 0
+"""Where properties of a will stand: amid those of no packet."""
+
+
+def malformed(what: str) -> MqttError:
+    return MqttError(Reason.MALFORMED, what)
+
+
+class FieldReader:
+    """The fields of one packet, in their order."""
+
+    __slots__ = ("_at", "_data", "_end")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+        self._end = len(data)
+
+    def is_over(self) -> bool:
+        return self._at == self._end
+
+    def take(self, size: int) -> bytes:
+        at, self._at = self._at, self._at + size
+        if self._at > self._end:
+            raise malformed("a packet is cut off")
+        return self._data[at : self._at]
+
+    def rest(self) -> bytes:
+        return self.take(self._end - self._at)
+
+    def byte(self) -> int:
+        return self.take(1)[0]
+
+    def two(self) -> int:
+        return int.from_bytes(self.take(2), "big")
+
+    def four(self) -> int:
+        return int.from_bytes(self.take(4), "big")
+
+    def number(self) -> int:
+        """Of variable length."""
+        value = 0
+        for digit in range(_MOST_DIGITS):
+            byte = self.byte()
+            value |= (byte & 0x7F) << (7 * digit)
+            if byte < 0x80:
+                return value
+        raise malformed("a number has too many bytes")
+
+    def binary(self) -> bytes:
+        return self.take(self.two())
+
+    def text(self) -> str:
+        """MQTT 5 1.5.4: UTF-8, without surrogates, which Python refuses, and without NUL."""
+        try:
+            text = self.binary().decode()
+        except UnicodeDecodeError:
+            raise malformed("a text is not UTF-8") from None
+        if "\0" in text:
+            raise malformed("a text has a zero byte")
+        return text
+
+    def pair(self) -> tuple[str, str]:
+        return self.text(), self.text()
+
+    def identifier(self) -> int:
+        """Of a packet."""
+        if not (found := self.two()):
+            raise MqttError(Reason.PROTOCOL_ERROR, "a packet identifier is 0")
+        return found
+
+    def properties(self, place: int) -> dict[str, Any]:
+        """Those of a kind of packet, or of a will, by name; those of users are a list of pairs."""
+        if self.is_over():
+            return {}
+        size = self.number()
+        end = self._at + size
+        if end > self._end:
+            raise malformed("properties are cut off")
+        whole, self._end = self._end, end
+        found: dict[str, Any] = {}
+        while not self.is_over():
+            known = PROPERTIES.get(self.number())
+            if known is None or place not in known.places:
+                raise malformed("a property that has no place here")
+            value = known.read(self)
+            if known.name == USER:
+                found.setdefault(USER, []).append(value)
+            elif known.name in found:
+                raise MqttError(Reason.PROTOCOL_ERROR, f"{known.name} stands twice")
+            else:
+                found[known.name] = value
+        self._end = whole
+        return found
+
+
+@frozen
+class Property:
+    name: str
+    read: Callable[[FieldReader], Any]
+    write: Callable[[Any], bytes]
+    places: frozenset[int]
+
+
+def number(value: int) -> bytes:
+    """Of variable length."""
+    if value < 0x80:
+        return bytes((value,))
+    assert value < 1 << 28
+    digits = bytearray()
+    while True:
+        value, digit = value >> 7, value & 0x7F
+        digits.append(digit | 0x80 if value else digit)
+        if not value:
+            return bytes(digits)
+
+
+def two(value: int) -> bytes:
+    return value.to_bytes(2, "big")
+
+
+def _four(value: int) -> bytes:
+    return value.to_bytes(4, "big")
+
+
+def _byte(value: int) -> bytes:
+    return bytes((value,))
+
+
+def binary(value: bytes) -> bytes:
+    assert len(value) <= LONGEST
+    return two(len(value)) + value
+
+
+def text(value: str) -> bytes:
+    return binary(value.encode())
+
+
+def _pair(value: tuple[str, str]) -> bytes:
+    return text(value[0]) + text(value[1])
+
+
+def _flag(reader: FieldReader) -> int:
+    if (value := reader.byte()) > 1:
+        raise MqttError(Reason.PROTOCOL_ERROR, "a flag is neither 0 nor 1")
+    return value
+
+
+def _positive(read: Callable[[FieldReader], int]) -> Callable[[FieldReader], int]:
+    def positive(reader: FieldReader) -> int:
+        if not (value := read(reader)):
+            raise MqttError(Reason.PROTOCOL_ERROR, "a number is 0 that may not be")
+        return value
+
+    return positive
+
+
+USER: Final = "user-property"
+_READ: Final[Mapping[str, tuple[Callable[[FieldReader], Any], Callable[[Any], bytes]]]] = {
+    "flag": (_flag, _byte),
+    "two": (FieldReader.two, two),
+    "some": (_positive(FieldReader.two), two),
+    "four": (FieldReader.four, _four),
+    "size": (_positive(FieldReader.four), _four),
+    "number": (_positive(FieldReader.number), number),
+    "text": (FieldReader.text, text),
+    "binary": (FieldReader.binary, binary),
+    "pair": (FieldReader.pair, _pair),
+}
+_CONNECT, _CONNACK, _PUBLISH = PacketKind.CONNECT, PacketKind.CONNACK, PacketKind.PUBLISH
+_SUBSCRIBE, _DISCONNECT, _AUTH = PacketKind.SUBSCRIBE, PacketKind.DISCONNECT, PacketKind.AUTH
+_ACKS: Final = (PacketKind.PUBACK, PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP)
+_ANSWERS: Final = (*_ACKS, PacketKind.SUBACK, PacketKind.UNSUBACK, _CONNACK, _DISCONNECT, _AUTH)
+_ALL: Final = (*_ANSWERS, _CONNECT, _PUBLISH, _SUBSCRIBE, PacketKind.UNSUBSCRIBE, WILL)
+_TABLE: Final[Mapping[int, tuple[str, str, tuple[int, ...]]]] = {
+    0x01: ("payload-format-indicator", "flag", (_PUBLISH, WILL)),
+    0x02: ("message-expiry-interval", "four", (_PUBLISH, WILL)),
+    0x03: ("content-type", "text", (_PUBLISH, WILL)),
+    0x08: ("response-topic", "text", (_PUBLISH, WILL)),
+    0x09: ("correlation-data", "binary", (_PUBLISH, WILL)),
+    0x0B: ("subscription-identifier", "number", (_PUBLISH, _SUBSCRIBE)),
+    0x11: ("session-expiry-interval", "four", (_CONNECT, _CONNACK, _DISCONNECT)),
+    0x12: ("assigned-client-identifier", "text", (_CONNACK,)),
+    0x13: ("server-keep-alive", "two", (_CONNACK,)),
+    0x15: ("authentication-method", "text", (_CONNECT, _CONNACK, _AUTH)),
+    0x16: ("authentication-data", "binary", (_CONNECT, _CONNACK, _AUTH)),
+    0x17: ("request-problem-information", "flag", (_CONNECT,)),
+    0x18: ("will-delay-interval", "four", (WILL,)),
+    0x19: ("request-response-information", "flag", (_CONNECT,)),
+    0x1A: ("response-information", "text", (_CONNACK,)),
+    0x1C: ("server-reference", "text", (_CONNACK, _DISCONNECT)),
+    0x1F: ("reason-string", "text", _ANSWERS),
+    0x21: ("receive-maximum", "some", (_CONNECT, _CONNACK)),
+    0x22: ("topic-alias-maximum", "two", (_CONNECT, _CONNACK)),
+    0x23: ("topic-alias", "two", (_PUBLISH,)),
+    0x24: ("maximum-qos", "flag", (_CONNACK,)),
+    0x25: ("retain-available", "flag", (_CONNACK,)),
+    0x26: (USER, "pair", _ALL),
+    0x27: ("maximum-packet-size", "size", (_CONNECT, _CONNACK)),
+    0x28: ("wildcard-subscription-available", "flag", (_CONNACK,)),
+    0x29: ("subscription-identifier-available", "flag", (_CONNACK,)),
+    0x2A: ("shared-subscription-available", "flag", (_CONNACK,)),
+}
+PROPERTIES: Final[Mapping[int, Property]] = {
+    code: Property(name, *_READ[kind], frozenset(places)) for code, (name, kind, places) in _TABLE.items()
+}
+"""By code: what it is called and what it is, and in which packets it may stand (MQTT 5 2.2.2.2)."""
+_CODES: Final = {known.name: bytes((code,)) for code, known in PROPERTIES.items()}
+_WRITE: Final = {known.name: known.write for known in PROPERTIES.values()}
+
+
+def properties(values: Mapping[str, Any]) -> bytes:
+    """With their length."""
+    parts = []
+    for name, value in values.items():
+        write, code = _WRITE[name], _CODES[name]
+        parts += [code + write(each) for each in (value if name == USER else (value,))]
+    whole = b"".join(parts)
+    return number(len(whole)) + whole

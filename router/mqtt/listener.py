@@ -1,0 +1,106 @@
+"""The listener `mqtt` of a router: who comes in, as the listener for AMQP has it (docs/mqtt.md, docs/security.md).
+
+It is loaded by `router.process` only where the topology has one.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import trio
+from attrs import frozen
+
+from router.admission import Visitor
+from router.amqp import tcp
+from router.edge.guard import Guard
+from router.management.entity import ManagedRouter
+from router.mesh.config import MQTT
+from router.mqtt.connection import MqttConnection
+from router.mqtt.edge import HEADROOM, MqttEdge
+from router.mqtt.packets import ConnectPacket
+from router.mqtt.values import MqttError, Reason
+from router.security.doors import Doors, told
+
+log = logging.getLogger("oncemesh.mqtt")
+
+BACKLOG: Final = 1 << 20
+"""Bytes of messages that wait: who has more is read from more slowly."""
+PATIENCE_S: Final = 1.0
+"""For these to become fewer: what they wait for may be behind them."""
+LOOK_S: Final = 0.01
+
+Turn = Callable[[], Awaitable[None]]
+Serve = Callable[[trio.abc.Stream, MqttConnection, Callable[[], None], str, Callable[[], None], Turn], Awaitable[None]]
+
+
+@frozen
+class Door:
+    """By which a client has come in."""
+
+    certified: str
+    """The user that its certificate names; empty if none."""
+    denied: Callable[[], None]
+    doors: Doors
+    passwords: bool
+    """May be said here."""
+    anybody: bool
+    """May come in."""
+
+    def user_of(self, packet: ConnectPacket, connection: MqttConnection) -> str:
+        if packet.user is not None and self.passwords:
+            password = (packet.password or b"").decode(errors="replace")
+            if not self.doors.proves(packet.user, password):
+                self.denied()
+                raise MqttError(
+                    Reason.BAD_PASSWORD, f"user {packet.user[:64]!r} is not known, or its password is wrong"
+                )
+            return packet.user
+        if self.certified:
+            return self.certified
+        if not self.anybody:
+            raise MqttError(Reason.NOT_AUTHORIZED, "who comes in here says who he is")
+        return ""
+
+
+class MqttListener:
+    """Of one router."""
+
+    def __init__(
+        self, at: ManagedRouter, guard: Guard, doors: Doors, turn: Turn, serve: Serve
+    ) -> None:  # fmt: skip
+        """`serve` drives a connection over a stream."""
+        topology = at.topology
+        address = topology.routers[at.name].mqtt
+        assert address is not None, "there is such a listener"
+        security, limits = topology.security, topology.limits
+        prefixes = [rule.prefix for rule in topology.addresses]
+        self.edge = MqttEdge(at.node, at.clients, guard, prefixes, limits, int(topology.timing.terminus))
+        self._at = at
+        self._limits = limits
+        self._doors = doors
+        self._turn = turn
+        self._drive = serve
+        has_passwords = security.users is not None or security.secret is not None
+        self._passwords = has_passwords and security.hears_passwords(address.host)
+        self._anybody = security.admits_anybody(MQTT, address.host)
+
+    async def serve(self, below: trio.SocketStream, visitor: Visitor) -> None:
+        with told(str(visitor)):
+            stream, certified, denied = await self._doors.let_in(tcp.prompt(below))
+            connection = MqttConnection(self.edge, self._limits.max_message + HEADROOM, self._limits.opening)
+            connection.context = visitor
+            self.edge.entrances[connection] = Door(certified, denied, self._doors, self._passwords, self._anybody)
+
+            async def turn() -> None:
+                await self._slow_down(connection)
+                await self._turn()
+
+            written = partial(self._at.clients.written, connection)
+            await self._drive(stream, connection, self._at.node.pump, str(visitor), written, turn)
+
+    async def _slow_down(self, connection: MqttConnection) -> None:
+        """Who publishes faster than the mesh takes it is read from more slowly."""
+        until = trio.current_time() + PATIENCE_S
+        while self.edge.waiting_bytes(connection) > BACKLOG and trio.current_time() < until:
+            await trio.sleep(LOOK_S)

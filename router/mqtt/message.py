@@ -1,0 +1,142 @@
+"""A PUBLISH as an AMQP message, and back (docs/mqtt.md has the table).
+
+Its body is the payload, byte for byte. What MQTT 5 says beside it becomes what AMQP has for that: sections that other
+clients read, and selectors. A message of QoS 1 says so in an annotation, as nobody may be sent it at a higher one
+(MQTT 5 3.8.4); one of QoS 0 is presettled. The payload format is kept in an annotation, too.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import frozen
+
+from router.amqp.format.codec import Described, Symbol, Timestamp, encode, ubyte, uint
+from router.amqp.format.errors import AmqpError
+from router.amqp.format.message import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    VALUE,
+    joined_message,
+    sections_of,
+)
+from router.mqtt.fields import LONGEST, USER, properties
+
+QOS: Final = Symbol("x-opt-mqtt-qos")
+IS_TEXT: Final = Symbol("x-opt-mqtt-payload-is-text")
+_TTL, _REPLY_TO, _CORRELATION_ID, _CONTENT_TYPE = 2, 4, 5, 6  # places in the header, and in the properties
+_MS: Final = 1000
+_MOST: Final = 2**32 - 1
+_DATA_BEGIN: Final = joined_message((b"",))[:4]
+_OF_QOS_1: Final = encode(Described(MESSAGE_ANNOTATIONS, {QOS: ubyte(1)}))
+
+
+@frozen
+class MqttContent:
+    """What a subscriber of MQTT is given of a message."""
+
+    payload: bytes
+    qos: int
+    """At most."""
+    properties: bytes
+    """As MQTT 5 writes them, with their length."""
+
+
+NO_PROPERTIES: Final = b"\0"
+
+
+def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any]) -> bytes:
+    """`found` are the properties of the PUBLISH."""
+    body = joined_message((payload,))
+    if not found:
+        return _OF_QOS_1 + body if qos == 1 else body
+    sections = []
+    if (expiry := found.get("message-expiry-interval")) is not None:
+        sections.append(Described(HEADER, [None, None, uint(min(expiry * _MS, _MOST))]))
+    annotations: dict[Symbol, Any] = {QOS: ubyte(1)} if qos == 1 else {}
+    if "payload-format-indicator" in found:
+        annotations[IS_TEXT] = bool(found["payload-format-indicator"])
+    if annotations:
+        sections.append(Described(MESSAGE_ANNOTATIONS, annotations))
+    fields = [None, None, None, None, *(found.get(name) for name in ("response-topic", "correlation-data"))]
+    content_type = found.get("content-type")
+    fields.append(Symbol(content_type) if content_type is not None and content_type.isascii() else None)
+    if any(field is not None for field in fields):
+        sections.append(Described(PROPERTIES, fields))
+    if USER in found:
+        sections.append(Described(APPLICATION_PROPERTIES, dict(found[USER])))
+    return b"".join(map(encode, sections)) + body
+
+
+def from_amqp(message: bytes) -> MqttContent | None:
+    """None for what MQTT cannot carry: a body that is neither data nor text, or what is no message."""
+    qos = 2
+    if message.startswith(_OF_QOS_1):
+        message, qos = message[len(_OF_QOS_1) :], 1
+    if message.startswith(_DATA_BEGIN) and len(message) == 8 + int.from_bytes(message[4:8], "big"):
+        return MqttContent(message[8:], qos, NO_PROPERTIES)
+    try:
+        return _of_sections(sections_of(message), qos)
+    except AmqpError:
+        return None
+
+
+def _of_sections(sections: list[tuple[Any, Any]], qos: int) -> MqttContent | None:
+    found: dict[str, Any] = {}
+    body: list[bytes] = []
+    for code, value in sections:
+        if code == HEADER and isinstance(value, list):
+            ttl = value[_TTL] if len(value) > _TTL else None
+            if isinstance(ttl, int):
+                found["message-expiry-interval"] = -(-ttl // _MS)
+        elif code == MESSAGE_ANNOTATIONS and isinstance(value, dict):
+            qos = 1 if value.get(QOS) == 1 else qos
+            if isinstance(value.get(IS_TEXT), bool):
+                found["payload-format-indicator"] = int(value[IS_TEXT])
+        elif code == PROPERTIES and isinstance(value, list):
+            found |= _properties(value)
+        elif code == APPLICATION_PROPERTIES and isinstance(value, dict):
+            if user := [(name, text) for name, each in value.items() if (text := _text(each)) and _fits(name)]:
+                found[USER] = [(name, text[0]) for name, text in user]
+        elif code == DATA and isinstance(value, bytes):
+            body.append(value)
+        elif code == VALUE and isinstance(value, str | bytes):
+            body.append(value.encode() if isinstance(value, str) else value)
+    if not body:
+        return None
+    return MqttContent(b"".join(body), qos, properties(found))
+
+
+def _properties(fields: list[Any]) -> dict[str, Any]:
+    fields = [*fields, *[None] * (_CONTENT_TYPE + 1 - len(fields))]
+    found: dict[str, Any] = {}
+    if _fits(topic := fields[_REPLY_TO]) and topic and "+" not in topic and "#" not in topic:
+        found["response-topic"] = topic
+    if (identity := fields[_CORRELATION_ID]) is not None:
+        data = identity if isinstance(identity, bytes) else str(identity).encode()
+        if len(data) <= LONGEST:
+            found["correlation-data"] = data
+    if _fits(kind := fields[_CONTENT_TYPE]):
+        found["content-type"] = str(kind)
+    return found
+
+
+def _text(value: Any) -> tuple[str] | None:
+    """A simple value in words; None if it has none."""
+    if isinstance(value, bool):
+        return ("true" if value else "false",)
+    if value is None or isinstance(value, bytes | list | dict | Described):
+        return None
+    text = str(int(value)) if isinstance(value, Timestamp) else str(value)
+    return (text,) if _fits(text) else None
+
+
+def _fits(value: Any) -> bool:
+    """Whether it is a text that MQTT can carry."""
+    return isinstance(value, str) and "\0" not in value and len(value) * 4 <= LONGEST * 4 and _size(value) <= LONGEST
+
+
+def _size(value: str) -> int:
+    return len(value.encode(errors="replace"))

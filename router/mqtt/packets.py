@@ -1,0 +1,276 @@
+"""The packets of MQTT 3.1.1 and 5: those that clients send, read; those that a server sends, written.
+
+Frozen values and functions; the fields are `router.mqtt.fields`' business, and what a packet means is the session's.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from attrs import frozen
+
+from router.mqtt.fields import WILL, FieldReader, malformed, number, properties, two
+from router.mqtt.values import V3, V5, MqttError, PacketKind, Reason, return_code
+
+Properties = Mapping[str, Any]
+_NAMES: Final = {"MQTT": (V3, V5)}
+_DUP, _RETAIN = 0x08, 0x01
+_CLEAN, _WILL, _WILL_RETAIN, _PASSWORD, _USER = 0x02, 0x04, 0x20, 0x40, 0x80
+
+
+@frozen
+class Will:
+    topic: str
+    payload: bytes
+    qos: int
+    properties: Properties
+
+
+@frozen
+class ConnectPacket:
+    version: int
+    client: str
+    clean: bool
+    keep_alive: int
+    """Seconds; 0: none."""
+    user: str | None
+    password: bytes | None
+    will: Will | None
+    properties: Properties
+
+
+@frozen
+class PublishPacket:
+    topic: str
+    payload: bytes
+    qos: int
+    dup: bool
+    identifier: int
+    """0 at QoS 0."""
+    properties: Properties
+
+
+@frozen
+class AckPacket:
+    """PUBACK, PUBREC, PUBREL or PUBCOMP."""
+
+    kind: PacketKind
+    identifier: int
+    reason: int
+
+
+@frozen
+class FilterRequest:
+    """Of a SUBSCRIBE."""
+
+    filter: str
+    qos: int
+    no_local: bool
+
+
+@frozen
+class SubscribePacket:
+    identifier: int
+    filters: tuple[FilterRequest, ...]
+    properties: Properties
+
+
+@frozen
+class UnsubscribePacket:
+    identifier: int
+    filters: tuple[str, ...]
+
+
+@frozen
+class DisconnectPacket:
+    reason: int
+    properties: Properties
+
+
+@frozen
+class PingPacket:
+    pass
+
+
+Packet = (
+    ConnectPacket
+    | PublishPacket
+    | AckPacket
+    | SubscribePacket
+    | UnsubscribePacket
+    | DisconnectPacket
+    | PingPacket
+)  # fmt: skip
+
+# Of those that clients send: the flags that must be set (MQTT 5 2.1.3); PUBLISH has its own.
+_FLAGS: Final = {
+    PacketKind.CONNECT: 0,
+    PacketKind.PUBACK: 0,
+    PacketKind.PUBREC: 0,
+    PacketKind.PUBREL: 2,
+    PacketKind.PUBCOMP: 0,
+    PacketKind.SUBSCRIBE: 2,
+    PacketKind.UNSUBSCRIBE: 2,
+    PacketKind.PINGREQ: 0,
+    PacketKind.DISCONNECT: 0,
+}
+
+
+def read_packet(first: int, body: bytes, version: int) -> Packet:
+    """By the first byte of its header, and all that is behind the header."""
+    code = first >> 4
+    if code == PacketKind.PUBLISH:
+        return _publish(first & 0x0F, FieldReader(body), version)
+    if code == PacketKind.AUTH:
+        raise MqttError(Reason.PROTOCOL_ERROR, "an AUTH, though no such authentication has begun")
+    if code not in _FLAGS:
+        raise MqttError(Reason.PROTOCOL_ERROR, f"a packet of type {code}, which no client sends")
+    kind = PacketKind(code)
+    if first & 0x0F != _FLAGS[kind]:
+        raise malformed(f"a {kind.name} with the flags {first & 0x0F:#x}")
+    reader = FieldReader(body)
+    packet = _read(kind, reader, version)
+    if not reader.is_over():
+        raise malformed(f"a {kind.name} that goes on behind its end")
+    return packet
+
+
+def _read(kind: PacketKind, reader: FieldReader, version: int) -> Packet:
+    match kind:
+        case PacketKind.CONNECT:
+            return _connect(reader)
+        case PacketKind.SUBSCRIBE:
+            return _subscribe(reader, version)
+        case PacketKind.UNSUBSCRIBE:
+            return _unsubscribe(reader, version)
+        case PacketKind.PINGREQ:
+            return PingPacket()
+        case PacketKind.DISCONNECT:
+            reason = 0 if reader.is_over() or version == V3 else reader.byte()
+            return DisconnectPacket(reason, reader.properties(kind) if version == V5 else {})
+    identifier = reader.identifier()
+    reason = 0 if reader.is_over() or version == V3 else reader.byte()
+    if version == V5:
+        reader.properties(kind)
+    return AckPacket(kind, identifier, reason)
+
+
+def version_of(connect: bytes) -> int:
+    """In which its sender is to be answered, whatever is wrong with the rest of it."""
+    return V3 if connect.startswith(b"\0\4MQTT\4") else V5
+
+
+def _connect(reader: FieldReader) -> ConnectPacket:
+    name, version = reader.text(), reader.byte()
+    if name not in _NAMES:
+        raise malformed(f"the protocol {name[:20]!r}, expected MQTT")
+    if version not in _NAMES[name]:
+        raise MqttError(Reason.UNSUPPORTED_VERSION, f"level {version} of the protocol, expected 4 (3.1.1) or 5")
+    flags, keep_alive = reader.byte(), reader.two()
+    if flags & 0x01 or (not flags & _WILL and flags & 0x38) or (flags >> 3) & 3 == 3:
+        raise malformed(f"a CONNECT with the flags {flags:#x}")
+    if version == V3 and flags & _PASSWORD and not flags & _USER:
+        raise malformed("a password without a user")
+    found = reader.properties(PacketKind.CONNECT) if version == V5 else {}
+    client = reader.text()
+    will = _will(reader, flags, version) if flags & _WILL else None
+    user = reader.text() if flags & _USER else None
+    password = reader.binary() if flags & _PASSWORD else None
+    return ConnectPacket(version, client, bool(flags & _CLEAN), keep_alive, user, password, will, found)
+
+
+def _will(reader: FieldReader, flags: int, version: int) -> Will:
+    if flags & _WILL_RETAIN:
+        raise MqttError(Reason.NO_RETAIN, "a will that is to be retained")
+    found = reader.properties(WILL) if version == V5 else {}
+    topic, payload = _topic(reader.text()), reader.binary()
+    return Will(topic, payload, (flags >> 3) & 3, found)
+
+
+def _topic(name: str) -> str:
+    if not name or "+" in name or "#" in name:
+        raise MqttError(Reason.BAD_TOPIC, f"{name[:100]!r} is no topic to publish to")
+    return name
+
+
+def _publish(flags: int, reader: FieldReader, version: int) -> PublishPacket:
+    qos, dup = (flags >> 1) & 3, bool(flags & _DUP)
+    if qos == 3 or (dup and not qos):
+        raise malformed(f"a PUBLISH with the flags {flags:#x}")
+    if flags & _RETAIN:
+        raise MqttError(Reason.NO_RETAIN, "a message that is to be retained")
+    name = reader.text()
+    identifier = reader.identifier() if qos else 0
+    found = reader.properties(PacketKind.PUBLISH) if version == V5 else {}
+    if "topic-alias" in found:
+        raise MqttError(Reason.BAD_ALIAS, "a topic alias, though none was offered")
+    if "subscription-identifier" in found:
+        raise MqttError(Reason.PROTOCOL_ERROR, "a PUBLISH of a client with a subscription identifier")
+    return PublishPacket(_topic(name), reader.rest(), qos, dup, identifier, found)
+
+
+def _subscribe(reader: FieldReader, version: int) -> SubscribePacket:
+    identifier = reader.identifier()
+    found = reader.properties(PacketKind.SUBSCRIBE) if version == V5 else {}
+    filters = []
+    while not reader.is_over():
+        name, options = reader.text(), reader.byte()
+        if options & 3 == 3 or options & (0xC0 if version == V5 else 0xFC) or options & 0x30 == 0x30:
+            raise malformed(f"a subscription with the options {options:#x}")
+        filters.append(FilterRequest(name, options & 3, bool(options & 4)))
+    if not filters:
+        raise MqttError(Reason.PROTOCOL_ERROR, "a SUBSCRIBE to nothing")
+    return SubscribePacket(identifier, tuple(filters), found)
+
+
+def _unsubscribe(reader: FieldReader, version: int) -> UnsubscribePacket:
+    identifier = reader.identifier()
+    if version == V5:
+        reader.properties(PacketKind.UNSUBSCRIBE)
+    filters = []
+    while not reader.is_over():
+        filters.append(reader.text())
+    if not filters:
+        raise MqttError(Reason.PROTOCOL_ERROR, "an UNSUBSCRIBE from nothing")
+    return UnsubscribePacket(identifier, tuple(filters))
+
+
+# what a server sends
+
+PINGRESP: Final = bytes((PacketKind.PINGRESP << 4, 0))
+
+
+def _packet(first: int, body: bytes) -> bytes:
+    return bytes((first,)) + number(len(body)) + body
+
+
+def connack(version: int, reason: Reason, *, present: bool = False, told: Properties | None = None) -> bytes:
+    if version == V3:
+        return _packet(PacketKind.CONNACK << 4, bytes((present, return_code(reason))))
+    return _packet(PacketKind.CONNACK << 4, bytes((present, reason)) + properties(told or {}))
+
+
+def publish(topic: bytes, payload: bytes, qos: int, identifier: int, found: bytes, *, dup: bool = False) -> bytes:
+    """`topic` with its length, as `fields.text` writes it; `found` are properties with theirs, empty in 3.1.1."""
+    first = PacketKind.PUBLISH << 4 | qos << 1 | (_DUP if dup else 0)
+    middle = topic + two(identifier) + found if qos else topic + found
+    return b"".join((bytes((first,)), number(len(middle) + len(payload)), middle, payload))
+
+
+def ack(version: int, kind: PacketKind, identifier: int, reason: int = 0, why: str = "") -> bytes:
+    first = kind << 4 | (2 if kind is PacketKind.PUBREL else 0)
+    if version == V3 or not reason:
+        return bytes((first, 2)) + two(identifier)
+    return _packet(first, two(identifier) + bytes((reason,)) + (properties({"reason-string": why}) if why else b""))
+
+
+def suback(version: int, kind: PacketKind, identifier: int, reasons: Iterable[int]) -> bytes:
+    """SUBACK, or UNSUBACK, which has no reasons in 3.1.1."""
+    if version == V3:
+        codes = bytes(min(reason, 0x80) for reason in reasons) if kind is PacketKind.SUBACK else b""
+        return _packet(kind << 4, two(identifier) + codes)
+    return _packet(kind << 4, two(identifier) + b"\0" + bytes(reasons))
+
+
+def disconnect(reason: Reason, why: str) -> bytes:
+    """There is none from a server of 3.1.1."""
+    return _packet(PacketKind.DISCONNECT << 4, bytes((reason,)) + properties({"reason-string": why} if why else {}))

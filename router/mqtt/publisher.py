@@ -1,0 +1,297 @@
+"""A topic that an MQTT client publishes to: a publisher's link, whose deliveries the client knows by identifiers.
+
+PUBLISH is the transfer. PUBREC, or PUBACK, is said when the outcome is here: accepted by all. PUBREL settles; at QoS 1
+the link settles first, at QoS 0 what is sent is settled.
+
+**Tags.** Packet identifiers are used again at once. The tag of what may be sent again elsewhere is the identifier and a
+hash of the message: the same for its copy (DUP) at whatever router. Of what ends with its connection it is a count.
+
+**Maps.** A client that comes back sends again what is open, each as a DUP, and never says that this was all. At the
+router where it was, the session knows, and its map is complete. At another one the map is incomplete, and names the
+copies that have come; a copy that comes later is named by another attach. With the first message that is no copy all
+copies of its link have come, as they come first and in their order (MQTT 5 4.6): once they are over, a new life begins.
+So what the former one has left in the mesh ends, and no identifier that is used again is taken for that.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from itertools import groupby
+from typing import Final
+
+from router.edge.signs import SignsOfLife
+from router.mqtt.ends import LINK, LINK_QOS_1, EndHost, MqttEnd
+from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Echo, LinkAction
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record, Stream
+from topic.directory.entry import LinkEntry
+from topic.identity import NOWHERE
+from topic.node import Node
+
+HASH_BYTES: Final = 16
+
+
+class ReceivedMessage:
+    """A message of the client's, until it is over for both."""
+
+    __slots__ = ("dup", "end", "identifier", "message", "qos", "record", "released", "tag", "told")
+
+    def __init__(self, end: "MqttPublisher", identifier: int, qos: int, message: bytes, *, dup: bool) -> None:
+        self.end = end
+        self.identifier = identifier
+        self.qos = qos
+        self.message = message
+        self.dup = dup
+        self.tag = end.tag(identifier, message)
+        self.record: Record | None = None
+        self.told = False
+        """The client has been told of the outcome."""
+        self.released = False
+        """The client knows the outcome: what is left is for the mesh."""
+
+
+Answer = Callable[[ReceivedMessage, bool, str], None]
+"""Tells the client of an outcome: whether all have accepted, and what else there is to say."""
+
+
+class MqttPublisher(MqttEnd):
+    def __init__(self, host: EndHost, node: Node, address: str, *, first: bool, answer: Answer) -> None:
+        """`first`: for what comes at QoS 1."""
+        super().__init__(host, node, address, LINK_QOS_1 if first else LINK)
+        self.stream: Stream | None = None
+        self.signs = SignsOfLife(self, self._alive, answers=False)
+        self.waiting: deque[ReceivedMessage] = deque()
+        """What is not transferred yet."""
+        self.waiting_bytes = 0
+        self._answer = answer
+        self._first = first
+        self._open: dict[Record, ReceivedMessage] = {}
+        self._over: list[Record] = []
+        """Released since the last batch."""
+        self._named: set[bytes] = set()
+        """Tags of copies that the map of this attach has."""
+        self._inherits = False
+        """Its life began at another router."""
+        self._renews = False
+        """All that this was for is over: the next attach begins a life."""
+        self._begins = False
+        """An attach waits for its proof."""
+        self._answered = False
+        self._transfers = False
+        self._credit = 0
+        self._count = 0
+
+    def tag(self, identifier: int, message: bytes) -> bytes:
+        if identifier and self.host.timeout:
+            return identifier.to_bytes(2, "big") + blake2b(message, digest_size=HASH_BYTES).digest()
+        self._count += 1
+        return self._count.to_bytes(8, "big")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of the client's is under way."""
+        return not (self.waiting or self._open or self._begins)
+
+    def known(self) -> LinkEntry | None:
+        return self.node.topic.directory.publisher(self._mesh_name)
+
+    # what the client does
+
+    def take(self, incoming: ReceivedMessage) -> None:
+        """It goes on with `go_on`."""
+        self.waiting.append(incoming)
+        self.waiting_bytes += len(incoming.message)
+
+    def release(self, incoming: ReceivedMessage) -> None:
+        """The client knows of the outcome, or wants to know no more of it; settled with `go_on`."""
+        incoming.released = True
+        if incoming.told and self._answered and incoming.record is not None:
+            del self._open[incoming.record]
+            self._over.append(incoming.record)
+
+    def go_on(self) -> None:
+        """Settle what was released, and transfer what may be. What comes of it is performed."""
+        if self._over:
+            self._settle()
+        if self.ended or self._begins or not self.waiting:
+            return
+        if self.stream is None or self.stream.link is not self:
+            self._attach()
+        elif self._answered and not self._transfers:
+            self._transfers = True  # what is performed may come back here: it goes on in this loop
+            while ready := self._ready():
+                self._transfer(ready)
+            self._transfers = False
+            if self._inherits and self.waiting and self._answered:
+                self._get_past(self.waiting[0])
+
+    def _settle(self) -> None:
+        over, self._over = self._over, []
+        if self.stream is not None and self.stream.link is self:
+            self.node.topic.settle(self.stream, over)
+            self.node.perform()
+
+    def _ready(self) -> list[ReceivedMessage]:
+        ready: list[ReceivedMessage] = []
+        while self.waiting and len(ready) < self._credit:
+            if self._inherits and self.waiting[0].tag not in self._named:
+                break
+            ready.append(self.waiting.popleft())
+        self.waiting_bytes -= sum(len(incoming.message) for incoming in ready)
+        return ready
+
+    def _get_past(self, head: ReceivedMessage) -> None:
+        """The map of this attach does not have it: it is another copy, or all copies have come."""
+        if head.dup and head.tag not in self._named:
+            self._attach()
+        elif not head.dup and not self._open:
+            self._renews = True
+            self._attach()
+
+    def _transfer(self, batch: Sequence[ReceivedMessage]) -> None:
+        assert self.stream is not None
+        self._credit -= len(batch)
+        for presettled, run in groupby(batch, key=lambda incoming: not incoming.qos):
+            each = list(run)
+            tags, messages = [one.tag for one in each], [one.message for one in each]
+            records = self.node.topic.publish(self.stream, tags, messages, presettled=presettled)
+            if not presettled:
+                for incoming, record in zip(each, records, strict=True):
+                    incoming.record = record
+                    self._open[record] = incoming
+            self.node.perform()
+
+    # attaching
+
+    def resume(self) -> None:
+        """The client is back at this router."""
+        if self._open or self.waiting:
+            self._attach()
+
+    def _goes_on(self) -> bool:
+        """Whether this life goes on here: nobody in the mesh knows of a later attach."""
+        known = self.known()
+        is_mine = self.stream is not None and known is not None and known.live and known.epoch == self.stream.epoch
+        return is_mine and not self._renews
+
+    def _attach(self) -> None:
+        """A life that is to last begins, or comes from elsewhere, when it is certain that the client is here (protocol
+        7.8)."""
+        if self.host.timeout and self.connection.can_prove and not self._goes_on():
+            self._begins = True
+            self.connection.prove(self._begin)
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._begins = False
+        if self.ended:
+            return
+        topic, now = self.node.topic, self.node.now()
+        unsettled = self._map()
+        if self.stream is not None and self.stream.link is self:
+            topic.suspend_publisher(self.stream, self, now)
+        known = self.known()
+        self._answered, self._renews, self._credit = False, False, 0
+        self.stream = topic.attach_publisher(
+            self.identity,
+            self,
+            now,
+            generation=known.generation if known is not None and unsettled is not None else None,
+            seen=known.epoch if known is not None else NOWHERE,
+            first=self._first,
+            lifetime=self.host.lifetime(0),
+            unsettled=unsettled,
+            complete=not self._inherits,
+        )
+        self.node.perform()
+
+    def _map(self) -> dict[bytes, int] | None:
+        """By tag, of this attach; None begins afresh."""
+        copies = {incoming.tag for incoming in self.waiting if incoming.dup}
+        if self._goes_on():
+            over = [record for record, incoming in self._open.items() if incoming.released]
+            states = {self._open.pop(record).tag: int(DeliveryOutcome.ACCEPTED) for record in over}
+            states |= {incoming.tag: 0 for incoming in self._open.values()}
+        else:
+            self._put_back()
+            known, states = self.known(), {}
+            is_there = known is not None and known.live and known.lifetime.timeout > 0
+            self._inherits = not self._renews and self.host.resumes and is_there and bool(copies)
+            if not self._inherits:
+                return None
+        self._named = copies if self._inherits else set()
+        return states | dict.fromkeys(self._named, 0)
+
+    def _put_back(self) -> None:
+        """The mesh has ended the life that these were of: they are sent again, at least once."""
+        left = [incoming for incoming in self._open.values() if not incoming.released]
+        self._open.clear()
+        self.waiting.extendleft(reversed(left))
+        self.waiting_bytes += sum(len(incoming.message) for incoming in left)
+
+    def gone(self, now: float, *, closed: bool) -> None:
+        if closed or not self.host.timeout:
+            self._open.clear()
+            self.waiting.clear()
+        self.waiting = deque(incoming for incoming in self.waiting if incoming.qos)
+        self.waiting_bytes = sum(len(incoming.message) for incoming in self.waiting)
+        self._settle()
+        self._answered, self._begins, self._credit = False, False, 0
+        if self.stream is None:
+            return
+        if closed:
+            self.node.topic.detach_publisher(self.stream, now)
+        else:
+            self.node.topic.suspend_publisher(self.stream, self, now)
+
+    # what the core asks
+
+    def perform(self, action: LinkAction) -> None:
+        match action:
+            case AnswerDeliveries():
+                self._answer_deliveries(action)
+            case Credit():
+                self._credit += action.count
+                self.go_on()
+            case Echo():
+                self.signs.ask()
+            case AnswerPublisher():
+                self._begun(action)
+            case Detach():
+                self.detach(action)
+            case _:
+                raise AssertionError(f"of a subscriber: {action}")
+
+    def echo(self) -> None:
+        """No client answers any: its machine does."""
+
+    def _alive(self, answered: bool) -> None:
+        if not self.ended and self.stream is not None:
+            self.node.now()
+            self.node.topic.alive(self.stream, answered=answered)
+            self.node.perform()
+
+    def _begun(self, action: AnswerPublisher) -> None:
+        """What was transferred before is transferred again, by us: the session has it."""
+        self._answered, self._credit = True, action.credit
+        self.signs = SignsOfLife(self, self._alive, answers=False)
+        again, self._open = list(self._open.values()), {}
+        if again:
+            self._transfer(again)
+        self.go_on()
+
+    def _answer_deliveries(self, action: AnswerDeliveries) -> None:
+        accepted = action.outcome is DeliveryOutcome.ACCEPTED
+        for record in action.records:
+            incoming = self._open[record]
+            if not (incoming.told or incoming.released):
+                incoming.told = True
+                self._answer(incoming, accepted, action.description)
+            if action.settle:
+                del self._open[record]
+            elif incoming.released:
+                del self._open[record]
+                self._over.append(record)
+        if self._over:
+            self._settle()

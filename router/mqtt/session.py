@@ -1,0 +1,341 @@
+"""What an MQTT client and this router have in common: topics, and what each identifier of a packet stands for.
+
+While the router lives a session goes on exactly where it was, as both ends know their identifiers. It is nowhere else:
+another router knows the links of the client, by the directory, but no identifiers (docs/mqtt.md has what follows). Who
+may have a session, and what is asked for in vain, is `router.mqtt.edge`'s business.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from attrs import define
+
+from router.mqtt.connection import MqttConnection
+from router.mqtt.ends import MqttEnd
+from router.mqtt.message import MqttContent, from_amqp, to_amqp
+from router.mqtt.packets import AckPacket, PublishPacket, ack, publish, suback
+from router.mqtt.publisher import MqttPublisher, ReceivedMessage
+from router.mqtt.subscriber import MqttSubscriber, SentMessage
+from router.mqtt.values import REFUSED, V3, V5, MqttError, PacketKind, Reason
+from topic.actions import Detach
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record
+from topic.directory.entry import Lifetime
+from topic.node import Node
+
+log = logging.getLogger("oncemesh.mqtt")
+
+MOST_SENT: Final = 256
+"""Messages that are under way to a client at once, unless it wants fewer."""
+MOST_IDENTIFIERS: Final = 0xFFFF
+
+
+@define(eq=False)
+class WaitingSuback:
+    identifier: int
+    reasons: list[int]
+    left: dict[MqttEnd, int]
+    """Subscriptions that do not hold yet, and which of the reasons is theirs."""
+
+
+class MqttSession:
+    def __init__(self, node: Node, client: str, user: str, lost: Callable[["MqttSession", Detach], None]) -> None:
+        self.client = client
+        self.user = user
+        self.timeout = 0
+        self.resumes = False
+        self.connection: MqttConnection | None = None
+        self.publishers: dict[tuple[str, bool], MqttPublisher] = {}
+        """By topic, and whether for QoS 1; the one that was used last comes last."""
+        self.subscribers: dict[str, MqttSubscriber] = {}
+        self.received: dict[int, ReceivedMessage] = {}
+        """By identifier: the client's messages that are not over."""
+        self.sent: dict[int, SentMessage] = {}
+        """By identifier: ours."""
+        self._node = node
+        self._lost = lost
+        self._quota = MOST_SENT
+        self._largest = 0
+        self._identifier = 0
+        self._unsent: deque[tuple[MqttSubscriber, Record, int]] = deque()
+        self._touched: dict[MqttPublisher | MqttSubscriber, None] = {}
+        self._subacks: list[WaitingSuback] = []
+
+    def __str__(self) -> str:
+        return f"client {self.client!r}"
+
+    def begin(self, connection: MqttConnection, timeout: int, asked: dict[str, Any]) -> None:
+        """The client is here. `asked` are the properties of its CONNECT."""
+        self.connection = connection
+        self.timeout = timeout
+        self._quota = min(MOST_SENT, asked.get("receive-maximum", MOST_SENT))
+        self._largest = asked.get("maximum-packet-size", 0)
+
+    def resume(self) -> None:
+        """All that was under way goes on."""
+        for outgoing in list(self.sent.values()):
+            if outgoing.released:
+                self._say(PacketKind.PUBREL, outgoing.identifier)
+        for subscriber in list(self.subscribers.values()):
+            subscriber.attach(resumes=True)
+        for publisher in list(self.publishers.values()):
+            publisher.resume()
+
+    def lifetime(self, durable: int) -> Lifetime:
+        """Of a link. That of a subscription tells its QoS, for other routers."""
+        return Lifetime(self.timeout, "connection-close", durable) if self.timeout else Lifetime()
+
+    def gone(self, now: float, *, closed: bool) -> None:
+        self.connection = None
+        self._unsent.clear()
+        self._subacks.clear()
+        self._touched.clear()
+        for end in (*self.publishers.values(), *self.subscribers.values()):
+            end.gone(now, closed=closed)
+        self.received = {number: each for number, each in self.received.items() if not closed}
+
+    def lost(self, end: MqttEnd, action: Detach) -> None:
+        self._lost(self, action)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of messages that the client has sent, and no publisher's link has taken yet."""
+        return sum(publisher.waiting_bytes for publisher in self.publishers.values())
+
+    def is_full(self, most: int, now: float) -> bool:
+        """Whether there is no place for another topic, not even that of one which was not published to for long."""
+        if len(self.publishers) + len(self.subscribers) < most:
+            return False
+        idle = next((index for index, publisher in self.publishers.items() if publisher.is_idle), None)
+        if idle is not None:
+            self.publishers.pop(idle).gone(now, closed=True)
+            self._node.perform()
+        return idle is None
+
+    # what the client publishes
+
+    def publish(self, packet: PublishPacket, end: MqttPublisher, most: int) -> None:
+        """`most` bytes may a message have."""
+        message = to_amqp(packet.payload, packet.qos, packet.properties)
+        if len(message) > most:
+            raise MqttError(Reason.TOO_LARGE, f"a message of {len(message)} bytes", "max_message")
+        if packet.qos and self._is_known(packet, message):
+            return
+        incoming = ReceivedMessage(end, packet.identifier, packet.qos, message, dup=packet.dup)
+        if packet.qos:
+            self.received[packet.identifier] = incoming
+        end.take(incoming)
+        self._touched[end] = None
+
+    def _is_known(self, packet: PublishPacket, message: bytes) -> bool:
+        """Whether it is under way already. Else the client has let go of what had this identifier."""
+        known = self.received.get(packet.identifier)
+        if known is None:
+            return False
+        if known.qos == packet.qos and known.message == message and known.end.identity.address == packet.topic:
+            if known.told:
+                self._say(PacketKind.PUBREC, packet.identifier)
+            return True
+        self._release(known)
+        return False
+
+    def _release(self, incoming: ReceivedMessage) -> None:
+        del self.received[incoming.identifier]
+        incoming.end.release(incoming)
+        self._touched[incoming.end] = None
+
+    def answer(self, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
+        """Tell the client of the outcome. MQTT 3.1.1 has but one word for any (3.1.1 3.3.5)."""
+        connection = self.connection
+        assert connection is not None
+        if not accepted:
+            log.warning("%s: a message to %s: %s", self, incoming.end.identity.address, why)
+        refused = 0 if accepted or connection.version == V3 else Reason.IMPLEMENTATION
+        if incoming.qos == 1:
+            self.received.pop(incoming.identifier, None)
+            connection.send(ack(connection.version, PacketKind.PUBACK, incoming.identifier, refused, why))
+            return
+        if refused:
+            self.received.pop(incoming.identifier, None)
+            incoming.released = True
+        connection.send(ack(connection.version, PacketKind.PUBREC, incoming.identifier, refused, why))
+
+    def overflow(self, packet: PublishPacket) -> None:
+        """More than is to be kept for a client that does not wait for its answers."""
+        if packet.qos:
+            raise MqttError(Reason.QUOTA, f"{self.waiting_bytes} bytes of messages wait", "unsettled")
+        log.warning("%s: a message of QoS 0 is dropped: %d bytes wait", self, self.waiting_bytes)
+
+    def refuse(self, packet: PublishPacket, reason: Reason, why: str) -> None:
+        """A message that may not be published. MQTT 3.1.1 has no word for that but the end."""
+        connection = self.connection
+        assert connection is not None
+        if packet.qos and connection.version == V3:
+            raise MqttError(reason, why)
+        log.warning("%s: a message is refused: %s", self, why)
+        if packet.qos:
+            kind = PacketKind.PUBACK if packet.qos == 1 else PacketKind.PUBREC
+            connection.send(ack(V5, kind, packet.identifier, reason, why))
+
+    # what it answers
+
+    def acknowledge(self, packet: AckPacket) -> None:
+        number = packet.identifier
+        match packet.kind:
+            case PacketKind.PUBREL:
+                incoming = self.received.get(number)
+                unknown = incoming is None and not self.resumes
+                if incoming is not None:
+                    self._release(incoming)
+                self._say(PacketKind.PUBCOMP, number, Reason.ID_NOT_FOUND if unknown else 0)
+            case PacketKind.PUBREC:
+                self._received(number, packet.reason)
+            case PacketKind.PUBACK:
+                if (outgoing := self.sent.get(number)) is not None and outgoing.qos == 1:
+                    self._answered(outgoing, packet.reason)
+                    del self.sent[number]
+            case PacketKind.PUBCOMP:
+                if (outgoing := self.sent.get(number)) is not None and outgoing.released:
+                    del self.sent[number]
+
+    def _received(self, number: int, reason: int) -> None:
+        outgoing = self.sent.get(number)
+        if outgoing is None or outgoing.qos != 2:
+            self._say(PacketKind.PUBREL, number, Reason.ID_NOT_FOUND)
+            return
+        if not outgoing.released:
+            self._answered(outgoing, reason)
+        if reason >= REFUSED:
+            del self.sent[number]
+        else:
+            outgoing.released = True
+            self._say(PacketKind.PUBREL, number)
+
+    def _answered(self, outgoing: SentMessage, reason: int) -> None:
+        if outgoing.end is not None:
+            outgoing.end.answer(outgoing, DeliveryOutcome.REJECTED if reason >= REFUSED else DeliveryOutcome.ACCEPTED)
+            self._touched[outgoing.end] = None
+
+    def batch(self) -> None:
+        """All that came at once was taken."""
+        touched, self._touched = self._touched, {}
+        for end in touched:
+            end.go_on()
+        while self._unsent and len(self.sent) < self._quota and self.connection is not None:
+            end, record, qos = self._unsent.popleft()
+            if record in end.unsent:
+                del end.unsent[record]
+                self._carry(end, record, _content(record), qos)
+
+    # what it is sent
+
+    def carry(self, end: MqttSubscriber, record: Record, content: MqttContent, qos: int) -> None:
+        if self._unsent or len(self.sent) >= self._quota:
+            end.unsent[record] = None
+            self._unsent.append((end, record, qos))
+        else:
+            self._carry(end, record, content, qos)
+
+    def _carry(self, end: MqttSubscriber, record: Record, content: MqttContent, qos: int) -> None:
+        number = self._free_identifier()
+        if not self._send(end, content, qos, number):
+            end.refuse([record])
+            return
+        self.sent[number] = end.records[record.key] = SentMessage(end, number, qos, record)
+
+    def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None:
+        assert outgoing.end is not None
+        self._send(outgoing.end, content, outgoing.qos, outgoing.identifier, dup=True)
+
+    def carry_settled(self, end: MqttSubscriber, content: MqttContent) -> None:
+        if not self._send(end, content, 0, 0):
+            end.refuse([])
+
+    def _send(
+        self, end: MqttSubscriber, content: MqttContent, qos: int, number: int, *, dup: bool = False
+    ) -> bool:  # fmt: skip
+        """False: it is larger than the client takes."""
+        connection = self.connection
+        assert connection is not None
+        found = b"" if connection.version == V3 else content.properties
+        packet = publish(end.topic, content.payload, qos, number, found, dup=dup)
+        if 0 < self._largest < len(packet):
+            return False
+        connection.send(packet)
+        return True
+
+    def _free_identifier(self) -> int:
+        while True:
+            self._identifier = self._identifier % MOST_IDENTIFIERS + 1
+            if self._identifier not in self.sent:
+                return self._identifier
+
+    def let_go(self, outgoing: SentMessage) -> None:
+        outgoing.end = None
+        if outgoing.qos == 1:
+            self.sent.pop(outgoing.identifier, None)
+        elif not outgoing.released:
+            outgoing.released = True
+            self._say(PacketKind.PUBREL, outgoing.identifier)
+
+    def unreadable(self, end: MqttSubscriber) -> None:
+        log.warning("%s cannot be given a message of %s: it is too large, or has no bytes", self, end.identity.address)
+
+    # subscriptions
+
+    def subscribe(self, identifier: int, granted: Sequence[tuple[str, int]]) -> None:
+        """To topics, each with its QoS, or with why not: then that is 0x80 or more."""
+        waiting = WaitingSuback(identifier, [reason for _, reason in granted], {})
+        self._subacks.append(waiting)
+        for place, (address, qos) in enumerate(granted):
+            if qos < REFUSED:
+                self._subscribe(address, qos, place, waiting)
+        self._answer_subscribers(waiting)
+
+    def _subscribe(self, address: str, qos: int, place: int, waiting: WaitingSuback) -> None:
+        end = self.subscribers.get(address)
+        if end is None:
+            end = self.subscribers[address] = MqttSubscriber(self, self._node, address, qos)
+            waiting.left[end] = place
+            end.attach(resumes=False)
+        elif end.qos != qos:
+            waiting.left[end] = place
+            end.change(qos)
+        elif not end.is_attached:
+            waiting.left[end] = place
+
+    def answered(self, end: MqttSubscriber) -> None:
+        for waiting in list(self._subacks):
+            if waiting.left.pop(end, None) is not None:
+                self._answer_subscribers(waiting)
+
+    def _answer_subscribers(self, waiting: WaitingSuback) -> None:
+        connection = self.connection
+        if connection is not None and not waiting.left and waiting in self._subacks:
+            self._subacks.remove(waiting)
+            connection.send(suback(connection.version, PacketKind.SUBACK, waiting.identifier, waiting.reasons))
+
+    def unsubscribe(self, identifier: int, filters: Sequence[str], now: float) -> None:
+        connection, reasons = self.connection, []
+        assert connection is not None
+        for address in filters:
+            end = self.subscribers.pop(address, None)
+            reasons.append(Reason.NO_SUBSCRIPTION if end is None else Reason.SUCCESS)
+            if end is not None:
+                end.gone(now, closed=True)
+                self.answered(end)
+        self._node.perform()
+        connection.send(suback(connection.version, PacketKind.UNSUBACK, identifier, reasons))
+
+    def _say(self, kind: PacketKind, identifier: int, reason: int = 0) -> None:
+        if self.connection is not None:
+            self.connection.send(ack(self.connection.version, kind, identifier, reason))
+
+
+def _content(record: Record) -> MqttContent:
+    assert record.message is not None
+    content = from_amqp(record.message)
+    assert content is not None, "it could be read before"
+    return content

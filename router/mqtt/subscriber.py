@@ -1,0 +1,258 @@
+"""A topic that an MQTT client is subscribed to: a subscriber's link, whose client knows packet identifiers only.
+
+A transfer is a PUBLISH, at QoS 0 if the delivery is settled. PUBACK, or PUBREC, is the outcome *accepted*. PUBREL
+follows at once, not with the publisher's settlement: clients take few messages at once. One that waited with all of
+them until their publisher settles would hold up others, for whom that publisher may wait. The session is what resumes
+the link, at this router: its map has the keys. At another router nobody has them.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from router.mqtt.ends import LINK, EndHost, MqttEnd
+from router.mqtt.fields import text
+from router.mqtt.message import MqttContent, from_amqp
+from topic.actions import (
+    AnswerSubscriber,
+    Deliver,
+    Detach,
+    Echo,
+    LinkAction,
+    Redeliver,
+    Resume,
+    SettleSubscriber,
+)
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record
+from topic.directory.entry import LinkEntry
+from topic.edge.subscriber import ROOM, LocalSubscriber
+from topic.identity import NOWHERE
+from topic.node import Node
+
+CREDIT: Final = 1000
+"""Deliveries that a subscription may have that its client has not answered, be it that they wait for an identifier."""
+CREDIT_SETTLED: Final = 10_000
+"""The same at QoS 0, between two writes."""
+
+
+class SentMessage:
+    """What was sent to the client under an identifier."""
+
+    __slots__ = ("end", "identifier", "key", "qos", "record", "released")
+
+    def __init__(self, end: "MqttSubscriber", identifier: int, qos: int, record: Record) -> None:
+        self.end: MqttSubscriber | None = end
+        """None once the subscription is over."""
+        self.identifier = identifier
+        self.qos = qos
+        self.key = record.key
+        self.record = record
+        self.released = False
+        """PUBREL was sent."""
+
+
+class SendingHost(EndHost, Protocol):
+    """The session, as its subscriptions see it."""
+
+    def carry(self, end: "MqttSubscriber", record: Record, content: MqttContent, qos: int) -> None:
+        """Send it under a free identifier; as soon as there is one."""
+
+    def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None: ...
+    def carry_settled(self, end: "MqttSubscriber", content: MqttContent) -> None: ...
+
+    def let_go(self, outgoing: SentMessage) -> None:
+        """Nothing is expected of the client any more."""
+
+    def answered(self, end: "MqttSubscriber") -> None:
+        """The subscription holds."""
+
+    def unreadable(self, end: "MqttSubscriber") -> None:
+        """A message is one that its client cannot be given."""
+
+
+class MqttSubscriber(MqttEnd):
+    def __init__(self, carrier: SendingHost, node: Node, address: str, qos: int) -> None:
+        super().__init__(carrier, node, address, LINK)
+        self.subscriber: LocalSubscriber
+        self.qos = qos
+        """Granted."""
+        self.topic = text(address)
+        self.records: dict[bytes, SentMessage] = {}
+        """By key: sent, and not answered. On other routers the key means the same, an identifier nothing."""
+        self.unsent: dict[Record, None] = {}
+        """What waits for an identifier."""
+        self.is_attached = False
+        self._carrier = carrier
+        self._accepted: dict[bytes, None] = {}
+        """Keys of what the client has accepted, and its publisher has not settled."""
+        self._named: dict[bytes, int] = {}
+        """The map of this attach, until it is answered."""
+        self._outcomes: dict[DeliveryOutcome, list[Record]] = {}
+
+    def known(self) -> LinkEntry | None:
+        return self.node.topic.directory.subscriber(self._mesh_name)
+
+    # attaching
+
+    def attach(self, *, resumes: bool) -> None:
+        """With a map, if the subscription was there before: all that the session knows of it, if it was here."""
+        known, now = self.known(), self.node.now()
+        has_more = known is not None and not (self.is_begun and known.epoch == self.subscriber.epoch)
+        if has_more:
+            self._forget()
+        self._named = {key: int(DeliveryOutcome.ACCEPTED) for key in self._accepted} | dict.fromkeys(self.records, 0)
+        self.is_attached = False
+        self.subscriber = self.node.topic.attach_subscriber(
+            self.identity,
+            self,
+            now,
+            seen=known.epoch if known is not None else NOWHERE,
+            first=self.qos == 1,
+            sends_settled=not self.qos,
+            lifetime=self.host.lifetime(self.qos),
+            unsettled=dict(self._named) if resumes else None,
+        )
+        self.node.perform()
+
+    @property
+    def is_begun(self) -> bool:
+        return hasattr(self, "subscriber")
+
+    def change(self, qos: int) -> None:
+        """Another QoS is asked for: the link is attached again with all that is under way."""
+        self.qos = qos
+        self.node.topic.suspend_subscriber(self.subscriber, self, self.node.now())
+        self.unsent.clear()
+        self.attach(resumes=True)
+
+    def _forget(self) -> None:
+        """The client was elsewhere in between: what it has of this router's, nobody can tell."""
+        for outgoing in list(self.records.values()):
+            self._carrier.let_go(outgoing)
+        self.records.clear()
+        self._accepted.clear()
+
+    def gone(self, now: float, *, closed: bool) -> None:
+        self.is_attached = False
+        self.unsent.clear()
+        if closed:
+            for outgoing in self.records.values():
+                outgoing.end = None
+        if not self.is_begun:
+            return
+        if closed:
+            self.node.topic.detach_subscriber(self.subscriber, self, now)
+        else:
+            self.node.topic.suspend_subscriber(self.subscriber, self, now)
+
+    # what the client does
+
+    def answer(self, outgoing: SentMessage, outcome: DeliveryOutcome) -> None:
+        """It is told to the core with `go_on`."""
+        if self.records.pop(outgoing.key, None) is None:
+            return
+        if outcome is DeliveryOutcome.ACCEPTED:
+            self._accepted[outgoing.key] = None
+        self._outcomes.setdefault(outcome, []).append(outgoing.record)
+
+    def go_on(self) -> None:
+        """What comes of it is performed."""
+        outcomes, self._outcomes = self._outcomes, {}
+        for outcome, records in outcomes.items():
+            self.node.topic.outcomes(self.subscriber, records, outcome)
+        self._grant()
+
+    def _grant(self) -> None:
+        if self.is_attached and not self.ended:
+            most = CREDIT if self.qos else CREDIT_SETTLED
+            self.node.topic.credit(self.subscriber, max(0, most - len(self.records) - len(self.unsent)))
+        self.node.perform()
+
+    @property
+    def awaits_writing(self) -> bool:
+        return self.is_attached and (self.subscriber.room < ROOM // 2 or self.subscriber.credit < CREDIT // 2)
+
+    def written(self) -> None:
+        if not self.ended and self.is_attached:
+            self.node.topic.room(self.subscriber, ROOM)
+            self._grant()
+
+    # what the core asks
+
+    def perform(self, action: LinkAction) -> None:
+        match action:
+            case Deliver():
+                self._deliver(action.records)
+            case SettleSubscriber():
+                self._settle(action.records)
+            case Redeliver():
+                self._deliver([action.record])
+            case Resume():
+                self._resume(action)
+            case Echo():  # the session has read all of it; the client brings no keys elsewhere
+                self.node.topic.echoed(self.subscriber)
+                self.node.perform()
+            case AnswerSubscriber():
+                self._begun(action)
+            case Detach():
+                self.detach(action)
+            case _:
+                raise AssertionError(f"of a publisher: {action}")
+
+    def _begun(self, action: AnswerSubscriber) -> None:
+        ours, named = action.unsettled or {}, self._named
+        self._named = {}
+        self.is_attached = True
+        for key in named:
+            if key not in ours:
+                self._end(key)
+        self._carrier.answered(self)
+        self._grant()
+
+    def _end(self, key: bytes) -> None:
+        """The delivery is settled: also where the client has not answered."""
+        self._accepted.pop(key, None)
+        if (outgoing := self.records.pop(key, None)) is not None:
+            self._carrier.let_go(outgoing)
+
+    def _deliver(self, records: Sequence[Record]) -> None:
+        refused = []
+        settled = not self.qos or records[0].presettled
+        for record in records:
+            assert record.message is not None
+            content = from_amqp(record.message)
+            if content is None:
+                refused.append(record)
+            elif settled:
+                self._carrier.carry_settled(self, content)
+            elif (outgoing := self.records.get(record.key)) is not None:
+                outgoing.record = record
+                self._carrier.carry_again(outgoing, content)
+            else:
+                self._carrier.carry(self, record, content, min(self.qos, content.qos))
+        if refused:
+            self.refuse([] if settled else refused)
+
+    def refuse(self, records: list[Record]) -> None:
+        """What the client cannot be given it rejects. It is told to the core when this is over."""
+        self._carrier.unreadable(self)
+        if records:
+            self.node.topic.outcomes(self.subscriber, records, DeliveryOutcome.REJECTED)
+            self.node.perform()
+
+    def _resume(self, action: Resume) -> None:
+        key, outgoing = action.record.key, self.records.get(action.record.key)
+        if action.settled:
+            self._end(key)
+        elif not action.state and outgoing is not None:
+            self._deliver([action.record])
+        elif not action.state:  # it has answered since
+            self.node.topic.outcomes(self.subscriber, [action.record], DeliveryOutcome.ACCEPTED)
+            self.node.perform()
+
+    def _settle(self, records: Sequence[Record]) -> None:
+        for record in records:
+            if record in self.unsent:
+                del self.unsent[record]
+            else:
+                self._end(record.key)

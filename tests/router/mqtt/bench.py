@@ -1,0 +1,191 @@
+"""MQTT clients of routers that are whole but for their sockets (`tests.fuzz.mesh`), and say packets by hand."""
+
+from attrs import define, field
+
+from router.amqp.format.errors import PeerFaultError
+from router.edge.guard import Guard
+from router.mesh.config import Limits
+from router.mqtt.connection import MqttConnection
+from router.mqtt.edge import HEADROOM, MqttEdge
+from router.mqtt.fields import FieldReader
+from router.mqtt.packets import ConnectPacket, PublishPacket, read_packet
+from router.mqtt.values import V3, V5, PacketKind
+from router.security.rules import EVERYTHING
+from tests.fuzz.mesh import LONGEST_S, MAX_MESSAGE, FuzzMesh, FuzzRouter, Guest
+from tests.router.mqtt import by_hand
+
+TOPIC = "topic/t"
+OPENING_S = 5.0
+
+
+class Anybody:
+    def user_of(self, packet: ConnectPacket, connection: MqttConnection) -> str:
+        return ""
+
+
+@define
+class Heard:
+    """A packet of the router's, but for PUBLISH."""
+
+    kind: PacketKind
+    body: bytes
+
+    @property
+    def identifier(self) -> int:
+        return int.from_bytes(self.body[:2], "big")
+
+    @property
+    def reason(self) -> int:
+        """Of an acknowledgement, or a DISCONNECT."""
+        at = 0 if self.kind is PacketKind.DISCONNECT else 2
+        return self.body[at] if len(self.body) > at else 0
+
+
+@define(eq=False)
+class MqttGuest(Guest):
+    """One connection."""
+
+    router: FuzzRouter
+    edge: MqttEdge
+    version: int = V5
+    messages: list[PublishPacket] = field(factory=list)
+    heard: list[Heard] = field(factory=list)
+    _buffer: bytes = b""
+    connection: MqttConnection = field(init=False)  # type: ignore[assignment]  # in the place of one of AMQP
+    acks: bool = True
+    """Whether it answers what it is sent."""
+    is_here: bool = True
+    """Its machine acknowledges what is written to it."""
+
+    def __attrs_post_init__(self) -> None:
+        self.connection = MqttConnection(self.edge, MAX_MESSAGE + HEADROOM, OPENING_S)
+        self.connection.context = self
+        self.connection.can_prove = True
+        self.edge.entrances[self.connection] = Anybody()
+        self.router.guests.append(self)
+
+    def say(self, data: bytes) -> None:
+        with self.router.mesh.acting(self.router):
+            try:
+                self.connection.receive(data, self.router.mesh.now)
+            except PeerFaultError:
+                assert self.connection.closed
+        self.router.mesh.flow()
+
+    def hears(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) > 1:
+            reader = FieldReader(self._buffer[1:])
+            size = reader.number()
+            start = len(self._buffer) - len(reader.rest())
+            first, body, self._buffer = (
+                self._buffer[0],
+                self._buffer[start : start + size],
+                self._buffer[start + size :],
+            )
+            if first >> 4 == PacketKind.PUBLISH:
+                packet = read_packet(first, body, self.version)
+                assert isinstance(packet, PublishPacket)
+                self._takes(packet)
+            else:
+                self.heard.append(Heard(PacketKind(first >> 4), body))
+                if self.heard[-1].kind is PacketKind.PUBREL and self.acks:
+                    self._answers(PacketKind.PUBCOMP, self.heard[-1].identifier)
+
+    def _takes(self, packet: PublishPacket) -> None:
+        self.messages.append(packet)
+        if packet.qos and self.acks:
+            self._answers(PacketKind.PUBACK if packet.qos == 1 else PacketKind.PUBREC, packet.identifier)
+
+    def _answers(self, kind: PacketKind, identifier: int) -> None:
+        """Its answer is read with what else the router reads."""
+        self.router.node.now()
+        self.connection.receive(by_hand.ack(kind, identifier), self.router.mesh.now)
+
+    def kinds(self) -> list[str]:
+        """What it has been told since it was asked last, by the names of the packets."""
+        found = [heard.kind.name for heard in self.heard]
+        self.heard.clear()
+        return found
+
+    def told(self, kind: PacketKind) -> list[tuple[int, int]]:
+        """Identifiers and reasons of these packets."""
+        return [(heard.identifier, heard.reason) for heard in self.heard if heard.kind is kind]
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return [packet.payload for packet in self.messages]
+
+    @property
+    def is_present(self) -> bool:
+        """Whether its session was."""
+        (connack,) = [heard for heard in self.heard if heard.kind is PacketKind.CONNACK]
+        return bool(connack.body[0])
+
+
+class MqttBench(FuzzMesh):
+    """Each router also speaks MQTT."""
+
+    def __init__(self, *names: str, limits: Limits | None = None) -> None:
+        super().__init__(*names)
+        limits = limits or Limits(max_message=MAX_MESSAGE)
+        self.edges = {
+            name: MqttEdge(
+                router.node, router.clients, Guard(lambda user: EVERYTHING, limits), ["topic/"], limits, LONGEST_S
+            )
+            for name, router in self.routers.items()
+        }
+
+    def stranger(self, router: str, version: int = V5) -> MqttGuest:
+        """Who has said nothing yet."""
+        return MqttGuest(self.routers[router], self.edges[router], version)
+
+    def client(
+        self, router: str, client: str, *, clean: bool = True, expiry: int = 0, version: int = V5, acks: bool = True
+    ) -> MqttGuest:
+        guest = self.stranger(router, version)
+        guest.acks = acks
+        found = {"session-expiry-interval": expiry} if expiry else {}
+        guest.say(by_hand.connect(client, version, clean=clean, found=found))
+        assert guest.connection.opened
+        return guest
+
+    def reader(
+        self, router: str, client: str = "reader", qos: int = 2, *, clean: bool = True, expiry: int = 0,
+        version: int = V5, acks: bool = True,
+    ) -> MqttGuest:  # fmt: skip
+        guest = self.client(router, client, clean=clean, expiry=expiry, version=version, acks=acks)
+        guest.say(by_hand.subscribe(1, [(TOPIC, qos)], version))
+        assert "SUBACK" in guest.kinds()
+        return guest
+
+    def flow(self) -> None:
+        """And the machines of clients acknowledge what was written to them."""
+        super().flow()
+        while asked := [guest for guest in self.mqtt_guests() if guest.connection.proofs and guest.is_here]:
+            for guest in asked:
+                proofs, guest.connection.proofs = guest.connection.proofs, {}
+                for told in proofs:
+                    with self.acting(guest.router):
+                        told()
+            super().flow()
+
+    @property
+    def ended(self) -> bool:
+        """By its test."""
+        return not any(router.guests for router in self.routers.values())
+
+    def mqtt_guests(self) -> list[MqttGuest]:
+        return [one for router in self.routers.values() for one in router.guests if isinstance(one, MqttGuest)]
+
+    def finish(self, *guests: MqttGuest) -> None:
+        """They go, and nothing of them is left."""
+        for guest in guests:
+            if guest in guest.router.guests:
+                guest.leave()
+        if self.routers.keys() == set(self.names):  # else they wait for the one that is lost
+            self.check_forgotten()
+        self.end()
+
+
+__all__ = ["TOPIC", "V3", "V5", "MqttBench", "MqttGuest", "by_hand"]
