@@ -45,6 +45,7 @@ class RunningMesh:
         limits: Mapping[str, int | str] | None = None,
         *,
         http: bool = False,
+        mqtt: bool = False,
     ) -> None:
         self.plan = directory / f"{topology}.yaml"
         plan = yaml.safe_load((TOPOLOGIES / self.plan.name).read_text())
@@ -53,6 +54,8 @@ class RunningMesh:
             router.pop("inter", None)
             if http:
                 router["http"] = "127.0.0.1:0"
+            if mqtt:
+                router["mqtt"] = "127.0.0.1:0"
         plan.setdefault("timing", {}).update(timing)
         if security is not None:
             plan["security"] = dict(security)
@@ -102,6 +105,10 @@ class RunningMesh:
     def http(self, router: str) -> Address:
         """Where who looks at it connects to."""
         return Address.parse(self.directory.read().routers[router].http)
+
+    def mqtt(self, router: str) -> Address:
+        """Where clients of MQTT connect to."""
+        return Address.parse(self.directory.read().routers[router].mqtt)
 
     def pid(self, router: str) -> int:
         pid = self.directory.read().routers[router].pid
@@ -185,10 +192,11 @@ def running(
     limits: Mapping[str, int | str] | None = None,
     *,
     http: bool = False,
+    mqtt: bool = False,
     **timing: str,
 ) -> Iterator[RunningMesh]:
     """A mesh for a fixture. The files that its `security` names are from the directory."""
-    mesh = RunningMesh(topology, directory, timing, command, security, limits, http=http)
+    mesh = RunningMesh(topology, directory, timing, command, security, limits, http=http, mqtt=mqtt)
     try:
         trio.run(mesh.up)
         yield mesh

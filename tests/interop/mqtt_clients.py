@@ -1,0 +1,149 @@
+"""Clients of MQTT that nobody here wrote: paho's, in a thread of its own, and mosquitto's commands."""
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+import trio
+from paho.mqtt import client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from router.mesh.quantities import Address
+from tests.processes.mesh import eventually
+
+V3, V5 = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5
+VERSIONS: Final = (V3, V5)
+EXPIRY_S: Final = 50
+
+
+class Paho:
+    """What it has heard it keeps. `lasts`: its session outlives its connection."""
+
+    def __init__(self, name: str, version: MQTTProtocolVersion = V5, *, lasts: bool = False) -> None:
+        self.received: list[mqtt.MQTTMessage] = []
+        self.published: list[int] = []
+        """Identifiers of messages that are over, in this order."""
+        self.refused: list[int] = []
+        self.granted: list[int] = []
+        self.present: list[bool] = []
+        """Of each CONNACK: whether there was a session."""
+        self.ended: list[int] = []
+        """Reasons."""
+        self._name = name
+        self._address: Address | None = None
+        self._lasts = lasts
+        self._version = version
+        clean = {} if version is V5 else {"clean_session": not lasts}
+        self.client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=name, protocol=version, **clean)
+        self.client.reconnect_delay_set(0.05, 0.2)
+        self.client.on_connect = self._on_connect
+        self.client.on_message = lambda client, data, message: self.received.append(message)
+        self.client.on_publish = self._on_publish
+        self.client.on_subscribe = lambda client, data, number, reasons, found: self.granted.extend(
+            reason.value for reason in reasons
+        )
+        self.client.on_disconnect = lambda client, data, flags, reason, found: self.ended.append(reason.value)
+
+    def _on_connect(self, client: Any, data: Any, flags: Any, reason: Any, found: Any) -> None:
+        assert reason.value == 0, reason
+        self.present.append(flags.session_present)
+
+    def _on_publish(self, client: Any, data: Any, number: int, reason: Any, found: Any) -> None:
+        (self.refused if reason.value >= 0x80 else self.published).append(number)
+
+    async def connect(self, address: Address, user: tuple[str, str] | None = None) -> None:
+        """There, from now on."""
+        self._address = address
+        await trio.to_thread.run_sync(self._connect, address, user)
+        count = len(self.present)
+        self.client.loop_start()
+        await self.until(lambda: len(self.present) > count)
+
+    def _connect(self, address: Address, user: tuple[str, str] | None) -> None:
+        self.client.loop_stop()
+        options: dict[str, Any] = {}
+        if self._version is V5:
+            found = Properties(PacketTypes.CONNECT)
+            found.SessionExpiryInterval = EXPIRY_S if self._lasts else 0
+            options = {"clean_start": not self._lasts, "properties": found}
+        if user is not None:
+            self.client.username_pw_set(*user)
+        self.client.connect(address.host, address.port, keepalive=30, **options)
+
+    async def _pass_by(self, address: Address) -> None:
+        await self.connect(address)
+        await self.leave()
+
+    async def subscribe(self, topic: str, qos: int) -> None:
+        count = len(self.granted)
+        self.client.subscribe(topic, qos)
+        await self.until(lambda: len(self.granted) > count)
+        assert self.granted[-1] == qos
+
+    def publish(self, topic: str, payload: bytes, qos: int, **found: Any) -> int:
+        said = None
+        if found:
+            said = Properties(PacketTypes.PUBLISH)
+            for name, value in found.items():
+                setattr(said, name, value)
+        return self.client.publish(topic, payload, qos, properties=said).mid
+
+    def cut(self) -> None:
+        """Its connection; it makes another by itself."""
+        sock = self.client.socket()
+        if sock is not None:
+            sock.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def numbers(self) -> list[int]:
+        return [int(message.payload) for message in self.received]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async def probe() -> bool:
+            return condition()
+
+        await eventually(probe, timeout=60)
+
+    async def leave(self) -> None:
+        """For good, and with its session: in 3.1.1 that takes a clean start."""
+        found = None
+        if self._lasts and self._version is V3 and self._address is not None:
+            await trio.to_thread.run_sync(self.client.loop_stop)
+            await Paho(self._name, V3)._pass_by(self._address)
+        if self._version is V5:
+            found = Properties(PacketTypes.DISCONNECT)
+            found.SessionExpiryInterval = 0
+        self.client.disconnect(properties=found)
+        await trio.to_thread.run_sync(self.client.loop_stop)
+
+
+def mosquitto(command: str) -> str:
+    """Skips the test where it is not installed."""
+    found = shutil.which(command)
+    if found is None:
+        pytest.skip(f"{command} needs mosquitto-clients (make interop-tools)")
+    return found
+
+
+@contextmanager
+def mosquitto_sub(address: Address, topic: str, count: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Ends when it has so many messages, which it prints."""
+    at = ["-h", address.host, "-p", str(address.port), "-t", topic, "-C", str(count), "-W", "60", *options]
+    process = subprocess.Popen([mosquitto("mosquitto_sub"), *at], stdout=subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def mosquitto_pub(address: Address, topic: str, lines: bytes, *options: str) -> None:
+    """Each line is a message."""
+    at = ["-h", address.host, "-p", str(address.port), "-t", topic, "-l", *options]
+    await trio.run_process([mosquitto("mosquitto_pub"), *at], stdin=lines)

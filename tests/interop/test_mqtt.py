@@ -1,0 +1,196 @@
+"""MQTT with clients of others, at a triangle that all tests share: what docs/mqtt.md promises, and what the audit says.
+
+      a - publishers
+     / \\
+    b---c - subscribers; they move when routers are killed
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from signal import SIGKILL
+
+import pytest
+import trio
+from paho.mqtt.enums import MQTTProtocolVersion
+
+from failover.audit import Verdict, run
+from router.amqp.format.sections import read_message, write_message
+from tests.interop.mqtt_clients import V5, VERSIONS, Paho, mosquitto_pub, mosquitto_sub
+from tests.processes.clients import Clients
+from tests.processes.mesh import RunningMesh, eventually
+
+COUNT = 300
+Make = Callable[..., Paho]
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMesh]:
+    folder = tmp_path_factory.mktemp("mqtt")
+    mesh = RunningMesh("triangle", folder, {}, mqtt=True)
+    try:
+        trio.run(mesh.up)
+        yield mesh
+        assert mesh.crashes() == []
+    finally:
+        mesh.end()
+        mesh.tell()
+
+
+@pytest.fixture
+async def paho() -> AsyncIterator[Make]:
+    made: list[Paho] = []
+
+    def make(name: str, version: MQTTProtocolVersion = V5, *, lasts: bool = False) -> Paho:
+        made.append(Paho(name, version, lasts=lasts))
+        return made[-1]
+
+    yield make
+    for client in made:
+        await client.leave()
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_paho_publishes_and_is_sent_all_of_it_once_and_in_order(
+    mesh: RunningMesh, paho: Make, version: MQTTProtocolVersion, qos: int
+) -> None:
+    topic = f"topic/paho {version} {qos}"
+    reader, writer = paho(f"reader {version} {qos}", version), paho(f"writer {version} {qos}", version)
+    await reader.connect(mesh.mqtt("c"))
+    await writer.connect(mesh.mqtt("a"))
+    await reader.subscribe(topic, qos)
+    for number in range(COUNT):
+        writer.publish(topic, b"%d" % number, qos)
+    await reader.until(lambda: len(reader.received) >= COUNT)
+    assert reader.numbers == list(range(COUNT))
+    assert {message.qos for message in reader.received} == {qos}
+    await writer.until(lambda: len(writer.published) == COUNT)
+
+
+@pytest.mark.parametrize("version", ["mqttv311", "mqttv5"])
+async def test_mosquitto_publishes_and_is_sent_all_of_it_once_and_in_order(mesh: RunningMesh, version: str) -> None:
+    topic = f"topic/mosquitto {version}"
+    lines = b"".join(b"%d\n" % number for number in range(COUNT))
+    options = ("-q", "2", "-V", version)
+    with mosquitto_sub(mesh.mqtt("c"), topic, COUNT, *options) as reader:
+        await has_subscriber(mesh, topic)
+        await mosquitto_pub(mesh.mqtt("a"), topic, lines, *options)
+        heard, _ = await trio.to_thread.run_sync(reader.communicate)
+    assert heard == lines
+
+
+async def has_subscriber(mesh: RunningMesh, topic: str) -> None:
+    async def there() -> bool:
+        links = [link for router in mesh.routers for link in (await mesh.status(router))["subscribers"]]
+        return any(link["address"] == topic and link["status"] == "attached" for link in links)
+
+    await eventually(there)
+
+
+async def test_messages_of_amqp_and_of_mqtt_are_each_others(mesh: RunningMesh, paho: Make, clients: Clients) -> None:
+    topic, other = "topic/both ways", "topic/and back"
+    reader, writer = paho("reader both"), paho("writer both")
+    await reader.connect(mesh.mqtt("b"))
+    await writer.connect(mesh.mqtt("b"))
+    await reader.subscribe(topic, 2)
+    subscriber = await clients.subscriber(mesh.address("c"), other)
+    publisher = await clients.publisher(mesh.address("a"), topic)
+    said = {
+        "header": {"ttl": 90_500},
+        "properties": {"reply-to": "topic/answers", "correlation-id": b"\0\xff", "content-type": "text/plain"},
+        "application-properties": {"colour": "blue", "count": 7, "is": True, "raw": b"left out"},
+    }
+    for number in range(50):
+        publisher.send_message(write_message(said | {"data": b"%d" % number}))
+    await reader.until(lambda: len(reader.received) == 50)
+    assert reader.numbers == list(range(50))
+    found = reader.received[0].properties
+    assert found is not None
+    assert (found.ResponseTopic, found.CorrelationData, found.ContentType) == ("topic/answers", b"\0\xff", "text/plain")
+    assert found.UserProperty == [("colour", "blue"), ("count", "7"), ("is", "true")]
+    assert found.MessageExpiryInterval == 91
+    for number in range(50):
+        writer.publish(
+            other, b"%d" % number, 2, UserProperty=[("colour", "red")], ResponseTopic="topic/answers",
+            CorrelationData=b"id", ContentType="text/plain", MessageExpiryInterval=90,
+        )  # fmt: skip
+    await clients.until(lambda: len(subscriber.received) == 50)
+    assert subscriber.numbers == list(range(50))
+    assert read_message(subscriber.received[0].message) == {
+        "header": {"ttl": 90_000},
+        "properties": {"reply-to": "topic/answers", "correlation-id": b"id", "content-type": "text/plain"},
+        "application-properties": {"colour": "red"},
+        "data": b"0",
+    }
+    await writer.until(lambda: len(writer.published) == 50)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_who_is_cut_off_resumes_exactly_once_at_the_same_router(
+    mesh: RunningMesh, paho: Make, version: MQTTProtocolVersion
+) -> None:
+    topic = f"topic/cut {version}"
+    reader, writer = (
+        paho(f"cut reader {version}", version, lasts=True),
+        paho(f"cut writer {version}", version, lasts=True),
+    )
+    await reader.connect(mesh.mqtt("c"))
+    await writer.connect(mesh.mqtt("a"))
+    await reader.subscribe(topic, 2)
+    for part in range(1, 5):
+        for number in range((part - 1) * COUNT, part * COUNT):
+            writer.publish(topic, b"%d" % number, 2)
+        await reader.until(lambda: len(reader.received) > (part - 1) * COUNT)  # noqa: B023
+        (writer if part % 2 else reader).cut()
+    await reader.until(lambda: len(reader.received) >= 4 * COUNT)
+    await writer.until(lambda: len(writer.published) == 4 * COUNT)
+    assert reader.numbers == list(range(4 * COUNT))
+    assert reader.present[1:] == [True, True] and writer.present[1:] == [True, True]
+    assert "goes on where it was: exactly once" in mesh.log("c")
+
+
+@pytest.mark.parametrize("killed", ["a", "c", "ac"])
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_routers_are_killed_and_their_clients_go_on_at_another(
+    mesh: RunningMesh, paho: Make, clients: Clients, version: MQTTProtocolVersion, killed: str
+) -> None:
+    """Home a, custodian c, or both. What is published at QoS 2 is published exactly once; a subscriber of MQTT is sent
+    all of it at least once, and nothing again that it had not just been sent."""
+    topic = f"topic/killed {killed} {version}"
+    reader, writer = paho(f"reader of {topic}", version, lasts=True), paho(f"writer of {topic}", version, lasts=True)
+    await reader.connect(mesh.mqtt("c"))
+    await writer.connect(mesh.mqtt("a"))
+    await reader.subscribe(topic, 2)
+    witness = await clients.subscriber(mesh.address("b"), topic)
+    for number in range(COUNT):
+        writer.publish(topic, b"%d" % number, 2)
+    await reader.until(lambda: len(reader.received) > COUNT // 3)
+    for router in killed:
+        mesh.signal(router, SIGKILL)
+    for router in killed:
+        await mesh.ending(router)
+    if "a" in killed:
+        await writer.connect(mesh.mqtt("b"))
+    if "c" in killed:
+        await reader.connect(mesh.mqtt("b"))
+    for number in range(COUNT, 2 * COUNT):
+        writer.publish(topic, b"%d" % number, 2)
+    await writer.until(lambda: len(writer.published) == 2 * COUNT)
+    await clients.until(lambda: len(witness.received) >= 2 * COUNT)
+    assert witness.numbers == list(range(2 * COUNT)), "a subscriber of AMQP has each once"
+    await reader.until(lambda: set(reader.numbers) == set(range(2 * COUNT)))
+    again = len(reader.numbers) - 2 * COUNT
+    assert again == 0 if killed == "a" else again <= 256
+    if "c" in killed:
+        assert "what it had not answered there it is sent again" in mesh.log("b")
+    for router in killed:
+        await mesh.start(router)
+
+
+async def test_the_audit_holds_over_all_of_this(mesh: RunningMesh, tmp_path: Path) -> None:
+    """Last: the mesh is stopped for it."""
+    await mesh.forgets()
+    for router in mesh.routers:
+        await mesh.stop(router)
+    report = await trio.to_thread.run_sync(run, [str(mesh.directory.path)])
+    assert report.verdict is Verdict.HOLDS, (report.sentence, report.doubts, report.problems, report.findings)
