@@ -194,6 +194,7 @@ class ClientEdge(Handler):
     def perform(self, action: LinkAction) -> None:
         end: CoreEnd = action.link
         if not end.link.ended:
-            end.perform(action)
+            connection: Wakeable = end.link.connection
+            end.perform(action)  # which may end it
             self._look(end)
-            end.link.connection.wake()
+            connection.wake()

@@ -205,6 +205,11 @@ class MqttConnection:
         return bool(self._out)
 
     @property
+    def unsent(self) -> int:
+        """Packets that wait to be written."""
+        return len(self._out)
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing is to be said any more."""
         return self.closed or self.closing

@@ -30,7 +30,7 @@ from router.mqtt.packets import (
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MOST_IDENTIFIERS, MqttSession
 from router.mqtt.subscriber import MqttSubscriber
-from router.mqtt.values import V3, V5, MqttError, Reason
+from router.mqtt.values import REFUSED, V3, V5, MqttError, Reason
 from topic.actions import EXPIRED, STOLEN, Detach
 from topic.directory.entry import LinkEntry, Role
 from topic.node import Node
@@ -265,7 +265,10 @@ class MqttEdge:
         if "subscription-identifier" in packet.properties:
             raise MqttError(Reason.NO_IDENTIFIERS, "a subscription identifier")
         session = self._of[connection]
-        granted = [(one.filter, self._grant(connection, session, one)) for one in packet.filters]
+        granted: list[tuple[str, int]] = []
+        for asked in packet.filters:
+            fresh = {name for name, qos in granted if qos < REFUSED} - session.subscribers.keys()
+            granted.append((asked.filter, self._grant(connection, session, asked, len(fresh))))
         session.subscribe(packet.identifier, granted)
 
     def on_unsubscribe(self, connection: MqttConnection, packet: UnsubscribePacket) -> None:
@@ -278,8 +281,8 @@ class MqttEdge:
 
     # what it may do
 
-    def _grant(self, connection: MqttConnection, session: MqttSession, asked: FilterRequest) -> int:
-        """The QoS, or why not."""
+    def _grant(self, connection: MqttConnection, session: MqttSession, asked: FilterRequest, fresh: int) -> int:
+        """The QoS, or why not. So many new ones are granted already."""
         address, why = asked.filter, None
         if address.startswith("$share/"):
             why = Reason.NO_SHARED, "shared subscriptions are not supported"
@@ -288,7 +291,7 @@ class MqttEdge:
         elif asked.no_local:
             why = Reason.IMPLEMENTATION, "no-local is not supported"
         elif address not in session.subscribers:
-            why = self._refusal(connection, session, address, receives=True)
+            why = self._refusal(connection, session, address, fresh, receives=True)
             if why is None and session.timeout and asked.qos:
                 why = self._cannot_be_kept(connection)
         if why is None:
@@ -298,7 +301,7 @@ class MqttEdge:
         return reason
 
     def _refusal(
-        self, connection: MqttConnection, session: MqttSession, address: str, *, receives: bool
+        self, connection: MqttConnection, session: MqttSession, address: str, fresh: int = 0, *, receives: bool
     ) -> tuple[Reason, str] | None:
         """Why this topic is not for this client; None if it is. A topic more may take the place of an idle one."""
         if not address.startswith(self._prefixes):
@@ -313,7 +316,7 @@ class MqttEdge:
             self._guard.begins(connection, self._node.now())
         except Refusal as refusal:
             return Reason.QUOTA, str(refusal)
-        if session.is_full(self._limits.links, self._node.now()):
+        if session.is_full(self._limits.links - fresh, self._node.now()):
             what = f"more than {self._limits.links} topics"
             return Reason.QUOTA, self._guard.exceed("links", str(session), what)
         return None

@@ -30,6 +30,8 @@ class EndHost(Protocol):
     """The client goes on with what it had at another router, or here before this began."""
     connection: MqttConnection | None
     """None while the client is away."""
+    waiting_bytes: int
+    """Of messages that the client has sent, and no link has taken yet."""
 
     def lifetime(self, durable: int) -> Lifetime:
         """Of what is attached now."""

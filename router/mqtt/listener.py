@@ -25,7 +25,9 @@ from router.security.doors import Doors, told
 log = logging.getLogger("oncemesh.mqtt")
 
 BACKLOG: Final = 1 << 20
-"""Bytes of messages that wait: who has more is read from more slowly."""
+"""Bytes of a client's messages that wait: who has more is read from more slowly."""
+UNSENT: Final = 20_000
+"""Packets that wait for the client to read: the same."""
 PATIENCE_S: Final = 1.0
 """For these to become fewer: what they wait for may be behind them."""
 LOOK_S: Final = 0.01
@@ -100,7 +102,10 @@ class MqttListener:
             await self._drive(stream, connection, self._at.node.pump, str(visitor), written, turn)
 
     async def _slow_down(self, connection: MqttConnection) -> None:
-        """Who publishes faster than the mesh takes it is read from more slowly."""
+        """Who publishes faster than the mesh takes it, or does not read its answers, is read from more slowly."""
         until = trio.current_time() + PATIENCE_S
-        while self.edge.waiting_bytes(connection) > BACKLOG and trio.current_time() < until:
+        while self._has_enough(connection) and trio.current_time() < until:
             await trio.sleep(LOOK_S)
+
+    def _has_enough(self, connection: MqttConnection) -> bool:
+        return self.edge.waiting_bytes(connection) > BACKLOG or connection.unsent > UNSENT

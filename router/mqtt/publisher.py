@@ -62,7 +62,6 @@ class MqttPublisher(MqttEnd):
         self.signs = SignsOfLife(self, self._alive, answers=False)
         self.waiting: deque[ReceivedMessage] = deque()
         """What is not transferred yet."""
-        self.waiting_bytes = 0
         self._answer = answer
         self._first = first
         self._open: dict[Record, ReceivedMessage] = {}
@@ -100,7 +99,7 @@ class MqttPublisher(MqttEnd):
     def take(self, incoming: ReceivedMessage) -> None:
         """It goes on with `go_on`."""
         self.waiting.append(incoming)
-        self.waiting_bytes += len(incoming.message)
+        self.host.waiting_bytes += len(incoming.message)
 
     def release(self, incoming: ReceivedMessage) -> None:
         """The client knows of the outcome, or wants to know no more of it; settled with `go_on`."""
@@ -137,7 +136,7 @@ class MqttPublisher(MqttEnd):
             if self._inherits and self.waiting[0].tag not in self._named:
                 break
             ready.append(self.waiting.popleft())
-        self.waiting_bytes -= sum(len(incoming.message) for incoming in ready)
+        self.host.waiting_bytes -= sum(len(incoming.message) for incoming in ready)
         return ready
 
     def _get_past(self, head: ReceivedMessage) -> None:
@@ -228,14 +227,15 @@ class MqttPublisher(MqttEnd):
         left = [incoming for incoming in self._open.values() if not incoming.released]
         self._open.clear()
         self.waiting.extendleft(reversed(left))
-        self.waiting_bytes += sum(len(incoming.message) for incoming in left)
+        self.host.waiting_bytes += sum(len(incoming.message) for incoming in left)
 
     def gone(self, now: float, *, closed: bool) -> None:
-        if closed or not self.host.timeout:
+        lasts = self.host.timeout > 0 and not closed
+        left = deque(incoming for incoming in self.waiting if lasts and incoming.qos)
+        self.host.waiting_bytes -= sum(len(one.message) for one in self.waiting) - sum(len(one.message) for one in left)
+        self.waiting = left
+        if not lasts:
             self._open.clear()
-            self.waiting.clear()
-        self.waiting = deque(incoming for incoming in self.waiting if incoming.qos)
-        self.waiting_bytes = sum(len(incoming.message) for incoming in self.waiting)
         self._settle()
         self._answered, self._begins, self._credit = False, False, 0
         if self.stream is None:

@@ -47,6 +47,7 @@ class MqttSession:
         self.timeout = 0
         self.resumes = False
         self.connection: MqttConnection | None = None
+        self.waiting_bytes = 0
         self.publishers: dict[tuple[str, bool], MqttPublisher] = {}
         """By topic, and whether for QoS 1; the one that was used last comes last."""
         self.subscribers: dict[str, MqttSubscriber] = {}
@@ -98,11 +99,6 @@ class MqttSession:
 
     def lost(self, end: MqttEnd, action: Detach) -> None:
         self._lost(self, action)
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Of messages that the client has sent, and no publisher's link has taken yet."""
-        return sum(publisher.waiting_bytes for publisher in self.publishers.values())
 
     def is_full(self, most: int, now: float) -> bool:
         """Whether there is no place for another topic, not even that of one which was not published to for long."""

@@ -1,0 +1,120 @@
+"""Clients of MQTT that break it, in an order that a seed chooses: nobody else is harmed, nothing is left of them."""
+
+import logging
+import random
+
+import pytest
+
+from router.mesh.config import Limits
+from router.mqtt.packets import PINGRESP
+from router.mqtt.values import PacketKind, Reason
+from tests.fuzz.mesh import MAX_MESSAGE
+from tests.router.mqtt.bench import OPENING_S, TOPIC, V3, V5, MqttBench, MqttGuest, by_hand
+
+KINDS = (PacketKind.PUBACK, PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP)
+
+
+def words(chance: random.Random, version: int) -> bytes:
+    """A packet that is right as it stands, whether or not it is right where it stands."""
+    topic = chance.choice([TOPIC, "topic/more", "topic/other", "queue/none", "$status"])
+    identifier, qos = chance.randint(1, 4), chance.randint(0, 2)
+    payload, dup = chance.choice([b"x", b"y"]), qos > 0 and chance.random() < 0.5
+    return chance.choice(
+        [
+            by_hand.publish(topic, payload, qos, identifier, version, dup=dup),
+            by_hand.ack(chance.choice(KINDS), chance.randint(1, 6)),
+            by_hand.subscribe(identifier, [(topic, qos)], version),
+            by_hand.unsubscribe(identifier, [topic], version),
+            by_hand.PINGREQ,
+            by_hand.PINGREQ if chance.random() < 0.7 else by_hand.DISCONNECT,
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_clients_say_others_are_served_and_nothing_is_left(seed: int) -> None:
+    chance = random.Random(seed)
+    bench = MqttBench("a", "b", "c")
+    guests: list[MqttGuest] = []
+    for _ in range(120):
+        if len(guests) < 4 or chance.random() < 0.1:
+            guest = bench.stranger(chance.choice("abc"), chance.choice([V3, V5]))
+            guest.acks = chance.random() < 0.5
+            guest.is_here = chance.random() < 0.9
+            expiry = {"session-expiry-interval": 4} if chance.random() < 0.7 else {}
+            name = chance.choice(["one", "two", "three"])
+            guest.say(by_hand.connect(name, guest.version, clean=chance.random() < 0.3, found=expiry))
+            guests.append(guest)
+        guest = chance.choice(guests)
+        said = b"".join(words(chance, guest.version) for _ in range(chance.randint(1, 4)))
+        if chance.random() < 0.1:
+            said = bytes(byte if chance.random() < 0.95 else chance.randrange(256) for byte in said)
+        guest.say(said)
+        if guest.connection.is_over or chance.random() < 0.05:
+            guests.remove(guest)
+            guest.leave()
+        if chance.random() < 0.1:
+            bench.time(chance.random())
+    bench.check()
+    bench.finish(*guests)
+
+
+def test_a_flood_of_what_nobody_takes_ends_the_connection_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    limits = Limits(max_message=MAX_MESSAGE, window_bytes=50_000)
+    bench = MqttBench("a", "b", "c", limits=limits)
+    reader = bench.reader("b", acks=False)
+    writer = bench.client("a", "writer", version=V3)
+    for number in range(1, 200):
+        if not writer.connection.closed:
+            writer.say(by_hand.publish(TOPIC, bytes(5000), 1, number, V3))
+    assert writer.connection.error is not None and writer.connection.error.limit == "unsettled"
+    bench.finish(reader, writer)
+
+
+def test_what_is_not_answered_is_no_more_than_was_agreed() -> None:
+    bench = MqttBench("a", "b", "c", limits=Limits(max_message=MAX_MESSAGE, window=10))
+    reader, writer = bench.reader("b", acks=False), bench.client("a", "writer")
+    for number in range(1, 12):
+        writer.say(by_hand.publish(TOPIC, b"m", 2, number))
+    (told,) = [heard for heard in writer.heard if heard.kind is PacketKind.DISCONNECT]
+    assert told.reason == Reason.TOO_MANY
+    bench.finish(reader, writer)
+
+
+def test_silence_ends_a_connection_after_half_as_long_again_as_its_keep_alive() -> None:
+    bench = MqttBench("a", "b", "c")
+    guest = bench.stranger("a")
+    guest.say(by_hand.connect("c", keep_alive=10))
+    assert guest.connection.tick(14.9) == 15.0
+    with pytest.raises(Exception, match="keep alive"):
+        guest.connection.tick(15.0)
+    assert guest.connection.closed
+    bench.finish(guest)
+
+
+def test_who_says_nothing_is_given_up_and_who_pings_is_answered() -> None:
+    bench = MqttBench("a", "b", "c")
+    silent, pinging = bench.stranger("a"), bench.client("a", "pinging")
+    assert silent.connection.tick(0.0) == OPENING_S
+    with pytest.raises(Exception, match="no CONNECT in time"):
+        silent.connection.tick(OPENING_S)
+    pinging.heard.clear()
+    pinging.say(by_hand.PINGREQ)
+    assert [heard.kind for heard in pinging.heard] == [PINGRESP[0] >> 4]
+    bench.finish(silent, pinging)
+
+
+def test_topics_beyond_the_limit_take_the_place_of_idle_ones(caplog: pytest.LogCaptureFixture) -> None:
+    bench = MqttBench("a", "b", "c", limits=Limits(max_message=MAX_MESSAGE, links=3))
+    reader, writer = bench.reader("b", acks=False), bench.client("a", "writer")
+    for number in range(10):
+        writer.say(by_hand.publish(f"topic/{number}", b"m", 1, 1 + number))
+        bench.time(0.1)
+    assert len(writer.told(PacketKind.PUBACK)) == 10
+    assert len(bench.edges["a"].sessions["", "writer"].publishers) == 3
+    with caplog.at_level(logging.WARNING, "oncemesh"):
+        reader.say(by_hand.subscribe(2, [("topic/1", 1), ("topic/2", 1), ("topic/3", 1)]))
+    (suback,) = [heard for heard in reader.heard if heard.kind is PacketKind.SUBACK]
+    assert list(suback.body[3:]) == [1, 1, Reason.QUOTA]
+    assert sum("more than 3 topics" in line for line in caplog.messages) == 2
+    bench.finish(reader, writer)
