@@ -67,12 +67,12 @@ bench-tools:
 	apt-get update -qq
 	apt-get install -y -qq gcc libc6-dev libqpid-proton11-dev
 
-# What the tests with Proton C++, RabbitMQ's client, network namespaces, a browser and Prometheus are run with; once, on Debian and as root. Elsewhere they are
-# skipped. Of RabbitMQ only the files: installed, its server would be started.
+# What the tests with Proton C++, RabbitMQ's client, mosquitto's, network namespaces, a browser and Prometheus are run
+# with; once, on Debian and as root. Elsewhere they are skipped. Of RabbitMQ only the files: installed, its server would be started.
 interop-tools:
 	apt-get update -qq
 	apt-get install -y -qq --no-install-recommends g++ libqpid-proton-cpp12-dev erlang-base erlang-ssl iproute2 \
-		chromium chromium-driver prometheus
+		chromium chromium-driver prometheus mosquitto-clients
 	mkdir -p build/interop && cd build/interop && apt-get download -qq rabbitmq-server
 	dpkg-deb -x build/interop/rabbitmq-server_*.deb build/interop/package
 	rm -rf build/interop/rabbitmq && mv build/interop/package/usr/lib/rabbitmq/lib/*/plugins build/interop/rabbitmq

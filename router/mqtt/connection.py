@@ -123,6 +123,8 @@ class MqttConnection:
     def _take(self) -> None:
         """The whole packets of the buffer."""
         buffer, at = self._buffer, 0
+        if not self.opened and buffer and buffer[0] >> 4 != PacketKind.CONNECT:
+            raise MqttError(Reason.PROTOCOL_ERROR, "a packet before the CONNECT")
         try:
             while not self._held and not self.closed and (found := self._header(at)) is not None:
                 start, end = found
@@ -130,8 +132,6 @@ class MqttConnection:
                     break
                 first, body, at = buffer[at], bytes(buffer[start:end]), end
                 if not self.opened:
-                    if first >> 4 != PacketKind.CONNECT:
-                        raise MqttError(Reason.PROTOCOL_ERROR, "a packet before the CONNECT")
                     self.version = version_of(body)
                 self._handle(read_packet(first, body, self.version))
         finally:

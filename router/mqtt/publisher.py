@@ -238,7 +238,7 @@ class MqttPublisher(MqttEnd):
             self._open.clear()
         self._settle()
         self._answered, self._begins, self._credit = False, False, 0
-        if self.stream is None:
+        if self.stream is None or self.is_detached:
             return
         if closed:
             self.node.topic.detach_publisher(self.stream, now)

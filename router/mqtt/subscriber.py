@@ -138,7 +138,7 @@ class MqttSubscriber(MqttEnd):
         if closed:
             for outgoing in self.records.values():
                 outgoing.end = None
-        if not self.is_begun:
+        if not self.is_begun or self.is_detached:
             return
         if closed:
             self.node.topic.detach_subscriber(self.subscriber, self, now)
