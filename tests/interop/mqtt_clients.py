@@ -22,11 +22,20 @@ VERSIONS: Final = (V3, V5)
 EXPIRY_S: Final = 50
 
 
+def made(name: str, version: MQTTProtocolVersion, clean: bool | None) -> Any:
+    return mqtt.Client(CallbackAPIVersion.VERSION2, name, clean, protocol=version)
+
+
+def properties(packet: int) -> Any:
+    """Paho sets their attributes as it goes."""
+    return Properties(packet)  # type: ignore[no-untyped-call]  # it has no types
+
+
 class Paho:
     """What it has heard it keeps. `lasts`: its session outlives its connection."""
 
     def __init__(self, name: str, version: MQTTProtocolVersion = V5, *, lasts: bool = False) -> None:
-        self.received: list[mqtt.MQTTMessage] = []
+        self.received: list[Any] = []
         self.published: list[int] = []
         """Identifiers of messages that are over, in this order."""
         self.refused: list[int] = []
@@ -39,8 +48,7 @@ class Paho:
         self._address: Address | None = None
         self._lasts = lasts
         self._version = version
-        clean = {} if version is V5 else {"clean_session": not lasts}
-        self.client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=name, protocol=version, **clean)
+        self.client = made(name, version, None if version is V5 else not lasts)
         self.client.reconnect_delay_set(0.05, 0.2)
         self.client.on_connect = self._on_connect
         self.client.on_message = lambda client, data, message: self.received.append(message)
@@ -69,7 +77,7 @@ class Paho:
         self.client.loop_stop()
         options: dict[str, Any] = {}
         if self._version is V5:
-            found = Properties(PacketTypes.CONNECT)
+            found = properties(PacketTypes.CONNECT)
             found.SessionExpiryInterval = EXPIRY_S if self._lasts else 0
             options = {"clean_start": not self._lasts, "properties": found}
         if user is not None:
@@ -89,10 +97,10 @@ class Paho:
     def publish(self, topic: str, payload: bytes, qos: int, **found: Any) -> int:
         said = None
         if found:
-            said = Properties(PacketTypes.PUBLISH)
+            said = properties(PacketTypes.PUBLISH)
             for name, value in found.items():
                 setattr(said, name, value)
-        return self.client.publish(topic, payload, qos, properties=said).mid
+        return int(self.client.publish(topic, payload, qos, properties=said).mid)
 
     def cut(self) -> None:
         """Its connection; it makes another by itself."""
@@ -117,7 +125,7 @@ class Paho:
             await trio.to_thread.run_sync(self.client.loop_stop)
             await Paho(self._name, V3)._pass_by(self._address)
         if self._version is V5:
-            found = Properties(PacketTypes.DISCONNECT)
+            found = properties(PacketTypes.DISCONNECT)
             found.SessionExpiryInterval = 0
         self.client.disconnect(properties=found)
         await trio.to_thread.run_sync(self.client.loop_stop)

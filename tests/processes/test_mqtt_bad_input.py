@@ -81,7 +81,7 @@ ANSWERED: dict[str, tuple[bytes, bytes]] = {
 
 @pytest.fixture(scope="module")
 def besieged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMesh]:
-    limits = {"max_message": MAX_MESSAGE, "opening": "2s"}
+    limits: dict[str, int | str] = {"max_message": MAX_MESSAGE, "opening": "2s"}
     with running("triangle", tmp_path_factory.mktemp("besieged"), limits=limits, mqtt=True) as mesh:
         yield mesh
 
