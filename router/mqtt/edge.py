@@ -81,6 +81,8 @@ class MqttEdge:
         self.sessions: dict[tuple[str, str], MqttSession] = {}
         """By user and client identifier."""
         self._of: dict[MqttConnection, MqttSession] = {}
+        self._away: dict[tuple[str, str], float] = {}
+        """Of sessions without a client: since when, in this order."""
         self.entrances: dict[MqttConnection, Entrance] = {}
 
     # who comes and goes
@@ -135,6 +137,7 @@ class MqttEdge:
         self, client: str, connection: MqttConnection, *, clean: bool, lasts: bool
     ) -> tuple[MqttSession, bool]:  # fmt: skip
         """The client's, and whether it was there before, here or elsewhere."""
+        self._forget_expired()
         name = connection.user, client
         former = self.sessions.get(name)
         if former is not None and former.connection is not None:
@@ -145,12 +148,19 @@ class MqttEdge:
             former.gone(self._node.now(), closed=True)
             self._node.perform()
             del self.sessions[name]
-        if former is not None and not clean and former.timeout:
+        if former is not None and not clean and former.timeout and former.is_whole:
             return former, True
         session = self.sessions[name] = MqttSession(self._node, client, connection.user, self._lost)
         known = self._links_of(session)
         session.resumes = not clean and bool(known) and not any(entry.ending for entry in known)
         return session, session.resumes
+
+    def _forget_expired(self) -> None:
+        """The core has let their links expire."""
+        while self._away and (oldest := next(iter(self._away.items())))[1] + self._longest < self._node.now():
+            del self._away[oldest[0]]
+            if (session := self.sessions.get(oldest[0])) is not None and session.connection is None:
+                del self.sessions[oldest[0]]
 
     def _links_of(self, session: MqttSession) -> list[LinkEntry]:
         """That the mesh knows of the client."""
@@ -220,8 +230,12 @@ class MqttEdge:
         wants_end = packet is not None and packet.properties.get("session-expiry-interval") == 0
         closed = wants_end or not session.timeout
         session.gone(self._node.now(), closed=closed)
-        if closed:
-            self.sessions.pop((session.user, session.client), None)
+        name = session.user, session.client
+        self._away.pop(name, None)
+        if not closed:
+            self._away[name] = self._node.now()
+        elif self.sessions.get(name) is session:
+            del self.sessions[name]
         self._node.perform()
 
     def _lost(self, session: MqttSession, action: Detach) -> None:

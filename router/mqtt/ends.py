@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from router.mqtt.connection import MqttConnection
 from topic.actions import Detach, LinkAction
 from topic.directory.entry import Lifetime, LinkEntry
-from topic.identity import LinkIdentity, link_name
+from topic.identity import Epoch, LinkIdentity, link_name
 from topic.node import Node
 
 LINK: Final = "mqtt"
@@ -79,6 +79,20 @@ class MqttEnd:
     def known(self) -> LinkEntry | None:
         """What the mesh knows of the link."""
         raise NotImplementedError
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """Of its last attach here."""
+        raise NotImplementedError
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the link is where this left it: it was not elsewhere since, as far as the mesh knows, nor has it
+        ended."""
+        if self.epoch is None:
+            return True
+        known = self.known()
+        return known is not None and known.live and known.epoch == self.epoch
 
     def gone(self, now: float, *, closed: bool) -> None:
         """The connection is over; `closed`: the session too."""

@@ -25,7 +25,7 @@ from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Ech
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.directory.entry import LinkEntry
-from topic.identity import NOWHERE
+from topic.identity import NOWHERE, Epoch
 from topic.node import Node
 
 HASH_BYTES: Final = 16
@@ -93,6 +93,10 @@ class MqttPublisher(MqttEnd):
 
     def known(self) -> LinkEntry | None:
         return self.node.topic.directory.publisher(self._mesh_name)
+
+    @property
+    def epoch(self) -> Epoch | None:
+        return self.stream.epoch if self.stream is not None else None
 
     # what the client does
 
@@ -169,9 +173,7 @@ class MqttPublisher(MqttEnd):
 
     def _goes_on(self) -> bool:
         """Whether this life goes on here: nobody in the mesh knows of a later attach."""
-        known = self.known()
-        is_mine = self.stream is not None and known is not None and known.live and known.epoch == self.stream.epoch
-        return is_mine and not self._renews
+        return self.stream is not None and self.is_current and not self._renews
 
     def _attach(self) -> None:
         """A life that is to last begins, or comes from elsewhere, when it is certain that the client is here (protocol

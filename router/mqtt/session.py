@@ -84,6 +84,11 @@ class MqttSession:
         for publisher in list(self.publishers.values()):
             publisher.resume()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether what the identifiers stand for still holds."""
+        return all(end.is_current for end in (*self.publishers.values(), *self.subscribers.values()))
+
     def lifetime(self, durable: int) -> Lifetime:
         """Of a link. That of a subscription tells its QoS, for other routers."""
         return Lifetime(self.timeout, "connection-close", durable) if self.timeout else Lifetime()

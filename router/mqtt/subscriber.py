@@ -26,7 +26,7 @@ from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.entry import LinkEntry
 from topic.edge.subscriber import ROOM, LocalSubscriber
-from topic.identity import NOWHERE
+from topic.identity import NOWHERE, Epoch
 from topic.node import Node
 
 CREDIT: Final = 1000
@@ -92,14 +92,15 @@ class MqttSubscriber(MqttEnd):
     def known(self) -> LinkEntry | None:
         return self.node.topic.directory.subscriber(self._mesh_name)
 
+    @property
+    def epoch(self) -> Epoch | None:
+        return self.subscriber.epoch if self.is_begun else None
+
     # attaching
 
     def attach(self, *, resumes: bool) -> None:
         """With a map, if the subscription was there before: all that the session knows of it, if it was here."""
         known, now = self.known(), self.node.now()
-        has_more = known is not None and not (self.is_begun and known.epoch == self.subscriber.epoch)
-        if has_more:
-            self._forget()
         self._named = {key: int(DeliveryOutcome.ACCEPTED) for key in self._accepted} | dict.fromkeys(self.records, 0)
         self.is_attached = False
         self.subscriber = self.node.topic.attach_subscriber(
@@ -124,13 +125,6 @@ class MqttSubscriber(MqttEnd):
         self.node.topic.suspend_subscriber(self.subscriber, self, self.node.now())
         self.unsent.clear()
         self.attach(resumes=True)
-
-    def _forget(self) -> None:
-        """The client was elsewhere in between: what it has of this router's, nobody can tell."""
-        for outgoing in list(self.records.values()):
-            self._carrier.let_go(outgoing)
-        self.records.clear()
-        self._accepted.clear()
 
     def gone(self, now: float, *, closed: bool) -> None:
         self.is_attached = False

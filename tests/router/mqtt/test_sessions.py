@@ -181,6 +181,30 @@ def test_another_message_under_the_identifier_of_one_that_was_answered_is_a_mess
     assert writer.told(PUBREC) == [(5, 0), (5, 0)]
 
 
+def test_who_has_been_elsewhere_is_not_taken_for_who_it_was(bench: MqttBench) -> None:
+    """At b the session still has the first message under identifier 1, which the client has settled at c."""
+    reader = bench.reader("a")
+    for router in ("b", "c", "b"):
+        writer = bench.client(router, "writer", clean=False, expiry=4)
+        writer.say(by_hand.ack(PUBREL, 1))
+        publish(writer, b"on", 2, 1)
+        assert writer.told(PUBREC) == [(1, 0)]
+        writer.leave()
+    assert reader.payloads == 3 * [b"on"]
+
+
+def test_a_session_that_has_expired_is_not_present(bench: MqttBench) -> None:
+    bench.reader("b", clean=False, expiry=2).leave()
+    bench.client("a", "writer", clean=False, expiry=2).leave()
+    for _ in range(8):
+        bench.time(1.0)
+    assert not bench.client("b", "reader", clean=False, expiry=2).is_present
+    assert not bench.client("c", "other", clean=False, expiry=2).is_present
+    assert list(bench.edges["a"].sessions) == [("", "writer")]
+    bench.client("a", "another")
+    assert list(bench.edges["a"].sessions) == [("", "another")]
+
+
 def test_a_client_that_begins_anew_leaves_what_it_had(bench: MqttBench) -> None:
     reader = bench.reader("b", acks=False)
     writer = bench.client("a", "writer", clean=False, expiry=4)
