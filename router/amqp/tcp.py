@@ -84,6 +84,13 @@ def prompt(stream: trio.SocketStream) -> trio.SocketStream:
     return stream
 
 
+def acknowledge(stream: trio.SocketStream) -> None:
+    """What has come is acknowledged now: its sender may wait for that before it sends more (RFC 896)."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+
+
 def short(stream: trio.SocketStream) -> trio.SocketStream:
     """Little waits in the socket: the rest waits where link state goes before data."""
     if sys.platform == "linux":

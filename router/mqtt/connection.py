@@ -166,6 +166,7 @@ class MqttConnection:
             case UnsubscribePacket():
                 self._handler.on_unsubscribe(self, packet)
             case DisconnectPacket():
+                self._handler.on_batch(self)
                 self._finish(packet)
             case ConnectPacket():
                 if self.opened:

@@ -4,6 +4,7 @@ For the core, and for the rooms that look at links, it is what an end of AMQP is
 own link. What the client knows of a delivery is an identifier of 16 bits, which the session keeps.
 """
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from router.mqtt.connection import MqttConnection
@@ -40,6 +41,18 @@ class EndHost(Protocol):
         """The core has detached this end."""
 
 
+class Absent:
+    """In the place of the connection of a client that has gone."""
+
+    can_prove = False
+
+    def wake(self) -> None: ...
+    def prove(self, told: Callable[[], None]) -> None: ...
+
+
+ABSENT: Final = Absent()
+
+
 class MqttEnd:
     """Of either kind."""
 
@@ -51,22 +64,23 @@ class MqttEnd:
         self._mesh_name = link_name(self.identity)
         self.is_detached = False
         """By the core: it is attached elsewhere, or has ended."""
+        self.lingers = False
+        """Its client has gone, and has left something that is still to be done."""
 
     @property
     def link(self) -> "MqttEnd":
         return self
 
     @property
-    def connection(self) -> MqttConnection:
+    def connection(self) -> "MqttConnection | Absent":
         """While it has not ended."""
-        connection = self.host.connection
-        assert connection is not None
-        return connection
+        return self.host.connection or ABSENT
 
     @property
     def ended(self) -> bool:
         connection = self.host.connection
-        return self.is_detached or connection is None or connection.is_over
+        is_gone = connection is None or connection.is_over
+        return self.is_detached or (is_gone and not self.lingers)
 
     @property
     def awaits_writing(self) -> bool:

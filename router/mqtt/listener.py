@@ -95,6 +95,7 @@ class MqttListener:
             self.edge.entrances[connection] = Door(certified, denied, self._doors, self._passwords, self._anybody)
 
             async def turn() -> None:
+                tcp.acknowledge(below)
                 await self._slow_down(connection)
                 await self._turn()
 

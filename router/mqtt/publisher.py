@@ -75,6 +75,8 @@ class MqttPublisher(MqttEnd):
         """All that this was for is over: the next attach begins a life."""
         self._begins = False
         """An attach waits for its proof."""
+        self._closes = False
+        """The client's session ends with its connection."""
         self._answered = False
         self._transfers = False
         self._credit = 0
@@ -127,6 +129,8 @@ class MqttPublisher(MqttEnd):
             self._transfers = False
             if self._inherits and self.waiting and self._answered:
                 self._get_past(self.waiting[0])
+        if self.lingers and not self.waiting:
+            self._leave(self.node.now())
 
     def _settle(self) -> None:
         over, self._over = self._over, []
@@ -168,7 +172,9 @@ class MqttPublisher(MqttEnd):
 
     def resume(self) -> None:
         """The client is back at this router."""
-        if self._open or self.waiting:
+        if self.lingers:
+            self.lingers = False
+        elif self._open or self.waiting:
             self._attach()
 
     def _goes_on(self) -> bool:
@@ -233,19 +239,34 @@ class MqttPublisher(MqttEnd):
 
     def gone(self, now: float, *, closed: bool) -> None:
         lasts = self.host.timeout > 0 and not closed
-        left = deque(incoming for incoming in self.waiting if lasts and incoming.qos)
-        self.host.waiting_bytes -= sum(len(one.message) for one in self.waiting) - sum(len(one.message) for one in left)
-        self.waiting = left
-        if not lasts:
+        is_attached = self.stream is not None and self.stream.link is self and not self.is_detached
+        self._closes = closed
+        self.lingers = is_attached and any(not incoming.qos for incoming in self.waiting)
+        self._keep([one for one in self.waiting if (lasts and one.qos) or (self.lingers and not one.qos)])
+        if self.lingers:
+            self.go_on()
+        else:
+            self._leave(now)
+
+    def _keep(self, left: list[ReceivedMessage]) -> None:
+        """Of what waits, this."""
+        gone = sum(len(one.message) for one in self.waiting) - sum(len(one.message) for one in left)
+        self.host.waiting_bytes -= gone
+        self.waiting = deque(left)
+
+    def _leave(self, now: float) -> None:
+        self.lingers = False
+        if self._closes or not self.host.timeout:
             self._open.clear()
         self._settle()
         self._answered, self._begins, self._credit = False, False, 0
         if self.stream is None or self.is_detached:
             return
-        if closed:
+        if self._closes:
             self.node.topic.detach_publisher(self.stream, now)
         else:
             self.node.topic.suspend_publisher(self.stream, self, now)
+        self.node.perform()
 
     # what the core asks
 
@@ -288,7 +309,7 @@ class MqttPublisher(MqttEnd):
         for record in action.records:
             incoming = self._open[record]
             if not (incoming.told or incoming.released):
-                incoming.told = True
+                incoming.told = self.host.connection is not None
                 self._answer(incoming, accepted, action.description)
             if action.settle:
                 del self._open[record]

@@ -150,7 +150,8 @@ class MqttSession:
     def answer(self, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
         """Tell the client of the outcome. MQTT 3.1.1 has but one word for any (3.1.1 3.3.5)."""
         connection = self.connection
-        assert connection is not None
+        if connection is None:  # it hears of that when it is back
+            return
         if not accepted:
             log.warning("%s: a message to %s: %s", self, incoming.end.identity.address, why)
         refused = 0 if accepted or connection.version == V3 else Reason.IMPLEMENTATION

@@ -366,3 +366,15 @@ def test_who_unsubscribes_is_awaited_no_more(bench: MqttBench) -> None:
     assert writer.told(PUBREC) == [(1, 0), (2, 0)]
     reader.say(by_hand.ack(PUBREC, reader.messages[0].identifier))
     assert reader.payloads == [b"0"]
+
+
+def test_what_is_published_at_qos_0_arrives_though_its_client_leaves_at_once(bench: MqttBench) -> None:
+    """Before the mesh knows of the publisher, and however much that is."""
+    reader = bench.reader("b")
+    writer = bench.stranger("a")
+    payloads = [b"%d" % n for n in range(100)]  # of which the window takes 20 at once
+    said = b"".join(by_hand.publish(TOPIC, payload) for payload in payloads)
+    writer.say(by_hand.connect("writer") + said + by_hand.DISCONNECT)
+    writer.leave()
+    assert reader.payloads == payloads
+    assert not any(bench.routers["a"].node.topic.home.streams.at(TOPIC))
