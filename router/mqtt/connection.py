@@ -85,7 +85,7 @@ class MqttConnection:
         self._begun: float | None = None
         self._keep_alive = 0.0
         self._buffer = bytearray()
-        self._held = False
+        self._held: Callable[[], None] | None = None
         self._out: list[bytes] = []
 
     # input
@@ -96,19 +96,23 @@ class MqttConnection:
         if self.closed or self.closing:
             return
         self._buffer += data
-        if self._held:
-            if len(self._buffer) > max(HELD_MOST, self.max_packet):
-                self._fail(MqttError(Reason.QUOTA, "more than may come before it is certain that it is there"))
-            return
-        self._handle_all()
+        if self._held is None:
+            self._handle_all()
+        elif self._buffer[0] >> 4 == PacketKind.DISCONNECT:
+            self._proven()
+        elif len(self._buffer) > max(HELD_MOST, self.max_packet):
+            self._fail(MqttError(Reason.QUOTA, "more than may come before it is certain that it is there"))
 
-    def hold(self) -> None:
-        """What comes from now on waits until `go_on`."""
-        self._held = True
+    def hold(self, then: Callable[[], None]) -> None:
+        """What comes from now on waits until it is certain that the client is there, and `then` was called. Who reads
+        the CONNACK, and says goodbye, was there, too: then its DISCONNECT did not come with the CONNECT."""
+        self._held = then
+        self.prove(self._proven)
 
-    def go_on(self) -> None:
-        self._held = False
-        if not (self.closed or self.closing):
+    def _proven(self) -> None:
+        then, self._held = self._held, None
+        if then is not None and not self.is_over:
+            then()
             self._handle_all()
 
     def _handle_all(self) -> None:
@@ -126,7 +130,7 @@ class MqttConnection:
         if not self.opened and buffer and buffer[0] >> 4 != PacketKind.CONNECT:
             raise MqttError(Reason.PROTOCOL_ERROR, "a packet before the CONNECT")
         try:
-            while not self._held and not self.closed and (found := self._header(at)) is not None:
+            while self._held is None and not self.closed and (found := self._header(at)) is not None:
                 start, end = found
                 if end > len(buffer):
                     break

@@ -1,4 +1,4 @@
-"""The edge for MQTT clients: who has a session, and what is asked of it in vain (docs/mqtt.md).
+"""The edge for MQTT clients: who has a session, here or elsewhere (docs/mqtt.md).
 
 A client is known in the mesh by its links alone: the directory tells every router of them, and so whether a client that
 comes has been here or elsewhere. What becomes of a delivery is not decided here.
@@ -10,10 +10,8 @@ from functools import partial
 from itertools import count
 from typing import Final, Protocol
 
-from router.edge.attach import Refusal
 from router.edge.clients import ClientEdge, Guest
 from router.edge.guard import Guard
-from router.edge.topics import durable_of
 from router.mesh.config import Limits
 from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import LINKS
@@ -21,12 +19,12 @@ from router.mqtt.packets import (
     AckPacket,
     ConnectPacket,
     DisconnectPacket,
-    FilterRequest,
     PublishPacket,
     SubscribePacket,
     UnsubscribePacket,
     connack,
 )
+from router.mqtt.permissions import Permissions
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MOST_IDENTIFIERS, MqttSession
 from router.mqtt.subscriber import MqttSubscriber
@@ -43,8 +41,6 @@ NEVER: Final = 0xFFFF_FFFF
 """Of a session's expiry."""
 LONGEST_CLIENT: Final = 256
 """Characters of a client identifier."""
-LONGEST_SHOWN: Final = 100
-"""Characters of a topic in the log."""
 
 
 class Entrance(Protocol):
@@ -74,7 +70,7 @@ class MqttEdge:
         self._node = node
         self._clients = clients
         self._guard = guard
-        self._prefixes = tuple(prefixes)
+        self._permissions = Permissions(node, guard, prefixes, limits)
         self._limits = limits
         self._longest = longest
         self._numbers = count(1)
@@ -178,17 +174,10 @@ class MqttEdge:
             session.resume()
         elif not others and self._links_of(session):
             begin = self._take_over if present else self._end_links
-            if not connection.can_prove:
+            if connection.can_prove:
+                connection.hold(partial(begin, session))
+            else:
                 begin(session)
-                return
-            connection.hold()
-
-            def proven() -> None:
-                if not connection.is_over:
-                    begin(session)
-                    connection.go_on()
-
-            connection.prove(proven)
 
     def _take_over(self, session: MqttSession) -> None:
         """The client has been at another router, or here before this one was started again."""
@@ -255,7 +244,7 @@ class MqttEdge:
         index = packet.topic, packet.qos == 1
         end = session.publishers.pop(index, None)
         if end is None:
-            if (why := self._refusal(connection, session, packet.topic, receives=False)) is not None:
+            if (why := self._permissions.refusal(connection, session, packet.topic, receives=False)) is not None:
                 session.refuse(packet, *why)
                 return
             end = MqttPublisher(session, self._node, packet.topic, first=packet.qos == 1, answer=session.answer)
@@ -282,7 +271,7 @@ class MqttEdge:
         granted: list[tuple[str, int]] = []
         for asked in packet.filters:
             fresh = {name for name, qos in granted if qos < REFUSED} - session.subscribers.keys()
-            granted.append((asked.filter, self._grant(connection, session, asked, len(fresh))))
+            granted.append((asked.filter, self._permissions.grant(connection, session, asked, len(fresh))))
         session.subscribe(packet.identifier, granted)
 
     def on_unsubscribe(self, connection: MqttConnection, packet: UnsubscribePacket) -> None:
@@ -292,55 +281,6 @@ class MqttEdge:
         session = self._of.get(connection)
         if session is not None:
             session.batch()
-
-    # what it may do
-
-    def _grant(self, connection: MqttConnection, session: MqttSession, asked: FilterRequest, fresh: int) -> int:
-        """The QoS, or why not. So many new ones are granted already."""
-        address, why = asked.filter, None
-        if address.startswith("$share/"):
-            why = Reason.NO_SHARED, "shared subscriptions are not supported"
-        elif "+" in address or "#" in address:
-            why = Reason.NO_WILDCARDS, "wildcards are not supported"
-        elif asked.no_local:
-            why = Reason.IMPLEMENTATION, "no-local is not supported"
-        elif address not in session.subscribers:
-            why = self._refusal(connection, session, address, fresh, receives=True)
-            if why is None and session.timeout and asked.qos:
-                why = self._cannot_be_kept(connection)
-        if why is None:
-            return asked.qos
-        reason, what = why
-        log.warning("%s: a subscription to %r is refused: %s", session, address[:LONGEST_SHOWN], what)
-        return reason
-
-    def _refusal(
-        self, connection: MqttConnection, session: MqttSession, address: str, fresh: int = 0, *, receives: bool
-    ) -> tuple[Reason, str] | None:
-        """Why this topic is not for this client; None if it is. A topic more may take the place of an idle one."""
-        if not address.startswith(self._prefixes):
-            known = ", ".join(prefix + "…" for prefix in self._prefixes)
-            reason = Reason.BAD_FILTER if receives else Reason.BAD_TOPIC
-            return reason, f"no topic {address[:LONGEST_SHOWN]!r}: expected one of {known}"
-        try:
-            self._guard.attaches(connection, address, receives=receives)
-        except Refusal as refusal:
-            return Reason.NOT_AUTHORIZED, str(refusal)
-        try:
-            self._guard.begins(connection, self._node.now())
-        except Refusal as refusal:
-            return Reason.QUOTA, str(refusal)
-        if session.is_full(self._limits.links - fresh, self._node.now()):
-            what = f"more than {self._limits.links} topics"
-            return Reason.QUOTA, self._guard.exceed("links", str(session), what)
-        return None
-
-    def _cannot_be_kept(self, connection: MqttConnection) -> tuple[Reason, str] | None:
-        try:
-            self._guard.keeps(connection, partial(durable_of, self._node, connection.user))
-        except Refusal as refusal:
-            return Reason.QUOTA, str(refusal)
-        return (Reason.QUOTA, self._node.unkept) if self._node.unkept else None
 
     def waiting_bytes(self, connection: MqttConnection) -> int:
         """Of what the client has sent, and nobody has taken yet."""

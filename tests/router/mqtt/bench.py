@@ -9,7 +9,7 @@ from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import HEADROOM, MqttEdge
 from router.mqtt.fields import FieldReader
 from router.mqtt.packets import ConnectPacket, PublishPacket, read_packet
-from router.mqtt.values import V3, V5, PacketKind
+from router.mqtt.values import V5, PacketKind
 from router.security.rules import EVERYTHING
 from tests.fuzz.mesh import LONGEST_S, MAX_MESSAGE, FuzzMesh, FuzzRouter, Guest
 from tests.router.mqtt import by_hand
@@ -188,4 +188,18 @@ class MqttBench(FuzzMesh):
         self.end()
 
 
-__all__ = ["TOPIC", "V3", "V5", "MqttBench", "MqttGuest", "by_hand"]
+def publish(guest: MqttGuest, payload: bytes, qos: int, identifier: int = 0, *, dup: bool = False) -> None:
+    guest.say(by_hand.publish(TOPIC, payload, qos, identifier, guest.version, dup=dup))
+
+
+def leave(bench: MqttBench, guest: MqttGuest, *, is_killed: bool) -> None:
+    """Its connection is cut, or its router is no more."""
+    if is_killed:
+        bench.lose(guest.router.name)
+    else:
+        guest.leave()
+
+
+def answer_all(reader: MqttGuest) -> None:
+    for message in reader.messages:
+        reader.say(by_hand.ack(PacketKind.PUBREC, message.identifier))

@@ -7,9 +7,10 @@ import pytest
 
 from router.mesh.config import Limits
 from router.mqtt.packets import PINGRESP
-from router.mqtt.values import PacketKind, Reason
+from router.mqtt.values import V3, V5, PacketKind, Reason
 from tests.fuzz.mesh import MAX_MESSAGE
-from tests.router.mqtt.bench import OPENING_S, TOPIC, V3, V5, MqttBench, MqttGuest, by_hand
+from tests.router.mqtt import by_hand
+from tests.router.mqtt.bench import OPENING_S, TOPIC, MqttBench, MqttGuest
 
 KINDS = (PacketKind.PUBACK, PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP)
 

@@ -1,31 +1,15 @@
-"""Sessions of MQTT clients, at one router and at another: what is sent once, and what again.
+"""What MQTT clients publish, at one router and at another: what arrives once, and what again.
 
 a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 """
 
-from collections.abc import Iterator
-
 import pytest
 
-from router.mqtt.values import PacketKind, Reason
-from tests.router.mqtt.bench import TOPIC, V3, V5, MqttBench, MqttGuest, by_hand
+from router.mqtt.values import V3, V5, PacketKind, Reason
+from tests.router.mqtt import by_hand
+from tests.router.mqtt.bench import TOPIC, MqttBench, answer_all, leave, publish
 
 PUBREC, PUBREL, PUBCOMP, PUBACK = PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP, PacketKind.PUBACK
-
-
-@pytest.fixture
-def bench() -> Iterator[MqttBench]:
-    bench = MqttBench("a", "b", "c")
-    yield bench
-    if not bench.ended:
-        bench.finish(*bench.mqtt_guests())
-
-
-def publish(guest: MqttGuest, payload: bytes, qos: int, identifier: int = 0, *, dup: bool = False) -> None:
-    guest.say(by_hand.publish(TOPIC, payload, qos, identifier, guest.version, dup=dup))
-
-
-# what is published
 
 
 @pytest.mark.parametrize("version", [V3, V5])
@@ -114,14 +98,6 @@ def test_a_copy_is_not_sent_again_at_another_router(bench: MqttBench, is_answere
     assert reader.payloads == [b"m", b"next"]
 
 
-def leave(bench: MqttBench, guest: MqttGuest, *, is_killed: bool) -> None:
-    """Its connection is cut, or its router is no more."""
-    if is_killed:
-        bench.lose(guest.router.name)
-    else:
-        guest.leave()
-
-
 def test_copies_that_come_one_by_one_keep_their_order(bench: MqttBench) -> None:
     reader, writer = bench.reader("b", acks=False), bench.client("a", "writer", clean=False, expiry=4)
     for n in range(4):
@@ -137,11 +113,6 @@ def test_copies_that_come_one_by_one_keep_their_order(bench: MqttBench) -> None:
     for n in range(4):
         writer.say(by_hand.ack(PUBREL, 1 + n))
     assert reader.payloads == [b"0", b"1", b"2", b"3", b"4"]
-
-
-def answer_all(reader: MqttGuest) -> None:
-    for message in reader.messages:
-        reader.say(by_hand.ack(PUBREC, message.identifier))
 
 
 def test_an_identifier_used_again_is_another_message_though_it_reads_the_same(bench: MqttBench) -> None:
@@ -216,156 +187,6 @@ def test_a_client_that_begins_anew_leaves_what_it_had(bench: MqttBench) -> None:
     assert writer.told(PUBCOMP) == [(5, Reason.ID_NOT_FOUND)]
     answer_all(reader)
     assert reader.payloads == [b"m"]
-
-
-# what is subscribed to
-
-
-def test_a_subscriber_resumes_by_its_identifiers_at_the_same_router(bench: MqttBench) -> None:
-    reader = bench.reader("b", clean=False, expiry=4, acks=False)
-    writer = bench.client("a", "writer")
-    for n in range(3):
-        publish(writer, b"%d" % n, 2, 1 + n)
-    first, second, third = (message.identifier for message in reader.messages)
-    reader.say(by_hand.ack(PUBREC, first))
-    assert reader.told(PUBREL) == [(first, 0)]
-    reader.leave()
-    publish(writer, b"3", 2, 4)
-    reader = bench.client("b", "reader", clean=False, expiry=4, acks=False)
-    assert reader.is_present
-    assert reader.told(PUBREL) == [(first, 0)]
-    assert [(m.identifier, m.payload, m.dup) for m in reader.messages[:2]] == [
-        (second, b"1", True),
-        (third, b"2", True),
-    ]
-    assert [(m.payload, m.dup) for m in reader.messages[2:]] == [(b"3", False)]
-    answer_all(reader)
-    assert [identifier for identifier, _ in writer.told(PUBREC)] == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("is_killed", [False, True])
-@pytest.mark.parametrize("qos", [1, 2])
-def test_at_another_router_a_subscriber_is_sent_again_what_it_has_not_answered(
-    bench: MqttBench, qos: int, is_killed: bool
-) -> None:
-    reader = bench.reader("b", qos=qos, clean=False, expiry=4, acks=False)
-    writer = bench.client("a", "writer")
-    publish(writer, b"answered", qos, 1)
-    reader.say(by_hand.ack(PUBACK if qos == 1 else PUBREC, reader.messages[0].identifier))
-    publish(writer, b"open", qos, 2)
-    leave(bench, reader, is_killed=is_killed)
-    publish(writer, b"later", qos, 3)
-    reader = bench.client("c", "reader", clean=False, expiry=4)
-    assert reader.is_present
-    assert [(m.payload, m.qos, m.dup) for m in reader.messages] == [(b"open", qos, False), (b"later", qos, False)]
-    assert [one for one, _ in writer.told(PUBREC if qos == 2 else PUBACK)] == [1, 2, 3]
-
-
-def test_a_client_that_comes_again_takes_its_session_from_itself(bench: MqttBench) -> None:
-    for router in ("b", "c"):
-        old = bench.reader("b", "reader", clean=False, expiry=4)
-        new = bench.client(router, "reader", clean=False, expiry=4)
-        assert [heard.reason for heard in old.heard if heard.kind is PacketKind.DISCONNECT] == [Reason.TAKEN_OVER]
-        old.leave()
-        publish(bench.client("a", f"writer {router}"), b"m", 2, 1)
-        assert new.payloads == [b"m"]
-        new.say(by_hand.DISCONNECT)
-
-
-def test_a_clean_start_ends_the_subscriptions_that_were_elsewhere(bench: MqttBench) -> None:
-    bench.reader("b", clean=False, expiry=4).leave()
-    bench.client("c", "reader").leave()
-    again = bench.client("a", "reader", clean=False, expiry=4)
-    assert not again.is_present
-    writer = bench.client("a", "writer")
-    publish(writer, b"m", 2, 1)
-    assert writer.told(PUBREC) == [(1, 0)], "nobody is awaited"
-    assert again.messages == []
-
-
-@pytest.mark.parametrize("clean", [False, True])
-def test_what_is_read_late_of_a_client_that_has_gone_elsewhere_takes_nothing_from_it(
-    bench: MqttBench, clean: bool
-) -> None:
-    """Its CONNECT, a PUBLISH and a SUBSCRIBE stood in a socket of router c while it went to b (protocol 7.8)."""
-    reader = bench.reader("b", "client", clean=False, expiry=4)
-    late = bench.stranger("c")
-    late.is_here = False
-    late.say(by_hand.connect("client", clean=clean, found={"session-expiry-interval": 4}))
-    late.say(by_hand.publish(TOPIC, b"late", 2, 1) + by_hand.subscribe(2, [(TOPIC, 0)]))
-    publish(bench.client("a", "writer"), b"m", 2, 1)
-    assert reader.payloads == [b"m"]
-    assert "DISCONNECT" not in reader.kinds()
-
-
-def test_a_session_ends_with_its_client_or_when_it_says_so(bench: MqttBench) -> None:
-    for expiry, said in ((0, b""), (4, by_hand.packet(0xE0, b"\0\5\x11\0\0\0\0"))):
-        reader = bench.reader("b", "reader", clean=False, expiry=expiry)
-        reader.say(said)
-        if reader in reader.router.guests:
-            reader.leave()
-        assert not bench.client("b", "reader", clean=False).is_present
-        bench.edges["b"].sessions.clear()
-
-
-def test_more_is_not_under_way_to_a_client_than_it_takes(bench: MqttBench) -> None:
-    reader = bench.stranger("b")
-    reader.acks = False
-    reader.say(by_hand.connect("reader", found={"receive-maximum": 2}))
-    reader.say(by_hand.subscribe(1, [(TOPIC, 2)]))
-    writer = bench.client("a", "writer")
-    for n in range(6):
-        publish(writer, b"%d" % n, 1 + n % 2, 1 + n)
-    for done in range(6):
-        assert len(reader.messages) == min(6, done + 2)
-        message = reader.messages[done]
-        reader.say(by_hand.ack(PUBACK if message.qos == 1 else PUBREC, message.identifier))
-        if message.qos == 2:
-            reader.say(by_hand.ack(PUBCOMP, message.identifier))
-    assert sorted(reader.payloads) == [b"%d" % n for n in range(6)]
-
-
-def test_a_message_larger_than_a_client_takes_is_refused_for_it(bench: MqttBench) -> None:
-    reader, writer = bench.stranger("b"), bench.client("a", "writer")
-    reader.say(by_hand.connect("reader", found={"maximum-packet-size": 100}))
-    reader.say(by_hand.subscribe(1, [(TOPIC, 2)]))
-    publish(writer, bytes(200), 2, 1)
-    publish(writer, b"m", 2, 2)
-    assert reader.payloads == [b"m"]
-    assert writer.told(PUBREC) == [(1, Reason.IMPLEMENTATION), (2, 0)]
-
-
-@pytest.mark.parametrize("version", [V3, V5])
-def test_what_is_not_supported_is_refused_in_the_suback(bench: MqttBench, version: int) -> None:
-    reader = bench.client("b", "reader", version=version)
-    asked = ["topic/+", "topic/#", "$share/group/topic/t", "queue/t", "topic/fine", ""]
-    reader.say(by_hand.subscribe(9, [(name, 1) for name in asked], version))
-    (suback,) = [heard for heard in reader.heard if heard.kind is PacketKind.SUBACK]
-    codes = list(suback.body[2:] if version == V3 else suback.body[3:])
-    five = [Reason.NO_WILDCARDS, Reason.NO_WILDCARDS, Reason.NO_SHARED, Reason.BAD_FILTER, 1, Reason.BAD_FILTER]
-    assert codes == ([0x80, 0x80, 0x80, 0x80, 1, 0x80] if version == V3 else five)
-
-
-def test_a_subscription_may_change_its_qos_and_loses_nothing(bench: MqttBench) -> None:
-    reader, writer = bench.reader("b", qos=1, acks=False), bench.client("a", "writer")
-    publish(writer, b"0", 2, 1)
-    reader.say(by_hand.subscribe(2, [(TOPIC, 2)]))
-    publish(writer, b"1", 2, 2)
-    assert [(m.payload, m.qos) for m in reader.messages if not m.dup] == [(b"0", 1), (b"1", 2)]
-    reader.say(by_hand.ack(PUBACK, reader.messages[0].identifier))
-    reader.say(by_hand.ack(PUBREC, reader.messages[-1].identifier))
-    assert writer.told(PUBREC) == [(1, 0), (2, 0)]
-
-
-def test_who_unsubscribes_is_awaited_no_more(bench: MqttBench) -> None:
-    reader, writer = bench.reader("b", acks=False), bench.client("a", "writer")
-    publish(writer, b"0", 2, 1)
-    reader.say(by_hand.unsubscribe(3, [TOPIC, "topic/other"]))
-    assert [heard.body[3:] for heard in reader.heard if heard.kind is PacketKind.UNSUBACK] == [b"\x00\x11"]
-    publish(writer, b"1", 2, 2)
-    assert writer.told(PUBREC) == [(1, 0), (2, 0)]
-    reader.say(by_hand.ack(PUBREC, reader.messages[0].identifier))
-    assert reader.payloads == [b"0"]
 
 
 def test_what_is_published_at_qos_0_arrives_though_its_client_leaves_at_once(bench: MqttBench) -> None:

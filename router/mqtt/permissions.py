@@ -1,0 +1,79 @@
+"""What an MQTT client may publish and subscribe to, and why not: in reason codes, and in words for the log."""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from router.edge.anonymous import LONGEST
+from router.edge.attach import Refusal
+from router.edge.guard import Guard
+from router.edge.topics import durable_of
+from router.mesh.config import Limits
+from router.mqtt.connection import MqttConnection
+from router.mqtt.packets import FilterRequest
+from router.mqtt.session import MqttSession
+from router.mqtt.values import Reason
+from topic.node import Node
+
+log = logging.getLogger("oncemesh.mqtt")
+
+LONGEST_SHOWN: Final = 100
+"""Characters of a topic in the log."""
+
+
+class Permissions:
+    """At one router."""
+
+    def __init__(self, node: Node, guard: Guard, prefixes: Sequence[str], limits: Limits) -> None:
+        self._node = node
+        self._guard = guard
+        self._prefixes = tuple(prefixes)
+        self._limits = limits
+
+    def grant(self, connection: MqttConnection, session: MqttSession, asked: FilterRequest, fresh: int) -> int:
+        """The QoS, or why not. So many new ones are granted already."""
+        address, why = asked.filter, None
+        if address.startswith("$share/"):
+            why = Reason.NO_SHARED, "shared subscriptions are not supported"
+        elif "+" in address or "#" in address:
+            why = Reason.NO_WILDCARDS, "wildcards are not supported"
+        elif asked.no_local:
+            why = Reason.IMPLEMENTATION, "no-local is not supported"
+        elif address not in session.subscribers:
+            why = self.refusal(connection, session, address, fresh, receives=True)
+            if why is None and session.timeout and asked.qos:
+                why = self._cannot_be_kept(connection)
+        if why is None:
+            return asked.qos
+        reason, what = why
+        log.warning("%s: a subscription to %r is refused: %s", session, address[:LONGEST_SHOWN], what)
+        return reason
+
+    def refusal(
+        self, connection: MqttConnection, session: MqttSession, address: str, fresh: int = 0, *, receives: bool
+    ) -> tuple[Reason, str] | None:
+        """Why this topic is not for this client; None if it is. A topic more may take the place of an idle one."""
+        if not address.startswith(self._prefixes) or len(address) > LONGEST:
+            known = ", ".join(prefix + "…" for prefix in self._prefixes)
+            reason = Reason.BAD_FILTER if receives else Reason.BAD_TOPIC
+            return reason, f"no topic {address[:LONGEST_SHOWN]!r}: expected one of {known}"
+        try:
+            self._guard.attaches(connection, address, receives=receives)
+        except Refusal as refusal:
+            return Reason.NOT_AUTHORIZED, str(refusal)
+        try:
+            self._guard.begins(connection, self._node.now())
+        except Refusal as refusal:
+            return Reason.QUOTA, str(refusal)
+        if session.is_full(self._limits.links - fresh, self._node.now()):
+            what = f"more than {self._limits.links} topics"
+            return Reason.QUOTA, self._guard.exceed("links", str(session), what)
+        return None
+
+    def _cannot_be_kept(self, connection: MqttConnection) -> tuple[Reason, str] | None:
+        try:
+            self._guard.keeps(connection, partial(durable_of, self._node, connection.user))
+        except Refusal as refusal:
+            return Reason.QUOTA, str(refusal)
+        return (Reason.QUOTA, self._node.unkept) if self._node.unkept else None

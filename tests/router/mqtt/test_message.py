@@ -1,0 +1,94 @@
+"""What becomes of a PUBLISH on its way through AMQP, and of a message of AMQP on its way to a client of MQTT."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.amqp.format.message import body_of, in_envelope
+from router.amqp.format.sections import read_message, write_message
+from router.mqtt.fields import FieldReader
+from router.mqtt.message import NO_PROPERTIES, MqttContent, from_amqp, to_amqp
+from router.mqtt.values import PacketKind
+from tests.router.mqtt.test_packets import TEXT, TOPIC
+
+SAID = st.fixed_dictionaries(
+    {},
+    optional={
+        "payload-format-indicator": st.integers(0, 1),
+        "message-expiry-interval": st.integers(0, 4_000_000),
+        "content-type": st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=20),
+        "response-topic": TOPIC,
+        "correlation-data": st.binary(max_size=40),
+        "user-property": st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5, unique_by=lambda pair: pair[0]),
+    },
+)
+
+
+@settings(max_examples=100)
+@given(st.binary(max_size=300), st.integers(0, 2), SAID)
+def test_a_publish_is_the_same_for_who_is_subscribed_by_mqtt(payload: bytes, qos: int, said: dict[str, Any]) -> None:
+    content = from_amqp(to_amqp(payload, qos, said))
+    assert content is not None
+    assert (content.payload, content.qos) == (payload, 1 if qos == 1 else 2)
+    assert FieldReader(content.properties).properties(PacketKind.PUBLISH) == said
+
+
+@pytest.mark.parametrize("payload", [b"", b"m", bytes(100_000)])
+def test_the_body_is_the_payload_for_who_is_subscribed_by_amqp(payload: bytes) -> None:
+    assert body_of(to_amqp(payload, 2, {})) == body_of(to_amqp(payload, 1, {"content-type": "x"})) == payload
+
+
+def test_texts_and_several_sections_of_data_are_payloads() -> None:
+    assert from_amqp(write_message({"value": "é"})) == MqttContent("é".encode(), 2, NO_PROPERTIES)
+    assert from_amqp(write_message({"data": b"one"}) + write_message({"data": b"two"})) == MqttContent(
+        b"onetwo", 2, NO_PROPERTIES
+    )
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"no message",
+        b"\x00\x53\x75\xb0\xff\xff\xff\xffcut short",
+        write_message({"value": 7}),
+        write_message({"value": {"a": 1}}),
+        write_message({"sequence": [[1, 2]]}),
+        in_envelope(b"anything", 5),
+    ],
+)
+def test_what_has_no_bytes_for_a_body_is_nothing_for_mqtt(message: bytes) -> None:
+    assert from_amqp(message) is None
+
+
+def test_what_mqtt_cannot_carry_is_left_out() -> None:
+    message = write_message(
+        {
+            "properties": {"reply-to": "a/+", "correlation-id": 7, "content-type": "t"},
+            "application-properties": {"zero\0": "x", "nil": None, "bytes": b"b", "long": "x" * 70_000, "fine": 1.5},
+            "data": b"d",
+        }
+    )
+    content = from_amqp(message)
+    assert content is not None
+    assert FieldReader(content.properties).properties(PacketKind.PUBLISH) == {
+        "correlation-data": b"7",
+        "content-type": "t",
+        "user-property": [("fine", "1.5")],
+    }
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=80))
+def test_whatever_comes_as_a_message_has_content_or_none(message: bytes) -> None:
+    from_amqp(b"\x00\x53" + message)
+
+
+def test_what_is_published_reads_as_amqp_says() -> None:
+    assert read_message(to_amqp(b"p", 1, {"payload-format-indicator": 1, "message-expiry-interval": 2})) == {
+        "header": {"ttl": 2000},
+        "message-annotations": {"x-opt-mqtt-qos": 1, "x-opt-mqtt-payload-is-text": True},
+        "data": b"p",
+    }
