@@ -76,6 +76,7 @@ class MqttSession:
 
     def resume(self) -> None:
         """All that was under way goes on."""
+        self.resumes = True
         for outgoing in list(self.sent.values()):
             if outgoing.released:
                 self._say(PacketKind.PUBREL, outgoing.identifier)

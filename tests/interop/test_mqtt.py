@@ -144,8 +144,9 @@ async def test_who_is_cut_off_resumes_exactly_once_at_the_same_router(
         (writer if part % 2 else reader).cut()
     await reader.until(lambda: len(reader.received) >= 4 * COUNT)
     await writer.until(lambda: len(writer.published) == 4 * COUNT)
+    await reader.until(lambda: len(reader.present) == len(writer.present) == 3)
     assert reader.numbers == list(range(4 * COUNT))
-    assert reader.present[1:] == [True, True] and writer.present[1:] == [True, True]
+    assert all(reader.present[1:]) and all(writer.present[1:])
     assert "goes on where it was: exactly once" in mesh.log("c")
 
 

@@ -71,8 +71,10 @@ def test_a_copy_after_a_cut_is_not_sent_again_at_the_same_router(bench: MqttBenc
     reader.say(by_hand.ack(PUBREC, reader.messages[0].identifier))
     assert reader.payloads == [b"m"]
     assert writer.told(PUBREC) == [(5, 0)]
-    writer.say(by_hand.ack(PUBREL, 5))
-    assert writer.told(PUBCOMP) == [(5, 0)]
+    for _ in range(2):  # as its PUBCOMP may have been lost
+        writer.heard.clear()
+        writer.say(by_hand.ack(PUBREL, 5))
+        assert writer.told(PUBCOMP) == [(5, 0)]
 
 
 @pytest.mark.parametrize("is_answered", [False, True])
