@@ -37,6 +37,8 @@ log = logging.getLogger("oncemesh.mqtt")
 
 HEADROOM: Final = 64 * 1024
 """Bytes of a packet beside those of the message that it may carry."""
+PATIENCE: Final = 8
+"""Times the receive maximum: some clients send again more than that when they come back, and would do so for ever."""
 NEVER: Final = 0xFFFF_FFFF
 """Of a session's expiry."""
 LONGEST_CLIENT: Final = 256
@@ -253,8 +255,8 @@ class MqttEdge:
             session.overflow(packet)
             return
         session.publish(packet, end, self._limits.max_message)
-        if connection.version == V5 and len(session.received) > self._receive_maximum:
-            what = f"more than {self._receive_maximum} messages at once"
+        if len(session.received) > PATIENCE * self._receive_maximum:
+            what = f"more than {PATIENCE * self._receive_maximum} messages at once"
             raise MqttError(Reason.TOO_MANY, what, "unsettled")
 
     @property
