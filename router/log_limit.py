@@ -23,19 +23,22 @@ MOST: Final = {
     "oncemesh.security": 60,
 }
 """Logger -> lines of a kind in a minute."""
+LEAST: Final = {"oncemesh.mqtt": logging.INFO}
+"""Logger -> the least of its lines that counts, if it is no warning: who comes back again and again is told of, too."""
 
 
 class LogLimit(logging.Filter):
     """Of one logger."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, least: int = logging.WARNING) -> None:
         super().__init__()
         self._most = most
+        self._least = least
         self._seen: dict[str, int] = {}
         self._last: dict[str, str] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno < logging.WARNING:
+        if record.levelno < self._least:
             return True
         kind = str(record.msg)
         self._seen[kind] = self._seen.get(kind, 0) + 1
@@ -54,7 +57,7 @@ class LogLimit(logging.Filter):
 
 async def limit_logs() -> None:
     """Until cancelled."""
-    limits = {logging.getLogger(name): LogLimit(most) for name, most in MOST.items()}
+    limits = {logging.getLogger(name): LogLimit(most, LEAST.get(name, logging.WARNING)) for name, most in MOST.items()}
     for logger, limit in limits.items():
         logger.addFilter(limit)
     try:

@@ -62,3 +62,14 @@ async def test_the_count_is_told_at_the_end_too(
     caplog.clear()
     provoke(2 * MOST[NAME])
     assert len(caplog.records) == 2 * MOST[NAME], "nobody limits any more"
+
+
+async def test_of_clients_of_mqtt_that_come_back_again_and_again_not_every_line_is_written(
+    autojump_clock: object, limited: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for number in range(1000):
+            logging.getLogger("oncemesh.mqtt").info("client %d goes on", number)
+            LOG.info("of others, %d", number)
+    assert sum("goes on" in line for line in caplog.messages) == MOST["oncemesh.mqtt"]
+    assert sum("of others" in line for line in caplog.messages) == 1000
