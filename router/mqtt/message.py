@@ -45,6 +45,10 @@ class MqttContent:
 
 
 NO_PROPERTIES: Final = b"\0"
+MOST_MESSAGE: Final = (1 << 28) - (1 << 20)
+"""Bytes: more do not fit in a packet, with its topic."""
+MOST_SECTIONS: Final = 1 << 26
+"""The same where there is more than a body: as properties of MQTT that may be longer."""
 
 
 def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any]) -> bytes:
@@ -73,10 +77,14 @@ def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any]) -> bytes:
 def from_amqp(message: bytes) -> MqttContent | None:
     """None for what MQTT cannot carry: a body that is neither data nor text, or what is no message."""
     qos = 2
+    if len(message) > MOST_MESSAGE:
+        return None
     if message.startswith(_OF_QOS_1):
         message, qos = message[len(_OF_QOS_1) :], 1
     if message.startswith(_DATA_BEGIN) and len(message) == 8 + int.from_bytes(message[4:8], "big"):
         return MqttContent(message[8:], qos, NO_PROPERTIES)
+    if len(message) > MOST_SECTIONS:
+        return None
     try:
         return _of_sections(sections_of(message), qos)
     except AmqpError:
@@ -89,7 +97,7 @@ def _of_sections(sections: list[tuple[Any, Any]], qos: int) -> MqttContent | Non
     for code, value in sections:
         if code == HEADER and isinstance(value, list):
             ttl = value[_TTL] if len(value) > _TTL else None
-            if isinstance(ttl, int):
+            if isinstance(ttl, int) and 0 <= ttl <= _MOST:
                 found["message-expiry-interval"] = -(-ttl // _MS)
         elif code == MESSAGE_ANNOTATIONS and isinstance(value, dict):
             qos = 1 if value.get(QOS) == 1 else qos
@@ -103,7 +111,7 @@ def _of_sections(sections: list[tuple[Any, Any]], qos: int) -> MqttContent | Non
         elif code == DATA and isinstance(value, bytes):
             body.append(value)
         elif code == VALUE and isinstance(value, str | bytes):
-            body.append(value.encode() if isinstance(value, str) else value)
+            body.append(value.encode(errors="replace") if isinstance(value, str) else value)
     if not body:
         return None
     return MqttContent(b"".join(body), qos, properties(found))
@@ -115,7 +123,7 @@ def _properties(fields: list[Any]) -> dict[str, Any]:
     if _fits(topic := fields[_REPLY_TO]) and topic and "+" not in topic and "#" not in topic:
         found["response-topic"] = topic
     if (identity := fields[_CORRELATION_ID]) is not None:
-        data = identity if isinstance(identity, bytes) else str(identity).encode()
+        data = identity if isinstance(identity, bytes) else str(identity).encode(errors="replace")
         if len(data) <= LONGEST:
             found["correlation-data"] = data
     if _fits(kind := fields[_CONTENT_TYPE]):
@@ -135,8 +143,9 @@ def _text(value: Any) -> tuple[str] | None:
 
 def _fits(value: Any) -> bool:
     """Whether it is a text that MQTT can carry."""
-    return isinstance(value, str) and "\0" not in value and len(value) * 4 <= LONGEST * 4 and _size(value) <= LONGEST
-
-
-def _size(value: str) -> int:
-    return len(value.encode(errors="replace"))
+    if not isinstance(value, str) or "\0" in value or len(value) > LONGEST:
+        return False
+    try:
+        return len(value.encode()) <= LONGEST
+    except UnicodeEncodeError:  # AMQP has characters that are no text
+        return False

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from router.amqp.format.codec import Described, Raw, Symbol, encode, ulong
 from router.amqp.format.message import body_of, in_envelope
 from router.amqp.format.sections import read_message, write_message
 from router.mqtt.fields import FieldReader
@@ -78,6 +79,27 @@ def test_what_mqtt_cannot_carry_is_left_out() -> None:
         "content-type": "t",
         "user-property": [("fine", "1.5")],
     }
+
+
+CHARACTER = b"\x73\x00\x00\xd8\x00"  # of AMQP, and a surrogate
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        encode(Described(0x70, [None, None, ulong(2**63)])),
+        encode(Described(0x70, [None, None, -5])),
+        encode(Described(0x73, [None] * 4 + [7, [1, 2], 8])),
+        encode(Described(0x73, [None] * 5 + [Raw(CHARACTER)])),
+        encode(Described(0x74, {"k": Raw(CHARACTER), 7: "x"})),
+        encode(Described(0x74, {"k": {"a": 1}, "l": [1], "f": float("nan")})),
+        encode(Described(0x72, {Symbol("x-opt-mqtt-qos"): "1", Symbol("x-opt-mqtt-payload-is-text"): 3})),
+    ],
+)
+def test_sections_that_mean_nothing_to_mqtt_are_left_out(section: bytes) -> None:
+    content = from_amqp(section + write_message({"data": b"d"}))
+    assert content is not None and content.payload == b"d"
+    FieldReader(content.properties).properties(PacketKind.PUBLISH)
 
 
 @settings(max_examples=200)
