@@ -130,7 +130,7 @@ class MqttConnection:
         if not self.opened and buffer and buffer[0] >> 4 != PacketKind.CONNECT:
             raise MqttError(Reason.PROTOCOL_ERROR, "a packet before the CONNECT")
         try:
-            while self._held is None and not self.closed and (found := self._header(at)) is not None:
+            while self._held is None and not self.is_over and (found := self._header(at)) is not None:
                 start, end = found
                 if end > len(buffer):
                     break
