@@ -158,10 +158,9 @@ class _Run:
         """Empty if all came to its end."""
         for member in self.clients.of_role("publisher"):
             await member.finish()
-        left: Sequence[str] = ("nothing was heard",)
-        with trio.move_on_after(self.patience):
-            while left := await self._left():
-                await trio.sleep(LOOK_S)
+        deadline = trio.current_time() + self.patience
+        while (left := await self._left()) and trio.current_time() < deadline:
+            await trio.sleep(LOOK_S)
         if left:
             self.view.tell(f"not at its end after {format_duration(self.patience)}")
             return left
