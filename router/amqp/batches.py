@@ -42,6 +42,11 @@ class ResumedTransfers:
     def __iter__(self) -> Iterator[tuple[Handle, bytes, bytes, bool, int, bool]]:
         return zip(self.handles, self.tags, self.messages, self.settled, self.states, self.aborted, strict=True)
 
+    def as_new(self) -> Transfers:
+        """Those that are not aborted, where nothing is to be resumed."""
+        rows = [row[:4] for row in self if not row[5]]
+        return Transfers(*map(list, zip(*rows, strict=True))) if rows else Transfers([], [], [], [])
+
 
 @define
 class Dispositions:

@@ -21,7 +21,7 @@ from router.amqp.format.message import PROPERTIES, place_of
 from router.amqp.format.sections import FIELDS
 from router.amqp.format.values import EXPIRE_LINK, RCV_FIRST, Handle
 from router.amqp.proton.link import Link
-from router.edge.attach import AttachRequest, Refusal, address_in, identity_of
+from router.edge.attach import LONGEST_ADDRESS, AttachRequest, Refusal, address_in, identity_of
 from router.edge.ends import End
 from router.edge.publisher_link import PublisherLink
 from router.edge.signs import ProvingConnection, SignsOfLife
@@ -35,8 +35,6 @@ CAPABILITY: Final = "ANONYMOUS-RELAY"
 """Of a container that has such a terminus."""
 MOST_ADDRESSES: Final = 256
 """That one link may have messages in doubt to."""
-LONGEST: Final = 4096
-"""Of an address, in characters. That of an attach has to fit in a frame; this one in a message."""
 _TO: Final = list(FIELDS["properties"]).index("to")
 
 Transfer = tuple[Handle, bytes, bytes, bool]
@@ -91,9 +89,9 @@ class AnonymousLink(End):
         self._publishers: dict[str, AddressPublisher] = {}
         self._home: dict[Handle, AddressPublisher] = {}
         """Of what is not settled."""
-        self._asked: list[AddressPublisher] = []
-        """Whose question the echo that is under way answers."""
-        self._asks: list[AddressPublisher] = []
+        self._asked: set[AddressPublisher] | None = None
+        """Whose question the echo that is under way answers; None if there is none. Some clients answer none ever."""
+        self._asks: set[AddressPublisher] = set()
         """Who has asked since."""
         link.answer(expiry_policy=EXPIRE_LINK, max_message_size=max_message)
         self._grant()
@@ -119,34 +117,40 @@ class AnonymousLink(End):
                 publisher.take(run)
 
     def on_resumed(self, resumed: ResumedTransfers) -> None:
-        """Nothing is resumed: what has a message is new."""
-        whole = [row[:4] for row in resumed if not row[5]]
-        aborted = list(compress(resumed.handles, resumed.aborted))
-        if aborted:
-            self.link.flow(len(aborted))
-        if whole:
-            self.on_transfers(Transfers(*map(list, zip(*whole, strict=True))))
+        """Nothing is resumed: what has a message is new. An aborted one took no credit."""
+        new = resumed.as_new()
+        if aborted := len(resumed.handles) - len(new.handles):
+            self.link.flow(aborted)
+        if new.handles:
+            self.on_transfers(new)
 
     def _turn_away(self, run: list[Transfer], refusal: Refusal) -> None:
-        for handle, _, message, _ in run:
+        for handle, *_ in run:
             if handle is None:
                 self.end(refusal.condition, str(refusal))
                 return
             self.link.reject(handle, refusal.condition, str(refusal), settle=True)
-            self.settled([len(message)])
+        self.settled([len(message) for _, _, message, _ in run])
 
     def _attach(self, address: str) -> "AddressPublisher":
         if not address:
             raise Refusal(NOT_FOUND, 'a message to the anonymous terminus needs an address in "to"')
-        if "\0" in address or len(address) > LONGEST:
-            raise Refusal(INVALID_FIELD, f'"to": expected {LONGEST} characters at most, and none of them NUL')
+        if "\0" in address or len(address) > LONGEST_ADDRESS:
+            raise Refusal(INVALID_FIELD, f'"to": expected {LONGEST_ADDRESS} characters at most, and none of them NUL')
         if len(self._publishers) == MOST_ADDRESSES:
             idle = next((name for name, publisher in self._publishers.items() if not publisher.holds), None)
             if idle is None:
                 raise Refusal(RESOURCE_LIMIT, f"messages to {MOST_ADDRESSES} other addresses wait on this link")
-            self._publishers.pop(idle).gone(self._node.now(), closed=True)
+            self._leave(idle)
         publisher = self._publishers[address] = self._begin(self, address)
         return publisher
+
+    def _leave(self, address: str) -> None:
+        publisher = self._publishers.pop(address)
+        self._asks.discard(publisher)
+        if self._asked is not None:
+            self._asked.discard(publisher)
+        publisher.gone(self._node.now(), closed=True)
 
     def on_dispositions(self, dispositions: Dispositions) -> None:
         settled = list(compress(dispositions.handles, dispositions.settled))
@@ -154,8 +158,9 @@ class AnonymousLink(End):
             publisher.settle(list(handles))
 
     def on_echo(self) -> None:
-        answered, self._asked, self._asks = self._asked, self._asks, []
-        if self._asked:
+        answered, self._asked = self._asked or set(), None
+        if self._asks:
+            self._asked, self._asks = self._asks, set()
             self.link.echo()
         for publisher in answered:
             publisher.signs.answered()
@@ -172,10 +177,10 @@ class AnonymousLink(End):
 
     def ask(self, publisher: "AddressPublisher") -> None:
         """Never more than one echo is under way: who asks meanwhile has the next."""
-        if self._asked:
-            self._asks.append(publisher)
+        if self._asked is not None:
+            self._asks.add(publisher)
         else:
-            self._asked.append(publisher)
+            self._asked = {publisher}
             self.link.echo()
 
     def answered(self, handles: Iterable[Handle]) -> None:
@@ -237,7 +242,8 @@ class AddressPublisher(PublisherLink):
     def settle(self, handles: list[Handle]) -> None:
         """The client has settled these: what waits is given up."""
         known = [handle for handle in handles if handle in self.records]
-        waiting = {handle: len(message) for handle, _, message, _ in self._waiting if handle in handles}
+        given_up = set(handles)
+        waiting = {handle: len(message) for handle, _, message, _ in self._waiting if handle in given_up}
         sizes = [*waiting.values(), *(self.records[handle].size for handle in known)]
         self._waiting = [transfer for transfer in self._waiting if transfer[0] not in waiting]
         self.link.settle_many(list(waiting))

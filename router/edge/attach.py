@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Final
 
 from attrs import frozen
 
@@ -27,6 +28,9 @@ from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, NOWHERE, Epoch, LinkId
 from topic.properties import ANSWERS, EPOCH, GENERATION, TOLD
 
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
+
+LONGEST_ADDRESS: Final = 4096
+"""Characters, where a client may say longer ones than fit in an attach."""
 
 _AUTHORITY = re.compile(r"^amqps?://[^/]*/?")
 

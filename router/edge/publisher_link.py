@@ -102,10 +102,10 @@ class PublisherLink(TopicEnd):
     def on_resumed(self, resumed: ResumedTransfers) -> None:
         """What our map listed is known; a client that got a null map sends what is new to us. The rest is ignored."""
         if self.stream.reply is None:
-            whole = [row[:4] for row in resumed if not row[5]]
+            new = resumed.as_new()
             self._ignore(list(compress(resumed.handles, resumed.aborted)))
-            if whole:
-                self.on_transfers(Transfers(*map(list, zip(*whole, strict=True))))
+            if new.handles:
+                self.on_transfers(new)
             return
         for handle, tag, _, is_settled, _, is_aborted in resumed:
             record = self.node.topic.transferred_again(self.stream, tag, aborted=is_settled or is_aborted)

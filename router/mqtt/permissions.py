@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from router.edge.anonymous import LONGEST
-from router.edge.attach import Refusal
+from router.edge.attach import LONGEST_ADDRESS, Refusal
 from router.edge.guard import Guard
 from router.edge.topics import durable_of
 from router.mesh.config import Limits
@@ -54,7 +53,7 @@ class Permissions:
         self, connection: MqttConnection, session: MqttSession, address: str, fresh: int = 0, *, receives: bool
     ) -> tuple[Reason, str] | None:
         """Why this topic is not for this client; None if it is. A topic more may take the place of an idle one."""
-        if not address.startswith(self._prefixes) or len(address) > LONGEST:
+        if not address.startswith(self._prefixes) or len(address) > LONGEST_ADDRESS:
             known = ", ".join(prefix + "…" for prefix in self._prefixes)
             reason = Reason.BAD_FILTER if receives else Reason.BAD_TOPIC
             return reason, f"no topic {address[:LONGEST_SHOWN]!r}: expected one of {known}"

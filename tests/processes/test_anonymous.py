@@ -11,7 +11,8 @@ import pytest
 
 from router.amqp.format.sections import write_message
 from router.amqp.proton.library import lib, read_symbols
-from router.edge.anonymous import CAPABILITY, LONGEST, MOST_ADDRESSES
+from router.edge.anonymous import CAPABILITY, MOST_ADDRESSES
+from router.edge.attach import LONGEST_ADDRESS
 from tests.processes.clients import Clients, Publisher, client_of, hold
 from tests.processes.mesh import RunningMesh, eventually
 
@@ -67,7 +68,7 @@ async def test_a_router_says_that_it_has_such_a_terminus(triangle: RunningMesh, 
         ("$management", "amqp:not-found"),
         ("topic", "amqp:not-found"),
         ("topic/\0", "amqp:invalid-field"),
-        ("topic/" + (LONGEST << 6) * "x", "amqp:invalid-field"),
+        ("topic/" + (LONGEST_ADDRESS << 6) * "x", "amqp:invalid-field"),
     ],
     ids=lambda value: str(value)[:12].replace("\0", "NUL"),
 )
