@@ -55,8 +55,7 @@ class Peers:
         self._changes.follow(self.directory.follow(plan))
         self._expiry.contacts_changed()
         self._boot.check(-math.inf)
-        if self.directory.complete:
-            self._attaches.begin_unknown(-math.inf)
+        self._attaches.begin_unknown(-math.inf)
 
     def receive(self, router: str, payload: bytes) -> None:
         """Take a batch from a router in contact. Raises `BreachError` if it breaks the protocol."""
@@ -66,12 +65,12 @@ class Peers:
         if all(segment[0] == Segment.SETTLE for segment in said):  # home may wait to hear that a key is free
             self.outlet.batches.hurry()
 
-    def _on_section(self, router: str, version: int, own: list[Any], gossip: list[Any]) -> None:
+    def _on_section(self, router: str, version: int, latest: int, own: list[Any], gossip: list[Any]) -> None:
         entries = [unpack_entry(fields) for fields in own]
         told = [unpack_entry(fields) for fields in gossip]
         joined_before = [entry for entry in entries if self._is_same_subscriber(entry)]
         taken_back = [entry for entry in entries if entry.live and self.directory.take_back(entry)]
-        changes = self.directory.apply_section(router, version, entries, told)
+        changes = self.directory.apply_section(router, version, latest, entries, told)
         self._pass_on(router, changes, learned=True)
         for entry in taken_back:  # before what else has changed lets anything be accepted
             self.home.audiences.expect(entry, router)
@@ -84,8 +83,7 @@ class Peers:
         self.outlet.batches.ack(router, version)
         self._expiry.begin_anew(router)
         self._boot.heard(router)
-        if self.directory.complete:
-            self._attaches.begin_unknown(-math.inf)
+        self._attaches.begin_unknown(-math.inf)
 
     def _is_same_subscriber(self, entry: LinkEntry) -> bool:
         if entry.role is Role.PUBLISHER or not entry.live or self.directory.is_announced(entry):
@@ -151,14 +149,14 @@ class Peers:
     def _pass_on(self, router: str, changes: list[Change], *, learned: bool) -> None:
         """Pass news on to the other contacts. They may be home of what these subscribers are owed, or hold what these
         publishers have sent, without contact to where they are; or have forgotten that a link was closed, and believed
-        our section since. What expired behind a partition is told to its owner."""
+        our section since. What expired behind a partition is told to its owner, and that its client has been told."""
         news = [change.entry for change in changes if self._is_news(change, learned)]
         for contact in self.directory.contacts if news else ():
             if contact != router:
                 self.outlet.batches.gossip(contact, news)
         for change in changes:
-            entry, was_live = change.entry, change.old is not None and change.old.live
-            if was_live and entry.status is Status.EXPIRED and self.directory.tells_itself(entry):
+            entry, is_expired = change.entry, change.old is not None and change.entry.status is Status.EXPIRED
+            if is_expired and entry.router != router and self.directory.tells_itself(entry):
                 self.outlet.batches.gossip(entry.router, [entry])
 
     def _is_news(self, change: Change, learned: bool) -> bool:

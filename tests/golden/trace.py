@@ -128,7 +128,7 @@ def _question(verb: str) -> Callable[..., str]:
 
 
 _SAID: Mapping[Segment, Callable[..., str]] = {
-    Segment.SECTION: lambda t, _, own, others: (
+    Segment.SECTION: lambda t, _, __, own, others: (
         f"Section {t.entries(own)}" + (f"; others {t.entries(others)}" if others else "")
     ),
     Segment.DELTA: lambda t, _, own, gone: (

@@ -278,9 +278,9 @@ def who_waits_for_a_queue_is_late(_: Method) -> Method:
 def a_section_speaks_for_later_attaches(apply_section: Method) -> Method:
     """3.3: what a router has not told itself is not told by its section."""
 
-    def broken(directory: Directory, router: str, version: int, own: list[LinkEntry], gossip: list[LinkEntry]) -> Any:
+    def broken(directory: Directory, router: str, version: int, latest: int, own: Any, gossip: Any) -> Any:
         announced = set(directory._announced)
-        changes = apply_section(directory, router, version, own, gossip)
+        changes = apply_section(directory, router, version, latest, own, gossip)
         listed = {entry.index for entry in own}
         directory._announced -= {index for index in directory._announced - announced if index in listed}
         return changes

@@ -4,13 +4,14 @@ Most take longer than a simulated run to matter: scenarios of the core catch the
 """
 
 from tests.mutants.mutant import RESUMING, Method, mutant
-from tests.topic import test_apart, test_apart_plain, test_expiry
+from tests.topic import test_apart, test_apart_plain, test_consent, test_expiry
 from tests.topic import test_apart_attacks as attacks
 from topic.delivery.record import Record, Stream
 from topic.directory.directory import Directory
-from topic.directory.entry import Change, LinkEntry
+from topic.directory.entry import Change, Decision, Index, LinkEntry
 from topic.edge.edge import Edge
 from topic.home.lapses import Lapses
+from topic.identity import Epoch
 from topic.termini.changes import Changes
 from topic.termini.expiry import Expiry
 
@@ -71,6 +72,38 @@ def expires_out_of_contact(due: Method) -> Method:
             return due(expiry, entry, lonely)
         finally:
             expiry.all_since = since
+
+    return broken
+
+
+@mutant(
+    Expiry,
+    "decided",
+    by="8",
+    scenario=test_consent.test_who_has_agreed_with_two_is_free_when_both_say_that_nothing_comes_of_it,
+)
+def freed_by_anybody(decided: Method) -> Method:
+    """8 Expiry: who has agreed is free when nothing comes of any proposal that it agreed to."""
+
+    def broken(expiry: Expiry, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
+        expiry._bound_to.clear()
+        decided(expiry, router, index, epoch, decision)
+
+    return broken
+
+
+@mutant(
+    Changes,
+    "ended_elsewhere",
+    by="8",
+    scenario=attacks.test_the_owner_of_a_link_hears_that_its_client_was_told_of_its_end_where_it_has_no_contact,
+)
+def told_again_by_the_owner(ended_elsewhere: Method) -> Method:
+    """8 Apart: the owner of a link takes it from others that its client was told of the end."""
+
+    def broken(changes: Changes, entry: LinkEntry) -> None:
+        if entry.ending:
+            ended_elsewhere(changes, entry)
 
     return broken
 

@@ -6,6 +6,7 @@ from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
 from tests.topic import test_expiry as expiry
 from tests.topic import test_gossip as gossip
 from tests.topic import test_resuming as resuming
+from tests.topic import test_unheard_of as unheard_of
 from topic.delivery.record import AWAITING_HOME, QUEUED, Record, Stream
 from topic.directory.entry import Change, LinkEntry
 from topic.directory.members import Members
@@ -215,6 +216,37 @@ def resumed_though_forgotten(_: Method) -> Method:
 
     def broken(generations: Generations, stream: Stream, known: LinkEntry | None, seen: Epoch) -> bool:
         return False
+
+    return broken
+
+
+@mutant(
+    Members,
+    "has_told",
+    by="7",
+    scenario=unheard_of.test_a_contact_that_only_we_have_still_has_told_nothing_of_an_attach_since,
+)
+def a_contact_knows_all(_: Method) -> Method:
+    """7.9: what the home of a publisher's last attach has not told of yet, others may know, and we do not."""
+
+    def broken(members: Members, attach: Epoch) -> bool:
+        return True
+
+    return broken
+
+
+@mutant(
+    Generations,
+    "_is_over",
+    by="3",
+    scenario=unheard_of.test_a_contact_that_only_we_have_still_has_told_nothing_of_a_life_since,
+)
+def a_contact_knows_all_lives(is_over: Method) -> Method:
+    """7.10: a home that forgets a publisher has told us of its last attach before."""
+
+    def broken(generations: Generations, stream: Stream, known: LinkEntry | None, seen: Epoch) -> bool:
+        is_around = generations.directory.tells(seen[1:])
+        return bool(is_over(generations, stream, known, seen)) or (known is None and is_around)
 
     return broken
 

@@ -245,13 +245,13 @@ def test_many_attaches_are_answered_at_once() -> None:
 def test_of_a_router_that_broke_the_protocol_nothing_more_is_taken() -> None:
     shell = Eager()
     shell.contacts.made("b", 1)
-    for payload in (b"", msgpack.packb([[Segment.SECTION, 1, [], []]])):
+    for payload in (b"", msgpack.packb([[Segment.SECTION, 1, 0, [], []]])):
         shell.contacts.received("b", payload)
     shell.node.pump()
     assert shell.noted == [ContactMade, Breach]
     assert not shell.node.topic.directory.contacts and shell.node.topic.boot.waiting_for == ["b"]
     shell.contacts.made("b", 1)
-    shell.contacts.received("b", msgpack.packb([[Segment.SECTION, 1, [], []]]))
+    shell.contacts.received("b", msgpack.packb([[Segment.SECTION, 1, 0, [], []]]))
     shell.node.pump()
     assert shell.node.topic.booted
 

@@ -69,7 +69,7 @@ class Judge:
         self.memory = Memory(self)
         self.plain = PlainSubscribers(self)
         self.applications = Applications(self)
-        self._by_key: dict[bytes, Message] = {}
+        self.by_key: dict[bytes, Message] = {}
         """The last message sent under each key."""
         self.seen_count = 0
         self.accepted_count = 0
@@ -122,7 +122,7 @@ class Judge:
         key = self.lives.key(publisher, tag)
         assert publisher.link is not None
         message = Message(text, name, life, number, presettled, key, publisher.plain, publisher.link)
-        self.messages[text] = self._by_key[key] = message
+        self.messages[text] = self.by_key[key] = message
 
     def is_settled_for(self, text: bytes) -> bool:
         """Whether routers settle it out of its publisher's sight, who is promised *at least once* (protocol 1): as they
@@ -133,7 +133,7 @@ class Judge:
     def forgotten_everywhere(self, publisher: "Publisher", tag: bytes) -> bool:
         """Another life may have used the same key: a publisher that echoes nothing may be given an older generation."""
         key = self.lives.key(publisher, tag)
-        last = self._by_key.get(key)
+        last = self.by_key.get(key)
         if last is None or (last.published < 0 and last.sent_on is publisher.link):  # or it is on its way still
             return last is None
         routers = [router for router in self.routers.values() if router.alive]
@@ -147,10 +147,6 @@ class Judge:
             other.alive and other.incarnation == incarnation and router.name in other.topic.directory.contacts
             for other, incarnation in contacts
         )
-
-    def published(self, key: bytes) -> float:
-        """When the last message sent under the key came to its home, first or again."""
-        return self._by_key[key].published
 
     def received(self, link: "PublisherLink", texts: list[bytes]) -> None:
         promised = [name for name, reader in self.readers.items() if self.is_promised(link, name, reader)]
@@ -189,15 +185,16 @@ class Judge:
         return self.plain.has_joined(link.router, reader)
 
     def withheld(self, texts: list[bytes | None]) -> None:
-        """Their audience is computed later, when their keys are free."""
-        for text in texts:
-            if text is not None:
-                self.messages[text].published = math.inf
+        """Their audience is computed later, when their keys are free, or routers can take more."""
+        for text in filter(None, texts):
+            self.messages[text].published = math.inf
 
-    def settled_early(self, text: bytes) -> None:
-        self._given_up(text)
+    def released(self, keys: Sequence[bytes]) -> None:
+        """Home has computed the audience of these, which it may have withheld."""
+        for message in filter(None, map(self.by_key.get, keys)):
+            message.published = min(message.published, self.schedule.now)
 
-    def _given_up(self, text: bytes) -> None:
+    def given_up(self, text: bytes) -> None:
         message = self.messages[text]
         for name in sorted(message.promised):
             self.ends(message, name, GIVEN_UP)
@@ -225,7 +222,7 @@ class Judge:
         """The publisher has given these up."""
         for text in texts:
             self.messages[text].over = True
-            self._given_up(text)
+            self.given_up(text)
 
     def informed(self, text: bytes) -> None:
         """The publisher has been told the outcome."""
@@ -248,7 +245,7 @@ class Judge:
         """A home has decided to answer so, by what it knows now: it may know more when the answer goes out."""
         self.termini.watch(home)  # in the same event, it may have let subscribers expire
         for key in keys:
-            message = self._by_key[key]
+            message = self.by_key[key]
             if message.home != home.name:
                 continue  # a zombie home: its link's other end has gone on elsewhere, and will not read the answer
             check_refused(self, message, outcome)

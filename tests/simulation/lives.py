@@ -46,8 +46,13 @@ class Lives:
             return
         link = next(link for link in publisher.opened if link.epoch == entry.epoch)
         waited = self._judge.schedule.now >= link.attached_at + router.topic.settings.terminus
-        knows = known >= link.echoed_epoch.hlc or waited or router.topic.directory.complete or not link.in_doubt
+        knows = known >= link.echoed_epoch.hlc or waited or self._hears_all(router) or not link.in_doubt
         self._judge.check(knows, f"7 unknown: {link} resumes an attach that no router around knows")
+
+    def _hears_all(self, router: "Router") -> bool:
+        """Whether all routers are in contact with it, and know that."""
+        directory = router.topic.directory
+        return directory.complete and all(self._judge.contact(router, other) for other in directory.contacts)
 
     def is_around(self, router: "Router", home: Epoch) -> bool:
         """Whether that incarnation is this router, or in contact with it."""

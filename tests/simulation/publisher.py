@@ -142,7 +142,7 @@ class Publisher(Client):
         if step is ResumeStep.NEW or self.calm or self.random.random() >= self.knobs.early:
             return step
         self.note(self.name, f"gives up {self.texts[tag].decode()}")
-        self.judge.settled_early(self.texts[tag])
+        self.judge.given_up(self.texts[tag])
         self._forget(tag)
         return ResumeStep.ABORTED
 
@@ -288,6 +288,6 @@ class Publisher(Client):
         assert self.unsettled is not None
         if not self.unsettled[tag]:
             self.note(self.name, f"settles {self.texts[tag].decode()} before an outcome")
-            self.judge.settled_early(self.texts[tag])
+            self.judge.given_up(self.texts[tag])
         self._forget(tag)
         link.to_router(link.settle, [handle])

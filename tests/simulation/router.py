@@ -40,10 +40,11 @@ SET_BACK_US = 100_000_000
 class Silence(Block):
     """A delivery log that nobody reads, but for what the judge looks at, and for a trace."""
 
-    __slots__ = ("attached", "decided", "forgotten", "listener")
+    __slots__ = ("attached", "decided", "forgotten", "listener", "released")
     attached: Callable[[str], None]
     decided: Callable[[Sequence[bytes], str], None]
     forgotten: Callable[[Sequence[bytes]], None]
+    released: Callable[[Sequence[bytes]], None]
     listener: Callable[..., None]
 
     def append(self, event: Event, **columns: Any) -> None:
@@ -53,6 +54,8 @@ class Silence(Block):
             self.attached(columns["epoch"])
         elif event is Event.FORGOTTEN:
             self.forgotten(columns["keys"])
+        elif event is Event.AUDIENCE:
+            self.released(columns["keys"])
         if hasattr(self, "listener"):
             self.listener(event, **columns)
 
@@ -86,6 +89,8 @@ class Router:
         """Routers whose section has come in this incarnation."""
         self.contact_numbers: dict[str, int] = {}
         """By router in contact: how many contacts with it this one has had."""
+        self.parted_at: dict[str, float] = {}
+        """By router: when the last contact with it ended here."""
         self.heard: dict[str, int] = {}
         """How many payloads of the present contact with a router the topic core has dealt with."""
         self.made_at: dict[str, float] = {}
@@ -158,6 +163,7 @@ class Router:
         block.attached = partial(self.judge.termini.decides, self)
         block.decided = partial(self.judge.decided, self)
         block.forgotten = partial(self.judge.memory.forgotten, self)
+        block.released = self.judge.released
         if self.verbose:
             block.listener = self._note_event
         return block
@@ -294,6 +300,7 @@ class Router:
     def loses_contact(self, router: str) -> None:
         self.judge.check(self.knobs.faults != (), f"7 contacts: {self.name} loses {router} without a fault")
         other = self.judge.routers[router]
+        self.parted_at[router] = self.schedule.now
         self.part_from(other)
         other.part_from(self)
         self.judge.plain.lost(self, router)
@@ -304,6 +311,12 @@ class Router:
             mutual = other.topic.directory.contacts.get(self.name) == self.incarnation
             if mutual and other.name in self.topic.directory.applied:
                 self.lost_at[other.name] = self.schedule.now
+
+    @property
+    def had_contact(self) -> set[str]:
+        """Routers that it is in contact with, or was until this very event, which may have been told before that."""
+        parted = {router for router, at in self.parted_at.items() if at == self.schedule.now}
+        return parted.union(self.topic.directory.contacts)
 
     @property
     def has_booted(self) -> bool:

@@ -206,9 +206,9 @@ class Termini:
                 view.epoch = None
 
     def _known_around(self, router: "Router", client: "Client", but_for: Epoch) -> int:
-        """Clock of the latest attach of the client that the router knows, or any that it is in contact with, in
+        """Clock of the latest attach of the client that the router knows, or any that it has heard in this event, in
         whatever incarnation."""
-        names = router.name, *router.topic.directory.contacts
+        names = router.name, *router.had_contact
         views = [views[client.name] for (name, _), views in self._views.items() if name in names]
         return max(view.latest if view.epoch in (None, but_for) else view.epoch.hlc for view in views)
 

@@ -306,3 +306,22 @@ def test_what_crosses_the_news_of_a_lapse_still_lacks_who_has_lapsed_when_it_is_
     again.accept(b"1")
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
     assert bench.logged("a", Event.APART) == [key_of(pen, b"1")]
+
+
+def test_the_owner_of_a_link_hears_that_its_client_was_told_of_its_end_where_it_has_no_contact() -> None:
+    """Else it tells the client once more, at its next attach."""
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    bench.part("b", "c")
+    bench.part("a", "b")
+    pen.send(b"1")
+    bench.wait(64, "a", "c")
+    bench.meet("a", "b")
+    bench.flow()
+    told = reader_at(bench, "c", unsettled={}, seen=reader.end.epoch)
+    assert [detach.condition for detach in told.mine(Detach)] == [EXPIRED]
+    told.answer_detach()
+    known = bench.cores["b"].directory.subscriber(reader.end.name)
+    assert known is None or not known.ending
+    again = reader_at(bench, "a", unsettled={}, seen=told.end.epoch)
+    assert again.answered and not again.mine(Detach)

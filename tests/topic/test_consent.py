@@ -12,7 +12,7 @@ from topic.actions import EXPIRED, Detach, Note
 from topic.blocks import LogEntry, read_blocks
 from topic.core import Topic
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.directory.entry import Change, Decision, Index, LinkEntry, Role
+from topic.directory.entry import Change, Decision, Index, LinkEntry, Role, Status
 from topic.journal import Event
 from topic.termini.changes import OUT_OF_CONTACT
 from topic.wire.segments import Segment
@@ -197,3 +197,16 @@ def test_news_of_the_attach_that_is_known_changes_no_stream() -> None:
     stream = core.edge.streams[entry.name]
     core.changes.follow([Change(entry, entry)])
     assert core.edge.streams[entry.name] is stream
+
+
+def test_who_has_agreed_with_two_is_free_when_both_say_that_nothing_comes_of_it() -> None:
+    """Else its client resumes a life that the other ends."""
+    bench = Bench("a", "b", "c")
+    pen = pen_at(bench, "a")
+    index, entry = asked(bench, pen)
+    expiry = bench.cores["a"].expiry
+    for other in ("b", "c"):
+        expiry.proposed(other, index, entry.epoch, Decision.EXPIRED)
+    for other, status in (("b", Status.BOUND), ("c", Status.ATTACHED)):
+        expiry.decided(other, index, entry.epoch, Decision.NOTHING)
+        assert entry_of(bench.cores["a"], pen).status is status

@@ -26,7 +26,7 @@ def directory(*contacts: str) -> Directory:
     here = Directory("a", 1, ROUTERS)
     for router in contacts:
         here.contact(router, 1)
-        here.apply_section(router, 0, [], [])
+        here.apply_section(router, 0, 0, [], [])
     return here
 
 
@@ -128,7 +128,7 @@ def test_a_lost_router_takes_plain_publishers_along_and_its_plain_subscribers_la
 def test_what_a_whole_section_does_not_list_was_closed() -> None:
     here = directory("b")
     here.apply_delta("b", 1, [entry("x", "b", 1), entry("y", "b", 2)])
-    changes = here.apply_section("b", 2, [entry("y", "b", 2)], [])
+    changes = here.apply_section("b", 2, 2, [entry("y", "b", 2)], [])
     assert [(change.entry.identity.container, change.new) for change in changes] == [("x", None)]
 
 
@@ -136,7 +136,7 @@ def test_a_section_does_not_speak_for_a_later_attach_that_gossip_told_of() -> No
     here = directory("c")
     here.apply_gossip("c", [attrs.evolve(entry("x", "b", 2), lifetime=Lifetime(60))])
     here.contact("b", 1)
-    assert here.apply_section("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))], []) == []
+    assert here.apply_section("b", 1, 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))], []) == []
     later = attrs.evolve(entry("x", "b", 2), lifetime=Lifetime(60))
     assert here.audience(ADDRESS).orphans == (later.name,)
     assert [change.new for change in here.apply_delta("b", 2, [later])] == [later]
@@ -175,7 +175,7 @@ def test_who_has_moved_on_from_there_too_before_we_were_told_is_still_waited_for
     lasting = Lifetime(60)
     here.apply_delta("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=lasting)])
     here.contact("c", 1)
-    here.apply_section("c", 9, [entry("y", "c", 5)], [])
+    here.apply_section("c", 9, 5, [entry("y", "c", 5)], [])
     moved = attrs.evolve(entry("x", "c", 2), lifetime=lasting)
     here.apply_departures("b", [moved])
     assert here.audience(ADDRESS).orphans == (moved.name,), "until b says that it is back there"

@@ -22,7 +22,7 @@ class Router:
         self.version = 0
         for contact in ("a", "c"):
             self.directory.contact(contact, 7)
-            self.directory.apply_section(contact, 0, [], [])
+            self.directory.apply_section(contact, 0, 0, [], [])
             self.gossip.contact(contact)
 
     def learn(self, container: str, router: str = "a") -> LinkEntry:

@@ -80,3 +80,43 @@ def test_a_life_that_has_ended_by_then_is_not_resumed() -> None:
     bench.meet("a", "b")
     bench.flow()
     assert not _waits(again) and again.stream.generation != pen.stream.generation
+
+
+def test_a_contact_that_only_we_have_still_has_told_nothing_of_an_attach_since() -> None:
+    bench = Bench("a", "b")
+    former = pen_at(bench, "b")
+    bench.lose("b", "a")
+    _moves_over_a_cut_that_b_has_noticed(pen_at(bench, "b", former, unsettled={}, seen=former.stream.epoch))
+
+
+def test_a_contact_that_only_we_have_still_has_told_nothing_of_a_life_since() -> None:
+    """It may not be begun afresh (7.10)."""
+    bench = Bench("a", "b")
+    bench.lose("b", "a")
+    _moves_over_a_cut_that_b_has_noticed(pen_at(bench, "b"))
+
+
+def _moves_over_a_cut_that_b_has_noticed(pen: Pen) -> None:
+    bench = pen.bench
+    reader = reader_at(bench, "b")
+    pen.send(b"1")
+    moved = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
+    assert bench.cores["a"].directory.complete
+    bench.part("a", "b")
+    assert _waits(moved)
+    bench.meet("a", "b")
+    bench.flow()
+    moved.send(b"1")
+    assert moved.stream.generation == pen.stream.generation and not moved.outcomes
+    reader.accept(b"1")
+    assert moved.outcomes == {b"1": DeliveryOutcome.ACCEPTED} and reader.delivered == [b"1"]
+
+
+def test_who_names_an_incarnation_that_is_gone_does_not_wait_for_its_word() -> None:
+    bench = Bench("a", "b")
+    pen = pen_at(bench, "b")
+    bench.kill("b")
+    bench.boot("b", 2, MemoryStore())
+    bench.meet("a", "b")
+    bench.flow()
+    assert not _waits(pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch._replace(hlc=2**62)))

@@ -134,7 +134,7 @@ GOOD_ACK = [Segment.ACK, 0]
 ENTRY = [1, ["c", "l", "topic/x"], [1, "b", 1], b"", 0, 0, "session-end", 0, False, "", 0]
 ONLY: list[Any] = [[NAME], [NAME, EPOCH, 1], [b"short", EPOCH], [NAME, 5]]
 GOOD: dict[Segment, list[Any]] = {
-    Segment.SECTION: [1, [ENTRY], [ENTRY]],
+    Segment.SECTION: [1, 1, [ENTRY], [ENTRY]],
     Segment.DELTA: [1, [ENTRY], [ENTRY]],
     Segment.ACK: [0],
     Segment.JOINED: [NAME, EPOCH, {NAME: 1}],
@@ -161,7 +161,7 @@ MALFORMED: list[Any] = [
     [Segment.ACK],
     [Segment.ACK, "1"],
     [Segment.ACK, 1, 2],
-    [Segment.SECTION, 1, [[1]], []],
+    [Segment.SECTION, 1, 0, [[1]], []],
     [Segment.DELTA, 1, [[2, *ENTRY[1:]]], []],
     [Segment.DELTA, 1, [[*ENTRY[:4], 9, *ENTRY[5:]]], []],
     [Segment.DELTA, 1, [[0, *ENTRY[1:]]], []],
@@ -227,7 +227,7 @@ def test_any_bytes_are_a_batch_or_the_peers_fault(payload: bytes) -> None:
 def test_a_router_writes_in_its_own_section_only() -> None:
     bench = Bench("a", "b")
     foreign = [*ENTRY[:2], [1, "c", 1], *ENTRY[3:]]
-    for segment in ([Segment.DELTA, 1, [foreign], []], [Segment.SECTION, 1, [foreign], []]):
+    for segment in ([Segment.DELTA, 1, [foreign], []], [Segment.SECTION, 1, 1, [foreign], []]):
         with pytest.raises(BreachError, match="not its own"):
             bench.cores["a"].receive("b", msgpack.packb([segment]))
 

@@ -33,8 +33,8 @@ class Directory:
         self.contacts: dict[str, int] = {}
         self.applied: dict[str, int] = {}
         """Version of each contact's section that was applied here: the `seen` of a Forward."""
-        self._heard: dict[str, Epoch] = {}
-        """The latest epoch of each contact that was applied: it has told its attaches up to there."""
+        self.latest = Epoch(0, router, incarnation)
+        """Of our attaches."""
         self.departures: SectionLog[bytes] = SectionLog()
         """Departure log: subscribers that moved away from here, or lapsed."""
         self._entries = LinkEntries()
@@ -93,8 +93,7 @@ class Directory:
         return entry.owner == (self.router, self.incarnation)
 
     def in_contact(self, entry: LinkEntry) -> bool:
-        """Whether the link's owner, in that incarnation, is this router, or is in contact and its section was
-        applied."""
+        """Whether the link's owner, in that incarnation, is this router, or has told its section in contact."""
         return not self.is_announced(entry) and (self.is_mine(entry) or self.tells_itself(entry))
 
     def is_announced(self, entry: LinkEntry) -> bool:
@@ -127,6 +126,7 @@ class Directory:
         """Put an entry of our own into the section. The caller sends the delta of the new version."""
         assert self.is_mine(entry), "a router writes its own section only"
         self.version += 1
+        self.latest = max(self.latest, entry.epoch)
         old = self._put(entry)
         if not entry.live and not entry.expired_life:
             self._tombstones.add(entry.index, self.version)
@@ -220,7 +220,6 @@ class Directory:
         del self.contacts[router]
         self.members.lost(router)
         self.applied.pop(router, None)
-        self._heard.pop(router, None)
         self._audiences.clear()
         plain = [entry for entry in self._entries.at(router) if entry.live and not entry.lasts]
         for entry in plain:
@@ -235,10 +234,12 @@ class Directory:
             self._remove(entry.index)
         return [Change(entry, None) for entry in ended if entry.live]
 
-    def apply_section(self, router: str, version: int, own: list[LinkEntry], gossip: list[LinkEntry]) -> list[Change]:
-        """Take a contact's whole section. What it closed it lists until we acknowledge that. So a link that it lists no
-        longer has moved: it is an orphan, or expires if it has no timeout. So it is if gossip told of a later attach
-        than the section does: the owner has not said so yet."""
+    def apply_section(
+        self, router: str, version: int, latest: int, own: list[LinkEntry], gossip: list[LinkEntry]
+    ) -> list[Change]:
+        """Take a contact's whole section, with the clock of its `latest` attach. What it closed it lists until we
+        acknowledge that. So a link that it lists no longer has moved: it is an orphan, or expires if it has no timeout.
+        So it is if gossip told of a later attach than the section does: the owner has not said so yet."""
         self._check_owner(router, own)
         listed = {entry.index: entry.epoch for entry in own}
         known = list(self._entries.owned((router, self.contacts[router])))
@@ -246,6 +247,7 @@ class Directory:
         gone += [entry for entry in known if entry.live and listed.get(entry.index, entry.epoch) < entry.epoch]
         self._announced.update(entry.index for entry in gone if entry.lasts)
         self._audiences.clear()
+        self.members.tells([Epoch(latest, router, self.contacts[router])])
         changes = self._end(entry for entry in gone if not entry.lasts)
         return changes + self.apply_delta(router, version, own) + self.apply_gossip(router, gossip)
 
@@ -275,8 +277,7 @@ class Directory:
         if router not in self.applied:
             self._audiences.clear()
         self.applied[router] = version
-        for entry in entries:
-            self._heard[router] = max(entry.epoch, self._heard.get(router, entry.epoch))
+        self.members.tells(entry.epoch for entry in entries)
         return self._merge(entries)
 
     def apply_departures(self, router: str, moved: list[LinkEntry]) -> list[Change]:
@@ -291,7 +292,7 @@ class Directory:
                 continue
             in_contact = self.contacts.get(entry.router) == entry.epoch.incarnation
             lasts = entry.lifetime.timeout > 0 and not self.is_mine(entry)
-            if lasts or (in_contact and self._heard.get(entry.router, old.epoch) < entry.epoch):
+            if lasts or (in_contact and not self.members.has_told(entry.epoch)):
                 self._put(entry)
                 if in_contact:
                     self._announced.add(entry.index)
@@ -302,8 +303,7 @@ class Directory:
         return changes
 
     def _check_owner(self, router: str, entries: list[LinkEntry]) -> None:
-        owner = router, self.contacts[router]
-        if any(entry.owner != owner for entry in entries):
+        if any(entry.owner != (router, self.contacts[router]) for entry in entries):
             raise BreachError(f"router {router} writes in a section that is not its own")
 
     def _merge(self, entries: list[LinkEntry]) -> list[Change]:
@@ -318,7 +318,7 @@ class Directory:
                 self._put(entry)
             elif old is not None:
                 self._remove(entry.index)
-            if entry.live or (old is not None and old.live):
+            if entry.live or (old is not None and (old.live or old.ending)):
                 changes.append(Change(old, entry))
         return changes
 

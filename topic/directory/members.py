@@ -1,12 +1,13 @@
-"""The routers that a directory waits for, and what each has acknowledged of our section (protocol 3.3 and 11).
+"""The routers that a directory waits for, what each has told, and acknowledged of our section (protocol 3.3 and 11).
 
 This is the one home of "all routers": they are the members of the plan, and whoever else is in contact, as a router
 that leaves is until it has gone.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from topic.errors import BreachError
+from topic.identity import Epoch
 
 
 class Members:
@@ -18,6 +19,8 @@ class Members:
         self.others = tuple(sorted(set(routers) - {router}))
         self.acked: dict[str, int] = dict.fromkeys(self.others, 0)
         """Version of our section that each has acknowledged; -1 until it has in this contact."""
+        self._told: dict[str, Epoch] = {}
+        """The latest attach at each contact that it has spoken of: it has told of all up to there."""
 
     def follow(self, routers: Collection[str], contacts: Collection[str]) -> None:
         """The members are others now. A new one has acknowledged nothing."""
@@ -29,8 +32,19 @@ class Members:
 
     def lost(self, router: str) -> None:
         """Nobody waits for one that was leaving."""
+        self._told.pop(router, None)
         if router not in self.others:
             del self.acked[router]
+
+    def tells(self, attaches: Iterable[Epoch]) -> None:
+        """The contact at which these attaches are, or were, tells of them."""
+        for attach in attaches:
+            self._told[attach.router] = max(attach, self._told.get(attach.router, attach))
+
+    def has_told(self, attach: Epoch) -> bool:
+        """Whether the attach is one of a contact's present incarnation, and has been told of in this contact."""
+        told = self._told.get(attach.router)
+        return told is not None and told[1:] == attach[1:] and told >= attach
 
     def acknowledge(self, router: str, version: int, ours: int) -> None:
         """A contact has applied our section up to `version` of `ours`."""

@@ -21,6 +21,7 @@ from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry, Role
 from topic.edge.resumption import resume
 from topic.edge.subscriber import LocalSubscriber
+from topic.identity import Epoch
 from topic.journal import Event
 from topic.outlet import Outlet
 from topic.termini.deadlines import Deadlines
@@ -36,8 +37,8 @@ class _Waiting:
 @attrs.frozen(slots=True)
 class _Unknown:
     stream: Stream
-    seen: int
-    """The clock of the last attach that its client knows of."""
+    seen: Epoch
+    """The last attach that its client knows of."""
     begin: Callable[[], None]
     deadline: float
 
@@ -69,17 +70,23 @@ class Attaches:
 
     # publishers that nobody in contact knows
 
-    def unknown(self, stream: Stream, seen: int, begin: Callable[[], None], deadline: float) -> None:
-        """A publisher attached with a map, but no router in contact knows its generation, or its attach of the clock
-        `seen`. `begin` waits until one does or all routers are in contact, but not beyond `deadline` (7.6, 7.9)."""
+    def knows_all(self, seen: Epoch) -> bool:
+        """Whether all routers are in contact, and have told of all up to that attach: if its home has not told of it,
+        the contact is one that only we have still, and others may know more, too (7.9)."""
+        directory = self.directory
+        is_over = seen.incarnation < directory.contacts.get(seen.router, math.inf)
+        return directory.complete and (is_over or directory.members.has_told(seen))
+
+    def unknown(self, stream: Stream, seen: Epoch, begin: Callable[[], None], deadline: float) -> None:
+        """A publisher attached with a map, but no router in contact knows its generation, or its attach `seen`. `begin`
+        waits until one does or all routers have told what they know, but not beyond `deadline` (7.6, 7.9)."""
         self.withdraw_unknown(stream.publisher)
         self._unknown[stream.publisher] = _Unknown(stream, seen, begin, deadline)
 
     def begin_unknown(self, now: float) -> None:
-        """Begin the attaches that need wait no longer: all routers are in contact, or it has been long enough."""
-        complete = self.directory.complete
+        """Begin the attaches that need wait no longer: all routers have told, or it has been long enough."""
         for name, waiting in list(self._unknown.items()):
-            if complete or now >= waiting.deadline:
+            if self.knows_all(waiting.seen) or now >= waiting.deadline:
                 del self._unknown[name]
                 waiting.begin()
 
@@ -89,7 +96,7 @@ class Attaches:
         waiting = self._unknown.get(entry.name)
         if waiting is not None and entry.epoch > waiting.stream.epoch:
             self.withdraw_unknown(entry.name)
-        elif waiting is not None and entry.epoch.hlc >= waiting.seen:
+        elif waiting is not None and entry.epoch.hlc >= waiting.seen.hlc:
             del self._unknown[entry.name]
             waiting.begin()
 

@@ -138,9 +138,14 @@ class Changes:
         return ends.get(entry.name)
 
     def ended_elsewhere(self, entry: LinkEntry) -> None:
-        """Others went on without a link of ours while it was out of their reach: its client has to begin afresh."""
+        """Others went on without a link of ours while it was out of their reach: its client has to begin afresh, or
+        has been told so elsewhere, which all have to know."""
         current = self.directory.entry(entry.index)
-        if current is None or current.epoch != entry.epoch or not current.live:
+        if current is None or current.epoch != entry.epoch:
+            return
+        if not current.live:
+            if current.ending and not entry.ending:
+                self.follow([self.outlet.tell(self.directory, entry)])
             return
         if entry.ending:
             self.outlet.actions.append(Note(f"subscriber {entry.identity} has ended: {entry.ending}"))

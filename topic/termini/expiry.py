@@ -75,6 +75,8 @@ class Expiry:
         self.all_since = math.inf
         """Since when all routers of the topology have been in contact; infinity while one is not."""
         self._polls: dict[Index, _Poll] = {}
+        self._bound_to: dict[Attach, set[str]] = {}
+        """Whom we have told that a link may expire, and who has not said that nothing comes of it."""
         self._ended: dict[Epoch, float] = {}
         self._looked = -math.inf
         self._next = math.inf
@@ -89,6 +91,7 @@ class Expiry:
         self.all_since = min(self.all_since, now) if self.directory.complete else math.inf
         entries = {(entry.index, entry.epoch): entry for entry in self.directory.unattended(self._links.is_here)}
         self._lonely = {attach: self._lonely.get(attach) or _Lonely(now) for attach in entries}
+        self._bound_to = {attach: routers for attach, routers in self._bound_to.items() if attach in entries}
         self._forget(now)
         for attach, lonely in self._lonely.items():
             entry = entries[attach]
@@ -245,6 +248,7 @@ class Expiry:
         yes = entry is None or not entry.live or (entry.epoch <= epoch and self._agrees(router, entry, decision))
         if yes and entry is not None and entry.live and decision is Decision.EXPIRED:
             directory.mark(entry, Status.BOUND)
+            self._bound_to.setdefault((index, entry.epoch), set()).add(router)
         self.outlet.batches.vote(router, index, epoch, decision, yes=yes)
 
     def _agrees(self, router: str, entry: LinkEntry, decision: Decision) -> bool:
@@ -270,7 +274,10 @@ class Expiry:
                 ended = attrs.evolve(entry, status=Status.EXPIRED)
                 self.outlet.batches.gossip(entry.router, [ended])
         elif decision is Decision.NOTHING:
-            self._free(entry)
+            others = self._bound_to.get((index, epoch), set())
+            others.discard(router)
+            if not others:
+                self._free(entry)
         elif router == entry.router or not directory.in_contact(entry):
             self._lapse(entry)
 

@@ -73,14 +73,14 @@ class Generations:
         """A publisher attaches here, and begins at once, or when somebody in contact knows it (7.6, 7.9)."""
         begin = partial(self._begin, stream, claim, now)
         known, seen = self.directory.publisher(stream.publisher), claim.seen
-        knows_all = self.directory.complete or self._is_over(stream, known, seen)
+        knows_all = self._attaches.knows_all(seen) or self._is_over(stream, known, seen)
         if claim.unsettled is None or knows_all:
             begin()
         elif claim.generation is None and (known is None or not known.live):
-            self._attaches.unknown(stream, seen.hlc, begin, now + self._settings.boot_wait)
+            self._attaches.unknown(stream, seen, begin, now + self._settings.boot_wait)
         elif claim.is_in_doubt and seen.hlc > (0 if known is None else known.epoch.hlc):
             self.outlet.actions.append(Note(f"publisher {stream.identity} waits: {UNHEARD_OF}"))
-            self._attaches.unknown(stream, seen.hlc, begin, now + self._settings.terminus)
+            self._attaches.unknown(stream, seen, begin, now + self._settings.terminus)
         else:
             begin()
 
@@ -120,11 +120,12 @@ class Generations:
         self._attaches.publisher(stream, now)
 
     def _is_over(self, stream: Stream, known: LinkEntry | None, seen: Epoch) -> bool:
-        """Whether nobody here knows the publisher, though the home of its last attach is around, in the same
-        incarnation: that forgets a life that outlives its connection only after its end."""
-        home, directory = seen[1:], self.directory
-        is_around = home == (directory.router, directory.incarnation) or directory.tells(home)
-        return known is None and is_around and stream.lifetime.timeout > 0
+        """Whether nobody here knows the publisher, though the home of its last attach has told us of that: it forgets
+        a life that outlives its connection only after its end. What it has told before counts for nothing, as the
+        contact may be one that only we still have."""
+        directory = self.directory
+        is_told = seen[1:] == directory.latest[1:] or directory.members.has_told(seen)
+        return known is None and is_told and stream.lifetime.timeout > 0
 
     @staticmethod
     def _life_of(known: LinkEntry | None, generation: bytes | None, seen: int) -> bytes | None:

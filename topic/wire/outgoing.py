@@ -86,8 +86,10 @@ class Outgoing:
 
     # directory
 
-    def section(self, router: str, version: int, own: list[LinkEntry], gossip: list[LinkEntry]) -> None:
-        self._say((router,), Segment.SECTION, version, [e.pack() for e in own], [e.pack() for e in gossip])
+    def section(self, router: str, version: int, latest: Epoch, own: list[LinkEntry], gossip: list[LinkEntry]) -> None:
+        """`latest` is the epoch of the last attach here, whatever has become of that."""
+        entries = [entry.pack() for entry in own], [entry.pack() for entry in gossip]
+        self._say((router,), Segment.SECTION, version, latest.hlc, *entries)
 
     def delta(self, routers: Iterable[str], version: int, entries: list[LinkEntry], departed: list[LinkEntry]) -> None:
         """`departed` are no longer ours: the entries of the routers that they moved to."""

@@ -119,7 +119,7 @@ def _is(kind: type) -> Callable[[Any], bool]:
 
 
 _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
-    Segment.SECTION: (_is(int), _is_entries, _is_entries),
+    Segment.SECTION: (_is(int), _is(int), _is_entries, _is_entries),
     Segment.DELTA: (_is(int), _is_entries, _is_entries),
     Segment.ACK: (_is(int),),
     Segment.GOSSIP: (_is_entries,),

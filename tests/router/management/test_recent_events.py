@@ -75,7 +75,7 @@ def test_a_link_that_comes_from_another_router_says_from_which(path: Path) -> No
         node, _ = boot(store, "ab")
         node.topic.contact("b", 1, node.now())
         entry = LinkEntry(Role.SUBSCRIBER, link_name(S), S, Epoch(1, "b", 1), lifetime=DURABLE)
-        node.topic.changes.follow(node.topic.directory.apply_section("b", 1, [entry], []))
+        node.topic.changes.follow(node.topic.directory.apply_section("b", 1, 1, [entry], []))
         with events.listening(node.topic.outlet):
             subscriber = node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE)
             node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE)
