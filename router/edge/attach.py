@@ -24,8 +24,9 @@ from router.amqp.proton.link import Link
 from router.edge.selector.selector import Selector
 from router.edge.selector.tokens import SelectorError
 from topic.directory.entry import Lifetime
-from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, NOWHERE, Epoch, LinkIdentity
+from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, NOWHERE, Epoch, LinkIdentity, link_name
 from topic.properties import ANSWERS, EPOCH, GENERATION, TOLD
+from topic.termini.generations import Generations
 
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
 
@@ -174,11 +175,18 @@ def unsettled_of(link: Link) -> dict[bytes, int] | None:
     return {tag: state.state for tag, state in link.remote_unsettled.items()}
 
 
-def begins_life(link: Link) -> bool:
-    """Whether it is the attach of a publisher that lasts, and of which an older life ends here (protocol 7.8)."""
+def begins_life(link: Link, generations: Generations) -> bool:
+    """Whether it is the attach of a publisher that lasts, and does not go on with a life that is known here: another
+    one may end by it (protocol 7.8)."""
     target = link.remote_target
-    fresh = not link.is_sender and link.former is None and unsettled_of(link) is None
-    return fresh and target is not None and (target.timeout > 0 or target.expiry_policy == EXPIRE_NEVER)
+    if link.is_sender or link.former is not None or target is None:
+        return False
+    if not (target.timeout > 0 or target.expiry_policy == EXPIRE_NEVER):
+        return False
+    generation = link.remote_properties.get(GENERATION)
+    connection, is_null = link.connection, link.remote_unsettled is None and not link.remote_incomplete_unsettled
+    identity = LinkIdentity(connection.remote_container, link.name, address_of(link), connection.user)
+    return is_null or not generations.knows(link_name(identity), generation)
 
 
 def generation_of(link: Link) -> bytes | None:

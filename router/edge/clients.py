@@ -108,7 +108,10 @@ class ClientEdge(Handler):
     # links
 
     def on_attach(self, link: Link) -> None:
-        if begins_life(link) and link.connection.can_prove:  # it may be late, and its client have gone elsewhere
+        generations = self.node.topic.generations
+        if link.connection.can_prove and begins_life(
+            link, generations
+        ):  # it may be late, and its client have gone elsewhere
             link.connection.prove(partial(self._attach, link))
         else:
             self._attach(link)

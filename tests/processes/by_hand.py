@@ -6,11 +6,17 @@ import trio.testing
 from router.amqp.format.performative import code_of
 from router.amqp.format.values import EXPIRE_CONNECTION
 from tests.router.amqp.frames import ATTACH, HEADER, SOURCE, TARGET, Described, Symbol, frame, ubyte
+from topic.properties import GENERATION
 
 
-def lasting_attach(handle: int, *, receiver: bool, address: str) -> bytes:
+def lasting_attach(handle: int, *, receiver: bool, address: str, of_life: bytes | None = None) -> bytes:
+    """With a map of one delivery in doubt, if it is of the life of that generation."""
     ends = [Described(code, address, 2, Symbol(EXPIRE_CONNECTION), 60) for code in (SOURCE, TARGET)]
-    return frame(ATTACH, "link", handle, receiver, None, ubyte(1), *ends, None, None, 0)
+    unsettled = None if of_life is None else {b"1": None}
+    properties = None if of_life is None else {Symbol(GENERATION): of_life}
+    return frame(
+        ATTACH, "link", handle, receiver, None, ubyte(1), *ends, unsettled, None, 0, None, None, None, properties
+    )
 
 
 async def heard(stream: trio.SocketStream, code: int, count: int = 1) -> list[bytes]:

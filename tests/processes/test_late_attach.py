@@ -9,6 +9,7 @@
 
 from signal import SIGCONT, SIGSTOP
 
+import pytest
 import trio
 
 from router.amqp.format.values import ACCEPTED
@@ -28,14 +29,18 @@ async def until_in_contact(mesh: RunningMesh, router: str) -> None:
     await eventually(is_so)
 
 
-async def test_the_life_that_went_on_elsewhere_goes_on(own_triangle: RunningMesh, clients: Clients) -> None:
+@pytest.mark.parametrize("of_life", [None, b"formerly"], ids=["null", "map"])
+async def test_the_life_that_went_on_elsewhere_goes_on(
+    own_triangle: RunningMesh, clients: Clients, of_life: bytes | None
+) -> None:
+    """The late attach begins afresh, or is of a life that another has followed."""
     mesh, topic = own_triangle, "topic/late"
     subscriber = await clients.subscriber(mesh.address("c"), topic, respond=hold)
     stream = await trio.open_tcp_stream(mesh.address("a").host, mesh.address("a").port)
     await stream.send_all(opening())
     await heard(stream, BEGIN)
     mesh.signal("a", SIGSTOP)
-    await stream.send_all(lasting_attach(0, receiver=False, address=topic))
+    await stream.send_all(lasting_attach(0, receiver=False, address=topic, of_life=of_life))
     await stream.aclose()
 
     client = await clients.connect(mesh.address("b"), CONTAINER)

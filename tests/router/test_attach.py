@@ -6,8 +6,9 @@ import pytest
 
 from router.amqp.format.values import EXPIRE_CONNECTION, EXPIRE_NEVER, EXPIRE_SESSION
 from router.amqp.proton.link import Link
-from router.edge.attach import Refusal, generation_of, lifetime_of, seen_of
+from router.edge.attach import Refusal, begins_life, generation_of, lifetime_of, seen_of
 from tests.router.amqp.pair import Pair
+from tests.topic.bench import Bench, pen_at
 from topic.directory.entry import Lifetime
 from topic.identity import NOWHERE, Epoch
 from topic.properties import EPOCH, GENERATION
@@ -64,3 +65,24 @@ def test_what_no_router_gave_for_an_epoch_is_refused(epoch: object) -> None:
 def test_what_no_router_gave_for_a_generation_is_refused(generation: object) -> None:
     with pytest.raises(Refusal, match="link property oncemesh:generation: expected 8 bytes"):
         generation_of(attach(properties={GENERATION: generation}))
+
+
+@pytest.mark.parametrize(
+    ("options", "begins"),
+    [
+        ({}, True),
+        ({"unsettled": {}}, False),
+        ({"unsettled": {}, "properties": {GENERATION: b"present!"}}, False),
+        ({"unsettled": {}, "properties": {GENERATION: b"another!"}}, True),
+        ({"unsettled": {}, "timeout": 0}, False),
+        ({"unsettled": {}, "receiving": False}, False),
+    ],
+)
+def test_an_attach_by_which_another_life_may_end_has_to_be_proven(options: dict[str, Any], begins: bool) -> None:
+    pen = pen_at(Bench("a"), "a", name="client", address="topic/x")
+    properties = options.get("properties", {})
+    if properties.get(GENERATION) == b"present!":
+        properties[GENERATION] = pen.stream.generation
+    asked: dict[str, Any] = {"expiry_policy": EXPIRE_CONNECTION, "timeout": 30} | options
+    link = attach(**asked)
+    assert begins_life(link, pen.bench.cores["a"].generations) is begins

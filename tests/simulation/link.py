@@ -43,6 +43,8 @@ class Link:
         self.echoed_epoch = client.seen
         self.afresh = False
         """The attach has a null map."""
+        self.life = 0
+        """A publisher's, that this link is of."""
         self.in_doubt = False
         """A publisher attaches with something in doubt, for all that its map says."""
         self.latest = 0

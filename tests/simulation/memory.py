@@ -111,7 +111,8 @@ class Memory:
             check(link.epoch.hlc > stamp, f"2 epoch: {link} is given none above {what}")
         self.epoch_seen(link.router, link.epoch)
         arrived = [(other, other.epoch) for other in link.client.opened if other.epoch is not None]
-        inverted = any(epoch > link.epoch or (link.number < other.number and other.afresh) for other, epoch in arrived)
+        begun = [other for other, _ in arrived if other.afresh or other.life > link.life]
+        inverted = any(epoch > link.epoch for _, epoch in arrived) or any(link.number < other.number for other in begun)
         if inverted and link.client.name not in self._judge.inexact:
             self._judge.inexact.add(link.client.name)
             self._judge.note(name, f"limit: {link.client.name} was given an epoch before its last one")

@@ -8,7 +8,7 @@ from router.edge.signs import SignsOfLife
 from tests.simulation.link import Link
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction
 from topic.delivery.record import Record, State, Stream
-from topic.identity import Epoch
+from topic.identity import Epoch, link_name
 
 if TYPE_CHECKING:
     from tests.simulation.publisher import Publisher
@@ -27,8 +27,6 @@ class PublisherLink(Link):
     """Whether it had agreed by then to let that life expire."""
     home_was_around: bool
     """The home of the attach that it echoes was in contact when this attach came, and its life outlives connections."""
-    life: int
-    """The client's, that this link is of."""
 
     def __init__(self, router: "Router", client: "Publisher", number: int, first: bool) -> None:
         super().__init__(router, client, number, first)
@@ -41,6 +39,11 @@ class PublisherLink(Link):
 
     def attach(self, generation: bytes | None, seen: Epoch, unsettled: dict[bytes, int] | None, complete: bool) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
+        goes_on = unsettled is not None and topic.generations.knows(link_name(client.identity), generation)
+        if self.hung_up and client.lifetime.timeout and not (goes_on or self.router.knobs.late_null):
+            self.router.note(self.router.name, f"{self} is gone before it is certain that it was there")
+            self.end()
+            return
         self._arrived()
         self.afresh = unsettled is None
         self.in_doubt = unsettled is not None and (not complete or 0 in unsettled.values())

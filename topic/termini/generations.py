@@ -127,6 +127,11 @@ class Generations:
         is_told = seen[1:] == directory.latest[1:] or directory.members.has_told(seen)
         return known is None and is_told and stream.lifetime.timeout > 0
 
+    def knows(self, publisher: bytes, generation: bytes | None) -> bool:
+        """Whether an attach with a map goes on with a life that is known here; whichever, if it names none."""
+        known = self.directory.publisher(publisher)
+        return known is not None and self._life_of(known, generation, 0) is not None
+
     @staticmethod
     def _life_of(known: LinkEntry | None, generation: bytes | None, seen: int) -> bytes | None:
         """The generation that a publisher with a map resumes: the one it names, else the one that is known. None if it
