@@ -6,7 +6,8 @@ judge's: there are none in this room but when a delivery may be forgotten.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from failover.audit.follow.checkpoint import Checkpoint
@@ -26,7 +27,7 @@ def follow(
 ) -> Report:
     """Audit until `wait` says so, which is given for how many seconds it may wait; the last report is final. `tell` is
     told after each step. With a `checkpoint` it goes on where another has stopped that followed the same directories.
-    Raises `AuditError` where there is nothing to follow, or the checkpoint is not to be used."""
+    Raises `AuditError` where there is nothing to follow, or not any more, or the checkpoint is not to be used."""
     run_dirs = distinct(run_dirs)
     if len(local_dirs(run_dirs)) < len(run_dirs):
         raise AuditError("what is followed has to be a directory of this machine, or mounted here")
@@ -34,13 +35,26 @@ def follow(
     follower = (kept and kept.load(run_dirs)) or Follower(run_dirs)
     status = None
     while not wait(INTERVAL_S if status is not None and status.caught_up else 0):
-        status = follower.step(time.time_ns() // 1000)
-        tell(status, follower.report())
+        with _there(run_dirs):
+            status = follower.step(time.time_ns() // 1000)
+            tell(status, follower.report())
+            if kept is not None:
+                kept.save(follower)
+    with _there(run_dirs):
         if kept is not None:
-            kept.save(follower)
-    if kept is not None:
-        kept.save(follower, now=True)
-    return follower.finish(time.time_ns() // 1000)
+            kept.save(follower, now=True)
+        return follower.finish(time.time_ns() // 1000)
+
+
+@contextmanager
+def _there(run_dirs: Sequence[str]) -> Iterator[None]:
+    """What was written last in a directory that vanishes is never read: nothing is said of it as if it had been."""
+    try:
+        yield
+    finally:
+        for run_dir in run_dirs:
+            if not Path(run_dir).is_dir():
+                raise AuditError(f"{run_dir}: the directory has vanished while it was followed, so there is no verdict")
 
 
 __all__ = ["FollowStatus", "Follower", "follow"]

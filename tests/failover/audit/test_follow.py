@@ -183,6 +183,20 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
         follow([str(directory)], lambda _: True, lambda *_: None, folder)
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_of_a_directory_that_vanishes_nothing_is_said(tmp_path: Path, last: bool) -> None:
+    directory = Run().write(tmp_path / "run")
+    told: list[FollowStatus] = []
+
+    def wait(_: float) -> bool:
+        if told:
+            shutil.rmtree(directory)
+        return bool(told) and last
+
+    with pytest.raises(audit.AuditError, match=f"^{directory}: the directory has vanished while it was followed"):
+        follow([str(directory)], wait, lambda status, _: told.append(status))
+
+
 def test_what_a_killed_client_left_in_its_tail_is_seen(tmp_path: Path) -> None:
     run = Run()
     run.write(tmp_path)
