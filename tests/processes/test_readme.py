@@ -27,7 +27,7 @@ OF_A_MOMENT = re.compile(r"\S  +\S|[─━│┃]|^ *[0-9.]+s  |^ *(\.\.\.)?$")
 NOT_RUN = "not run by the tests: "
 PATIENCE_S = 900.0
 """All of it takes a minute where nothing else runs."""
-LONG = "--count 20000", "--count 5000"
+LESS = {"--count 20000": "--count 2500", "--rate 1000": "--rate 250"}
 """What has to be under way while a reader types the next lines needs less for those who type fast."""
 DONE = "--- exit status"
 
@@ -73,10 +73,11 @@ README = blocks((ROOT / "README.md").read_text())
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Iterator[Path]:
-    """With topologies on free ports. Nothing that was started in it is left."""
+    """With topologies on free ports, and a tenth of the load. Nothing that was started in it is left."""
     shutil.copytree(ROOT / "topologies", tmp_path / "topologies")
     for path in (tmp_path / "topologies").rglob("*.yaml"):
-        path.write_text(re.sub(r"(127\.0\.0\.1):\d+", r"\1:0", path.read_text()))
+        free = re.sub(r"(127\.0\.0\.1):\d+", r"\1:0", path.read_text())
+        path.write_text(re.sub(r"(rate: \d+)0\b", r"\1", free))
     yield tmp_path
     assert_none_left(tmp_path)
 
@@ -87,7 +88,9 @@ def typed(commands: list[str], clone: Path) -> str:
     assert program.exists(), "the command is not installed"
     script = clone / "typed.sh"
     text = "".join(f'{command}\necho "{DONE} $?"\n' for command in commands)
-    script.write_text(text.replace("/tmp/", f"{clone}/").replace(*LONG))
+    for word, instead in {"/tmp/": f"{clone}/", **LESS}.items():
+        text = text.replace(word, instead)
+    script.write_text(text)
     environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     printed = clone / "printed.txt"
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
