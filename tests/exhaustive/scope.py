@@ -54,9 +54,10 @@ SCOPES = {
         # 1 publisher, 2 routers, 1 subscriber, 2 messages, 1 fault; nobody is attached yet
         Scope("apart", "a", "b", messages=2),
         Scope("together", "a", "a", messages=2),
-        # the first two with 1 message, and with 2 of clients that are attached and prompt
+        # the first two with 1 message; of clients that are attached; and with 2 of such that are prompt, too
         Scope("apart-one", "a", "b"),
         Scope("together-one", "a", "a"),
+        Scope("together-attached", "a", "a", early="sp"),
         Scope("apart-prompt", "a", "b", messages=2, early="sp", prompt=True),
         Scope("together-prompt", "a", "a", messages=2, early="sp", prompt=True),
         Scope("forgetful", "a", "b", messages=2, echoes=False),
@@ -87,7 +88,7 @@ SCOPES = {
 """What `make exhaustive` explores."""
 
 QUICK = (
-    "apart-one", "together-one", "apart-prompt", "together-prompt",
+    "apart-one", "together-attached", "apart-prompt", "together-prompt",
     "away", "away-moved", "out-of-reach", "refused", "partial",
 )  # fmt: skip
-"""What every run of the tests does: no scope takes a minute."""
+"""What every run of the tests does: no scope takes half a minute."""
