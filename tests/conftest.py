@@ -4,6 +4,7 @@ Hypothesis draws the same examples in every run, so a red test stays red.
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -24,6 +25,9 @@ NICE = 10
 # Hundreds of processes are started: what they import is compiled once, also where the environment says otherwise.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Who runs the tests in the background of a shell has them ignore ctrl-C; and so would all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "ci",
