@@ -28,7 +28,7 @@ from linkstate.channel import BUDGET
 from linkstate.clock import HybridClock
 from linkstate.contact import NUMBER_BITS
 from linkstate.contacts import Contacts
-from linkstate.events import CHANNEL, LINKSTATE, Action, Replanned, Transmit
+from linkstate.events import CHANNEL, LINKSTATE, Action, Received, Replanned, Transmit
 from linkstate.forwarding import Forwarding
 from linkstate.frames import decode_channel
 from linkstate.neighbours import Neighbour
@@ -155,8 +155,9 @@ class Mesh:
 
     def doubt(self, router: str, reason: str, now: float) -> None:
         """A router owes us something. Declare its contact lost for this reason once it has acknowledged all that was
-        sent, unless something of its own is on its way (protocol 6.7)."""
-        self._contacts.doubt(router, reason, now)
+        sent, unless something of its own is on its way, or here and not handled yet (protocol 6.7)."""
+        if not any(isinstance(action, Received) and action.router == router for action in self.out):
+            self._contacts.doubt(router, reason, now)
 
     def drop_contact(self, router: str, now: float) -> None:
         """Declare the contact with a router lost. A new one follows if there is a path."""

@@ -8,7 +8,7 @@ from linkstate.channel import BUDGET
 from linkstate.chunks import CHUNK, Chunk, Joiner, OversizedError, cut
 from linkstate.clock import HybridClock
 from linkstate.contact import NUMBER_BITS
-from linkstate.events import CHANNEL, LINKSTATE, Full, Late, Received, Room
+from linkstate.events import CHANNEL, LINKSTATE, Full, Late, Received, Room, Transmit
 from linkstate.frames import (
     DATA,
     GREET,
@@ -122,6 +122,17 @@ def test_whose_answer_waits_behind_others_payloads_is_not_late() -> None:
     network.run(DEAD)
     assert arrived(network, "a") == [b"payload", b"answer"]
     assert network.broken == []
+
+
+def test_whose_answer_is_here_and_not_handled_yet_is_not_asked() -> None:
+    network = narrow(Network(line("a", "b")), MEGABYTE)
+    mesh = network.meshes["a"]
+    mesh.out.append(Received("b", b"answer"))
+    mesh.doubt("b", "owes an answer", network.now)
+    assert mesh.out == [Received("b", b"answer")]
+    mesh.out.clear()
+    mesh.doubt("b", "owes an answer", network.now)
+    assert [type(action) for action in mesh.out] == [Transmit]
 
 
 def test_who_has_nothing_under_way_is_late() -> None:
