@@ -10,6 +10,7 @@ from topic.delivery.record import Record, Stream
 from topic.directory.directory import Directory
 from topic.directory.entry import Change, Decision, Index, LinkEntry
 from topic.edge.edge import Edge
+from topic.edge.reports import Reports
 from topic.home.lapses import Lapses
 from topic.identity import Epoch
 from topic.termini.changes import Changes
@@ -159,5 +160,20 @@ def lapsed_and_named_once(_: Method) -> Method:
 
     def broken(edge: Edge, record: Record, moved: tuple[bytes, ...]) -> tuple[bytes, ...]:
         return ()
+
+    return broken
+
+
+@mutant(
+    Reports,
+    "_is_back",
+    by="2",
+    scenario=attacks.test_who_has_lapsed_is_not_back_as_a_home_that_has_not_heard_of_that_joins_it_once_more,
+)
+def back_though_lapsed(_: Method) -> Method:
+    """8 Apart: a JOINED that has crossed a lapse says nothing of what the subscriber had left."""
+
+    def broken(reports: Reports, name: bytes, home: str) -> bool:
+        return name in reports._subscribers and home in reports._subscribers[name].joined
 
     return broken

@@ -325,3 +325,24 @@ def test_the_owner_of_a_link_hears_that_its_client_was_told_of_its_end_where_it_
     assert known is None or not known.ending
     again = reader_at(bench, "a", unsettled={}, seen=told.end.epoch)
     assert again.answered and not again.mine(Detach)
+
+
+def test_who_has_lapsed_is_not_back_as_a_home_that_has_not_heard_of_that_joins_it_once_more() -> None:
+    bench = Bench("a", "b", "c")
+    pen, quiet = pen_at(bench, "a"), bench.publisher("a", "q", lifetime=LASTING, lively=False)
+    other = bench.subscriber("b", "t", lifetime=LONGER)
+    bench.kill("c")
+    suspend(reader_at(bench, "b", unsettled={}))  # it has been elsewhere: what q has sent it is put off
+    bench.wait(58)
+    bench.hold("b", "a")
+    bench.wait(4)
+    bench.step("b", "a")  # what b proposes
+    bench.flow()
+    assert bench.cores["b"].directory.lapsed
+    pen.send(b"1")
+    quiet.answer_echo()
+    bench.flow()
+    other.accept(b"1")
+    bench.let_go()
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+    assert bench.logged("a", Event.APART) == [key_of(pen, b"1")]

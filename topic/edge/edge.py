@@ -40,7 +40,7 @@ class Edge:
         self.subscribers: dict[bytes, LocalSubscriber] = {}
         self._at: dict[str, dict[LocalSubscriber, None]] = {}
         self.unconfirmed = Unconfirmed(outlet, records, directory, self._at)
-        self.reports = Reports(outlet, self.subscribers)
+        self.reports = Reports(outlet, self.subscribers, directory.lapsed)
         self.delivery = EdgeDelivery(outlet, records, self._at, self.reports, redeliveries, evaluate)
         self.settlement = self.delivery.settlement
         self.receipts = self.settlement.receipts

@@ -6,7 +6,7 @@ backlog for one (6.6). What the outcome is, the record knows.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import groupby
 from math import inf
 from operator import attrgetter
@@ -21,7 +21,8 @@ from topic.outlet import Outlet
 class Reports:
     """The outcomes that one edge owes to other homes."""
 
-    def __init__(self, outlet: Outlet, subscribers: Mapping[bytes, LocalSubscriber]) -> None:
+    def __init__(self, outlet: Outlet, subscribers: Mapping[bytes, LocalSubscriber], lapsed: Container[bytes]) -> None:
+        """`lapsed` are names: nobody waits for these."""
         self.outlet = outlet
         self.passed: dict[Stream, deque[Record]] = {}
         """What nobody here wants, in order, while what came with it is not answered: told with that, in ranges, or a
@@ -34,6 +35,7 @@ class Reports:
         self._unproven: dict[bytes, dict[bytes, None]] = {}
         """Publishers whose home may still forward older deliveries, and the local subscribers that it has put off."""
         self._subscribers = subscribers
+        self._lapsed = lapsed
 
     def contact(self, home: str) -> None:
         """A contact begins: the home has to join everybody here."""
@@ -121,9 +123,10 @@ class Reports:
         return gate is not None and gate.first == UNPROVEN
 
     def _is_back(self, name: bytes, home: str) -> bool:
-        """Whether home counts on the subscriber here again. One that has lapsed may have come back, but is not waited
-        for."""
-        return name in self._subscribers and home in self._subscribers[name].joined
+        """Whether home counts on the subscriber here again, and has named it again where it is to have a delivery. A
+        JOINED that has crossed its lapse says nothing of what it left."""
+        is_joined = name in self._subscribers and home in self._subscribers[name].joined
+        return is_joined and name not in self._lapsed
 
     def report(self, stream: Stream, records: list[Record]) -> None:
         """Report records of which all local subscribers have a final outcome. Unconfirmed ones wait until home has
