@@ -21,7 +21,7 @@ from router.amqp.outbound import Outbound
 from router.amqp.sasl.layer import SaslLayer
 from router.amqp.transport import DrivenConnection, at_once, read_first, serve
 from router.edge import anonymous
-from router.edge.clients import ClientEdge
+from router.edge.clients import ROUTERS, ClientEdge
 from router.edge.guard import Guard
 from router.edge.report import Reporter
 from router.edge.status_node import STATUS_ADDRESS, StatusNode
@@ -44,6 +44,7 @@ from router.plan.alternates import Alternates
 from router.plan.departure import Departure
 from router.plan.dials import Dials
 from router.plan.request import Start, apply
+from router.plan.routers_node import RoutersNode
 from router.retention import Retention, delete
 from router.security.doors import Doors, told
 from router.shell import Shell
@@ -94,7 +95,6 @@ class Process:
         topics = Topics(self.node, topology.addresses, limits.max_message, timing.terminus, self._guard)
         self.clients = shell.clients = ClientEdge(self.node, topics, self._guard)
         self._mesh = mesh
-        self._alternates = Alternates(self.node, mesh, "amqps" if topology.security.tls else "amqp")
         keep, size, goes_on = topology.log.keep, topology.log.size, topology.log.full == GO_ON
         kept = None if keep is size is None else Retention(keep, size)
         self._journal = JournalFile(directory / "log", incarnation, block, goes_on=goes_on, kept=kept)
@@ -107,6 +107,7 @@ class Process:
         for_neighbours, for_clients = descriptors(len(mesh.neighbours))
         self._from_neighbours = Admission(for_neighbours, timing.neighbour_idle)
         self._turns = ClientTurns()
+        self._routers = RoutersNode(Alternates(self.node, mesh, topology.security), timing.dead, self._turns.turn)
         self._outbound = Outbound()
         self._from_clients = Admission(
             for_clients, limits.opening, self._turns.turn, limits.connections, self._guard.exceed
@@ -130,17 +131,15 @@ class Process:
 
     async def _run(self, amqp: socket.socket, inter: socket.socket, **others: socket.socket) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._timers)
-            nursery.start_soon(self._write_journal)
-            nursery.start_soon(self._tidy_disk)
-            nursery.start_soon(self._status.run)
-            nursery.start_soon(self._management.run)
+            tasks = (
+                self._timers, self._write_journal, self._tidy_disk, self._status.run, self._routers.run,
+                self._management.run, limit_logs, self._doors.reload_on_hangup, self._apply_when_told,
+            )  # fmt: skip
+            for task in tasks:
+                nursery.start_soon(task)
             for_clients = {amqp: self._serve_client} | ({others[MQTT]: self._mqtt()} if MQTT in others else {})
             nursery.start_soon(self._admit_clients, for_clients, nursery)
             nursery.start_soon(self._from_neighbours.serve, inter, self._accept_neighbour, nursery)
-            nursery.start_soon(limit_logs)
-            nursery.start_soon(self._doors.reload_on_hangup)
-            nursery.start_soon(self._apply_when_told)
             if HTTP in others:
                 nursery.start_soon(self._show, others[HTTP])
             self._dials = Dials(self._mesh, nursery, self._dial)
@@ -244,7 +243,7 @@ class Process:
             server=True,
             properties={
                 "router": self.name,
-                "failover-server-list": self._alternates(),
+                "failover-server-list": self._routers.alternates(),
                 DEAD: round(timing.dead * 1000),
             },
             offers=anonymous.CAPABILITY,
@@ -308,7 +307,7 @@ class Process:
 
     def _follow_plan(self) -> None:
         routers = self._mesh.plan.listed
-        self.clients.nodes = {STATUS_ADDRESS: self._status, **self._management.table(routers)}
+        self.clients.nodes = {STATUS_ADDRESS: self._status, ROUTERS: self._routers, **self._management.table(routers)}
         self._doors.follow(routers)
         self.neighbours.follow()
         self._dials.follow()

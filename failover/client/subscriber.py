@@ -112,6 +112,10 @@ class Subscriber(Endpoint):
             return None
         return {key: delivery.state for key, delivery in self._unsettled.items()}
 
+    @property
+    def _may_move(self) -> bool:
+        return self._settle == "second" and super()._may_move
+
     def _granted(self, link: Link, generation: bytes | None) -> None:
         if self._log is not None:
             assert link.remote_source is not None
@@ -167,6 +171,7 @@ class Subscriber(Endpoint):
 
     def on_transfers(self, link: Link, transfers: Transfers) -> None:
         if link is not self._link:
+            super().on_transfers(link, transfers)
             return
         for handle, tag, message, _ in transfers:
             known = self._unsettled.get(tag)

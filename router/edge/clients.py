@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from attrs import frozen
 
@@ -26,6 +26,10 @@ from topic.actions import LinkAction
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.clients")
+
+ROUTERS: Final = "$routers"
+FOR_ALL: Final = (STATUS_ADDRESS, ROUTERS)
+"""Nodes that show nobody the links of others."""
 
 
 class Guest(Protocol):
@@ -124,7 +128,7 @@ class ClientEdge(Handler):
             self._guard.begins(link.connection, self.node.now())
             address = address_of(link)
             node = None if is_anonymous(link) else self.nodes.get(address)
-            if node is not None and address != STATUS_ADDRESS:
+            if node is not None and address not in FOR_ALL:
                 self._guard.looks(link.connection)
             if node is None and not guest.admit():
                 full = self._guard.exceed("connections", link.connection.origin, "this router is full of clients")

@@ -1,4 +1,4 @@
-"""Where clients of this router may go instead, for its open's `failover-server-list`.
+"""Where clients of this router may go instead: its open's `failover-server-list`, and what `$routers` tells.
 
 Members of the plan: those that can be reached now come first, the fewest links before others, and equals by chance, so
 that not all clients of a router that dies go to the same next one. Who is not there now may be when it is tried.
@@ -7,22 +7,42 @@ that not all clients of a router that dies go to the same next one. Who is not t
 from random import Random
 
 from linkstate.mesh import Mesh
+from router.mesh.config import Security
 from router.mesh.quantities import Address
 from topic.node import Node
 
 
 class Alternates:
-    def __init__(self, node: Node, mesh: Mesh, scheme: str) -> None:
+    def __init__(self, node: Node, mesh: Mesh, security: Security) -> None:
         self._node = node
         self._mesh = mesh
-        self._scheme = scheme
+        self.router = node.name
+        self._scheme = "amqps" if security.tls else "amqp"
         self._random = Random()
 
-    def __call__(self) -> list[dict[str, object]]:
-        plan, directory = self._mesh.plan, self._node.topic.directory
-        names = [name for name in directory.members.others if plan.routers[name].amqp]
-        names.sort(key=lambda name: (name not in directory.contacts, directory.load_of(name), self._random.random()))
-        return [self._server(Address.parse(plan.routers[name].amqp)) for name in names]
+    def __call__(self, first: str = "") -> list[dict[str, object]]:
+        """`first`: the router that is to head the list, however many links it has."""
+        directory = self._node.topic.directory
+        known, load, chance = directory.contacts, directory.load_of, self._random.random
+        others = self._others()
+        names = sorted(others, key=lambda name: (name != first, name not in known, load(name), chance()))
+        return [self._server(Address.parse(others[name])) for name in names]
+
+    def known(self) -> list[tuple[str, str, bool]]:
+        """What makes another list: who the others are, where, and whether they can be reached."""
+        contacts = self._node.topic.directory.contacts
+        return [(name, at, name in contacts) for name, at in self._others().items()]
+
+    def loads(self) -> dict[str, int]:
+        """How many links each router has, this one among them; nothing while a member cannot be reached."""
+        directory = self._node.topic.directory
+        names = (self.router, *self._others()) if directory.complete else ()
+        return {name: directory.load_of(name) for name in names}
+
+    def _others(self) -> dict[str, str]:
+        """With the addresses that clients are told."""
+        routers = self._mesh.plan.routers
+        return {name: at for name in self._node.topic.directory.members.others if (at := routers[name].amqp)}
 
     def _server(self, at: Address) -> dict[str, object]:
         return {"network-host": at.host, "port": at.port, "scheme": self._scheme, "hostname": at.host}

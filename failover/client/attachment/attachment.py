@@ -4,20 +4,24 @@ When a connection is lost the next router is tried, and the link attached there.
 or a link lost for longer than its timeout, becomes a `ClientError`. The attach is made when the router has opened:
 before that its frames are too small for a map.
 
+A client that can resume its link also listens to `$routers`, where the router tells which others there are now, and may
+ask it to go to one of them. Then the link is lost like any other, and attached there first.
+
 Never here: what an attach says, and what its deliveries are; nor when all this begins and ends (`endpoint`).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import trio
 
 from failover.client.attachment.refusals import OF_ROUTER, STOLEN, error_of, no_router
-from failover.client.attachment.routers import RouterAddress, Routers
+from failover.client.attachment.routers import ROUTERS, SERVER_LIST, RouterAddress, Routers, told
 from failover.client.attachment.silence import Patience, silence
 from failover.client.errors import ClientError, why_unreachable
 from failover.client.events import MISSED, Connected, Listener, Lost
 from failover.client.log import ClientLog
+from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.values import ErrorCondition
 from router.amqp.handler import Handler
@@ -32,6 +36,9 @@ CONNECT_S: Final = 1.0  # for a router to take a connection, while there is anot
 LAST_CONNECT_S: Final = 5.0  # for the last of a round: a host so busy that it, or we, need longer is not lost
 ATTACH_S: Final = 30.0  # for a router that lives to answer an attach; it may have to wait for others
 LIVED_S: Final = 1.0  # a link that lived so long was no failure
+LISTS: Final = 8  # messages of `$routers` that may come before we have read the first
+REST_S: Final = 60.0  # after a move at a router's wish, before the next; twice as long after each
+LONGEST_REST_S: Final = 3600.0
 
 
 class Attachment(Handler):
@@ -64,6 +71,9 @@ class Attachment(Handler):
         self._connection: Connection | None = None  # the current one
         self._attaching: Link | None = None  # its link, from our attach on
         self._link: Link | None = None  # the same, from the router's attach on
+        self._listening: Link | None = None  # its link from `$routers`
+        self._rest_s = REST_S
+        self._rested = 0.0  # when we may move again
         self._ghosts = 0  # attaches of ours that we gave up waiting for: a router may still come to read one
         self._over = trio.Event()  # the current connection is not used any more
         self._since = 0.0  # when the link was attached, or else lost, or the search for a router began
@@ -76,6 +86,11 @@ class Attachment(Handler):
     def _attach(self, connection: Connection) -> Link:
         """Attach, as subclasses do it."""
         raise NotImplementedError
+
+    @property
+    def _may_move(self) -> bool:
+        """Whether a move would cost nothing but a moment."""
+        return self._timeout > 0
 
     def _granted(self, link: Link, generation: bytes | None) -> None:
         """The router has answered our attach, and names this generation; `self.generation` is still the former one."""
@@ -165,7 +180,7 @@ class Attachment(Handler):
         any case."""
         was_attached = self._link is not None
         self._ghosts += self._attaching is not None and not was_attached
-        self._connection = self._attaching = self._link = None
+        self._connection = self._attaching = self._link = self._listening = None
         self._over.set()
         self._news.unpark_all()
         if was_attached:
@@ -209,7 +224,7 @@ class Attachment(Handler):
     # -- handler
 
     def on_open(self, connection: Connection) -> None:
-        self._routers.learn(connection.remote_properties)
+        self._routers.learn(connection.remote_properties.get(SERVER_LIST))
         self._patience.learn(connection.remote_properties)
         if connection is self._connection:
             self._attaching = self._attach(connection)
@@ -240,7 +255,26 @@ class Attachment(Handler):
         self.generation = generation
         self.epoch = str(epoch) if isinstance(epoch, str) and EPOCH_TEXT.fullmatch(epoch) else None
         self._settled_on()
+        if self._may_move and self._connection is not None:  # we have not given up just now
+            self._listening = self._connection.receiver(ROUTERS, ROUTERS)
+            self._listening.flow(LISTS)
         self._news.unpark_all()
+
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        """From `$routers`; what comes on the link itself is a subclass' business."""
+        for message in transfers.messages:
+            if link is self._listening:
+                link.flow(1)
+                self._follow(*told(message))
+        link.connection.wake()
+
+    def _follow(self, servers: Any, asked: bool) -> None:
+        """Go to the first of these, if we are asked to. Not again and again: it may not have us, or ask us to go on."""
+        self._routers.learn(servers)
+        now = trio.current_time()
+        if asked and now >= self._rested and self._routers.prefer(servers):
+            self._rested, self._rest_s = now + self._rest_s, min(2 * self._rest_s, LONGEST_REST_S)
+            self._lose(ClientError(None, "the router asks us to go to another one"), elsewhere=True)
 
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         if link is self._attaching:

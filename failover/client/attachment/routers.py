@@ -1,7 +1,7 @@
 """The routers that a client may attach to, whose turn it is, and how long to wait before trying on.
 
-Those that the client was given come first, then those that the last router's open named (`failover-server-list`). When
-a link has lived, the others are shuffled: clients of a router that dies do not all go to the same next one. After a
+Those that the client was given come first, then those that the last router named (`failover-server-list`). When a link
+has lived, the others are shuffled: clients of a router that dies do not all go to the same next one. After a
 loss a router is tried at once; only a round through all of them without success is followed by a pause, a longer one
 after each.
 """
@@ -11,10 +11,15 @@ from random import Random
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from router.amqp.format.errors import AmqpError
+from router.amqp.format.sections import read_message
+
 SCHEMES: Final = {"amqp": 5672, "amqps": 5671}
 """With their ports."""
 PORTS: Final = range(1, 65536)
 SERVER_LIST: Final = "failover-server-list"
+ROUTERS: Final = "$routers"
+MOVE: Final = "oncemesh:move"
 MAX_ROUTERS: Final = 256
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 0.5
@@ -58,6 +63,7 @@ class Routers:
             raise ValueError("no router to attach to")
         self._random = Random(client)
         self._turn = 0
+        self._preferred: RouterAddress | None = None
         self.failures = 0
 
     @property
@@ -92,12 +98,19 @@ class Routers:
         self.move_on()
 
     def move_on(self) -> None:
-        self._turn = (self._turn + 1) % len(self._ring)
+        """To the one that is preferred, or else the next."""
+        preferred, self._preferred = self._preferred, None
+        self._turn = self._ring.index(preferred) if preferred in self._ring else (self._turn + 1) % len(self._ring)
 
-    def learn(self, properties: Mapping[str, Any]) -> None:
-        """From the properties of a router's open. What is not understood is left out; routers that an earlier one has
-        named, and this one does not, have left the mesh."""
-        servers = properties.get(SERVER_LIST)
+    def prefer(self, servers: Any) -> bool:
+        """Try the first of these next, if we have learned it. Whether that would be a move."""
+        first = _address(servers[0]) if isinstance(servers, list) and servers else None
+        self._preferred = first if first in self._ring and first != self.current else None
+        return self._preferred is not None
+
+    def learn(self, servers: Any) -> None:
+        """As a router's open names them, or its `$routers`. What is not understood is left out; routers that an earlier
+        one has named, and this one does not, have left the mesh."""
         if not isinstance(servers, list | tuple):
             return
         named = [_address(server) for server in servers]
@@ -122,3 +135,13 @@ def _address(server: Any) -> RouterAddress | None:
     except (TypeError, ValueError):
         return None
     return address if address.port in PORTS else None
+
+
+def told(message: bytes) -> tuple[Any, bool]:
+    """What a message of `$routers` says: which routers there are, and whether we are asked to go to the first."""
+    try:
+        sections = read_message(message)
+    except AmqpError:
+        return None, False
+    said = sections.get("application-properties")
+    return sections.get("value"), isinstance(said, dict) and said.get(MOVE) is True

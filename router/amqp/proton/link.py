@@ -4,7 +4,7 @@ Made by `Connection`, never by others. Detaching settles nothing, however it com
 the peer, for its next attach. Never here: what passes on it (`deliveries`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from router.amqp.format.codec import decode
@@ -51,6 +51,8 @@ class Host(DeliveryHost, Protocol):
     can_prove: bool
     error: AmqpError | None
 
+    @property
+    def links(self) -> "Sequence[Link]": ...
     def wake(self) -> None: ...
     def close(self, condition: str | None = None, description: str = "") -> None: ...
     def prove(self, told: Callable[[], None]) -> None: ...

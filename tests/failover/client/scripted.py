@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 import trio
 from attrs import frozen
 
+from failover.client.attachment.routers import MOVE, ROUTERS
 from failover.client.endpoint import Endpoint
 from failover.client.state.store import Change, MemoryStore, Role
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.message import body_of, data_message
+from router.amqp.format.sections import write_message
 from router.amqp.format.values import ACCEPTED, EXPIRE_CONNECTION, NO_STATE, DeliveryState, ErrorCondition, Handle
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
@@ -71,6 +73,7 @@ class Peer(Handler):
         self.port = 0
         self.properties: dict[str, Any] = {"router": name}
         self.max_frame = 64 * 1024
+        self.listening: Link | None = None  # the last link from `$routers`
         self.dead = False  # takes connections and closes them at once
         self._news: trio.MemorySendChannel[Any]
         self._news, self._done = trio.open_memory_channel[Any](math.inf)
@@ -139,6 +142,14 @@ class Peer(Handler):
         link.echo()
         link.connection.wake()
 
+    async def tell(self, servers: object, *, move: bool = False) -> None:
+        """On the link from `$routers`."""
+        while self.listening is None or not self.listening.credit:
+            await trio.lowlevel.checkpoint()
+        said = {"application-properties": {MOVE: True}} if move else {}
+        self.listening.send(b"list", write_message({**said, "value": servers}), settled=True)
+        self.listening.connection.wake()
+
     async def send(self, link: Link, tag: bytes, body: bytes | None, **options: Any) -> Handle:
         while not link.credit:
             await trio.lowlevel.checkpoint()
@@ -155,7 +166,12 @@ class Peer(Handler):
         self._news.send_nowait(Gone())
 
     def on_attach(self, link: Link) -> None:
-        self._news.send_nowait(link)
+        """Lists of routers are not told unless a test does."""
+        if link.remote_source is not None and link.remote_source.address == ROUTERS:
+            link.answer()
+            self.listening = link
+        else:
+            self._news.send_nowait(link)
 
     def on_attached(self, link: Link) -> None:
         raise AssertionError

@@ -1,5 +1,7 @@
 """Clients that leave a router for another: which one they try next, and when they do not."""
 
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
@@ -8,8 +10,8 @@ from failover.client import ClientError, Connected, Event, Outcome, Subscriber
 from failover.client.attachment import attachment
 from router.amqp.format.values import NO_STATE
 from router.amqp.proton.link import Link
-from tests.failover.client.clients import TAGS, publisher, publishing, settled
-from tests.failover.client.scripted import Gone, Transferred, attached, running_peers
+from tests.failover.client.clients import TAGS, publisher, publishing, settled, subscribing
+from tests.failover.client.scripted import Gone, Peer, Transferred, attached, running_peers
 
 
 async def test_the_next_router_of_the_list_and_those_it_names() -> None:
@@ -120,3 +122,67 @@ async def test_a_router_is_left_as_soon_as_the_others_give_it_up() -> None:
             await b.answer({})
             assert 2.9 < trio.current_time() - lost < 5.9
             await a.next(Gone)
+
+
+def _server(peer: Peer, **others: object) -> dict[str, object]:
+    return {"network-host": "127.0.0.1", "port": peer.port, "scheme": "amqp", **others}
+
+
+async def test_a_router_that_asks_is_left_for_the_one_that_it_names() -> None:
+    async with running_peers("a", "b", "c", "d") as [a, b, c, d], publishing(a, b, c) as (p, _):
+        handle = await p.send(b"body")
+        await a.next(Transferred)
+        await a.tell([_server(d), _server(b), _server(c)], move=True)
+        await a.next(Gone)
+        link = await d.answer({TAGS[0]: NO_STATE})
+        transferred = await d.next(Transferred)
+        assert transferred.resume
+        await settled(d, link, transferred)
+        assert await handle.outcome() is Outcome.ACCEPTED
+
+
+async def test_a_client_that_was_asked_to_go_where_nobody_is_goes_on_to_the_others() -> None:
+    async with running_peers("a", "b", "c") as [a, b, c], publishing(a, c):
+        b.dead = True
+        await a.tell([_server(b), _server(c)], move=True)
+        await a.next(Gone)
+        await c.answer({})
+
+
+async def test_who_has_moved_stays_for_a_while_whoever_asks() -> None:
+    async with running_peers("a", "b") as [a, b], publishing(a) as (p, _):
+        await a.tell([_server(b)], move=True)
+        link = await b.answer({})
+        await b.tell([_server(a)], move=True)
+        handle = await p.send(b"body")
+        await settled(b, link, await b.next(Transferred))
+        assert await handle.outcome() is Outcome.ACCEPTED
+
+
+async def test_what_cannot_be_followed_is_not() -> None:
+    """Nor what leads out of TLS, or into it; nor a list without the word."""
+    async with running_peers("a", "b") as [a, b], publishing(a) as (p, link):
+        await a.tell([_server(b)])
+        other = _server(b, scheme="amqps")
+        for servers in [], None, "amqp://127.0.0.1", {"port": 1}, [None], [{"port": 5672}], [_server(a)], [other]:
+            await a.tell(servers, move=True)
+        handle = await p.send(b"body")
+        await settled(a, link, await a.next(Transferred))
+        assert await handle.outcome() is Outcome.ACCEPTED
+
+
+@pytest.mark.parametrize("options", [{"settle": "first"}, {"timeout": 0}])
+async def test_who_would_lose_something_by_a_move_does_not_listen(options: dict[str, Any]) -> None:
+    async with running_peers("a") as [a], subscribing(a, **options):
+        await trio.testing.wait_all_tasks_blocked()
+        assert a.listening is None
+
+
+async def test_a_list_that_comes_later_is_what_a_client_goes_by() -> None:
+    """Of those that its open named none is left."""
+    async with running_peers("a", "b") as [a, b], publishing(a):
+        await a.tell([_server(b)])
+        await trio.testing.wait_all_tasks_blocked()
+        a.dead = True
+        a.cut()
+        await b.answer({})

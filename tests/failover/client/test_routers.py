@@ -62,8 +62,8 @@ def test_a_round_goes_without_pauses_and_the_pauses_grow() -> None:
 
 def test_servers_named_by_a_router_come_last_and_once() -> None:
     routers = Routers(["a:1"])
-    routers.learn({"failover-server-list": [{"network-host": "b", "port": 2}, {"network-host": "a", "port": 1}]})
-    routers.learn({"failover-server-list": [{"network-host": "b", "port": 2}]})
+    routers.learn([{"network-host": "b", "port": 2}, {"network-host": "a", "port": 1}])
+    routers.learn([{"network-host": "b", "port": 2}])
     hosts = []
     for _ in range(4):
         hosts.append(routers.current.host)
@@ -73,8 +73,8 @@ def test_servers_named_by_a_router_come_last_and_once() -> None:
 
 def test_who_has_left_the_mesh_is_forgotten_but_not_who_was_given() -> None:
     routers = Routers(["a:1", "g:1"])
-    routers.learn({"failover-server-list": [{"network-host": "b", "port": 2}, {"network-host": "c", "port": 3}]})
-    routers.learn({"failover-server-list": [{"network-host": "c", "port": 3}, {"network-host": "d", "port": 4}]})
+    routers.learn([{"network-host": "b", "port": 2}, {"network-host": "c", "port": 3}])
+    routers.learn([{"network-host": "c", "port": 3}, {"network-host": "d", "port": 4}])
     hosts = []
     for _ in range(4):
         hosts.append(routers.current.host)
@@ -111,7 +111,7 @@ def test_clients_of_a_router_that_dies_go_to_all_the_others() -> None:
 )
 def test_what_is_not_understood_is_left_out(servers: object) -> None:
     routers = Routers(["a:1"])
-    routers.learn({"failover-server-list": servers})
+    routers.learn(servers)
     routers.move_on()
     assert routers.current.host == "a"
 
@@ -119,14 +119,14 @@ def test_what_is_not_understood_is_left_out(servers: object) -> None:
 def test_nobody_is_talked_out_of_tls() -> None:
     routers = Routers(["amqps://a:1"])
     named = [{"network-host": "b", "port": 2}, {"network-host": "c", "scheme": "amqps"}]
-    routers.learn({"failover-server-list": named})
+    routers.learn(named)
     routers.move_on()
     assert routers.current == RouterAddress("c", 5671, "amqps")
 
 
 def test_the_list_is_bounded() -> None:
     routers = Routers(["a:1"])
-    routers.learn({"failover-server-list": [{"network-host": "b", "port": port} for port in range(1000)]})
+    routers.learn([{"network-host": "b", "port": port} for port in range(1000)])
     for _ in range(MAX_ROUTERS):
         routers.move_on()
     assert routers.current.host == "a"

@@ -1,0 +1,132 @@
+"""The node `$routers`: whoever attaches to it is told where it may go instead, and anew whenever that has changed.
+
+A message is the list of the router's open, `failover-server-list`, as it is now. One with `oncemesh:move` also asks its
+client to go to the first router of that list, as this one has too many links (`balance`). Nobody is made to go, and who
+does not listen here is never asked. Nor is a connection that came only a while ago, was asked a while ago, or has a
+link that would end with it. A connection has one link here.
+
+Never here: who is in the list (`alternates`).
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from router.amqp.format.errors import NOT_ALLOWED, RESOURCE_LIMIT
+from router.amqp.format.sections import write_message
+from router.amqp.proton.link import Host, Link
+from router.edge.attach import Refusal
+from router.edge.clients import ROUTERS
+from router.edge.ends import End
+from router.plan.alternates import Alternates
+from router.plan.balance import Balance
+
+log = logging.getLogger("oncemesh")
+
+LOOK_S: Final = 1.0
+PATIENCE: Final = 5
+"""So many times what a router may be silent (`timing.dead`) a client is here before it is asked to go, and links are
+uneven."""
+AGAIN_S: Final = 60.0
+"""Who was asked, and has not gone, is not asked again before that."""
+MOVE: Final = "oncemesh:move"
+
+
+class RoutersNode:
+    """Of one router. `run` tells and asks."""
+
+    def __init__(self, alternates: Alternates, dead: float, turn: Callable[[], Awaitable[None]]) -> None:
+        """`dead`, in seconds, is the mesh's; `turn` returns when a client may be told something."""
+        self.alternates = alternates
+        self._turn = turn
+        self._patience = PATIENCE * dead
+        self._balance = Balance(alternates.router, self._patience, trio.current_time())
+        self._ends: dict[Host, RoutersEnd] = {}
+        """In the order in which they came, or were asked."""
+        self._known = alternates.known()
+
+    def attach(self, link: Link) -> None:
+        if not link.is_sender:
+            raise Refusal(NOT_ALLOWED, f"{ROUTERS} can only be received from")
+        if link.connection in self._ends:
+            raise Refusal(RESOURCE_LIMIT, f"this connection has a link to {ROUTERS} already")
+        end = link.context = self._ends[link.connection] = RoutersEnd(link, self, trio.current_time() + self._patience)
+        link.answer()
+        end.on_credit()
+
+    def leave(self, end: "RoutersEnd") -> None:
+        del self._ends[end.link.connection]
+
+    def message(self, first: str = "") -> bytes:
+        """`first`: where its reader is asked to go."""
+        asked = {"application-properties": {MOVE: True}} if first else {}
+        return write_message({**asked, "value": self.alternates(first)})
+
+    async def run(self) -> None:
+        """For as long as the router runs."""
+        while True:
+            await trio.sleep_until((trio.current_time() // LOOK_S + 1) * LOOK_S)
+            if (known := self.alternates.known()) != self._known:
+                self._known = known
+                await self._tell()
+            now = trio.current_time()
+            self._ask(self._balance.takers(self.alternates.loads(), now), now)
+
+    async def _tell(self) -> None:
+        message = self.message()
+        for end in list(self._ends.values()):
+            await self._turn()
+            if not end.link.ended:
+                end.tell(message)
+
+    def _ask(self, takers: list[str], now: float) -> None:
+        """For each link of those who are asked, one of these routers has room."""
+        asked = 0
+        for end in self._ends.values() if takers else ():
+            links = end.movable if end.askable <= now and end.link.credit > 0 else 0
+            if 0 < links <= len(takers) - asked:
+                end.askable = now + AGAIN_S
+                end.tell(self.message(takers[asked]))
+                asked += links
+        if asked:
+            where = ", ".join(sorted({*takers[:asked]}))
+            log.info("clients with %d links are asked to go to %s, which has fewer links", asked, where)
+
+
+class RoutersEnd(End):
+    """Our end of a link from `$routers`."""
+
+    __slots__ = ("_is_behind", "_node", "_sent", "askable")
+
+    def __init__(self, link: Link, node: RoutersNode, askable: float) -> None:
+        """`askable`: the time from which on its connection may be asked to go."""
+        super().__init__(link)
+        self._node = node
+        self._sent = 0
+        self._is_behind = True
+        """It has not been told the list as it is now."""
+        self.askable = askable
+
+    @property
+    def movable(self) -> int:
+        """How many links would move with its connection; none if one of them would end by that."""
+        ends: list[End | None] = [link.context for link in self.link.connection.links if link is not self.link]
+        return len(ends) if all(end is not None and end.lasts for end in ends) else 0
+
+    def on_credit(self) -> None:
+        if self._is_behind:
+            self.tell(self._node.message())
+        self.link.drained()
+
+    def tell(self, message: bytes) -> None:
+        """The list is another one. Who has no credit is told what it is when it has."""
+        self._is_behind = self.link.credit <= 0
+        if not self._is_behind:
+            self._sent += 1
+            self.link.send(self._sent.to_bytes(8, "big"), message, settled=True)
+            self.link.connection.wake()
+
+    def gone(self, now: float, *, closed: bool) -> None:
+        self._node.leave(self)
