@@ -32,6 +32,8 @@ LEAST_LOG = 64 << 20
 """The smallest `log.size`: two segments."""
 COUNTED = "connections", "user_connections", "user_durable", "sessions", "links", "attaches", "unsettled"
 """Keys of `limits` whose values are numbers of something."""
+LEAST_LINKS = 2
+"""The smallest `limits.links`: our clients have one to a topic, and one from `$routers`."""
 MOST_WINDOW = 1 << 40
 """The largest `limits.window_bytes`."""
 
@@ -123,6 +125,7 @@ CONVERTER = converter(
             "max_frame": text(size(512, 1 << 24)),
             "redeliveries": text(whole(0, 1000)),
             **{name: text(whole(1, 1_000_000)) for name in COUNTED},
+            "links": text(whole(LEAST_LINKS, 1_000_000)),
             "opening": text(parse_duration),
         },
         Security: {

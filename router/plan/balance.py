@@ -10,7 +10,7 @@ Never here: whose links these are (`routers_node`).
 from collections.abc import Mapping
 from typing import Final
 
-LITTLE: Final = 3
+LITTLE: Final = 2
 """Nobody moves for so many links that one router has more than another."""
 AT_ONCE: Final = 10
 """So many links are asked to move at a time."""

@@ -91,8 +91,7 @@ class RoutersNode:
                 end.tell(self.message(takers[asked]))
                 asked += links
         if asked:
-            where = ", ".join(sorted({*takers[:asked]}))
-            log.info("clients with %d links are asked to go to %s, which has fewer links", asked, where)
+            log.info("%d links too many: clients are asked to go to %s", asked, ", ".join(sorted({*takers[:asked]})))
 
 
 class RoutersEnd(End):

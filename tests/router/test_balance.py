@@ -17,7 +17,7 @@ def test_new_routers_get_as_many_as_all_others() -> None:
     assert wanted == {("a", "f"): 2, ("b", "e"): 2, ("c", "d"): 2}
 
 
-@pytest.mark.parametrize("loads", [{}, {"a": 7}, {"a": 3, "b": 0}, {"a": 7, "b": 4}, {"a": 20, "b": 10, "c": 20}])
+@pytest.mark.parametrize("loads", [{}, {"a": 7}, {"a": 2, "b": 0}, {"a": 3, "b": 1}, {"a": 20, "b": 10, "c": 20}])
 def test_nobody_moves_for_little(loads: dict[str, int]) -> None:
     assert moves(loads) == {}
 
@@ -27,7 +27,7 @@ def test_in_the_end_nobody_has_more_than_twice_what_another_has(loads: dict[str,
     """Routers ask each for its own part, and go by what all have then. Those who are asked go."""
     before, now = Counter(loads), 0.0
     balances = {name: Balance(name, PATIENCE_S, now) for name in loads}
-    for _ in range(200):
+    for _ in range(50):
         now += 1
         asked = [(name, taker) for name in loads for taker in balances[name].takers(loads, now)]
         most = max(loads.values())

@@ -80,7 +80,7 @@ def mesh() -> Mesh:
 
 
 @pytest.fixture
-async def node(mesh: Mesh, autojump_clock: MockClock, nursery: trio.Nursery) -> RoutersNode:
+async def node(mesh: Mesh, nursery: trio.Nursery) -> RoutersNode:
     alternates: Any = mesh
     node = RoutersNode(alternates, DEAD_S, trio.lowlevel.checkpoint)
     nursery.start_soon(node.run)
@@ -93,7 +93,9 @@ def come(node: RoutersNode, client: Client) -> Client:
     return client
 
 
-async def test_everybody_is_told_at_once_and_whenever_the_list_is_another(node: RoutersNode, mesh: Mesh) -> None:
+async def test_everybody_is_told_at_once_and_whenever_the_list_is_another(
+    node: RoutersNode, mesh: Mesh, autojump_clock: MockClock
+) -> None:
     clients = [come(node, Client(True)) for _ in range(3)]
     await trio.sleep(10)
     mesh.reachable = "c"
@@ -101,7 +103,9 @@ async def test_everybody_is_told_at_once_and_whenever_the_list_is_another(node: 
     assert [client.lists for client in clients] == [[["b", "c"], ["c"]]] * 3
 
 
-async def test_who_had_no_credit_is_told_the_last_list_when_it_has(node: RoutersNode, mesh: Mesh) -> None:
+async def test_who_had_no_credit_is_told_the_last_list_when_it_has(
+    node: RoutersNode, mesh: Mesh, autojump_clock: MockClock
+) -> None:
     client = come(node, Client(True, credit=0))
     mesh.reachable = "c"
     await trio.sleep(10)
@@ -111,7 +115,9 @@ async def test_who_had_no_credit_is_told_the_last_list_when_it_has(node: Routers
     assert client.lists == [["c"]]
 
 
-async def test_a_connection_has_one_link_here_and_another_when_that_is_gone(node: RoutersNode) -> None:
+async def test_a_connection_has_one_link_here_and_another_when_that_is_gone(
+    node: RoutersNode, autojump_clock: MockClock
+) -> None:
     client = come(node, Client(True))
     with pytest.raises(Refusal, match="already"):
         come(node, client)
@@ -119,7 +125,9 @@ async def test_a_connection_has_one_link_here_and_another_when_that_is_gone(node
     come(node, client)
 
 
-async def test_as_many_are_asked_as_are_too_many_and_nobody_twice_soon(node: RoutersNode, mesh: Mesh) -> None:
+async def test_as_many_are_asked_as_are_too_many_and_nobody_twice_soon(
+    node: RoutersNode, mesh: Mesh, autojump_clock: MockClock
+) -> None:
     """Nobody follows here."""
     clients = [come(node, Client(True)) for _ in range(6)]
     mesh.links = {"a": 6, "b": 0, "c": 3}
@@ -133,7 +141,7 @@ async def test_as_many_are_asked_as_are_too_many_and_nobody_twice_soon(node: Rou
 
 @pytest.mark.parametrize("links", [(), (False,), (True, False), (True, None), (True, True, True)])
 async def test_who_would_lose_a_link_or_has_too_many_is_not_asked(
-    links: tuple[bool | None, ...], node: RoutersNode, mesh: Mesh
+    links: tuple[bool | None, ...], node: RoutersNode, mesh: Mesh, autojump_clock: MockClock
 ) -> None:
     client = come(node, Client(*links))
     mesh.links = {"a": 4, "b": 2, "c": 0}
@@ -141,14 +149,14 @@ async def test_who_would_lose_a_link_or_has_too_many_is_not_asked(
     assert not client.asked
 
 
-async def test_a_connection_goes_with_all_its_links(node: RoutersNode, mesh: Mesh) -> None:
+async def test_a_connection_goes_with_all_its_links(node: RoutersNode, mesh: Mesh, autojump_clock: MockClock) -> None:
     client = come(node, Client(True, True))
     mesh.links = {"a": 6, "b": 3, "c": 0}
     await trio.sleep(20)
     assert client.asked == ["c"]
 
 
-async def test_who_has_just_come_stays(node: RoutersNode, mesh: Mesh) -> None:
+async def test_who_has_just_come_stays(node: RoutersNode, mesh: Mesh, autojump_clock: MockClock) -> None:
     mesh.links = {"a": 9, "b": 0, "c": 0}
     await trio.sleep(20)
     client = come(node, Client(True))
