@@ -23,9 +23,8 @@ class Alternates:
     def __call__(self, first: str = "") -> list[dict[str, object]]:
         """`first`: the router that is to head the list, however many links it has."""
         directory = self._node.topic.directory
-        known, load, chance = directory.contacts, directory.load_of, self._random.random
-        others = self._others()
-        names = sorted(others, key=lambda name: (name != first, name not in known, load(name), chance()))
+        others, contacts, load, chance = self._others(), directory.contacts, directory.load_of, self._random.random
+        names = sorted(others, key=lambda name: (name != first, name not in contacts, load(name), chance()))
         return [self._server(Address.parse(others[name])) for name in names]
 
     def known(self) -> list[tuple[str, str, bool]]:

@@ -44,7 +44,7 @@ class RoutersNode:
         self._patience = PATIENCE * dead
         self._balance = Balance(alternates.router, self._patience, trio.current_time())
         self._ends: dict[Host, RoutersEnd] = {}
-        """In the order in which they came, or were asked."""
+        """In the order in which they came."""
         self._known = alternates.known()
 
     def attach(self, link: Link) -> None:

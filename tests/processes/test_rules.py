@@ -74,6 +74,7 @@ async def comes_to(clients: Clients, end: Publisher | Subscriber) -> str:
         ("alice", "subscriber", "topic/orders/eu", ""),
         ("alice", "subscriber", "topic/orders/us", UNAUTHORIZED),
         ("alice", "subscriber", "$management", UNAUTHORIZED),
+        ("alice", "subscriber", "$routers", ""),
         ("bob", "publisher", "topic/x", UNAUTHORIZED),
         ("bob", "subscriber", "topic/x", ""),
         ("carol", "publisher", "topic/x", ""),

@@ -303,6 +303,7 @@ links:
   - [a]
 addresses:
   - {kind: queue}
+limits: {links: 1}
 """
     assert complaints(tmp_path, text) == [
         'mesh.yaml:1: mesh: "bad mesh" is not a name, expected letters, digits, - and _',
@@ -313,6 +314,7 @@ addresses:
         "mesh.yaml:7: links[1].between: a list, expected the names of two routers such as [a, b]",
         'mesh.yaml:9: addresses[0].kind: unknown kind "queue", expected topic',
         'mesh.yaml:9: addresses[0]: "prefix" is missing, expected the keys prefix, kind',
+        'mesh.yaml:10: limits.links: "1", expected a whole number from 2 to 1000000',
     ]
 
 

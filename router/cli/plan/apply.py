@@ -29,8 +29,9 @@ def apply(topology: Path, run_dir: Path | None) -> None:
     """Make a running mesh what a topology file says.
 
     Routers that are new in the file are started, and take clients when the mesh has taken them in; clients that resume
-    are asked to go there, a few at a time, until all routers have about as many links. Routers that it lacks send their clients to others and end. Links and their costs become those of the file. The rest of it must be
-    as it was: routers read that when they start.
+    are asked to go there, a few at a time, until all routers have about as many links. Routers that it lacks send
+    their clients to others and end. Links and their costs become those of the file. The rest of it must be as it was:
+    routers read that when they start.
 
     \b
     Example: oncemesh apply bigger.yaml
