@@ -68,7 +68,11 @@ class PlainSubscribers:
         return not link.ended and (router is home or self._judge.contact(router, home.name) is not None)
 
     def move(self, message: Message, link: "PublisherLink") -> None:
-        """It may have another home now, or a restarted one: plain subscribers are then those of its contacts."""
+        """It may have another home now, or a restarted one: plain subscribers are then those of its contacts. What a
+        zombie reads late has its home already."""
+        present = message.sent_on.epoch
+        if message.home and link.epoch is not None and present is not None and link.epoch < present:
+            return
         home, plain = link.router, {name: reader for name, reader in self._judge.readers.items() if not reader.resumes}
         if message.home not in ("", home.name):
             message.promised -= plain.keys()
