@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.exhaustive.clients import Violation
 from tests.exhaustive.model import Model
-from tests.exhaustive.router import JOURNAL
 from tests.exhaustive.search import Finding, prepare
+from tests.exhaustive.stand_ins import JOURNAL
 from tests.exhaustive.world import Event, World
 from topic.wire.segments import Segment, decode
 
@@ -29,7 +29,7 @@ def explain(model: Model, finding: Finding) -> list[str]:
 def _said(model: Model, event: Event) -> str:
     kind, *rest = event
     names = model.names
-    if kind in ("contact", "lost", "lose", "receive", "kill", "die", "look"):
+    if kind in ("contact", "lost", "lose", "receive", "kill", "die", "look", "replan"):
         return " ".join([kind, *(names[index] for index in rest)])
     if kind == "restart":
         return f"{kind} {names[rest[0]]} {'with' if rest[1] else 'without'} its store"

@@ -23,6 +23,8 @@ class Model:
         self.scope = scope
         self.names = tuple(scope.routers)
         self.count = len(self.names)
+        self.joining = [self.names.index(name) for name in scope.joins]
+        self.starters = [router for router in range(self.count) if router not in self.joining]
         self.publishers = range(len(scope.publishers))
         self.subscribers = range(len(scope.publishers), len(scope.publishers + scope.subscribers))
         self.routers = Routers()
@@ -31,16 +33,20 @@ class Model:
         self.possible = Possible(scope, self.routers, self.clients)
 
     def first(self) -> World:
-        """All routers just started, nobody in contact, clients still away."""
+        """All routers just started, but for those that join; nobody in contact, clients still away."""
         count, scope = self.count, self.scope
-        routers = [self.routers.add(Router(name, self.names)) for name in self.names]
-        routers = [self.routers.apply(router, ("start", False)).state for router in routers]
+        begin = tuple(name for name in self.names if name not in scope.joins)
+        files = [(name, self.names if name in scope.joins else begin) for name in self.names]
+        routers = [self.routers.add(Router(name, file, name in scope.joins)) for name, file in files]
+        for place in self.starters:
+            routers[place] = self.routers.apply(routers[place], ("start", False)).state
+        lives = tuple(int(name in begin) for name in self.names)
         clients = [*map(self._publisher, self.publishers), *map(self._subscriber, self.subscribers)]
-        messages = len(self.publishers) * scope.messages
+        messages, planned = len(self.publishers) * scope.messages, sum(1 << router for router in self.joining)
         return World(
-            tuple(routers), (1,) * count, (DOWN,) * (count * (count - 1) // 2), ((),) * count**2,
+            tuple(routers), lives, (DOWN,) * (count * (count - 1) // 2), ((),) * count**2,
             tuple(self.clients.states.number(client) for client in clients), ((),) * len(clients),
-            (-1,) * messages, (0,) * messages, (0,) * count, scope.budget, (0,) * len(clients), (), 0,
+            (-1,) * messages, (0,) * messages, (0,) * count, scope.budget, (0,) * len(clients), planned, (), 0,
         )  # fmt: skip
 
     def _publisher(self, index: int) -> Client:
@@ -131,8 +137,20 @@ class Model:
             draft.clear(dead, other)
 
     def _on_restart(self, draft: Draft, router: int, with_store: bool) -> None:
+        """Of the plan it knows what its store or its file says."""
+        if not with_store and router in self.starters:
+            draft.planned &= ~(1 << router)
         draft.lives[router] = 1 - draft.lives[router]
         self._router(draft, router, ("start", with_store))
+
+    def _on_replan(self, draft: Draft, router: int) -> None:
+        """It hears of the grown mesh, from an operator or from another router. Who joins has it from its file."""
+        self._router(draft, router, ("replan", self.names))
+        draft.planned |= 1 << router
+        for joining in self.joining:
+            if draft.lives[joining] == 0:
+                draft.lives[joining] = 1
+                self._router(draft, joining, ("start", False))
 
     def _on_boot_wait(self, draft: Draft, router: int) -> None:
         self._router(draft, router, ("boot_wait",))
@@ -148,8 +166,11 @@ class Model:
         self._router(draft, router, ("look",))
 
     def _router(self, draft: Draft, router: int, event: Event, rank: int = 0) -> None:
-        step = self.routers.apply(draft.routers[router], event, rank)
+        before = draft.routers[router]
+        step = self.routers.apply(before, event, rank)
         draft.routers[router] = step.state
+        if router in self.joining and self._admits(step.state) > self._admits(before):
+            self.promises.admitted(draft, router)
         for target, batch in step.to_routers:
             draft.push(router, self.names.index(target), batch)
         for name in step.joined:
@@ -158,6 +179,10 @@ class Model:
             self.promises.expired(draft, router, *ending)
         for index, serial, frame in step.to_clients:
             self._hear(draft, router, index, serial, frame, step)
+
+    def _admits(self, state: int) -> bool:
+        facts = self.routers.facts[state]
+        return facts is not None and facts.admits
 
     # clients
 

@@ -21,6 +21,7 @@ class Possible:
         self._count = len(scope.routers)
         self._restarts = scope.restarts
         self._boot_wait = scope.boot_wait
+        self._grows = bool(scope.joins)
         self._routers = routers
         self._clients = clients
         self._pairs = list(combinations(range(self._count), 2))
@@ -34,13 +35,17 @@ class Possible:
 
     def _contacts(self, world: World) -> Iterator[Event]:
         for (low, high), status in zip(self._pairs, world.pairs, strict=True):
-            if status == DOWN and world.lives[low] > 0 < world.lives[high]:
+            if status == DOWN and world.lives[low] > 0 < world.lives[high] and self._agree(world, low, high):
                 yield "contact", low, high
                 yield "contact", high, low
             elif status in (LOW_LOST, HIGH_UP):
                 yield ("lost", high, low) if status == LOW_LOST else ("contact", low, high)
             elif status in (HIGH_LOST, LOW_UP):
                 yield ("lost", low, high) if status == HIGH_LOST else ("contact", high, low)
+
+    def _agree(self, world: World, low: int, high: int) -> bool:
+        """They have the same plan: else neither begins a contact."""
+        return not (world.planned >> low ^ world.planned >> high) & 1
 
     def _batches(self, world: World) -> Iterator[Event]:
         for place, queue in enumerate(world.queues):
@@ -55,10 +60,12 @@ class Possible:
         for router, life in enumerate(world.lives):
             if life < 0:
                 yield from [("restart", router, True), ("restart", router, False)] * self._restarts
-            elif self._routers.live_facts(world.routers[router]).due:
+            elif life > 0 and self._routers.live_facts(world.routers[router]).due:
                 yield "look", router
-            elif self._boot_wait and not self._routers.live_facts(world.routers[router]).booted:
+            elif life > 0 and self._boot_wait and not self._routers.live_facts(world.routers[router]).booted:
                 yield "boot_wait", router
+            if self._grows and life > 0 and not world.planned >> router & 1:
+                yield "replan", router
 
     def _of_client(self, world: World, index: int, client: Client) -> Iterator[Event]:
         for act in self._clients.acts(world.clients[index]):
@@ -80,7 +87,8 @@ class Possible:
     def _choices(self, world: World, client: Client) -> list[int]:
         """Where it may attach."""
         alive = [router for router, life in enumerate(world.lives) if life > 0]
-        return [router for router in client.choices if router in alive] or alive
+        doors = [router for router in alive if self._routers.live_facts(world.routers[router]).admits]
+        return [router for router in client.choices if router in doors] or doors
 
     def faults(self, world: World) -> Iterator[Event]:
         total, *left = world.faults

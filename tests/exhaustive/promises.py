@@ -30,6 +30,7 @@ class Promises:
         self._publishers = range(len(scope.publishers))
         self._indexes = {container(index): index for index in self._subscribers}
         self._links = {link_name(identity_of(index)): index for index in (*self._publishers, *self._subscribers)}
+        self._joining = [self._names.index(name) for name in scope.joins]
         self._routers = routers
         self._clients = clients
 
@@ -46,6 +47,14 @@ class Promises:
                 place = self._names.index(other)
                 if draft.lives[place] == incarnation:
                     self._promise(draft, place, index)
+
+    def admitted(self, draft: Draft, router: int) -> None:
+        """A router that joins takes clients from now on: it has to know whatever subscriber another one has joined. As
+        it starts again it need not: what it knew may be lost."""
+        if draft.lives[router] > 1:
+            return
+        for known in draft.knows:
+            draft.knows[router] |= known
 
     def _promise(self, draft: Draft, router: int, index: int) -> None:
         if self._clients.states.values[draft.clients[index]].resumes and not draft.terms[index] & GONE:
@@ -134,12 +143,16 @@ class Promises:
             assert isinstance(subscriber, Subscriber)
             if draft.promised[place] >> index & 1 and message not in subscriber.processed:
                 told = f"router {self._names[home]} accepts {message}, subscriber {index} has not processed it"
-                if self._is_known(draft, home, index):
+                if self._is_known(draft, home, index) or self._was_known(draft, home, index):
                     check(bool(draft.terms[index] & APART), "2 accepted too early", told)
                     draft.terms[index] |= UNTOLD
                 draft.missed[place] |= 1 << index
                 self.limits += 1
         draft.promised[place] = 0
+
+    def _was_known(self, draft: Draft, home: int, subscriber: int) -> bool:
+        """By the mesh that home has joined in this life."""
+        return home in self._joining and bool(draft.knows[home] >> subscriber & 1)
 
     def _is_known(self, draft: Draft, home: int, subscriber: int) -> bool:
         """By home, where it may be attaching, or by a router in contact where it is not."""

@@ -9,10 +9,12 @@ from typing import Any
 
 import attrs
 
-from linkstate.events import Late, Transmit
+from linkstate.events import Late, Replanned, Transmit
 from tests.contacts import Contacts
 from tests.exhaustive.clients import Frame, Violation
 from tests.exhaustive.link import Link
+from tests.exhaustive.stand_ins import CLOCK, JOURNAL
+from tests.plans import file
 from tests.store import MemoryStore
 from topic.actions import AnswerSubscriber, Detach, LinkAction
 from topic.core import Topic
@@ -36,49 +38,10 @@ SPAN = 1000.0
 NOTICED = 100.0
 Ending = tuple[bytes, int, bool]
 """Of a link that has ended at a router: its name, the rank of its attach, and whether it was accepted without."""
+GROWN = (1, "operator")
+"""Version of the plan of the grown mesh."""
 CREDIT = 1000
 ADDRESS = "topic/x"
-
-
-class Clock:
-    """In place of the hybrid clock: what is stamped is the rank of the attach that is being handled."""
-
-    rank = 0
-    seconds = 0.0
-    """For the node: of the router whose event is being handled."""
-
-    def stamp(self) -> int:
-        return self.rank
-
-    def read(self) -> int:
-        """Nothing of it has to be reserved."""
-        return 0
-
-    def advance(self, wall_ms: int) -> None:
-        """There is no wall clock."""
-
-    def merge(self, remote: int) -> None:
-        """Ranks are mesh-wide already."""
-
-    def __reduce__(self) -> str:
-        return "CLOCK"
-
-
-class Journal:
-    """In place of the delivery log; keeps what one event wrote."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[Event, dict[str, Any]]] = []
-
-    def append(self, event: Event, **columns: Any) -> None:
-        self.rows.append((event, columns))
-
-    def __reduce__(self) -> str:
-        return "JOURNAL"
-
-
-CLOCK = Clock()
-JOURNAL = Journal()
 
 
 @attrs.frozen
@@ -92,6 +55,8 @@ class Facts:
     applied: frozenset[str]
     """Routers whose section it has."""
     booted: bool
+    admits: bool
+    """It takes clients."""
     due: bool
     """Its clock is beyond a deadline."""
 
@@ -115,9 +80,12 @@ def container(client: int) -> str:
 
 
 class Router:
-    def __init__(self, name: str, names: tuple[str, ...]) -> None:
+    def __init__(self, name: str, names: tuple[str, ...], joins: bool) -> None:
+        """`names` are the routers of its topology file."""
         self.name = name
         self.names = names
+        self.admits = not joins
+        """It takes clients, as soon as it runs. Who joins does so when the mesh has taken it in."""
         self.incarnation = 0
         self.seconds = 0.0
         """By its clock."""
@@ -136,6 +104,7 @@ class Router:
         getattr(self, f"on_{kind}")(*arguments)
         if self.node is not None:
             self.node.pump()
+            self.admits = self.admits or self.node.topic.boot.has_joined
         output, self.output = self.output, Output()
         self._note(output)
         self._grant()
@@ -153,7 +122,8 @@ class Router:
         names = frozenset(entry.identity.container for entry in subscribers if entry.live or entry.expired_life)
         ends = [link.end for link in self.links.values() if isinstance(link.end, LocalSubscriber)]
         attaching = frozenset(end.identity.container for end in ends if not end.answered)
-        return Facts(names, attaching, frozenset(directory.applied), self.topic.booted, self._is_due(self.topic))
+        applied, due = frozenset(directory.applied), self._is_due(self.topic)
+        return Facts(names, attaching, applied, self.topic.booted, self.admits, due)
 
     def _is_due(self, topic: Topic) -> bool:
         """What comes to nothing is tried once more, a second later."""
@@ -168,14 +138,20 @@ class Router:
         clock: Any = CLOCK
         journal: Any = JOURNAL
         self.contacts = Contacts(self.carry)
-        remembered = self.store.remembered
-        topic = Topic(self.name, self.incarnation, self.names, clock, journal, SETTINGS, self.seconds, remembered)
+        members, remembered = file(self.names).merge(self.store.plan).members, self.store.remembered
+        topic = Topic(self.name, self.incarnation, members, clock, journal, SETTINGS, self.seconds, remembered)
         self.node = Node(self.contacts, topic, self.store, self)
 
     def on_kill(self) -> None:
         self.node = None
         self.links.clear()
         self.left.clear()
+        self.admits = True
+
+    def on_replan(self, names: tuple[str, ...]) -> None:
+        """The mesh has these routers now."""
+        plan = file(self.names).merge(self.store.plan).revised(file(names), GROWN)
+        self.contacts.out.append(Replanned(plan))
 
     def on_contact(self, router: str, incarnation: int) -> None:
         self.contacts.made(router, incarnation)

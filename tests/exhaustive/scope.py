@@ -35,6 +35,8 @@ class Scope:
     """How often each subscriber may reject or release what it has been given."""
     boot_wait: bool = False
     """Whether booting may end without the sections of all routers."""
+    joins: str = ""
+    """Routers that the mesh does not have at first; it grows by them at some time, once (protocol 11)."""
 
     @property
     def budget(self) -> tuple[int, ...]:
@@ -68,6 +70,9 @@ SCOPES = {
         # 1 publisher, 3 routers, 1 subscriber, 1 message, a move and a kill
         Scope("three-apart", "a", "b", "abc", faults=2, kinds=MOVE_AND_KILL, early="sp", restarts=False),
         Scope("three-together", "a", "a", "abc", faults=2, kinds=MOVE_AND_KILL, early="sp", restarts=False),
+        # a mesh of one router grows by another, at any time; a client moves, or a router dies
+        Scope("grows", "a", "a", kinds=_at_most(move=1), early="sp", joins="b"),
+        Scope("grows-killed", "a", "a", kinds=_at_most(kill=1), early="sp", joins="b"),
         # 2 publishers, 2 routers, 1 subscriber, 1 message each, 1 fault
         Scope("two-publishers", "ab", "a", early="sp"),
         # a timeout runs out while a client is away, while the routers are apart, and while both are true
@@ -89,6 +94,6 @@ SCOPES = {
 
 QUICK = (
     "apart-one", "together-attached", "apart-prompt", "together-prompt",
-    "away", "away-moved", "out-of-reach", "refused", "partial",
+    "away", "away-moved", "out-of-reach", "refused", "partial", "grows",
 )  # fmt: skip
 """What every run of the tests does: no scope takes half a minute."""

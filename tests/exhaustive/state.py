@@ -19,6 +19,7 @@ from hashlib import blake2b
 from types import MethodType, NoneType
 from typing import Any
 
+from linkstate.plan.plan import Plan
 from topic.delivery.record import Stream
 from topic.delivery.records import RecordTable
 from topic.delivery.window import CreditWindow
@@ -36,6 +37,7 @@ IGNORED: dict[type, frozenset[str]] = {
     Node: frozenset(("_look",)),  # nobody asks for the deadline
     Stream: frozenset(("alone", "keys", "label", "received")),  # derived twice, and statistics
     CreditWindow: frozenset(("_expected", "_is_guess", "credit", "held")),  # of bytes, which never run out here
+    Plan: frozenset(("digest", "listed", "members")),  # derived
     LocalSubscriber: frozenset(("accepted", "delivered", "room")),  # statistics, and what never runs out here
 }
 

@@ -13,6 +13,7 @@ from tests.exhaustive.scope import QUICK, SCOPES, Scope
 from tests.exhaustive.search import Search
 from topic.directory.entry import Decision, LinkEntry
 from topic.edge.subscriber import LocalSubscriber
+from topic.home.boot import Boot
 from topic.home.publishing import Publishing
 from topic.termini.changes import Changes
 from topic.termini.expiry import Expiry
@@ -103,6 +104,13 @@ def test_an_incomplete_map_that_is_taken_for_a_whole_one_is_found(monkeypatch: p
 
     monkeypatch.setattr(LocalSubscriber, "begin", whole)
     assert _first(monkeypatch, "partial") == "resumed transfer"
+
+
+def test_a_router_that_joins_before_it_has_all_sections_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes clients as soon as it runs, and waits for nobody."""
+    monkeypatch.setattr(Boot, "has_joined", True)
+    monkeypatch.setattr(Boot, "_unheard", frozenset())
+    assert _first(monkeypatch, "grows") == "2 accepted too early"
 
 
 def test_a_router_that_is_brought_back_is_the_same() -> None:

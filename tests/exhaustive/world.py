@@ -6,6 +6,7 @@ arrive at its router until that notices.
 """
 
 from collections.abc import Sequence
+from itertools import combinations, compress
 from typing import Any, NamedTuple
 
 from tests.exhaustive.clients import Frame
@@ -33,7 +34,7 @@ class World(NamedTuple):
 
     routers: tuple[int, ...]
     lives: tuple[int, ...]
-    """Incarnation of each router; negative while it is dead."""
+    """Incarnation of each router; negative while it is dead, 0 before its first start."""
     pairs: tuple[int, ...]
     """The contact of each two routers."""
     queues: tuple[tuple[int, ...], ...]
@@ -52,6 +53,8 @@ class World(NamedTuple):
     """What may still happen: in all, and of each kind."""
     terms: tuple[int, ...]
     """Of each client, as bits: what ends, or has ended, the promises to it (`AWAY` and so on)."""
+    planned: int
+    """The routers that know the plan of the grown mesh, as bits; those that join from the first."""
     doomed: tuple[tuple[int, int], ...]
     """Routers about to die, each with a client that does not hear what they still say; sorted."""
     rank: int
@@ -79,16 +82,17 @@ class Draft:
         self.knows = list(world.knows)
         self.faults = list(world.faults)
         self.terms = list(world.terms)
+        self.planned = world.planned
         self.doomed = world.doomed
         self.rank = world.rank
 
     def world(self) -> World:
-        if -1 not in self.promised:  # nothing will be promised any more
+        if -1 not in self.promised and not self.planned:  # nothing will be promised any more, and nobody joins
             self.knows = [0] * len(self.knows)
         return World(
             tuple(self.routers), tuple(self.lives), tuple(self.pairs), tuple(self.queues), tuple(self.clients),
             tuple(self.wires), tuple(self.promised), tuple(self.missed), tuple(self.knows), tuple(self.faults),
-            tuple(self.terms), self.doomed, self.rank,
+            tuple(self.terms), self.planned, self.doomed, self.rank,
         )  # fmt: skip
 
     # contacts
@@ -131,5 +135,6 @@ def pair(one: int, other: int, count: int) -> int:
 
 
 def is_apart(pairs: Sequence[int], lives: Sequence[int]) -> bool:
-    """Whether some routers are not in contact, or dead."""
-    return any(status != UP for status in pairs) or any(life < 0 for life in lives)
+    """Whether some routers of those that were ever started are not in contact, or dead."""
+    started = [0 not in ends for ends in combinations(lives, 2)]
+    return any(status != UP for status in compress(pairs, started)) or any(life < 0 for life in lives)
