@@ -91,7 +91,7 @@ class RoutersNode:
                 end.tell(self.message(takers[asked]))
                 asked += links
         if asked:
-            log.info("%d links too many: clients are asked to go to %s", asked, ", ".join(sorted({*takers[:asked]})))
+            log.info("too many links (%d): clients are asked to go to %s", asked, ", ".join(sorted({*takers[:asked]})))
 
 
 class RoutersEnd(End):
