@@ -14,6 +14,15 @@ class ClientError(ConnectionError):
         self.description = description
 
 
+class MovingError(ClientError):
+    """Nothing is wrong: the router asks its client to go to another one."""
+
+    def __init__(self) -> None:
+        ConnectionError.__init__(self, "the router asks us to go to another one")
+        self.condition = None
+        self.description = str(self)
+
+
 class StateError(ClientError):
     """The client's state cannot be read or kept: where, and why. It does not go on without."""
 

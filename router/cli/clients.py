@@ -21,6 +21,7 @@ from failover.printable import printable
 from router.amqp.sasl.credentials import NOBODY, Credentials
 from router.cli.access.login import login_options
 from router.cli.base import run, run_dir_option
+from router.mesh.config import is_loopback
 from router.mesh.quantities import Address, parse_size
 from router.mesh.reading import expected
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
@@ -140,6 +141,8 @@ def find_target(
     if router is not None and router not in entries:
         raise RunError(f'there is no router "{router}" in this mesh, {expected(router, entries)}')
     running = directory.running()
+    if not running and all(is_loopback(Address.parse(entry.amqp).host) for entry in entries.values()):
+        raise RunError(f"{directory.path}: no router of this mesh is running; `oncemesh start` starts them again")
     first = [router] if router is not None else [entry for entry in entries if entry in running]
     order = dict.fromkeys([*first, *entries])
     scheme, operator = operator_of(directory)

@@ -24,6 +24,8 @@ MOST_ROWS = 25
 
 LASTING_S = 1.0
 """In a mesh under load somebody is always awaited, for milliseconds. People are told of waits that last longer."""
+UNHEARD_OF = "a router that has heard of its client's last attach"
+"""All that are in contact have answered, and none of them has (protocol 7.9)."""
 
 _STYLES = {"ready": "green", "booting": "yellow", "no answer": "red", "stopped": "dim"}
 
@@ -175,9 +177,9 @@ def waits(views: Iterable[RouterView]) -> Iterable[str]:
         if status["waiting_for"]:
             yield f"{view.name} withholds acceptances until it has heard from {', '.join(status['waiting_for'])}"
         attaches = status["attaches"]
-        if attaches["for"] and attaches["since_s"] >= LASTING_S:
+        if attaches["waiting"] and attaches["since_s"] >= LASTING_S:
             waiting = _count(attaches["waiting"], "attach", "es")
-            yield f"{view.name} has {waiting} waiting for {', '.join(attaches['for'])}"
+            yield f"{view.name} has {waiting} waiting for {', '.join(attaches['for']) or UNHEARD_OF}"
         for wait in status["waits"]:
             if wait["since_s"] >= LASTING_S:
                 yield f"{view.name} waits for {_wait(wait)}"

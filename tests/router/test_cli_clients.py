@@ -5,6 +5,7 @@ import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import trio
@@ -19,7 +20,7 @@ from router.cli.base import console
 from router.cli.main import main
 from router.cli.message import as_json
 from router.cli.source import Limit, numbered, numbered_body
-from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
 from router.mesh.status import look
 
 PAIR = """\
@@ -58,6 +59,17 @@ def test_an_address_that_the_mesh_does_not_serve_is_told(mesh: RunDirectory) -> 
         result = oncemesh(command, "queue/x", "--count", "1", "--run-dir", str(mesh.path))
         assert result.exit_code == 1
         assert result.output.startswith("Error: amqp:not-found: ")
+
+
+def test_the_ports_of_a_mesh_that_is_stopped_may_be_anothers(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as another:
+        there = f"127.0.0.1:{another.getsockname()[1]}"
+        directory = RunDirectory(tmp_path / "run")
+        directory.make()
+        directory.write(MeshRecord("line", "", {"a": RouterEntry(None, there, there, "")}))
+        result = oncemesh("publish", "topic/x", "--body", "", "--run-dir", str(directory.path))
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: {directory.path}: no router of this mesh is running; ")
 
 
 def test_a_router_that_is_not_there_is_told() -> None:

@@ -149,6 +149,10 @@ def test_clients_records_and_waits_are_shown() -> None:
     text = shown(views(view("a", document)))
     assert "2 unconfirmed, 3 in doubt, 1 accepted" in text
     assert "a has 2 attaches waiting for b, c" in text
+    unheard = status("a", attaches={"waiting": 1, "for": [], "since_s": 6.0})
+    assert "a has 1 attach waiting for a router that has heard of its client's last attach" in shown(
+        views(view("a", unheard))
+    )
     assert row(text, "x/p") == "x/p topic/z a attached 100 3"
     assert row(text, "y/s") == "y/s topic/z a suspended 100 98 2 4 10"
     assert "a withholds acceptances until it has heard from c" in text

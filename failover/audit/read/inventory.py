@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from failover.audit.read.columns import ROWS_PER_BLOCK
+from failover.audit.read.files import AuditError
 from failover.audit.read.segments import FILE, MESH
 from topic.journal import Event
 
@@ -244,17 +245,25 @@ def _blocks(first: int, last: int) -> str:
 
 
 def _missing_routers(meshes: Sequence[ControlRow], logs: Sequence[Log]) -> Iterable[Problem]:
-    """Routers of the mesh without any log; mesh.json says which routers there are."""
+    """Routers of the mesh without any log; mesh.json says which routers there are. Raises `AuditError` where two of
+    these are of two meshes."""
     logged = {log.source for log in logs if log.role == "router"}
     expected: dict[str, str] = {}
+    named: dict[str, str] = {}
     for row in meshes:
         path = row.details["path"]
         try:
-            routers = list(json.loads(row.details["text"])["routers"])
-        except (ValueError, KeyError, TypeError):
+            record = json.loads(row.details["text"])
+            routers, mesh = list(record["routers"]), record.get("mesh")
+        except (ValueError, KeyError, TypeError, AttributeError):
             yield Problem(path, "not readable: which routers belong to the mesh is not known")
             continue
         expected |= {str(router): path for router in routers}
+        if isinstance(mesh, str):
+            named.setdefault(mesh, path)
+    if len(named) > 1:
+        (one, here), (other, there) = list(named.items())[:2]
+        raise AuditError(f"{here} is of the mesh {one!r}, {there} of {other!r}: an audit is of one mesh")
     if not meshes:
         yield Problem("mesh.json", "missing: which routers belong to the mesh is not known")
     for router in sorted(set(expected) - logged):

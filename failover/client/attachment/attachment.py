@@ -18,7 +18,7 @@ import trio
 from failover.client.attachment.refusals import OF_ROUTER, STOLEN, error_of, no_router
 from failover.client.attachment.routers import ROUTERS, SERVER_LIST, RouterAddress, Routers, told
 from failover.client.attachment.silence import Patience, silence
-from failover.client.errors import ClientError, why_unreachable
+from failover.client.errors import ClientError, MovingError, why_unreachable
 from failover.client.events import MISSED, Connected, Listener, Lost
 from failover.client.log import ClientLog
 from router.amqp.batches import Transfers
@@ -274,7 +274,7 @@ class Attachment(Handler):
         now = trio.current_time()
         if asked and now >= self._rested and self._routers.prefer(servers):
             self._rested, self._rest_s = now + self._rest_s, min(2 * self._rest_s, LONGEST_REST_S)
-            self._lose(ClientError(None, "the router asks us to go to another one"), elsewhere=True)
+            self._lose(MovingError(), elsewhere=True)
 
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         if link is self._attaching:

@@ -3,7 +3,10 @@
 import json
 from typing import Any
 
+import pytest
+
 from failover.audit.mesh.clients import find_clients
+from failover.audit.read.files import AuditError
 from failover.audit.read.inventory import ControlRow, Inventory, take_inventory
 from failover.audit.read.segments import FILE, MESH
 from topic.journal import Event
@@ -135,3 +138,13 @@ def test_a_killed_writers_log_may_lack_its_end_if_that_was_not_saved_or_is_not_h
     }
     for log in unsaved.values():
         assert not wholes(log, witness)["a"]
+
+
+def test_directories_of_two_meshes_are_not_judged_as_one() -> None:
+    rows = [
+        row(MESH, detail=json.dumps({"path": f"{name}/mesh.json", "text": json.dumps({"mesh": name, "routers": {}})}))
+        for name in ("line", "line", "triangle")
+    ]
+    assert take_inventory(rows[:2]).problems == ()
+    with pytest.raises(AuditError, match=r"^line/mesh\.json is of the mesh 'line', triangle/mesh\.json of"):
+        take_inventory(rows)
