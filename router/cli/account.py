@@ -72,13 +72,15 @@ class Account:
         }
 
     def tally(self) -> str:
-        """In words. What was sent may have been delivered, what was not cannot."""
+        """In words. What was sent may have been delivered, what was not cannot; if it is kept, it will be."""
         for delivery in [delivery for delivery in self.open if delivery.told]:
             self.end(delivery)
         sent = sum(delivery.transferred for delivery in self.open)
-        unsent = len(self.open) - sent + (self.count - self.begun if self.count is not None else 0)
+        waiting = self._keeps * sum(delivery.stored and not delivery.transferred for delivery in self.open)
+        unsent = len(self.open) - sent - waiting + (self.count - self.begun if self.count is not None else 0)
         parts = [f"{number} {outcome}" for outcome, number in self.outcomes.items() if outcome != "accepted"]
         parts += [f"{sent} sent but not answered"] if sent else []
+        parts += [f"{waiting} still to be sent"] if waiting else []
         parts += [f"{unsent} never sent"] if unsent else []
         if accepted := self.outcomes["accepted"]:
             parts.insert(len(parts) if self.alone else 0, f"{accepted} accepted{self._by_nobody(accepted)}")

@@ -22,6 +22,8 @@ from topic.node import Node
 STATES = {State.IN_DOUBT: "in_doubt", State.ACCEPTED: "accepted", State.SETTLED: "settled"}
 PLACEHOLDER, UNCONFIRMED = "placeholder", "unconfirmed"
 """Records in doubt that no home vouches for: without a message, and with one."""
+NOBODY_KNOWS = "that nobody knows"
+"""In place of the name of a link."""
 
 
 class WrittenLog(Protocol):
@@ -221,7 +223,7 @@ class Reporter:
         return [
             {
                 "for": name,
-                "publishers": sorted({self._publisher_of(record) for record in records}),
+                "publishers": sorted({self._publisher_of(record, "one that nobody knows") for record in records}),
                 "records": len(records),
                 "since_s": ages[name],
             }
@@ -239,8 +241,8 @@ class Reporter:
         directory = self._node.topic.directory
         yield from (f"orphan {self._name(directory.subscriber(name))}" for name in sorted(record.orphans))
 
-    def _publisher_of(self, record: Record) -> str:
-        return self._name(self._node.topic.directory.publisher(record.stream.publisher))
+    def _publisher_of(self, record: Record, unknown: str = NOBODY_KNOWS) -> str:
+        return self._name(self._node.topic.directory.publisher(record.stream.publisher), unknown)
 
     def _held(self, stream: Stream) -> dict[str, list[Record]]:
         """What keeps subscribers from later deliveries of this publisher (protocol 6.5, 6.6)."""
@@ -248,7 +250,7 @@ class Reporter:
         publisher, directory = f"publisher {stream.identity}", self._node.topic.directory
         for name, gate in stream.gates.items():
             subscriber = f"subscriber {self._name(directory.subscriber(name))}"
-            if gate.unproven:
+            if gate.unproven and stream.records:
                 held[f"{publisher}, to show that it is alive, for {subscriber}"] = list(stream.records.values())
             gating = [record for n in gate.remaining if (record := stream.records.get(n)) is not None]
             if accepted := [record for record in gating if record.state is State.ACCEPTED]:
@@ -259,8 +261,8 @@ class Reporter:
         return held
 
     @staticmethod
-    def _name(entry: LinkEntry | None) -> str:
-        return str(entry.identity) if entry is not None else "that nobody knows"
+    def _name(entry: LinkEntry | None, unknown: str = NOBODY_KNOWS) -> str:
+        return str(entry.identity) if entry is not None else unknown
 
 
 def only_of(user: str, report: bytes) -> bytes:

@@ -79,6 +79,7 @@ async def test_a_delivery_that_only_a_map_names_waits_for_its_publisher(path: Pa
         found = status(node)
         assert found["records"] == {"placeholder": 1, "unconfirmed": 0, "in_doubt": 0, "accepted": 0, "settled": 0}
         assert [wait["for"] for wait in found["waits"]] == ["publisher that nobody knows"]
+        assert [wait["publishers"] for wait in found["waits"]] == [["one that nobody knows"]]
 
 
 async def test_a_subscriber_that_has_lapsed_is_shown_with_how_long_it_is_out_of_reach(path: Path) -> None:
@@ -174,3 +175,15 @@ async def test_an_attach_that_waits_for_other_routers_says_for_whom(path: Path, 
         assert reporter.status()["attaches"] == {"waiting": 1, "for": ["b", "c"], "since_s": 0.0}
         await trio.sleep(2)
         assert reporter.status()["attaches"]["since_s"] == 2.0
+
+
+@pytest.mark.parametrize("count", [0, 1])
+async def test_a_sign_of_life_is_waited_for_by_who_has_something_to_be_given(path: Path, count: int) -> None:
+    with CountingStore(path) as store:
+        node = boot(store)
+        stream = node.topic.attach_publisher(P, publishing(), node.now(), lifetime=DURABLE)
+        for _ in range(count):
+            node.topic.publish(stream, [b"1"], [b"one"], presettled=False)
+        node.topic.attach_subscriber(S, object(), node.now(), lifetime=DURABLE, unsettled={})  # it has been elsewhere
+        awaited = [wait["for"] for wait in status(node)["waits"] if "alive" in wait["for"]]
+        assert awaited == [f"publisher {P}, to show that it is alive, for subscriber {S}"] * count
