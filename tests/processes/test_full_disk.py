@@ -128,10 +128,10 @@ async def test_a_router_whose_log_must_be_whole_ends_in_one_line(tmp_path: Path)
     mesh.plan.write_text(yaml.safe_dump(yaml.safe_load(mesh.plan.read_text()) | {"log": {"full": "stop"}}))
     try:
         await mesh.up()
-        set_full(mesh.pid("a"), SMALL)
         async with trio.open_nursery() as nursery:
-            clients = Clients(nursery)
-            await clients.subscriber(mesh.address("a"), TOPIC)
+            client = await Clients(nursery).connect(mesh.address("a"), "subscriber")
+            set_full(mesh.pid("a"), SMALL)  # from here on it may end at any write
+            client.subscriber(TOPIC)
             assert await mesh.ending("a") == "exit status 1"
             nursery.cancel_scope.cancel()
         assert mesh.log("a").splitlines()[-1].endswith("-000000.oml: File too large")
