@@ -28,13 +28,11 @@ class Directory:
         """`remembered` are the durable links of the state store. They are orphans, as their owners are gone."""
         self.router = router
         self.incarnation = incarnation
-        self.members = Members(router, routers)
+        self.members = Members(router, incarnation, routers)
         self.version = 0
         self.contacts: dict[str, int] = {}
         self.applied: dict[str, int] = {}
         """Version of each contact's section that was applied here: the `seen` of a Forward."""
-        self.latest = Epoch(0, router, incarnation)
-        """Of our attaches."""
         self.departures: SectionLog[bytes] = SectionLog()
         """Departure log: subscribers that moved away from here, or lapsed."""
         self._entries = LinkEntries()
@@ -126,7 +124,7 @@ class Directory:
         """Put an entry of our own into the section. The caller sends the delta of the new version."""
         assert self.is_mine(entry), "a router writes its own section only"
         self.version += 1
-        self.latest = max(self.latest, entry.epoch)
+        self.members.tells([entry.epoch])
         old = self._put(entry)
         if not entry.live and not entry.expired_life:
             self._tombstones.add(entry.index, self.version)

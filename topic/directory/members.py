@@ -11,16 +11,21 @@ from topic.identity import Epoch
 
 
 class Members:
-    """All routers but this one."""
+    """All routers but this one, and how far each has told of the attaches at it, as this one does."""
 
-    def __init__(self, router: str, routers: Collection[str]) -> None:
+    def __init__(self, router: str, incarnation: int, routers: Collection[str]) -> None:
         """`routers` are the members, this router perhaps among them."""
         self._router = router
         self.others = tuple(sorted(set(routers) - {router}))
         self.acked: dict[str, int] = dict.fromkeys(self.others, 0)
         """Version of our section that each has acknowledged; -1 until it has in this contact."""
-        self._told: dict[str, Epoch] = {}
-        """The latest attach at each contact that it has spoken of: it has told of all up to there."""
+        self._told: dict[str, Epoch] = {router: Epoch(0, router, incarnation)}
+        """The latest attach at each contact that it has spoken of: it has told of all up to there. Here, the latest."""
+
+    @property
+    def latest(self) -> Epoch:
+        """Of the attaches at this router."""
+        return self._told[self._router]
 
     def follow(self, routers: Collection[str], contacts: Collection[str]) -> None:
         """The members are others now. A new one has acknowledged nothing."""
@@ -37,12 +42,12 @@ class Members:
             del self.acked[router]
 
     def tells(self, attaches: Iterable[Epoch]) -> None:
-        """The contact at which these attaches are, or were, tells of them."""
+        """The router at which these attaches are, or were, tells of them: this one, or a contact."""
         for attach in attaches:
             self._told[attach.router] = max(attach, self._told.get(attach.router, attach))
 
     def has_told(self, attach: Epoch) -> bool:
-        """Whether the attach is one of a contact's present incarnation, and has been told of in this contact."""
+        """Whether the attach is of a present incarnation, here or at a contact that has told of it since that began."""
         told = self._told.get(attach.router)
         return told is not None and told[1:] == attach[1:] and told >= attach
 

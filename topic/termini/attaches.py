@@ -72,7 +72,8 @@ class Attaches:
 
     def knows_all(self, seen: Epoch) -> bool:
         """Whether all routers are in contact, and have told of all up to that attach: if its home has not told of it,
-        the contact is one that only we have still, and others may know more, too (7.9)."""
+        the contact is one that only we have still, and others may know more, too (7.9). A former incarnation, and who
+        is no member, will tell nothing."""
         directory = self.directory
         is_over = seen.incarnation < directory.contacts.get(seen.router, math.inf)
         return directory.complete and (is_over or directory.members.has_told(seen))

@@ -120,12 +120,10 @@ class Generations:
         self._attaches.publisher(stream, now)
 
     def _is_over(self, stream: Stream, known: LinkEntry | None, seen: Epoch) -> bool:
-        """Whether nobody here knows the publisher, though the home of its last attach has told us of that: it forgets
-        a life that outlives its connection only after its end. What it has told before counts for nothing, as the
-        contact may be one that only we still have."""
-        directory = self.directory
-        is_told = seen[1:] == directory.latest[1:] or directory.members.has_told(seen)
-        return known is None and is_told and stream.lifetime.timeout > 0
+        """Whether nobody here knows the publisher, though the home of its last attach has told us of that, or is this
+        router: it forgets a life that outlives its connection only after its end. What it has told before counts for
+        nothing, as the contact may be one that only we still have."""
+        return known is None and self.directory.members.has_told(seen) and stream.lifetime.timeout > 0
 
     def knows(self, publisher: bytes, generation: bytes | None) -> bool:
         """Whether an attach with a map goes on with a life that is known here; whichever, if it names none."""
