@@ -54,7 +54,7 @@ RETRY_MOST_S = 1.0
 class Transport:
     """One connection with a neighbour and the bodies that wait for room in it."""
 
-    __slots__ = ("attached", "connection", "held", "name", "outbox", "senders", "sent", "up")
+    __slots__ = ("attached", "connection", "held", "name", "outbox", "received", "senders", "sent", "up")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -67,7 +67,8 @@ class Transport:
         self.held = 0
         """Bytes of bodies that the engine was given and has not written."""
         self.up = False
-        self.sent = 0
+        self.sent = self.received = 0
+        """Messages of AMQP, each of as many bodies as were ready."""
 
     @property
     def ready(self) -> bool:
@@ -113,6 +114,11 @@ class Neighbours(Handler):
     def connections(self) -> dict[str, Connection]:
         """Of the neighbours to which the link is up, by name."""
         return {name: transport.connection for name, transport in self._up.items()}
+
+    def exchanged(self, name: str) -> tuple[int, int] | None:
+        """Messages sent to a neighbour and received of it, on the connection that there is."""
+        transport = self._up.get(name)
+        return (transport.sent, transport.received) if transport is not None else None
 
     # connections
 
@@ -221,6 +227,7 @@ class Neighbours(Handler):
         if transport is None or not transport.up:
             return
         now = self.node.now()
+        transport.received += len(transfers.messages)
         try:
             for message in transfers.messages:
                 self._linkstate.receive(transport.name, link.context, body_of(message), now)

@@ -14,6 +14,7 @@ import psutil
 import trio
 
 from linkstate.mesh import Mesh
+from router.amqp.format.values import StreamFigures
 from topic.delivery.record import SENT, Record, State, Stream
 from topic.directory.entry import LinkEntry
 from topic.edge.subscriber import LocalSubscriber
@@ -143,6 +144,7 @@ class Reporter:
             "bytes": stream.window.held,
             "credit": stream.window.credit,
             "received": stream.received,
+            "connection_bytes": carried.received if (carried := _carried(stream.link)) is not None else None,
             "answers": stream.link is not None and stream.link.signs.answers,
         }
 
@@ -170,6 +172,7 @@ class Reporter:
                 "credit": subscriber.credit,
                 "delivered": subscriber.delivered,
                 "accepted": subscriber.accepted,
+                "connection_bytes": carried.sent if (carried := _carried(subscriber.link)) is not None else None,
             }
             for subscriber in self._node.topic.edge.subscribers.values()
         ]
@@ -273,6 +276,11 @@ def only_of(user: str, report: bytes) -> bytes:
         status[name] = [{**link, "held_for": []} if "held_for" in link else link for link in own]
     status["waits"] = []
     return json.dumps(status).encode()
+
+
+def _carried(link: Any) -> StreamFigures | None:
+    """What the connection has carried that a client's link is on."""
+    return link.link.connection.measure() if link is not None else None
 
 
 def state_of(record: Record) -> str:

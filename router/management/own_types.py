@@ -142,6 +142,9 @@ def _neighbour(at: ManagedRouter) -> Kind:
         connection = connections.connections.get(name)
         return connection.measure() if connection is not None else None
 
+    def messages(name: str) -> tuple[int | None, int | None]:
+        return connections.exchanged(name) or (None, None)
+
     return EntityType[str](
         f"{PREFIX}neighbour",
         {
@@ -150,6 +153,8 @@ def _neighbour(at: ManagedRouter) -> Kind:
             "up": lambda name: neighbours[name].up,
             "cost": lambda name: neighbours[name].cost,
             "sinceSeconds": lambda name: round(trio.current_time() - neighbours[name].since, 3),
+            "messagesSent": lambda name: messages(name)[0],
+            "messagesReceived": lambda name: messages(name)[1],
             "bytesSent": lambda name: seen.sent if (seen := figures(name)) else None,
             "bytesReceived": lambda name: seen.received if (seen := figures(name)) else None,
             "roundTripSeconds": lambda name: seen.rtt_s if (seen := figures(name)) else None,

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from functools import partial
+from itertools import permutations
 from typing import Any
 
 import trio
@@ -16,6 +17,7 @@ from failover.client.management import Management, RefusedError
 from router.cli.main import main
 from router.cli.watch.events import news
 from router.cli.watch.mesh_client import of_each
+from router.cli.watch.rates import OF_NEIGHBOUR
 from router.cli.watch.status import look_from_afar
 from tests.processes.mesh import RunningMesh, eventually
 
@@ -41,10 +43,19 @@ def test_commands_ask_any_router_for_all(triangle: RunningMesh) -> None:
     assert all(event["router"] == "a" for event in map(json.loads, told("events", "--router", "a").splitlines()))
     seen = json.loads(told("top", "--once", "--json", "--interval", "10ms"))
     assert {router["router"] for router in seen["routers"]} == {*"abc"} and seen["links"] == []
+    assert {(way["router"], way["neighbour"]) for way in seen["neighbours"]} == {*permutations("abc", 2)}
     refused = CliRunner().invoke(main, ["events", "--router", "z", "--url", url(triangle, "b")])
     assert (refused.exit_code, refused.output) == (
         1, 'Error: there is no router "z" in this mesh, expected a, b or c\n'
     )  # fmt: skip
+
+
+async def test_routers_count_what_they_tell_each_other(triangle: RunningMesh) -> None:
+    async with Management([url(triangle, "a")]) as management:
+        for router in "abc":
+            for row in await management.query("io.oncemesh.neighbour", OF_NEIGHBOUR, router):
+                assert row["messagesSent"] > 0 < row["messagesReceived"], "HELLOs, and this query"
+                assert row["bytesSent"] > 0 < row["bytesReceived"]
 
 
 def test_a_bench_measures_what_it_sends(triangle: RunningMesh) -> None:

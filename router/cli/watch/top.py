@@ -18,13 +18,13 @@ from failover.printable import printable
 from router.amqp.sasl.credentials import Credentials
 from router.cli.base import console
 from router.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, planned, read_duration
-from router.cli.watch.rates import MeshRates, rates
+from router.cli.watch.rates import OF_NEIGHBOUR, MeshRates, rates
 from router.mesh.quantities import format_size
 
 if TYPE_CHECKING:
     from failover.client.management import Management
 
-HEADINGS: Final = 9
+HEADINGS: Final = 13
 """Lines of a screen that are none of a router or link."""
 MOST_LINKS: Final = 40
 """Where there is no screen."""
@@ -39,11 +39,12 @@ def top(
     interval: float, once: bool, machine: bool, run_dir: Path | None, urls: tuple[str, ...],
     routers: tuple[str, ...], credentials: Credentials,
 ) -> None:  # fmt: skip
-    """Show the rates of routers and links, the busiest first, until Ctrl-C.
+    """Show the rates of routers and of links between routers and of clients, the busiest first, until Ctrl-C.
 
     Of a publisher it is what its router receives, of a subscriber what is transferred to it and what it accepts:
-    messages a second, between two looks. As many links are shown as the terminal has lines; --json has all. Routers do
-    not count what they only pass on.
+    messages a second, between two looks. Routers tell each other of many deliveries in one message, and pass on what
+    they do not read: so messages between them are those of AMQP. Bytes are those of the connection, whatever is on it.
+    As many links are shown as the terminal has lines; --json has all.
 
     \b
     Examples:
@@ -71,7 +72,11 @@ def top(
             before = after
 
     async def reports(management: "Management") -> Mapping[str, Mapping[str, Any]]:
-        return await of_each(management, await planned(management, routers), management.status)
+        async def report(router: str) -> Mapping[str, Any]:
+            neighbours = await management.query("io.oncemesh.neighbour", OF_NEIGHBOUR, router)
+            return await management.status(router) | {"neighbours": neighbours}
+
+        return await of_each(management, await planned(management, routers), report)
 
     ask_mesh(tell, run_dir, urls, credentials)
 
@@ -90,20 +95,28 @@ def render(seen: MeshRates, lines: int) -> RenderableType:
         flows = (router.received, router.delivered, router.accepted)
         counts = (str(router.links), str(router.records), format_size(router.memory))
         routers.add_row(Text(printable(router.router), style="bold"), *map(_rate, flows), *counts)
-    parts: list[RenderableType] = [Fitting(routers), ""]
-    room = max(1, lines - HEADINGS - len(seen.routers))
+    parts: list[RenderableType] = [Fitting(routers)]
+    room = max(2, lines - HEADINGS - len(seen.routers))
+    between = seen.neighbours[: room // 2]
+    if between:
+        neighbours = _table("Between routers", "Messages/s", "Bytes/s")
+        for way in between:
+            neighbours.add_row(f"{way.router} → {way.neighbour}", _rate(way.messages), _size(way.bytes))
+        parts += "", Fitting(neighbours), *_left_out(len(seen.neighbours) - len(between), "between routers")
     if seen.links:
-        links = _table("Link", "Rate/s", "Accepted/s", "Waiting", "Role", "Address", "Router")
-        for link in seen.links[:room]:
+        links = _table("Link", "Rate/s", "Accepted/s", "Bytes/s", "Waiting", "Role", "Address", "Router")
+        for link in seen.links[: room - len(between)]:
             name = f"{link.container}/{link.link}"
             accepted = _rate(link.accepted) if link.accepted is not None else ""
             words = (link.role if link.status == "attached" else f"{link.role}, {link.status}", link.address)
-            cells = (name, _rate(link.rate), accepted, str(link.waiting), *words, link.router)
+            cells = (name, _rate(link.rate), accepted, _size(link.bytes), str(link.waiting), *words, link.router)
             links.add_row(*(Text(printable(cell)) for cell in cells))
-        parts.append(Fitting(links))
-    if more := len(seen.links[room:]):
-        parts.append(Text(f"and {more} more links (--json has all)", style="dim"))
+        parts += "", Fitting(links), *_left_out(len(seen.links) - room + len(between), "links")
     return Group(*parts)
+
+
+def _left_out(number: int, what: str) -> list[RenderableType]:
+    return [Text(f"and {number} more {what} (--json has all)", style="dim")] if number > 0 else []
 
 
 def _table(name: str, *headings: str) -> Table:
@@ -115,3 +128,7 @@ def _table(name: str, *headings: str) -> Table:
 
 def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 or not rate else f"{rate:.1f}"
+
+
+def _size(rate: float | None) -> str:
+    return format_size(round(rate)) if rate is not None else ""

@@ -201,3 +201,13 @@ def test_what_is_published_at_qos_0_arrives_though_its_client_leaves_at_once(ben
     writer.leave()
     assert reader.payloads == payloads
     assert not any(bench.routers["a"].node.topic.home.streams.at(TOPIC))
+
+
+def test_who_has_left_something_that_is_still_to_be_published_is_on_no_connection(bench: MqttBench) -> None:
+    writer = bench.stranger("a")
+    said = by_hand.connect("writer") + by_hand.publish(TOPIC, b"m") + by_hand.DISCONNECT
+    with bench.acting(writer.router):
+        writer.connection.receive(said, bench.now)
+    [stream] = writer.router.node.topic.home.streams.at(TOPIC)
+    assert stream.link.link.connection.measure() is None
+    bench.finish(writer)
