@@ -21,7 +21,7 @@ from router.amqp.outbound import Outbound
 from router.amqp.sasl.layer import SaslLayer
 from router.amqp.transport import DrivenConnection, at_once, read_first, serve
 from router.edge import anonymous
-from router.edge.clients import ROUTERS, ClientEdge
+from router.edge.clients import ClientEdge
 from router.edge.guard import Guard
 from router.edge.report import Reporter
 from router.edge.status_node import STATUS_ADDRESS, StatusNode
@@ -53,7 +53,7 @@ from router.turns import ClientTurns
 from router.watchdog import watched
 from topic.journal import Block
 from topic.node import Node, boot
-from topic.properties import DEAD
+from topic.properties import DEAD, ROUTERS, SERVER_LIST
 from topic.restatement import restate
 from topic.settings import Settings
 
@@ -243,7 +243,7 @@ class Process:
             server=True,
             properties={
                 "router": self.name,
-                "failover-server-list": self._routers.alternates(),
+                SERVER_LIST: self._routers.alternates(),
                 DEAD: round(timing.dead * 1000),
             },
             offers=anonymous.CAPABILITY,

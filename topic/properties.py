@@ -1,6 +1,7 @@
-"""The names of the properties by which routers and clients tell each other what AMQP has no word for (protocol 2).
+"""The names by which routers and clients tell each other what AMQP has no word for (protocol 2).
 
-Of links, but where it says otherwise. Routers and our clients take them from here, other clients from the text.
+Of properties of links, but where it says otherwise. Routers and our clients take them from here, other clients from the
+text.
 """
 
 from typing import Final
@@ -12,3 +13,6 @@ TOLD: Final = "oncemesh:told"
 SUBSCRIBERS: Final = "oncemesh:subscribers"  # of a flow
 ALONE: Final = "oncemesh:alone"  # of a flow
 DEAD: Final = "oncemesh:dead"  # of a router's open: milliseconds
+SERVER_LIST: Final = "failover-server-list"  # of a router's open: others to go to, as other makes have it, too
+ROUTERS: Final = "$routers"  # the node that tells the same, as it is now
+MOVE: Final = "oncemesh:move"  # of a message from there: its reader is asked to go to the first of them

@@ -24,10 +24,10 @@ from router.edge.guard import Guard, Visiting
 from router.edge.status_node import STATUS_ADDRESS
 from topic.actions import LinkAction
 from topic.node import Node
+from topic.properties import ROUTERS
 
 log = logging.getLogger("oncemesh.clients")
 
-ROUTERS: Final = "$routers"
 FOR_ALL: Final = (STATUS_ADDRESS, ROUTERS)
 """Nodes that show nobody the links of others."""
 

@@ -18,10 +18,10 @@ from router.amqp.format.errors import NOT_ALLOWED, RESOURCE_LIMIT
 from router.amqp.format.sections import write_message
 from router.amqp.proton.link import Host, Link
 from router.edge.attach import Refusal
-from router.edge.clients import ROUTERS
 from router.edge.ends import End
 from router.plan.alternates import Alternates
 from router.plan.balance import Balance
+from topic.properties import MOVE, ROUTERS
 
 log = logging.getLogger("oncemesh")
 
@@ -31,7 +31,6 @@ PATIENCE: Final = 5
 uneven."""
 AGAIN_S: Final = 60.0
 """Who was asked, and has not gone, is not asked again before that."""
-MOVE: Final = "oncemesh:move"
 
 
 class RoutersNode:

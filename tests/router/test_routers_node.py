@@ -9,7 +9,8 @@ from trio.testing import MockClock
 from router.amqp.format.sections import read_message
 from router.edge.attach import Refusal
 from router.edge.ends import End
-from router.plan.routers_node import AGAIN_S, MOVE, RoutersNode
+from router.plan.routers_node import AGAIN_S, RoutersNode
+from topic.properties import MOVE
 
 DEAD_S = 1.0
 

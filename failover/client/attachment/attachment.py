@@ -16,7 +16,7 @@ from typing import Any, Final
 import trio
 
 from failover.client.attachment.refusals import OF_ROUTER, STOLEN, error_of, no_router
-from failover.client.attachment.routers import ROUTERS, SERVER_LIST, RouterAddress, Routers, told
+from failover.client.attachment.routers import RouterAddress, Routers, told
 from failover.client.attachment.silence import Patience, silence
 from failover.client.errors import ClientError, MovingError, why_unreachable
 from failover.client.events import MISSED, Connected, Listener, Lost
@@ -30,7 +30,7 @@ from router.amqp.sasl.client import SaslClient
 from router.amqp.sasl.credentials import Credentials
 from router.amqp.transport import serve
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
-from topic.properties import EPOCH, GENERATION
+from topic.properties import EPOCH, GENERATION, ROUTERS, SERVER_LIST
 
 CONNECT_S: Final = 1.0  # for a router to take a connection, while there is another one to try
 LAST_CONNECT_S: Final = 5.0  # for the last of a round: a host so busy that it, or we, need longer is not lost

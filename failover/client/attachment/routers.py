@@ -13,13 +13,11 @@ from urllib.parse import urlsplit
 
 from router.amqp.format.errors import AmqpError
 from router.amqp.format.sections import read_message
+from topic.properties import MOVE
 
 SCHEMES: Final = {"amqp": 5672, "amqps": 5671}
 """With their ports."""
 PORTS: Final = range(1, 65536)
-SERVER_LIST: Final = "failover-server-list"
-ROUTERS: Final = "$routers"
-MOVE: Final = "oncemesh:move"
 MAX_ROUTERS: Final = 256
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 0.5

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import trio
 from attrs import frozen
 
-from failover.client.attachment.routers import MOVE, ROUTERS
 from failover.client.endpoint import Endpoint
 from failover.client.state.store import Change, MemoryStore, Role
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
@@ -21,6 +20,7 @@ from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
 from router.amqp.transport import serve
 from topic.identity import LinkIdentity
+from topic.properties import MOVE, ROUTERS
 
 GENERATION = b"8 bytes!"
 EPOCH = "1.a.1"
