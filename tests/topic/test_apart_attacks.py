@@ -22,6 +22,20 @@ def suspend(reader: Reader) -> None:
     reader.bench.flow()
 
 
+def lapses_unheard_of(reader: Reader) -> None:
+    """Of a, b and c, c dies; b knows that its subscriber has lapsed; a, from whom its words are held, does not."""
+    bench = reader.bench
+    bench.kill("c")
+    suspend(reader)
+    bench.wait(58)
+    bench.hold("b", "a")
+    bench.wait(4)
+    assert not bench.cores["b"].directory.lapsed
+    bench.step("b", "a")  # what b proposes
+    bench.flow()
+    assert bench.cores["b"].directory.lapsed and not bench.cores["a"].directory.lapsed
+
+
 def test_who_is_back_is_awaited_before_anything_else_of_its_routers_section_is_taken_in() -> None:
     """The same section tells that the other one, whom all waited for, has closed."""
     bench = Bench("a", "b")
@@ -271,15 +285,7 @@ def test_what_crosses_the_news_of_a_lapse_is_accepted_without_who_has_lapsed() -
     """Its home counts on it at its router, where nothing waits for it any more."""
     bench = Bench("a", "b", "c")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
-    bench.kill("c")
-    suspend(reader)
-    bench.wait(58)
-    bench.hold("b", "a")
-    bench.wait(4)
-    assert not bench.cores["b"].directory.lapsed
-    bench.step("b", "a")  # what b proposes
-    bench.flow()
-    assert bench.cores["b"].directory.lapsed
+    lapses_unheard_of(reader)
     pen.send(b"1")
     bench.let_go()
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
@@ -290,15 +296,8 @@ def test_what_crosses_the_news_of_a_lapse_still_lacks_who_has_lapsed_when_it_is_
     """Another subscriber there attaches anew, and is given its backlog."""
     bench = Bench("a", "b", "c")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
-    bench.kill("c")
-    suspend(reader)
     other = bench.subscriber("b", "t", lifetime=LONGER, credit=0)
-    bench.wait(58)
-    bench.hold("b", "a")
-    bench.wait(4)
-    bench.step("b", "a")  # what b proposes
-    bench.flow()
-    assert bench.cores["b"].directory.lapsed
+    lapses_unheard_of(reader)
     pen.send(b"1")
     bench.let_go()
     suspend(other)
@@ -331,14 +330,7 @@ def test_who_has_lapsed_is_not_back_as_a_home_that_has_not_heard_of_that_joins_i
     bench = Bench("a", "b", "c")
     pen, quiet = pen_at(bench, "a"), bench.publisher("a", "q", lifetime=LASTING, lively=False)
     other = bench.subscriber("b", "t", lifetime=LONGER)
-    bench.kill("c")
-    suspend(reader_at(bench, "b", unsettled={}))  # it has been elsewhere: what q has sent it is put off
-    bench.wait(58)
-    bench.hold("b", "a")
-    bench.wait(4)
-    bench.step("b", "a")  # what b proposes
-    bench.flow()
-    assert bench.cores["b"].directory.lapsed
+    lapses_unheard_of(reader_at(bench, "b", unsettled={}))  # it has been elsewhere: what q has sent it is put off
     pen.send(b"1")
     quiet.answer_echo()
     bench.flow()
