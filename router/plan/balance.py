@@ -7,7 +7,8 @@ little, nor at once, as routers come and go, nor for many links at a time.
 Never here: whose links these are (`routers_node`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 LITTLE: Final = 2
@@ -16,26 +17,18 @@ AT_ONCE: Final = 10
 """So many links are asked to move at a time."""
 
 
-def is_uneven(more: int, fewer: int) -> bool:
-    return more > max(2 * fewer, fewer + LITTLE)
-
-
-def moves(loads: Mapping[str, int]) -> dict[tuple[str, str], int]:
-    """From which router to which other how many links are to go until all have as many, give or take one; none if they
-    are not uneven. Those with the most come first, and give to those with the fewest."""
-    wanted: dict[tuple[str, str], int] = {}
-    if not loads or not is_uneven(max(loads.values()), min(loads.values())):
-        return wanted
+def moves(loads: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """From which router to which other a link is to go, for each that is, until all have as many, give or take one;
+    none if they are not uneven. Those with the most come first, and give to those with the fewest."""
+    fewest = min(loads.values(), default=0)
+    if max(loads.values(), default=0) <= max(2 * fewest, fewest + LITTLE):
+        return iter(())
     order = sorted(loads, key=lambda name: (-loads[name], name))
     share, rest = divmod(sum(loads.values()), len(loads))
     above = {name: loads[name] - share - (place < rest) for place, name in enumerate(order)}
-    for giver in order:
-        for taker in reversed(order):
-            if (links := min(above[giver], -above[taker])) > 0:
-                wanted[giver, taker] = links
-                above[giver] -= links
-                above[taker] += links
-    return wanted
+    givers = (name for name in order for _ in range(above[name]))
+    takers = (name for name in reversed(order) for _ in range(-above[name]))
+    return zip(givers, takers, strict=True)
 
 
 class Balance:
@@ -51,8 +44,7 @@ class Balance:
 
     def takers(self, loads: Mapping[str, int], now: float) -> list[str]:
         """Where links are to be asked to go now, a router for each link. `loads` is empty while they are not known."""
-        parts = [(taker, links) for (giver, taker), links in moves(loads).items() if giver == self._router]
-        takers = [taker for taker, links in parts for _ in range(links)][:AT_ONCE]
+        takers = list(islice((taker for giver, taker in moves(loads) if giver == self._router), AT_ONCE))
         if not takers:
             self._goal = -1
         elif loads[self._router] > self._goal and now < self._due:

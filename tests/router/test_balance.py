@@ -14,12 +14,12 @@ PATIENCE_S = 5.0
 
 def test_new_routers_get_as_many_as_all_others() -> None:
     wanted = moves({"a": 4, "b": 4, "c": 4, "d": 0, "e": 0, "f": 0})
-    assert wanted == {("a", "f"): 2, ("b", "e"): 2, ("c", "d"): 2}
+    assert Counter(wanted) == {("a", "f"): 2, ("b", "e"): 2, ("c", "d"): 2}
 
 
 @pytest.mark.parametrize("loads", [{}, {"a": 7}, {"a": 2, "b": 0}, {"a": 3, "b": 1}, {"a": 20, "b": 10, "c": 20}])
 def test_nobody_moves_for_little(loads: dict[str, int]) -> None:
-    assert moves(loads) == {}
+    assert list(moves(loads)) == []
 
 
 @given(LOADS)
