@@ -49,7 +49,7 @@ from router.retention import Retention, delete
 from router.security.doors import Doors, told
 from router.shell import Shell
 from router.store import StateStore, set_aside
-from router.turns import ClientTurns
+from router.turns import ClientTurns, next_look
 from router.watchdog import watched
 from topic.journal import Block
 from topic.node import Node, boot
@@ -201,13 +201,13 @@ class Process:
     async def _write_journal(self) -> None:
         while True:
             self._journal.flush()
-            await _next(FLUSH_S)
+            await next_look(FLUSH_S)
 
     async def _tidy_disk(self) -> None:
         """What waits for the disk, which may be slow: beside the loop."""
         beside = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
         while True:
-            await _next(FLUSH_S)
+            await next_look(FLUSH_S)
             if self._store.is_to_be_merged:
                 await beside(self._store.merge)
             while self._journal.expired:
@@ -320,12 +320,6 @@ class Process:
         with trio.open_signal_receiver(APPLY) as signals:
             async for _ in signals:
                 apply(self.node, self._mesh, self._run_dir)
-
-
-async def _next(period_s: float) -> None:
-    """At the same instants for all timers of a period, and those that divide it (`Engine.tick`): who is idle is woken
-    once for all of them."""
-    await trio.sleep_until((trio.current_time() // period_s + 1) * period_s)
 
 
 async def run_router(

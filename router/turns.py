@@ -1,4 +1,4 @@
-"""How long clients may keep the loop from neighbours and timers.
+"""When clients, neighbours and timers have their turns of the loop.
 
 Trio lets all tasks run that can, and only then looks at sockets and deadlines again: one *pass*. When a router has died
 its clients attach at the others all at once, and a pass that handled the input of each would last for seconds: the
@@ -31,3 +31,9 @@ class ClientTurns(trio.abc.Instrument):
         """Returns in a pass that is young enough."""
         while trio.current_time() > self._began + PASS_S:
             await trio.lowlevel.checkpoint()
+
+
+async def next_look(period_s: float) -> None:
+    """At the same instants for all timers of a period, and those that divide it (`Engine.tick`): who is idle is woken
+    once for all of them."""
+    await trio.sleep_until((trio.current_time() // period_s + 1) * period_s)

@@ -21,6 +21,7 @@ from router.edge.attach import Refusal
 from router.edge.ends import End
 from router.plan.alternates import Alternates
 from router.plan.balance import Balance
+from router.turns import next_look
 from topic.properties import MOVE, ROUTERS
 
 log = logging.getLogger("oncemesh")
@@ -66,7 +67,7 @@ class RoutersNode:
     async def run(self) -> None:
         """For as long as the router runs."""
         while True:
-            await trio.sleep_until((trio.current_time() // LOOK_S + 1) * LOOK_S)
+            await next_look(LOOK_S)
             if (known := self.alternates.known()) != self._known:
                 self._known = known
                 await self._tell()
@@ -77,20 +78,22 @@ class RoutersNode:
         message = self.message()
         for end in list(self._ends.values()):
             await self._turn()
-            if not end.link.ended:
-                end.tell(message)
+            end.tell(message)
 
     def _ask(self, takers: list[str], now: float) -> None:
         """For each link of those who are asked, one of these routers has room."""
-        asked = 0
-        for end in self._ends.values() if takers else ():
+        asked, named = 0, set[str]()
+        for end in self._ends.values():
+            if asked == len(takers):
+                break
             links = end.movable if end.askable <= now and end.link.credit > 0 else 0
             if 0 < links <= len(takers) - asked:
                 end.askable = now + AGAIN_S
                 end.tell(self.message(takers[asked]))
+                named.add(takers[asked])
                 asked += links
         if asked:
-            log.info("too many links (%d): clients are asked to go to %s", asked, ", ".join(sorted({*takers[:asked]})))
+            log.info("too many links (%d): clients are asked to go to %s", asked, ", ".join(sorted(named)))
 
 
 class RoutersEnd(End):

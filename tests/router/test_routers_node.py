@@ -53,7 +53,6 @@ class Client:
     """A connection with a link from `$routers`, which is both here, and links to topics."""
 
     is_sender = True
-    ended = False
 
     def __init__(self, *lasts: bool | None, credit: int = 10) -> None:
         self.links = [self, *map(TopicLink, lasts)]
@@ -114,6 +113,29 @@ async def test_who_had_no_credit_is_told_the_last_list_when_it_has(
     client.context.on_credit()
     client.context.on_credit()
     assert client.lists == [["c"]]
+
+
+async def test_who_goes_while_others_are_told_is_told_nothing(
+    mesh: Mesh, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    alternates: Any = mesh
+    clients: list[Client] = []
+
+    async def turn() -> None:
+        if last := clients[2:]:
+            clients.remove(last[0])
+            last[0].context.gone(0.0, closed=False)
+            last[0].credit = 0  # as of any link that has ended
+        await trio.lowlevel.checkpoint()
+
+    node = RoutersNode(alternates, DEAD_S, turn)
+    nursery.start_soon(node.run)
+    clients += [come(node, Client(True)) for _ in range(3)]
+    gone = clients[2]
+    mesh.reachable = "c"
+    await trio.sleep(10)
+    assert [client.lists for client in clients] == [[["b", "c"], ["c"]]] * 2
+    assert gone.lists == [["b", "c"]]
 
 
 async def test_a_connection_has_one_link_here_and_another_when_that_is_gone(
