@@ -145,11 +145,7 @@ def find_target(
         raise RunError(f"{directory.path}: no router of this mesh is running; `oncemesh start` starts them again")
     first = [router] if router is not None else [entry for entry in entries if entry in running]
     order = dict.fromkeys([*first, *entries])
-    scheme, operator = operator_of(directory)
-    if credentials == NOBODY:
-        credentials = operator
-    elif credentials.ca is None:
-        credentials = attrs.evolve(credentials, ca=operator.ca, names=operator.names)
+    scheme, credentials = operator_of(directory, credentials)
     urls = tuple(f"{scheme}://{Address.parse(entries[entry].amqp).here}" for entry in order)
     return Target(urls, client_log(directory, name), state, credentials)
 

@@ -24,6 +24,7 @@ from router.cli.bench.command import bench
 from router.cli.doctor.command import doctor
 from router.cli.hosts.render import render
 from router.cli.plan import apply as cli_apply
+from router.cli.plan.join import join
 from router.cli.router import router
 from router.cli.watch.events import events
 from router.cli.watch.status import status
@@ -68,6 +69,7 @@ for _command in (
     doctor,
     *cli_mesh.COMMANDS,
     *cli_apply.COMMANDS,
+    join,
     router,
     render,
     cli_publish.publish,

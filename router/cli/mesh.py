@@ -130,16 +130,18 @@ def start(routers: tuple[str, ...], run_dir: Path | None) -> None:
     directory = find_run_dir(run_dir)
     running = directory.running()
     names = routers or [name for name in directory.read().routers if name not in running]
-    raise click.exceptions.Exit(run(_start, directory, names))
+    raise click.exceptions.Exit(run(show_start, directory, names, lambda launcher: launcher.start(names)))
 
 
-async def _start(directory: RunDirectory, names: Sequence[str]) -> int:
+async def show_start(
+    directory: RunDirectory, names: Sequence[str], start: Callable[[Launcher], Awaitable[None]]
+) -> int:
     """Returns the exit status."""
     out = console()
     started = False
     async with until_signal() as scope:
         with out.status(f"starting {', '.join(names)}"):
-            lack = await _lacks(Launcher(directory, fetcher(directory)).start(names))
+            lack = await _lacks(start(Launcher(directory, fetcher(directory))))
         started = True
         _show_started(out, directory.read().mesh, await look(directory, fetcher(directory)), lack)
     if scope.cancelled_caught and started:

@@ -62,9 +62,7 @@ def router(
     if clock_offset:
         offset_wall_clock(clock_offset)
     starts = "join" if join else "mesh" if whole else "again"
-    plan = load(topology)
-    if name not in plan.routers:
-        raise RunError(f'there is no router "{name}" in {topology}, {expected(name, plan.routers)}')
+    plan = load_with(name, topology)
     directory = RunDirectory(run_dir or Path("run") / plan.mesh)
     if amqp_fd is not None and inter_fd is not None:
         numbers = {AMQP: amqp_fd, INTER: inter_fd, HTTP: http_fd, MQTT: mqtt_fd}
@@ -73,6 +71,14 @@ def router(
         return
     check_addresses(plan, name)
     _serve_alone(plan, name, directory, starts)
+
+
+def load_with(name: str, path: Path) -> Topology:
+    """The topology in that file, which has to have a router of this name."""
+    plan = load(path)
+    if name not in plan.routers:
+        raise RunError(f'there is no router "{name}" in {path}, {expected(name, plan.routers)}')
+    return plan
 
 
 def offset_wall_clock(seconds: float) -> None:

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import trio
 
-from router.management.entity import EntityType
-from router.management.own_types import PREFIX
+from router.management.entity import OURS, EntityType
 from router.management.pace import LOOKS, WorkPace
 
 MOST_REMEMBERED: Final = 1000
@@ -27,7 +26,7 @@ class Census:
 
     def __init__(self, kinds: Kinds, pace: WorkPace) -> None:
         self._publisher, self._subscriber, self._delivery = (
-            kinds[f"{PREFIX}{name}"] for name in ("publisher", "subscriber", "delivery")
+            kinds[f"{OURS}{name}"] for name in ("publisher", "subscriber", "delivery")
         )
         self._pace = pace
         self._since: dict[str, float] = {}

@@ -14,8 +14,8 @@ from attrs import field, frozen
 from router.http.watched import WatchedRouter
 from router.management.agent import MOST_ROWS
 from router.management.dispatch_types import PREFIX as DISPATCH
+from router.management.entity import OURS
 from router.management.message import ManagementError
-from router.management.own_types import PREFIX as OWN
 
 PATIENCE_S: Final = 3.0
 MOST_PAGES: Final = 9
@@ -63,7 +63,7 @@ class Gathering:
         """The last event of each router."""
 
     async def look(self) -> MeshLook:
-        plan = await self._rows(self._name, f"{OWN}planRouter", OF_PLAN)
+        plan = await self._rows(self._name, f"{OURS}planRouter", OF_PLAN)
         seen = MeshLook(self._mesh, self._name, time.time(), plan)
         async with trio.open_nursery() as nursery:
             for router in plan:
@@ -80,7 +80,7 @@ class Gathering:
             try:
                 status = json.loads(await self._management.ask(router, "GET-STATUS"))
                 [totals] = await self._rows(router, f"{DISPATCH}router", TOTALS)
-                neighbours = await self._rows(router, f"{OWN}neighbour", OF_NEIGHBOUR)
+                neighbours = await self._rows(router, f"{OURS}neighbour", OF_NEIGHBOUR)
                 seen.answers[router] = RouterAnswer(status, totals, neighbours)
                 await self._events(router, seen)
             except ManagementError:

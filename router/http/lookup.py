@@ -11,8 +11,8 @@ import trio
 
 from router.http.exchange import WebAnswer, WebCaller, WebRefusal, WebRequest
 from router.http.watched import WatchedRouter
+from router.management.entity import OURS
 from router.management.message import BAD_REQUEST, NOT_FOUND, ManagementError
-from router.management.own_types import PREFIX
 
 PATIENCE_S: Final = 8.0
 LONGEST: Final = 256
@@ -56,7 +56,7 @@ class Lookup:
 
     async def _ask(self, router: str, by: dict[str, str], found: dict[str, Any]) -> None:
         try:
-            found[router] = await self._at.management.ask(router, "READ", type=f"{PREFIX}delivery", **by)
+            found[router] = await self._at.management.ask(router, "READ", type=f"{OURS}delivery", **by)
         except ManagementError as error:
             if error.status == BAD_REQUEST:  # several publishers use this tag
                 found[router] = {"problem": str(error)}

@@ -16,7 +16,7 @@ from router.events.kind import EventKind
 from router.http.census import Census
 from router.http.watched import WatchedRouter
 from router.management.dispatch_types import PREFIX as DISPATCH
-from router.management.own_types import PREFIX as OWN
+from router.management.entity import OURS
 from topic.directory.entry import Role
 
 GAUGE, COUNTER = "gauge", "counter"
@@ -150,7 +150,7 @@ def _of_clients(at: WatchedRouter, census: Census) -> Readings:
 
 def _of_links(at: WatchedRouter) -> Readings:
     router = at.managed
-    contacts, planned = at.management.types[f"{OWN}contact"], at.management.types[f"{OWN}planRouter"]
+    contacts, planned = at.management.types[f"{OURS}contact"], at.management.types[f"{OURS}planRouter"]
 
     def in_contact() -> Values:
         there = set(contacts.entities())

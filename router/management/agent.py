@@ -13,9 +13,11 @@ from typing import Any, Final
 import trio
 
 from router.amqp.format.codec import Raw, encode
-from router.management.entity import IDENTITY, NAME, EntityType
+from router.management.entity import IDENTITY, NAME, TYPE, EntityType
 from router.management.message import (
     BAD_REQUEST,
+    CREATED,
+    GOOD,
     NO_CONTENT,
     NOT_FOUND,
     NOT_IMPLEMENTED,
@@ -59,6 +61,7 @@ class Agent:
         self._operations: dict[str, Callable[[Request], Awaitable[Outcome]]] = {
             "QUERY": self._query,
             "READ": self._read,
+            "CREATE": self._create,
             "DELETE": self._delete,
             "GET-TYPES": self._about(lambda kind: []),
             "GET-ATTRIBUTES": self._about(lambda kind: kind.attribute_names),
@@ -76,7 +79,7 @@ class Agent:
             await self._pace.begin()
             try:
                 status, body = await self._perform(request)
-                answer = answer_message(request, status, "OK" if status == OK else "No Content", body)
+                answer = answer_message(request, status, GOOD[status], body)
             except ManagementError as error:
                 answer = error_message(request, error)
             await self._pace.rest()
@@ -137,8 +140,17 @@ class Agent:
 
     async def _read(self, request: Request) -> Outcome:
         kind, entity = await self._find(request)
-        names = kind.attribute_names
-        return OK, dict(zip(names, kind.row(entity, names), strict=True))
+        return OK, _told(kind, entity)
+
+    async def _create(self, request: Request) -> Outcome:
+        name = request.text(NAME)
+        if request.text(TYPE) is None or name is None:
+            raise ManagementError(BAD_REQUEST, "the application properties lack type or name")
+        [kind] = self._kinds(request, TYPE)
+        if kind.create is None:
+            raise ManagementError(NOT_IMPLEMENTED, f"nothing of type {kind.name} can be created")
+        body = request.body if isinstance(request.body, dict) else {}
+        return CREATED, _told(kind, kind.create(name, body))
 
     async def _delete(self, request: Request) -> Outcome:
         kind, entity = await self._find(request)
@@ -165,6 +177,11 @@ class Agent:
             identities = ", ".join(f"{kind.attributes[IDENTITY](entity)}" for kind, entity in found[:10])
             raise ManagementError(BAD_REQUEST, f"{len(found)} have the {by} {sought!r}, ask by identity: {identities}")
         return found[0]
+
+
+def _told(kind: Kind, entity: Any) -> dict[str, Any]:
+    names = kind.attribute_names
+    return dict(zip(names, kind.row(entity, names), strict=True))
 
 
 def _entities(kinds: Iterable[Kind]) -> Iterator[tuple[Kind, Any]]:

@@ -16,6 +16,8 @@ from topic.node import Node
 IDENTITY: Final = "identity"
 NAME: Final = "name"
 TYPE: Final = "type"
+OURS: Final = "io.oncemesh."
+"""Begins the names of types that qpid-dispatch has not."""
 
 T = TypeVar("T")
 
@@ -48,6 +50,8 @@ class EntityType(Generic[T]):
     entities: Callable[[], Iterable[T]]
     """Those that there are now, in order. A pass over them may cost no more than looking at each."""
     delete: Callable[[T], None] | None = None
+    create: Callable[[str, Mapping[Any, Any]], T] | None = None
+    """From a name and a request's body. Both raise ManagementError."""
 
     @property
     def attribute_names(self) -> list[str]:
@@ -55,7 +59,8 @@ class EntityType(Generic[T]):
 
     @property
     def operations(self) -> list[str]:
-        return ["READ", "DELETE"] if self.delete is not None else ["READ"]
+        others = {"CREATE": self.create, "DELETE": self.delete}
+        return ["READ", *(name for name, operation in others.items() if operation is not None)]
 
     def row(self, entity: T, names: Sequence[str]) -> list[Any]:
         """The values of these attributes; None for those of other types."""

@@ -15,7 +15,9 @@ from router.amqp.format.errors import INVALID_FIELD, AmqpError
 from router.amqp.format.sections import read_message
 
 OK: Final = 200
+CREATED: Final = 201
 NO_CONTENT: Final = 204
+GOOD: Final = {OK: "OK", CREATED: "Created", NO_CONTENT: "No Content"}
 BAD_REQUEST: Final = 400
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404

@@ -27,7 +27,7 @@ from router.edge.ends import AddressNode, End
 from router.management.agent import RESERVED, Agent
 from router.management.dispatch_types import dispatch_types, topological
 from router.management.entity import ManagedRouter
-from router.management.message import FORBIDDEN, NO_CONTENT, OK, ManagementError, Request, error_message, read_request
+from router.management.message import FORBIDDEN, GOOD, ManagementError, Request, error_message, read_request
 from router.management.own_types import own_types
 from router.management.relay import Relay
 from router.security.operator import OPERATOR
@@ -136,7 +136,7 @@ class ManagementNodes:
         told = await (self._agent.answer(read_request(message)) if here else self._relay.ask(router, message))
         sections = read_message(told)
         head = sections["application-properties"]
-        if head["statusCode"] not in (OK, NO_CONTENT):
+        if head["statusCode"] not in GOOD:
             raise ManagementError(head["statusCode"], head["statusDescription"])
         return sections.get("value")
 

@@ -8,17 +8,16 @@ from typing import Any, Final
 
 import trio
 
-from linkstate.plan.plan import PlannedRouter
 from router.amqp.format.values import StreamFigures
 from router.edge.report import publisher_status, state_of, status_of
 from router.management.bounds import MOST_ITEMS
-from router.management.entity import EntityType, ManagedRouter
+from router.management.entity import OURS, EntityType, ManagedRouter
+from router.management.plan_router import plan_router
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, WITHHELD, Record, Stream
 from topic.directory.entry import Role
 from topic.edge.subscriber import LocalSubscriber
 
-PREFIX: Final = "io.oncemesh."
 AT_SUBSCRIBER: Final = {QUEUED: "queued", SENT: "sent", WITHHELD: "withheld", AWAITING_HOME: "awaiting home"}
 Kind = EntityType[Any]
 
@@ -29,13 +28,13 @@ def own_types(at: ManagedRouter) -> Iterator[Kind]:
     yield _delivery(at)
     yield _contact(at)
     yield _neighbour(at)
-    yield _plan_router(at)
+    yield plan_router(at)
 
 
 def _publisher(at: ManagedRouter) -> Kind:
     topic = at.node.topic
     return EntityType[Stream](
-        f"{PREFIX}publisher",
+        f"{OURS}publisher",
         {
             "identity": lambda stream: stream.publisher.decode(),
             "name": lambda stream: str(stream.identity),
@@ -59,7 +58,7 @@ def _publisher(at: ManagedRouter) -> Kind:
 
 def _subscriber(at: ManagedRouter) -> Kind:
     return EntityType[LocalSubscriber](
-        f"{PREFIX}subscriber",
+        f"{OURS}subscriber",
         {
             "identity": lambda subscriber: subscriber.name.decode(),
             "name": lambda subscriber: str(subscriber.identity),
@@ -99,7 +98,7 @@ def _delivery(at: ManagedRouter) -> Kind:
             yield str(subscriber.identity), AT_SUBSCRIBER.get(state) or DeliveryOutcome(state).name.lower()
 
     return EntityType[Record](
-        f"{PREFIX}delivery",
+        f"{OURS}delivery",
         {
             "identity": lambda record: record.key.decode(),
             "name": lambda record: tag_text(record.tag) if record.tag else None,
@@ -121,7 +120,7 @@ def _delivery(at: ManagedRouter) -> Kind:
 def _contact(at: ManagedRouter) -> Kind:
     directory = at.node.topic.directory
     return EntityType[str](
-        f"{PREFIX}contact",
+        f"{OURS}contact",
         {
             "identity": lambda name: name,
             "name": lambda name: name,
@@ -146,7 +145,7 @@ def _neighbour(at: ManagedRouter) -> Kind:
         return connections.exchanged(name) or (None, None)
 
     return EntityType[str](
-        f"{PREFIX}neighbour",
+        f"{OURS}neighbour",
         {
             "identity": lambda name: name,
             "name": lambda name: name,
@@ -160,25 +159,4 @@ def _neighbour(at: ManagedRouter) -> Kind:
             "roundTripSeconds": lambda name: seen.rtt_s if (seen := figures(name)) else None,
         },
         lambda: sorted(neighbours),
-    )
-
-
-def _plan_router(at: ManagedRouter) -> Kind:
-    def planned(name: str) -> PlannedRouter:
-        return at.linkstate.plan.routers[name]
-
-    return EntityType[str](
-        f"{PREFIX}planRouter",
-        {
-            "identity": lambda name: name,
-            "name": lambda name: name,
-            "standing": lambda name: planned(name).standing.name.lower(),
-            "amqp": lambda name: planned(name).amqp or None,
-            "inter": lambda name: planned(name).inter or None,
-            "neighbours": lambda name: at.linkstate.plan.costs_of(name),
-            "isHere": lambda name: name == at.name,
-            "reachable": lambda name: name in at.linkstate.routes or name == at.name,
-            "inContact": lambda name: name in at.node.topic.directory.contacts,
-        },
-        lambda: sorted(at.linkstate.plan.listed),
     )

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
 import attrs
@@ -29,7 +29,7 @@ from router.mesh.listeners import ListenError, Listeners, bound_address, listen
 from router.mesh.quantities import format_duration
 from router.mesh.reading import expected
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
-from router.mesh.status import FetchStatus, look, unapplied, unfinished
+from router.mesh.status import FetchStatus, look, planned, unapplied, unfinished
 from router.mesh.stopping import APPLY, DRAIN, DRAIN_S, STOP, STOP_S
 
 # -P: the module `router` must be ours whatever the working directory holds.
@@ -99,6 +99,17 @@ class Launcher:
             chosen = {name: topology.routers[name] for name in names}
             await self._launch(self._listen(stack, attrs.evolve(topology, routers=chosen)))
 
+    async def join(self, name: str, topology: Topology, listed: AbstractAsyncContextManager[None]) -> None:
+        """Starts a router of `topology`, whose others run elsewhere and do not know it yet. Inside `listed` they do;
+        it raises RunError if they will not."""
+        own = attrs.evolve(topology, routers={name: topology.routers[name]})
+        with self.directory.starting(whole=True), ExitStack() as stack:
+            self.directory.check_mesh(topology)
+            listeners = self._listen(stack, own)
+            async with listed:
+                self.directory.enter(name, topology, self._entries(own, listeners)[name])
+                await self._launch(listeners, how="--join")
+
     async def apply(self, topology: Topology, forced: Collection[str] = ()) -> None:
         """Make the mesh that runs here what `topology` says: start routers that are new, send the clients of those that
         it lacks to others and let them end, but at once those that are `forced`. The plan goes from one router to all,
@@ -109,7 +120,8 @@ class Launcher:
             if asked is None:
                 raise LaunchError(f"{self.directory.path}: no router is running here, start the mesh with oncemesh up")
             known = self.directory.read().routers
-            fresh = {name: router for name, router in topology.routers.items() if name not in known}
+            elsewhere = planned(await look(self.directory, self.fetch))
+            fresh = {name: topology.routers[name] for name in topology.routers if name not in {*known, *elsewhere}}
             listeners = self._listen(stack, attrs.evolve(topology, routers=fresh))
             self.directory.keep(topology)
             with self.directory.edit() as record:

@@ -163,14 +163,7 @@ class RunDirectory:
         `addresses` are those of its listeners."""
         at = {listener: str(address) for listener, address in addresses.items()}
         entry = RouterEntry(os.getpid(), log=str(self.log_path(name)), **at)
-        with self._turn():
-            record = self._record_for(topology)
-            earlier = self.process(name, record.routers[name]) if name in record.routers else None
-            if earlier is not None and earlier.pid != entry.pid:
-                raise RunError(f"{self.path}: router {name} is running already (pid {earlier.pid})")
-            record.routers[name] = entry
-            self.keep(topology)
-            self.write(record)
+        self.enter(name, topology, entry)
         try:
             yield
         finally:
@@ -178,6 +171,18 @@ class RunDirectory:
             with contextlib.suppress(RunError, OSError), self.edit() as record:
                 if name in record.routers and record.routers[name].pid == entry.pid:
                     record.routers[name].pid = None
+
+    def enter(self, name: str, topology: Topology, entry: RouterEntry) -> None:
+        """One more router of this mesh runs here, or is about to."""
+        with self._turn():
+            record = self._record_for(topology)
+            earlier = self.process(name, record.routers[name]) if name in record.routers else None
+            if earlier is not None and earlier.pid != entry.pid:
+                raise RunError(f"{self.path}: router {name} is running already (pid {earlier.pid})")
+            record.routers[name] = entry
+            record.base = str(topology.base.resolve())
+            self.keep(topology)
+            self.write(record)
 
     def _record_for(self, topology: Topology) -> MeshRecord:
         """The record of an earlier run of this mesh, else an empty one."""

@@ -79,6 +79,12 @@ def contacts_of(view: RouterView) -> set[str]:
     return {route["router"] for route in routes if route["contact"]}
 
 
+def planned(views: Mapping[str, RouterView]) -> dict[str, str]:
+    """The routers that these take for the mesh's, wherever they run, and what these are: `member` or `leaving`."""
+    plans = [view.status["plan"]["routers"] for view in views.values() if view.status]
+    return {name: standing for plan in plans for name, standing in plan.items()}
+
+
 def unapplied(topology: Topology, views: Mapping[str, RouterView], running: Collection[str]) -> dict[str, str]:
     """Router -> what lacks until a topology that was applied is what the routers that run here do."""
     names = [name for name in running if name in topology.routers]

@@ -38,6 +38,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _RESERVED = ("clients",)
 
 
+def names_a_router(text: str) -> bool:
+    return bool(_NAME.fullmatch(text)) and text not in _RESERVED
+
+
 # A neighbour is not lost for one or two HELLOs that come late.
 _HELLOS = 3
 

@@ -202,7 +202,7 @@ async def test_a_start_that_is_interrupted_stops_what_it_began(here: Path) -> No
     with pytest.RaisesGroup(pytest.RaisesExc(RunError, match="what was started is stopped")):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(interrupt)
-            await cli_mesh._start(directory, "ab")
+            await cli_mesh.show_start(directory, "ab", lambda launcher: launcher.start("ab"))
     assert directory.running() == {}
 
 
@@ -221,7 +221,7 @@ async def test_a_start_that_is_interrupted_when_all_is_up_says_that_it_runs(
 
     monkeypatch.setattr(cli_mesh, "look", look)
     with pytest.raises(RunError, match="what was to be started runs"):
-        await cli_mesh._start(directory, "ab")
+        await cli_mesh.show_start(directory, "ab", lambda launcher: launcher.start("ab"))
     assert len(directory.running()) == 2
 
 

@@ -6,6 +6,7 @@ import click
 
 from router.mesh.rundir import RunError
 from router.mesh.topology import load
+from router.security.operator import OPERATOR
 from router.security.users import EXPECTED, USER
 
 
@@ -26,7 +27,7 @@ def init(topology: Path, folder: Path, users: tuple[str, ...]) -> None:
     """Make a small CA, and a certificate for each router of a topology.
 
     A CA that is in the folder goes on, and vouches for new certificates in place of those that are there. They last a
-    year. Routers that run read theirs anew on SIGHUP.
+    year. Routers that run read theirs anew on SIGHUP. The user $mesh is who runs the mesh.
 
     \b
     Example: oncemesh certs init mesh.yaml --user alice
@@ -36,7 +37,7 @@ def init(topology: Path, folder: Path, users: tuple[str, ...]) -> None:
     plan = load(topology)
     if taken := [user for user in users if user in plan.routers]:
         raise RunError(f"{taken[0]} is a router: a client of this name would be taken for it")
-    if wrong := [user for user in users if not USER.fullmatch(user)]:
+    if wrong := [user for user in users if user != OPERATOR and not USER.fullmatch(user)]:
         raise RunError(f"{wrong[0]!r} is no user, {EXPECTED}")
     if CA in (*plan.routers, *users):
         raise RunError(f"{CA} is the CA: a router or a client of this name would take the place of its files")

@@ -13,7 +13,7 @@ from router.mesh.config import Topology
 from router.mesh.launcher import HalfUpError, Launcher
 from router.mesh.reading import expected
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
-from router.mesh.status import look
+from router.mesh.status import contacts_of, look, planned
 from router.mesh.status_view import headline, routers_table
 from router.mesh.topology import load
 from router.security.doors import check
@@ -64,11 +64,16 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
     """
     directory = find_run_dir(run_dir)
     former = load(directory.topology_path)
-    known = {*former.routers, *directory.read().routers}
+    views = run(look, directory, fetcher(directory))
+    known = {*former.routers, *directory.read().routers, *planned(views)}
     if router not in known and not force:  # else the plan has one that another file named
         raise RunError(f'there is no router "{router}" in this mesh, {expected(router, known)}')
-    if router not in directory.running() and not force:
+    there = {*directory.running()}.union(*map(contacts_of, views.values()))
+    if router not in there and not force:
         raise RunError(f"router {router} does not run: start it, or use --force, and what only it knows is lost")
+    members = {name for name, standing in planned(views).items() if standing == "member"}
+    if joined := sorted(members - former.routers.keys() - {router}):
+        raise RunError(f"{', '.join(joined)} joined later, expected oncemesh apply with a file that has them")
     raise click.exceptions.Exit(run(_apply, _without(former, router, directory), directory, (router,) if force else ()))
 
 

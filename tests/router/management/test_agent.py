@@ -1,7 +1,7 @@
 """The management agent: what it answers, in pages, and that it never keeps the loop."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -148,6 +148,23 @@ async def test_entity_less_operations(autojump_clock: MockClock) -> None:
     }
     assert (await ask(agent, operation="GET-OPERATIONS"))[2] == {"thing": ["READ"]}
     assert (await ask(agent, operation="GET-ANNOTATIONS"))[2] == {"thing": []}
+
+
+async def test_what_can_be_created_and_deleted_is(autojump_clock: MockClock) -> None:
+    made: list[str] = []
+
+    def create(name: str, said: Mapping[Any, Any]) -> str:
+        made.append(name)
+        return name
+
+    attributes: dict[str, Callable[[str], Any]] = {"identity": str, "name": str}
+    agent = agent_of(EntityType[str]("made", attributes, lambda: made, made.remove, create), things(1))
+    assert (await ask(agent, operation="GET-OPERATIONS"))[2]["made"] == ["READ", "CREATE", "DELETE"]
+    told = await ask(agent, operation="CREATE", type="made", name="x")
+    assert told == (201, "Created", {"type": "made", "identity": "x", "name": "x"})
+    assert (await ask(agent, operation="DELETE", type="made", name="x"))[0] == 204 and not made
+    assert (await ask(agent, operation="CREATE", type="thing", name="x"))[0] == 501
+    assert (await ask(agent, operation="CREATE", type="made"))[0] == 400
 
 
 async def test_the_last_lines_of_the_log_are_told(autojump_clock: MockClock) -> None:

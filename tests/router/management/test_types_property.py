@@ -22,6 +22,7 @@ from router.management.message import read_request
 from router.management.own_types import own_types
 from router.management.recent_events import RecentEvents
 from router.mesh.topology import load
+from router.neighbours import VERSION
 from tests.router.test_node import DURABLE, CountingStore, P, S, boot
 from topic.delivery.record import Record
 from topic.identity import link_name
@@ -43,6 +44,8 @@ OPERATIONS = st.sampled_from(
     [
         "QUERY",
         "READ",
+        "CREATE",
+        "DELETE",
         "GET-TYPES",
         "GET-ATTRIBUTES",
         "GET-OPERATIONS",
@@ -52,7 +55,9 @@ OPERATIONS = st.sampled_from(
         "x",
     ]
 )
-KINDS = st.sampled_from(["io.oncemesh.delivery", "io.oncemesh.publisher", "org.apache.qpid.dispatch.router.node"])
+KINDS = st.sampled_from(
+    ["io.oncemesh.delivery", "io.oncemesh.publisher", "io.oncemesh.planRouter", "org.apache.qpid.dispatch.router.node"]
+)
 ASKED = st.fixed_dictionaries(
     {},
     optional={
@@ -66,7 +71,16 @@ ASKED = st.fixed_dictionaries(
         "since": st.integers(-1, 2**63 - 1) | VALUES,
     },
 )
-BODIES = VALUES | st.fixed_dictionaries({"attributeNames": VALUES | st.lists(st.sampled_from(["name", "state", "x"]))})
+NAMED = {"attributeNames": VALUES | st.lists(st.sampled_from(["name", "state", "x"]))}
+JOINING = {
+    "mesh": st.just("alone") | VALUES,
+    "wire": st.just(VERSION) | VALUES,
+    "routers": st.just(["a"]) | VALUES,
+    "amqp": st.just("127.0.0.1:1") | VALUES,
+    "inter": st.just("127.0.0.1:2") | VALUES,
+    "links": st.just({"a": [1, ""]}) | st.fixed_dictionaries({"a": st.tuples(VALUES, VALUES).map(list)}) | VALUES,
+}
+BODIES = VALUES | st.fixed_dictionaries(NAMED) | st.fixed_dictionaries(JOINING)
 
 
 async def at_once() -> None:
@@ -74,12 +88,13 @@ async def at_once() -> None:
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Agent:
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agent:
     """Of a router with a publisher and a subscriber, and a delivery between them."""
     path = tmp_path / "alone.yaml"
     path.write_text("mesh: alone\nrouters: {a: {amqp: '127.0.0.1:5672'}}\n")
     with CountingStore(tmp_path / "state.db") as store:
-        node, _ = boot(store)
+        node, ends = boot(store)
+        monkeypatch.setattr(ends, "note", lambda happening: None)
         reader, writer = object(), object()
         subscriber = node.topic.attach_subscriber(S, reader, node.now(), lifetime=DURABLE)
         stream = node.topic.attach_publisher(P, writer, node.now(), lifetime=DURABLE)
@@ -114,7 +129,7 @@ def test_any_request_is_answered(agent: Agent, asked: dict[str, Any], body: Any,
         return await agent.answer(request)
 
     told = dict(sections_of(trio.run(ask)))
-    assert told[0x74]["statusCode"] in (200, 400, 404, 501)
+    assert told[0x74]["statusCode"] in (200, 201, 204, 400, 404, 501)
     if isinstance(identifier, str | bytes | UUID):
         assert told[0x73][5] == identifier
 

@@ -57,8 +57,9 @@ def test_what_cannot_be_is_told(
 
 
 def test_certificates_are_made_for_all_routers_and_for_users(tmp_path: Path) -> None:
-    made = oncemesh("certs", "init", TOPOLOGIES / "pair.yaml", "--folder", tmp_path, "--user", "alice")
+    users = "--user", "alice", "--user", "$mesh"
+    made = oncemesh("certs", "init", TOPOLOGIES / "pair.yaml", "--folder", tmp_path, *users)
     assert made.exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "a.key", "a.pem", "alice.key", "alice.pem", "b.key", "b.pem", "ca.key", "ca.pem",
+        "$mesh.key", "$mesh.pem", "a.key", "a.pem", "alice.key", "alice.pem", "b.key", "b.pem", "ca.key", "ca.pem",
     ]  # fmt: skip

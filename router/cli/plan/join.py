@@ -1,0 +1,117 @@
+"""The command `oncemesh join`: a router of this host comes into a mesh that runs elsewhere (protocol 11)."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+
+from router.amqp.sasl.credentials import Credentials
+from router.cli.access.login import login_options
+from router.cli.clients import attached
+from router.cli.mesh import show_start
+from router.cli.router import check_addresses, load_with
+from router.mesh.config import Topology
+from router.mesh.launcher import HalfUpError
+from router.mesh.planned import planned
+from router.mesh.quantities import Address, format_duration
+from router.mesh.rundir import RunDirectory, RunError
+from router.security.doors import check
+from router.security.operator import operator_at
+
+FORBIDDEN = 403
+ANSWER_S = 10.0
+
+
+def read_via(context: click.Context, param: click.Parameter, value: str) -> Address:
+    try:
+        return Address.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command()
+@click.argument("name")
+@click.argument("topology", type=click.Path(path_type=Path))
+@click.option(
+    "--via", required=True, callback=read_via, metavar="HOST:PORT", help="Where clients find a router of the mesh."
+)
+@click.option(
+    "--run-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where logs and state go on this host. Default: ./run/<mesh name>.",
+)
+@login_options
+def join(name: str, topology: Path, via: Address, run_dir: Path | None, credentials: Credentials) -> None:
+    """Start a router here that joins a mesh which runs on other hosts.
+
+    The topology file is that of the mesh, with the new router and its links. The mesh is told of them by way of one of
+    its routers, as who runs the mesh: by its secret, which has to be here, or by what the options show. When the router
+    takes clients, it goes on in the background as after oncemesh start. If it cannot start, the mesh is told that, too,
+    and is what it was.
+
+    \b
+    Example: oncemesh join d mesh.yaml --via a.example.org:5672
+    """
+    plan = load_with(name, topology)
+    check_addresses(plan, name)
+    check(plan, [name])
+    directory = RunDirectory(run_dir or Path("run") / plan.mesh)
+    scheme, shown = operator_at(plan, name, credentials)
+    listed = _listed(name, plan, f"{scheme}://{via}", shown)
+    raise click.exceptions.Exit(
+        attached(show_start, directory, [name], lambda launcher: launcher.join(name, plan, listed))
+    )
+
+
+@asynccontextmanager
+async def _listed(name: str, topology: Topology, url: str, credentials: Credentials) -> AsyncIterator[None]:
+    """Inside the mesh has the router in its plan. Outside too, unless it has not started."""
+    await _ask("CREATE", name, url, credentials, _said(name, topology))
+    try:
+        yield
+    except HalfUpError:
+        raise
+    except BaseException:
+        await _take_back(name, url, credentials)
+        raise
+
+
+async def _take_back(name: str, url: str, credentials: Credentials) -> None:
+    try:
+        await _ask("DELETE", name, url, credentials)
+    except (RunError, ConnectionError) as error:
+        click.echo(f"Warning: the mesh still expects router {name}, until oncemesh remove --force: {error}", err=True)
+
+
+def _said(name: str, topology: Topology) -> dict[str, Any]:
+    """What the router is told to be, and what it takes the mesh to be (docs/management.md)."""
+    from router.neighbours import VERSION
+
+    plan = planned(topology)
+    links = {a if b == name else b: link for (a, b), link in plan.links.items() if name in (a, b)}
+    return {
+        "mesh": topology.mesh,
+        "wire": VERSION,
+        "routers": list(plan.routers),
+        "amqp": plan.routers[name].amqp,
+        "inter": plan.routers[name].inter,
+        "links": {neighbour: [link.cost, link.address] for neighbour, link in links.items()},
+    }
+
+
+async def _ask(operation: str, name: str, url: str, credentials: Credentials, body: Any = None) -> None:
+    """Not interrupted: so it is known what has become of it."""
+    from failover.client.management import Management, RefusedError
+
+    try:
+        with trio.CancelScope(shield=True), trio.fail_after(ANSWER_S):
+            async with Management([url], credentials) as management:
+                await management.ask(operation, body=body, type="io.oncemesh.planRouter", name=name)
+    except RefusedError as error:
+        expected = ", expected the mesh's secret, or who else runs it" if error.status == FORBIDDEN else ""
+        raise RunError(f"router {name} may not join: {error.description}{expected}") from None
+    except trio.TooSlowError:
+        raise RunError(f"{url} has not answered within {format_duration(ANSWER_S)}") from None

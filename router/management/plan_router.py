@@ -1,0 +1,151 @@
+"""The type `planRouter`: routers of the plan (protocol 11). To create one is to let a router join that runs elsewhere.
+
+Who joins says what it takes the mesh to be. The plan tells changes only: what the mesh was begun with each router knows
+from its own topology file, so the file of who joins has to have the same routers.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import attrs
+
+from linkstate.plan.plan import Pair, Plan, PlanError, PlannedLink, PlannedRouter
+from router.management.entity import OURS, EntityType, ManagedRouter
+from router.management.message import BAD_REQUEST, ManagementError
+from router.mesh.quantities import Address
+from router.mesh.reading import expected
+from router.mesh.topology import names_a_router
+from router.neighbours import VERSION
+
+MOST_COST = 65535
+
+
+@attrs.frozen
+class Joining:
+    """A router that is to join, and what it takes the mesh to be."""
+
+    name: str
+    mesh: str
+    wire: int
+    """The version that it speaks."""
+    others: frozenset[str]
+    """All other routers of its topology."""
+    planned: PlannedRouter
+    links: dict[Pair, PlannedLink]
+
+    @classmethod
+    def read(cls, name: str, said: Mapping[Any, Any]) -> "Joining":
+        """Raises ManagementError."""
+        match said:
+            case {
+                "mesh": str(mesh), "wire": int(wire), "routers": list(routers),
+                "amqp": str(amqp), "inter": str(inter), "links": dict(links),
+            } if all(isinstance(router, str) for router in routers):  # fmt: skip
+                planned = PlannedRouter(amqp=_found_at("amqp", amqp), inter=_found_at("inter", inter))
+                return cls(name, mesh, wire, frozenset(routers) - {name}, planned, dict(_links(name, links)))
+        raise ManagementError(BAD_REQUEST, "expected mesh, wire, routers, amqp, inter and links in the body")
+
+
+def _links(name: str, said: Mapping[Any, Any]) -> Collection[tuple[Pair, PlannedLink]]:
+    links = []
+    for neighbour, link in said.items():
+        match link:
+            case [int(cost), str(address)] if isinstance(neighbour, str) and 0 < cost <= MOST_COST:
+                low, high = sorted((name, neighbour))
+                at = _found_at(f"link to {neighbour}", address) if address else ""
+                links.append(((low, high), PlannedLink(cost=cost, address=at)))
+            case _:
+                raise ManagementError(BAD_REQUEST, f"links: {neighbour!r}: {link!r}, expected [cost, address]")
+    return links
+
+
+def _found_at(what: str, text: str) -> str:
+    """host:port that others can connect to."""
+    try:
+        address = Address.parse(text)
+    except ValueError as error:
+        raise ManagementError(BAD_REQUEST, f"{what}: {error}") from None
+    if address.is_anywhere or address.port == 0:
+        raise ManagementError(BAD_REQUEST, f"{what}: {text} leads nowhere, expected a host and a port")
+    return str(address)
+
+
+def plan_router(at: ManagedRouter) -> EntityType[str]:
+    def planned(name: str) -> PlannedRouter:
+        return at.linkstate.plan.routers[name]
+
+    return EntityType[str](
+        f"{OURS}planRouter",
+        {
+            "identity": lambda name: name,
+            "name": lambda name: name,
+            "standing": lambda name: planned(name).standing.name.lower(),
+            "amqp": lambda name: planned(name).amqp or None,
+            "inter": lambda name: planned(name).inter or None,
+            "neighbours": lambda name: at.linkstate.plan.costs_of(name),
+            "isHere": lambda name: name == at.name,
+            "reachable": lambda name: name in at.linkstate.routes or name == at.name,
+            "inContact": lambda name: name in at.node.topic.directory.contacts,
+        },
+        lambda: sorted(at.linkstate.plan.listed),
+        delete=lambda name: _remove(at, name),
+        create=lambda name, said: _join(at, Joining.read(name, said)),
+    )
+
+
+def _join(at: ManagedRouter, joining: Joining) -> str:
+    """Raises ManagementError."""
+    plan = at.linkstate.plan
+    reasons = [*_misfits(at, joining), *_clashes(plan, joining)]
+    if reasons:
+        raise ManagementError(BAD_REQUEST, "; ".join(reasons))
+    routers = {name: plan.routers[name] for name in plan.members} | {joining.name: joining.planned}
+    links = {pair: link for pair, link in plan.links.items() if plan.members.issuperset(pair)} | joining.links
+    now = at.node.now()
+    try:
+        revised = plan.revised(Plan(routers, links), (at.node.topic.outlet.clock.stamp(), at.name))
+    except PlanError as error:
+        raise ManagementError(BAD_REQUEST, str(error)) from None
+    at.linkstate.replan(revised, now)
+    at.node.pump()
+    return joining.name
+
+
+def _misfits(at: ManagedRouter, joining: Joining) -> Collection[str]:
+    """Why it is not of this mesh."""
+    members, reasons = at.linkstate.plan.members, []
+    if joining.mesh != at.topology.mesh:
+        reasons.append(f"this is mesh {at.topology.mesh}, not {joining.mesh}")
+    if joining.wire != VERSION:
+        reasons.append(f"the mesh speaks wire version {VERSION}, this router {joining.wire}")
+    if unknown := sorted(joining.others - members):
+        reasons.append(f"its topology has {', '.join(unknown)}, which the mesh has not")
+    if lacking := sorted(members - joining.others - {joining.name}):
+        reasons.append(f"its topology lacks {', '.join(lacking)}, which the mesh has")
+    return reasons
+
+
+def _clashes(plan: Plan, joining: Joining) -> Collection[str]:
+    """Why there is no place for it."""
+    name, reasons = joining.name, []
+    if not names_a_router(name):
+        reasons.append(f"{name!r} cannot name a router, expected letters, digits, - and _")
+    if name in plan.members:
+        reasons.append("the mesh has a router of this name, expected another name, or oncemesh start where that ran")
+    for router in sorted(plan.listed - {name}):
+        taken = {plan.routers[router].amqp, plan.routers[router].inter} & {joining.planned.amqp, joining.planned.inter}
+        reasons += (f"router {router} is at {address} already, expected another address" for address in sorted(taken))
+    neighbours = {end for pair in joining.links for end in pair} - {name}
+    reasons += (f"there is no router {end!r}, {expected(end, plan.members)}" for end in neighbours - plan.members)
+    if not neighbours:
+        reasons.append("it has no link, expected one to a router of the mesh")
+    return reasons
+
+
+def _remove(at: ManagedRouter, name: str) -> None:
+    """By force: one that is not there. Raises ManagementError."""
+    if name == at.name or name in at.linkstate.routes:
+        raise ManagementError(BAD_REQUEST, f"router {name} is there: it leaves by oncemesh remove {name}")
+    now = at.node.now()
+    at.linkstate.replan(at.linkstate.plan.without(name, (at.node.topic.outlet.clock.stamp(), at.name)), now)
+    at.node.pump()

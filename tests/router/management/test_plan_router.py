@@ -1,0 +1,112 @@
+"""Routers that join by way of `$management` (protocol 11): what is taken for one, and what is not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from linkstate.mesh import Mesh
+from linkstate.plan.plan import Plan, Standing
+from router.management.entity import ManagedRouter
+from router.management.message import ManagementError
+from router.management.plan_router import MOST_COST, plan_router
+from router.management.recent_events import RecentEvents
+from router.mesh.topology import load
+from router.neighbours import VERSION
+from tests.router.test_node import CountingStore, boot
+
+SAID = {
+    "mesh": "alone",
+    "wire": VERSION,
+    "routers": ["a", "d"],
+    "amqp": "d.example.org:5672",
+    "inter": "d.example.org:5772",
+    "links": {"a": [5, "gateway:15772"]},
+}
+
+
+@pytest.fixture
+def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagedRouter]:
+    """A router that is alone."""
+    path = tmp_path / "alone.yaml"
+    path.write_text("mesh: alone\nrouters: {a: {amqp: '127.0.0.1:5672'}}\n")
+    with CountingStore(tmp_path / "state.db") as store:
+        node, ends = boot(store)
+        monkeypatch.setattr(ends, "note", lambda happening: None)
+        assert isinstance(node.mesh, Mesh)
+        nobody: Any = SimpleNamespace()
+        yield ManagedRouter(load(path), node, node.mesh, nobody, nobody, 0.0, RecentEvents("a", 1), lambda: b"{}")
+
+
+def join(at: ManagedRouter, name: str = "d", **changes: Any) -> Plan:
+    create = plan_router(at).create
+    assert create is not None
+    assert create(name, SAID | changes) == name
+    return at.linkstate.plan
+
+
+def remove(at: ManagedRouter, name: str) -> Plan:
+    delete = plan_router(at).delete
+    assert delete is not None
+    delete(name)
+    return at.linkstate.plan
+
+
+def test_who_joins_is_in_the_plan_with_its_links(at: ManagedRouter) -> None:
+    plan = join(at)
+    assert plan.members == {"a", "d"} and plan.costs_of("d") == {"a": 5}
+    assert (plan.routers["d"].amqp, plan.dialled_by("a")) == ("d.example.org:5672", {"d": "gateway:15772"})
+
+
+def test_who_could_not_start_is_taken_back_and_may_join_later_as_another(at: ManagedRouter) -> None:
+    join(at)
+    assert remove(at, "d").routers["d"].standing is Standing.REMOVED
+    plan = join(at, links={"a": [1, ""]})
+    assert plan.members == {"a", "d"} and plan.routers["d"].since > 0
+    assert plan.dialled_by("a") == {"d": "d.example.org:5772"}
+
+
+def test_who_is_there_is_not_removed_like_this(at: ManagedRouter) -> None:
+    with pytest.raises(ManagementError, match="router a is there: it leaves by oncemesh remove a"):
+        remove(at, "a")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"mesh": "other"}, "this is mesh alone, not other"),
+        ({"wire": VERSION + 1}, f"the mesh speaks wire version {VERSION}, this router {VERSION + 1}"),
+        ({"wire": None}, "expected mesh, wire, routers, amqp, inter and links in the body"),
+        ({"routers": ["a", 1]}, "expected mesh, wire, routers, amqp, inter and links in the body"),
+        ({"routers": ["d"]}, "its topology lacks a, which the mesh has"),
+        ({"routers": ["a", "c", "d"]}, "its topology has c, which the mesh has not"),
+        ({"name": "../d"}, "'../d' cannot name a router"),
+        ({"name": "clients"}, "'clients' cannot name a router"),
+        ({"name": "a", "links": {"b": [1, ""]}}, "the mesh has a router of this name"),
+        ({"inter": "0.0.0.0:5772"}, "inter: 0.0.0.0:5772 leads nowhere"),
+        ({"inter": ""}, 'inter: "" is not an address'),
+        ({"amqp": "d.example.org:0"}, "amqp: d.example.org:0 leads nowhere"),
+        ({"links": {}}, "it has no link, expected one to a router of the mesh"),
+        ({"links": {"a": [1, ""], "b": [1, ""]}}, "there is no router 'b', expected a"),
+        ({"links": {"a": [0, ""]}}, "links: 'a': [0, ''], expected [cost, address]"),
+        ({"links": {"a": [MOST_COST + 1, ""]}}, "links: 'a': [65536, ''], expected [cost, address]"),
+        ({"links": {"a": 1}}, "links: 'a': 1, expected [cost, address]"),
+        ({"links": {"a": [1, "x"]}}, 'link to a: "x" is not an address'),
+    ],
+)
+def test_who_does_not_fit_is_told_why_and_the_plan_is_what_it_was(
+    at: ManagedRouter, changes: dict[str, Any], reason: str
+) -> None:
+    before = at.linkstate.plan
+    with pytest.raises(ManagementError) as told:
+        join(at, **changes)
+    assert reason in str(told.value)
+    assert at.linkstate.plan == before
+
+
+def test_an_address_is_one_routers(at: ManagedRouter) -> None:
+    join(at)
+    with pytest.raises(ManagementError, match=f"router d is at {SAID['amqp']} already, expected another address"):
+        join(at, "e", routers=["a", "d"], inter="e:1")
