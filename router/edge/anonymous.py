@@ -89,9 +89,9 @@ class AnonymousLink(End):
         self._publishers: dict[str, AddressPublisher] = {}
         self._home: dict[Handle, AddressPublisher] = {}
         """Of what is not settled."""
-        self._asked: set[AddressPublisher] | None = None
+        self._asked: dict[AddressPublisher, None] | None = None
         """Whose question the echo that is under way answers; None if there is none. Some clients answer none ever."""
-        self._asks: set[AddressPublisher] = set()
+        self._asks: dict[AddressPublisher, None] = {}
         """Who has asked since."""
         link.answer(expiry_policy=EXPIRE_LINK, max_message_size=max_message)
         self._grant()
@@ -147,9 +147,8 @@ class AnonymousLink(End):
 
     def _leave(self, address: str) -> None:
         publisher = self._publishers.pop(address)
-        self._asks.discard(publisher)
-        if self._asked is not None:
-            self._asked.discard(publisher)
+        for asking in (self._asked or {}, self._asks):
+            asking.pop(publisher, None)
         publisher.gone(self._node.now(), closed=True)
 
     def on_dispositions(self, dispositions: Dispositions) -> None:
@@ -158,9 +157,9 @@ class AnonymousLink(End):
             publisher.settle(list(handles))
 
     def on_echo(self) -> None:
-        answered, self._asked = self._asked or set(), None
+        answered, self._asked = self._asked or {}, None
         if self._asks:
-            self._asked, self._asks = self._asks, set()
+            self._asked, self._asks = self._asks, {}
             self.link.echo()
         for publisher in answered:
             publisher.signs.answered()
@@ -178,9 +177,9 @@ class AnonymousLink(End):
     def ask(self, publisher: "AddressPublisher") -> None:
         """Never more than one echo is under way: who asks meanwhile has the next."""
         if self._asked is not None:
-            self._asks.add(publisher)
+            self._asks[publisher] = None
         else:
-            self._asked = {publisher}
+            self._asked = {publisher: None}
             self.link.echo()
 
     def answered(self, handles: Iterable[Handle]) -> None:
