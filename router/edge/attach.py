@@ -183,10 +183,9 @@ def begins_life(link: Link, generations: Generations) -> bool:
         return False
     if not (target.timeout > 0 or target.expiry_policy == EXPIRE_NEVER):
         return False
+    identity = LinkIdentity(link.connection.remote_container, link.name, address_of(link), link.connection.user)
     generation = link.remote_properties.get(GENERATION)
-    connection, is_null = link.connection, link.remote_unsettled is None and not link.remote_incomplete_unsettled
-    identity = LinkIdentity(connection.remote_container, link.name, address_of(link), connection.user)
-    return is_null or not generations.knows(link_name(identity), generation)
+    return unsettled_of(link) is None or not generations.knows(link_name(identity), generation)
 
 
 def generation_of(link: Link) -> bytes | None:

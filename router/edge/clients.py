@@ -112,10 +112,8 @@ class ClientEdge(Handler):
     # links
 
     def on_attach(self, link: Link) -> None:
-        generations = self.node.topic.generations
-        if link.connection.can_prove and begins_life(
-            link, generations
-        ):  # it may be late, and its client have gone elsewhere
+        """One that may be late, as its client has gone elsewhere, waits for a proof that it has not (protocol 7.8)."""
+        if link.connection.can_prove and begins_life(link, self.node.topic.generations):
             link.connection.prove(partial(self._attach, link))
         else:
             self._attach(link)
