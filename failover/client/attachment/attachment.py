@@ -272,9 +272,10 @@ class Attachment(Handler):
         """Go to the first of these, if we are asked to. Not again and again: it may not have us, or ask us to go on."""
         self._routers.learn(servers)
         now = trio.current_time()
-        if asked and now >= self._rested and self._routers.prefer(servers):
+        if asked and now >= self._rested and (other := self._routers.other(servers)) is not None:
             self._rested, self._rest_s = now + self._rest_s, min(2 * self._rest_s, LONGEST_REST_S)
-            self._lose(MovingError(), elsewhere=True)
+            self._lose(MovingError())
+            self._routers.move_to(other)
 
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         if link is self._attaching:

@@ -61,7 +61,6 @@ class Routers:
             raise ValueError("no router to attach to")
         self._random = Random(client)
         self._turn = 0
-        self._preferred: RouterAddress | None = None
         self.failures = 0
 
     @property
@@ -96,15 +95,16 @@ class Routers:
         self.move_on()
 
     def move_on(self) -> None:
-        """To the one that is preferred, or else the next."""
-        preferred, self._preferred = self._preferred, None
-        self._turn = self._ring.index(preferred) if preferred in self._ring else (self._turn + 1) % len(self._ring)
+        self._turn = (self._turn + 1) % len(self._ring)
 
-    def prefer(self, servers: Any) -> bool:
-        """Try the first of these next, if we have learned it. Whether that would be a move."""
+    def move_to(self, router: RouterAddress) -> None:
+        """One of those that we have learned."""
+        self._turn = self._ring.index(router)
+
+    def other(self, servers: Any) -> RouterAddress | None:
+        """The first of these, if we have learned it, and it is another one than `current`."""
         first = _address(servers[0]) if isinstance(servers, list) and servers else None
-        self._preferred = first if first in self._ring and first != self.current else None
-        return self._preferred is not None
+        return first if first in self._ring and first != self.current else None
 
     def learn(self, servers: Any) -> None:
         """As a router's open names them, or its `$routers`. What is not understood is left out; routers that an earlier

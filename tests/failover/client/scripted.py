@@ -73,7 +73,8 @@ class Peer(Handler):
         self.port = 0
         self.properties: dict[str, Any] = {"router": name}
         self.max_frame = 64 * 1024
-        self.listening: Link | None = None  # the last link from `$routers`
+        self.has_list = True  # it has a node `$routers`
+        self.listening: Link | None = None  # the last link from there
         self.dead = False  # takes connections and closes them at once
         self._news: trio.MemorySendChannel[Any]
         self._news, self._done = trio.open_memory_channel[Any](math.inf)
@@ -168,7 +169,10 @@ class Peer(Handler):
     def on_attach(self, link: Link) -> None:
         """Lists of routers are not told unless a test does."""
         if link.remote_source is not None and link.remote_source.address == ROUTERS:
-            link.answer()
+            if self.has_list:
+                link.answer()
+            else:
+                link.refuse("amqp:not-found", "no such node")
             self.listening = link
         else:
             self._news.send_nowait(link)

@@ -171,6 +171,16 @@ async def test_what_cannot_be_followed_is_not() -> None:
         assert await handle.outcome() is Outcome.ACCEPTED
 
 
+async def test_a_router_of_another_make_that_has_no_such_list_is_not_left() -> None:
+    async with running_peers("a", "b") as [a, b]:
+        a.has_list = False
+        async with publishing(a, b) as (p, link):
+            handle = await p.send(b"body")
+            await settled(a, link, await a.next(Transferred))
+            assert await handle.outcome() is Outcome.ACCEPTED
+            assert a.listening is not None and a.listening.ended
+
+
 @pytest.mark.parametrize("options", [{"settle": "first"}, {"timeout": 0}])
 async def test_who_would_lose_something_by_a_move_does_not_listen(options: dict[str, Any]) -> None:
     async with running_peers("a") as [a], subscribing(a, **options):
