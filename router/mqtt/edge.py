@@ -48,7 +48,7 @@ LONGEST_CLIENT: Final = 256
 class Entrance(Protocol):
     """Who is let in by this listener."""
 
-    def user_of(self, packet: ConnectPacket, connection: MqttConnection) -> str:
+    def user_of(self, packet: ConnectPacket) -> str:
         """Raises MqttError."""
 
 
@@ -91,11 +91,11 @@ class MqttEdge:
         if packet.will is not None:
             raise MqttError(Reason.IMPLEMENTATION, "a will: nobody would publish it if this router were lost")
         client, told = self._name_of(packet)
-        connection.user = self.entrances[connection].user_of(packet, connection)
+        connection.user = self.entrances[connection].user_of(packet)
         self._admit(connection)
         asked = 0 if packet.version == V5 or packet.clean else NEVER
         timeout = min(packet.properties.get("session-expiry-interval", asked), self._longest)
-        session, present = self._session(client, connection, clean=packet.clean, lasts=timeout > 0)
+        session, present = self._session(client, connection, clean=packet.clean)
         self._of[connection] = session
         session.begin(connection, timeout, dict(packet.properties))
         connection.open(client, packet.keep_alive)
@@ -131,9 +131,7 @@ class MqttEdge:
             raise MqttError(Reason.BUSY, "this router is full of clients", "connections")
         self._clients.enter(connection)
 
-    def _session(
-        self, client: str, connection: MqttConnection, *, clean: bool, lasts: bool
-    ) -> tuple[MqttSession, bool]:  # fmt: skip
+    def _session(self, client: str, connection: MqttConnection, *, clean: bool) -> tuple[MqttSession, bool]:
         """The client's, and whether it was there before, here or elsewhere."""
         self._forget_expired()
         name = connection.user, client

@@ -37,8 +37,8 @@ class EndHost(Protocol):
     def lifetime(self, durable: int) -> Lifetime:
         """Of what is attached now."""
 
-    def lost(self, end: "MqttEnd", action: Detach) -> None:
-        """The core has detached this end."""
+    def lost(self, action: Detach) -> None:
+        """The core has detached an end."""
 
 
 class Absent:
@@ -119,4 +119,4 @@ class MqttEnd:
 
     def detach(self, action: Detach) -> None:
         self.is_detached = True
-        self.host.lost(self, action)
+        self.host.lost(action)

@@ -221,15 +221,14 @@ PROPERTIES: Final[Mapping[int, Property]] = {
     code: Property(name, *_READ[kind], frozenset(places)) for code, (name, kind, places) in _TABLE.items()
 }
 """By code: what it is called and what it is, and in which packets it may stand (MQTT 5 2.2.2.2)."""
-_CODES: Final = {known.name: bytes((code,)) for code, known in PROPERTIES.items()}
-_WRITE: Final = {known.name: known.write for known in PROPERTIES.values()}
+_WRITTEN: Final = {known.name: (bytes((code,)), known.write) for code, known in PROPERTIES.items()}
 
 
 def properties(values: Mapping[str, Any]) -> bytes:
     """With their length."""
     parts = []
     for name, value in values.items():
-        write, code = _WRITE[name], _CODES[name]
+        code, write = _WRITTEN[name]
         parts += [code + write(each) for each in (value if name == USER else (value,))]
     whole = b"".join(parts)
     return number(len(whole)) + whole

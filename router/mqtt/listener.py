@@ -49,7 +49,7 @@ class Door:
     anybody: bool
     """May come in."""
 
-    def user_of(self, packet: ConnectPacket, connection: MqttConnection) -> str:
+    def user_of(self, packet: ConnectPacket) -> str:
         if packet.user is not None and self.passwords:
             password = (packet.password or b"").decode(errors="replace")
             if not self.doors.proves(packet.user, password):

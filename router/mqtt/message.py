@@ -64,7 +64,7 @@ def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any]) -> bytes:
         annotations[IS_TEXT] = bool(found["payload-format-indicator"])
     if annotations:
         sections.append(Described(MESSAGE_ANNOTATIONS, annotations))
-    fields = [None, None, None, None, *(found.get(name) for name in ("response-topic", "correlation-data"))]
+    fields = [None, None, None, None, found.get("response-topic"), found.get("correlation-data")]
     content_type = found.get("content-type")
     fields.append(Symbol(content_type) if content_type is not None and content_type.isascii() else None)
     if any(field is not None for field in fields):
@@ -106,8 +106,8 @@ def _of_sections(sections: list[tuple[Any, Any]], qos: int) -> MqttContent | Non
         elif code == PROPERTIES and isinstance(value, list):
             found |= _properties(value)
         elif code == APPLICATION_PROPERTIES and isinstance(value, dict):
-            if user := [(name, text) for name, each in value.items() if (text := _text(each)) and _fits(name)]:
-                found[USER] = [(name, text[0]) for name, text in user]
+            texts = ((name, _text(each)) for name, each in value.items() if _fits(name))
+            found[USER] = [(name, text) for name, text in texts if text is not None]
         elif code == DATA and isinstance(value, bytes):
             body.append(value)
         elif code == VALUE and isinstance(value, str | bytes):
@@ -131,14 +131,14 @@ def _properties(fields: list[Any]) -> dict[str, Any]:
     return found
 
 
-def _text(value: Any) -> tuple[str] | None:
+def _text(value: Any) -> str | None:
     """A simple value in words; None if it has none."""
     if isinstance(value, bool):
-        return ("true" if value else "false",)
+        return "true" if value else "false"
     if value is None or isinstance(value, bytes | list | dict | Described):
         return None
     text = str(int(value)) if isinstance(value, Timestamp) else str(value)
-    return (text,) if _fits(text) else None
+    return text if _fits(text) else None
 
 
 def _fits(value: Any) -> bool:

@@ -12,7 +12,6 @@ from router.mqtt.fields import WILL, FieldReader, malformed, number, properties,
 from router.mqtt.values import V3, V5, MqttError, PacketKind, Reason, return_code
 
 Properties = Mapping[str, Any]
-_NAMES: Final = {"MQTT": (V3, V5)}
 _DUP, _RETAIN = 0x08, 0x01
 _CLEAN, _WILL, _WILL_RETAIN, _PASSWORD, _USER = 0x02, 0x04, 0x20, 0x40, 0x80
 
@@ -161,9 +160,9 @@ def version_of(connect: bytes) -> int:
 
 def _connect(reader: FieldReader) -> ConnectPacket:
     name, version = reader.text(), reader.byte()
-    if name not in _NAMES:
+    if name != "MQTT":
         raise malformed(f"the protocol {name[:20]!r}, expected MQTT")
-    if version not in _NAMES[name]:
+    if version not in (V3, V5):
         raise MqttError(Reason.UNSUPPORTED_VERSION, f"level {version} of the protocol, expected 4 (3.1.1) or 5")
     flags, keep_alive = reader.byte(), reader.two()
     if flags & 0x01 or (not flags & _WILL and flags & 0x38) or (flags >> 3) & 3 == 3:

@@ -19,6 +19,8 @@ from hashlib import blake2b
 from itertools import groupby
 from typing import Final
 
+from attrs import define
+
 from router.edge.signs import SignsOfLife
 from router.mqtt.ends import LINK, LINK_QOS_1, EndHost, MqttEnd
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Echo, LinkAction
@@ -31,23 +33,21 @@ from topic.node import Node
 HASH_BYTES: Final = 16
 
 
+@define(eq=False)
 class ReceivedMessage:
     """A message of the client's, until it is over for both."""
 
-    __slots__ = ("dup", "end", "identifier", "message", "qos", "record", "released", "tag", "told")
-
-    def __init__(self, end: "MqttPublisher", identifier: int, qos: int, message: bytes, *, dup: bool) -> None:
-        self.end = end
-        self.identifier = identifier
-        self.qos = qos
-        self.message = message
-        self.dup = dup
-        self.tag = end.tag(identifier, message)
-        self.record: Record | None = None
-        self.told = False
-        """The client has been told of the outcome."""
-        self.released = False
-        """The client knows the outcome: what is left is for the mesh."""
+    end: "MqttPublisher"
+    identifier: int
+    qos: int
+    dup: bool
+    tag: bytes
+    message: bytes
+    record: Record | None = None
+    told: bool = False
+    """The client has been told of the outcome."""
+    released: bool = False
+    """The client knows the outcome: what is left is for the mesh."""
 
 
 Answer = Callable[[ReceivedMessage, bool, str], None]

@@ -101,9 +101,8 @@ class MqttSession:
         self._touched.clear()
         for end in (*self.publishers.values(), *self.subscribers.values()):
             end.gone(now, closed=closed)
-        self.received = {number: each for number, each in self.received.items() if not closed}
 
-    def lost(self, end: MqttEnd, action: Detach) -> None:
+    def lost(self, action: Detach) -> None:
         self._lost(self, action)
 
     def is_full(self, most: int, now: float) -> bool:
@@ -125,7 +124,8 @@ class MqttSession:
             raise MqttError(Reason.TOO_LARGE, f"a message of {len(message)} bytes", "max_message")
         if packet.qos and self._is_known(packet, message):
             return
-        incoming = ReceivedMessage(end, packet.identifier, packet.qos, message, dup=packet.dup)
+        tag = end.tag(packet.identifier, message)
+        incoming = ReceivedMessage(end, packet.identifier, packet.qos, packet.dup, tag, message)
         if packet.qos:
             self.received[packet.identifier] = incoming
         end.take(incoming)

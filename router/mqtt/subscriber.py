@@ -9,6 +9,8 @@ the link, at this router: its map has the keys. At another router nobody has the
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from attrs import define
+
 from router.mqtt.ends import LINK, EndHost, MqttEnd
 from router.mqtt.fields import text
 from router.mqtt.message import MqttContent, from_amqp
@@ -35,20 +37,17 @@ CREDIT_SETTLED: Final = 10_000
 """The same at QoS 0, between two writes."""
 
 
+@define(eq=False)
 class SentMessage:
     """What was sent to the client under an identifier."""
 
-    __slots__ = ("end", "identifier", "key", "qos", "record", "released")
-
-    def __init__(self, end: "MqttSubscriber", identifier: int, qos: int, record: Record) -> None:
-        self.end: MqttSubscriber | None = end
-        """None once the subscription is over."""
-        self.identifier = identifier
-        self.qos = qos
-        self.key = record.key
-        self.record = record
-        self.released = False
-        """PUBREL was sent."""
+    end: "MqttSubscriber | None"
+    """None once the subscription is over."""
+    identifier: int
+    qos: int
+    record: Record
+    released: bool = False
+    """PUBREL was sent."""
 
 
 class SendingHost(EndHost, Protocol):
@@ -71,9 +70,12 @@ class SendingHost(EndHost, Protocol):
 
 
 class MqttSubscriber(MqttEnd):
-    def __init__(self, carrier: SendingHost, node: Node, address: str, qos: int) -> None:
-        super().__init__(carrier, node, address, LINK)
-        self.subscriber: LocalSubscriber
+    host: SendingHost
+    subscriber: LocalSubscriber
+    """Of its last attach: the first is made with it."""
+
+    def __init__(self, host: SendingHost, node: Node, address: str, qos: int) -> None:
+        super().__init__(host, node, address, LINK)
         self.qos = qos
         """Granted."""
         self.topic = text(address)
@@ -82,7 +84,6 @@ class MqttSubscriber(MqttEnd):
         self.unsent: dict[Record, None] = {}
         """What waits for an identifier."""
         self.is_attached = False
-        self._carrier = carrier
         self._accepted: dict[bytes, None] = {}
         """Keys of what the client has accepted, and its publisher has not settled."""
         self._named: dict[bytes, int] = {}
@@ -93,8 +94,8 @@ class MqttSubscriber(MqttEnd):
         return self.node.topic.directory.subscriber(self._mesh_name)
 
     @property
-    def epoch(self) -> Epoch | None:
-        return self.subscriber.epoch if self.is_begun else None
+    def epoch(self) -> Epoch:
+        return self.subscriber.epoch
 
     # attaching
 
@@ -115,10 +116,6 @@ class MqttSubscriber(MqttEnd):
         )
         self.node.perform()
 
-    @property
-    def is_begun(self) -> bool:
-        return hasattr(self, "subscriber")
-
     def change(self, qos: int) -> None:
         """Another QoS is asked for: the link is attached again with all that is under way."""
         self.qos = qos
@@ -132,7 +129,7 @@ class MqttSubscriber(MqttEnd):
         if closed:
             for outgoing in self.records.values():
                 outgoing.end = None
-        if not self.is_begun or self.is_detached:
+        if self.is_detached:
             return
         if closed:
             self.node.topic.detach_subscriber(self.subscriber, self, now)
@@ -143,10 +140,10 @@ class MqttSubscriber(MqttEnd):
 
     def answer(self, outgoing: SentMessage, outcome: DeliveryOutcome) -> None:
         """It is told to the core with `go_on`."""
-        if self.records.pop(outgoing.key, None) is None:
+        if self.records.pop(outgoing.record.key, None) is None:
             return
         if outcome is DeliveryOutcome.ACCEPTED:
-            self._accepted[outgoing.key] = None
+            self._accepted[outgoing.record.key] = None
         self._outcomes.setdefault(outcome, []).append(outgoing.record)
 
     def go_on(self) -> None:
@@ -200,14 +197,14 @@ class MqttSubscriber(MqttEnd):
         for key in named:
             if key not in ours:
                 self._end(key)
-        self._carrier.answered(self)
+        self.host.answered(self)
         self._grant()
 
     def _end(self, key: bytes) -> None:
         """The delivery is settled: also where the client has not answered."""
         self._accepted.pop(key, None)
         if (outgoing := self.records.pop(key, None)) is not None:
-            self._carrier.let_go(outgoing)
+            self.host.let_go(outgoing)
 
     def _deliver(self, records: Sequence[Record]) -> None:
         refused = []
@@ -218,18 +215,18 @@ class MqttSubscriber(MqttEnd):
             if content is None:
                 refused.append(record)
             elif settled:
-                self._carrier.carry_settled(self, content)
+                self.host.carry_settled(self, content)
             elif (outgoing := self.records.get(record.key)) is not None:
                 outgoing.record = record
-                self._carrier.carry_again(outgoing, content)
+                self.host.carry_again(outgoing, content)
             else:
-                self._carrier.carry(self, record, content, min(self.qos, content.qos))
+                self.host.carry(self, record, content, min(self.qos, content.qos))
         if refused:
             self.refuse([] if settled else refused)
 
     def refuse(self, records: list[Record]) -> None:
         """What the client cannot be given it rejects. It is told to the core when this is over."""
-        self._carrier.unreadable(self)
+        self.host.unreadable(self)
         if records:
             self.node.topic.outcomes(self.subscriber, records, DeliveryOutcome.REJECTED)
             self.node.perform()

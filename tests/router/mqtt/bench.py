@@ -19,7 +19,7 @@ OPENING_S = 5.0
 
 
 class Anybody:
-    def user_of(self, packet: ConnectPacket, connection: MqttConnection) -> str:
+    def user_of(self, packet: ConnectPacket) -> str:
         return ""
 
 
