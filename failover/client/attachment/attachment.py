@@ -171,7 +171,7 @@ class Attachment(Handler):
     async def _watch(self, router: RouterAddress, connection: Connection, serving: trio.CancelScope) -> None:
         """A router that wakes up later must find this connection closed, not half of a goodbye: it would take us for
         still attached, and resume us there."""
-        await silence(connection, lambda: self._patience.limit)
+        await silence(connection, self._patience)
         self._lose(ClientError(None, f"{router.url} is silent"), elsewhere=True)
         serving.cancel()
 

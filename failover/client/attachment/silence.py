@@ -5,7 +5,7 @@ believes no longer in its router than the other routers do: it is at the next on
 too. But it cannot expect to hear from a router more often than it has asked for, which is what its own idle timeout is.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import trio
@@ -22,23 +22,29 @@ class Patience:
 
     def __init__(self, idle: float) -> None:
         self._idle = idle
+        self.least = HEARD * idle  # seconds: the limit is never below
         self.limit = idle  # seconds of silence
 
     def learn(self, properties: Mapping[str, Any]) -> None:
         """From the properties of a router's open."""
         dead_ms = properties.get(DEAD)
         if isinstance(dead_ms, int) and dead_ms > 0:
-            self.limit = min(self._idle, max(dead_ms / 1000, HEARD * self._idle))
+            self.limit = min(self._idle, max(dead_ms / 1000, self.least))
 
 
-async def silence(connection: Connection, limit: Callable[[], float]) -> None:
-    """Wait until nothing has come from the peer for so long. The limit is read now and then: it may still change."""
+async def silence(connection: Connection, patience: Patience) -> None:
+    """Wait until nothing has come from the peer for so long. For how long it says as it opens, which may take a while:
+    until then, and whenever something else has come, only the least time is slept for."""
     begun = trio.current_time()
-    await trio.sleep(GRACE_S)  # mostly the peer has opened by then
+
+    def heard() -> float:
+        return connection.last_received or begun
+
     while True:
-        heard = connection.last_received or begun
-        await trio.sleep_until(heard + limit())
-        if (connection.last_received or begun) == heard and trio.current_time() >= heard + limit():
+        last = heard()
+        await trio.sleep_until(last + patience.least)
+        if heard() == last:
+            await trio.sleep_until(last + patience.limit)
             await trio.sleep(GRACE_S)
-            if (connection.last_received or begun) == heard:
+            if heard() == last:
                 return

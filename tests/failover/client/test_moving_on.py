@@ -116,11 +116,12 @@ async def test_a_router_is_left_as_soon_as_the_others_give_it_up() -> None:
     async with running_peers("a", "b") as [a, b]:
         a.properties["oncemesh:dead"] = 100
         s = Subscriber([a.url, b.url], "topic/x", container="s", link="in", idle=6)
-        async with attached(s, a):
+        begun = trio.current_time()
+        async with attached(s, a):  # what it heard last may be long ago on a busy machine
             lost = trio.current_time()
             a.stop()
             await b.answer({})
-            assert 2.9 < trio.current_time() - lost < 5.9
+            assert begun + 3 < trio.current_time() < lost + 6
             await a.next(Gone)
 
 

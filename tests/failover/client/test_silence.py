@@ -18,8 +18,8 @@ class Peer:
     def speak(self) -> None:
         self.last_received = trio.current_time()
 
-    async def silence(self, limit: float) -> float:
-        await silence(cast(Connection, self), lambda: limit)
+    async def silence(self, patience: Patience) -> float:
+        await silence(cast(Connection, self), patience)
         return trio.current_time()
 
 
@@ -43,7 +43,7 @@ def test_a_router_says_when_others_give_it_up(dead_ms: Any, limit: float) -> Non
 
 async def test_a_router_that_never_speaks(autojump_clock: trio.testing.MockClock) -> None:
     begun = trio.current_time()
-    assert await Peer().silence(1.0) == pytest.approx(begun + 1.0 + GRACE_S)
+    assert await Peer().silence(Patience(1.0)) == pytest.approx(begun + 1.0 + GRACE_S)
 
 
 async def test_a_router_that_falls_silent(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
@@ -55,7 +55,23 @@ async def test_a_router_that_falls_silent(autojump_clock: trio.testing.MockClock
             peer.speak()
 
     nursery.start_soon(speak)
-    over = await peer.silence(1.0)
+    over = await peer.silence(Patience(1.0))
+    assert peer.last_received is not None
+    assert over == pytest.approx(peer.last_received + 1.0 + GRACE_S)
+
+
+async def test_a_router_that_takes_a_while_to_open_is_believed_in_for_as_long_as_it_says_then(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    peer, patience = Peer(), Patience(1.5)
+
+    async def open_late() -> None:
+        await trio.sleep(0.1)
+        peer.speak()
+        patience.learn({"oncemesh:dead": 1000})
+
+    nursery.start_soon(open_late)
+    over = await peer.silence(patience)
     assert peer.last_received is not None
     assert over == pytest.approx(peer.last_received + 1.0 + GRACE_S)
 
@@ -70,6 +86,6 @@ async def test_what_came_while_we_did_not_run_counts(autojump_clock: trio.testin
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(speak_late)
-        over = await peer.silence(1.0)
+        over = await peer.silence(Patience(1.0))
         assert peer.last_received is not None
         assert over > peer.last_received + 1.0
