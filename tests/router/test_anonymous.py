@@ -1,72 +1,65 @@
-"""What a link to the anonymous terminus keeps of addresses that its messages name no more."""
+"""What a link to the anonymous terminus keeps of addresses that its messages name no more, and who is answered when."""
 
 import gc
-import weakref
-from typing import Any
-from unittest.mock import Mock
 
-from router.amqp.batches import Transfers
+from router.amqp.connection import Connection
 from router.amqp.format.sections import write_message
-from router.edge.anonymous import MOST_ADDRESSES, AnonymousLink
-from topic.settings import Settings
+from router.amqp.proton.link import Link
+from router.edge.anonymous import MOST_ADDRESSES, AddressPublisher
+from tests.fuzz.mesh import SETTINGS, FuzzMesh, GoodClient
 
 
-class AskingPublisher:
-    """Asks, as those do whose clients have not said that they answer; and holds nothing."""
+class RelayingClient(GoodClient):
+    """It sends to any address, settles what it is told of, and answers an echo when a test says so."""
 
-    holds = False
+    def __init__(self) -> None:
+        mesh = FuzzMesh("a", "b")
+        super().__init__(mesh.routers["a"], "relaying")
+        self.router.guests.append(self)
+        self.asked: list[Link] = []
+        self.engine = Connection(self, container="relaying", server=False, asked=self.asked.append)
+        self.engine.open()
+        self.link = self.engine.sender("l", "", rcv_settle_mode=1)
+        self.flow()
 
-    def __init__(self, end: AnonymousLink) -> None:
-        self.signs = Mock()
-        self.gone_closed: list[bool] = []
-        self._end = end
+    def publishers(self) -> list[AddressPublisher]:
+        """What its router has of it, be it by mistake."""
+        gc.collect()
+        found = [each for each in gc.get_objects() if isinstance(each, AddressPublisher)]
+        return [publisher for publisher in found if publisher.node is self.router.node]
 
-    def take(self, run: list[Any]) -> None:
-        self._end.ask(self)  # type: ignore[arg-type]  # as much of one as is asked for
+    def flow(self) -> None:
+        self.router.mesh.flow()
 
-    def gone(self, now: float, *, closed: bool) -> None:
-        self.gone_closed.append(closed)
+    def send(self, *addresses: str) -> None:
+        for address in addresses:
+            self.link.send(address.encode(), write_message({"properties": {"to": address}, "data": b""}))
+        self.flow()
 
-
-def linked() -> tuple[AnonymousLink, Mock, "list[weakref.ref[AskingPublisher]]"]:
-    begun: list[weakref.ref[AskingPublisher]] = []
-
-    def begin(end: AnonymousLink, address: str) -> Any:
-        publisher = AskingPublisher(end)
-        begun.append(weakref.ref(publisher))
-        return publisher
-
-    link = Mock(ended=False)
-    node = Mock(now=lambda: 0.0)
-    node.topic.settings = Settings()
-    return AnonymousLink(link, node, 1 << 20, begin), link, begun
-
-
-def send(end: AnonymousLink, address: str) -> None:
-    message = write_message({"properties": {"to": address}, "data": b""})
-    end.on_transfers(Transfers([object()], [b"tag"], [message], [False]))
+    def answer(self) -> None:
+        """The one echo that it has been asked for."""
+        (link,) = self.asked
+        self.asked.clear()
+        link.answer_echo()
+        self.flow()
 
 
 def test_nothing_is_left_of_old_addresses_of_a_client_that_answers_no_echo() -> None:
-    end, link, begun = linked()
+    client = RelayingClient()
     for number in range(3 * MOST_ADDRESSES):
-        send(end, f"topic/{number}")
-        end.settled([len(write_message({"properties": {"to": f"topic/{number}"}, "data": b""}))])
-        end.answered(list(end._home))
-    gc.collect()
-    assert len(begun) == 3 * MOST_ADDRESSES
-    assert sum(publisher() is not None for publisher in begun) == MOST_ADDRESSES
-    assert link.echo.call_count == 1
+        client.send(f"topic/{number}")
+    assert client.accepted == 3 * MOST_ADDRESSES
+    assert client.link.credit == SETTINGS.window
+    assert len(client.publishers()) == MOST_ADDRESSES
+    assert len(client.asked) == 1
 
 
 def test_an_answer_is_that_of_who_had_asked_before_the_echo_was_sent() -> None:
-    end, link, begun = linked()
-    for name in "xyz":
-        send(end, f"topic/{name}")
-    x, y, z = (publisher() for publisher in begun)
-    assert x is not None and y is not None and z is not None
-    end.on_echo()
-    assert [each.signs.answered.call_count for each in (x, y, z)] == [1, 0, 0]
-    end.on_echo()
-    assert [each.signs.answered.call_count for each in (x, y, z)] == [1, 1, 1]
-    assert link.echo.call_count == 2
+    client = RelayingClient()
+    client.send("topic/x", "topic/y", "topic/z")
+    signs = {publisher.identity.address[-1]: publisher.signs for publisher in client.publishers()}
+    client.answer()
+    assert [signs[name].answers for name in "xyz"] == [True, False, False]
+    client.answer()
+    assert [signs[name].answers for name in "xyz"] == [True, True, True]
+    assert not client.asked
