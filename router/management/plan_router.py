@@ -50,12 +50,15 @@ def _links(name: str, said: Mapping[Any, Any]) -> Collection[tuple[Pair, Planned
     links = []
     for neighbour, link in said.items():
         match link:
-            case [int(cost), str(address)] if isinstance(neighbour, str) and 0 < cost <= MOST_COST:
+            case [int(cost), str(address)] if (
+                isinstance(neighbour, str) and neighbour != name and cost is not True and 0 < cost <= MOST_COST
+            ):
                 low, high = sorted((name, neighbour))
                 at = _found_at(f"link to {neighbour}", address) if address else ""
                 links.append(((low, high), PlannedLink(cost=cost, address=at)))
             case _:
-                raise ManagementError(BAD_REQUEST, f"links: {neighbour!r}: {link!r}, expected [cost, address]")
+                what = "expected [cost, address], and another router"
+                raise ManagementError(BAD_REQUEST, f"links: {neighbour!r}: {link!r}, {what}")
     return links
 
 
@@ -136,7 +139,8 @@ def _clashes(plan: Plan, joining: Joining) -> Collection[str]:
         taken = {plan.routers[router].amqp, plan.routers[router].inter} & {joining.planned.amqp, joining.planned.inter}
         reasons += (f"router {router} is at {address} already, expected another address" for address in sorted(taken))
     neighbours = {end for pair in joining.links for end in pair} - {name}
-    reasons += (f"there is no router {end!r}, {expected(end, plan.members)}" for end in neighbours - plan.members)
+    if strange := sorted(neighbours - plan.members):
+        reasons.append(f"there is no router {strange[0]!r}, {expected(strange[0], sorted(plan.members))}")
     if not neighbours:
         reasons.append("it has no link, expected one to a router of the mesh")
     return reasons

@@ -10,6 +10,8 @@ import attrs
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_LONGEST_HOST = 253
+"""In DNS (RFC 1035 2.3.4)."""
 
 
 def parse_duration(text: str) -> float:
@@ -60,7 +62,7 @@ class Address:
 
 def _names_a_host(name: str) -> bool:
     try:
-        return bool(name.encode("idna"))
+        return name.isprintable() and 0 < len(name.encode("idna")) <= _LONGEST_HOST
     except UnicodeError:
         return False
 

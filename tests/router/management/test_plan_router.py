@@ -1,14 +1,16 @@
 """Routers that join by way of `$management` (protocol 11): what is taken for one, and what is not."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgpack
 import pytest
 
 from linkstate.mesh import Mesh
-from linkstate.plan.plan import Plan, Standing
+from linkstate.plan.plan import Plan, Standing, plan_of
 from router.management.entity import ManagedRouter
 from router.management.message import ManagementError
 from router.management.plan_router import MOST_COST, plan_router
@@ -90,6 +92,10 @@ def test_who_is_there_is_not_removed_like_this(at: ManagedRouter) -> None:
         ({"amqp": "d.example.org:0"}, "amqp: d.example.org:0 leads nowhere"),
         ({"links": {}}, "it has no link, expected one to a router of the mesh"),
         ({"links": {"a": [1, ""], "b": [1, ""]}}, "there is no router 'b', expected a"),
+        ({"links": {f"{n}": [1, ""] for n in range(3000)}}, "there is no router '0', expected a"),
+        ({"links": {"a": [1, ""], "d": [1, ""]}}, "links: 'd': [1, ''], expected [cost, address], and another router"),
+        ({"links": {"a": [True, ""]}}, "links: 'a': [True, ''], expected [cost, address]"),
+        ({"inter": "a\0b:5772"}, "is not an address"),
         ({"links": {"a": [0, ""]}}, "links: 'a': [0, ''], expected [cost, address]"),
         ({"links": {"a": [MOST_COST + 1, ""]}}, "links: 'a': [65536, ''], expected [cost, address]"),
         ({"links": {"a": 1}}, "links: 'a': 1, expected [cost, address]"),
@@ -104,6 +110,22 @@ def test_who_does_not_fit_is_told_why_and_the_plan_is_what_it_was(
         join(at, **changes)
     assert reason in str(told.value)
     assert at.linkstate.plan == before
+
+
+@pytest.mark.parametrize("where", [*SAID])
+@pytest.mark.parametrize("what", [None, True, 7, 1 << 70, -1, 0.5, b"a", "", "\0", "x" * 30_000, [[]], {1: {2: []}}])
+def test_what_may_be_said_is_refused_or_leaves_a_plan_that_others_read(
+    at: ManagedRouter, where: str, what: object
+) -> None:
+    neighbour = what if isinstance(what, Hashable) else "d"
+    bodies: list[dict[str, Any]] = [
+        {"links": {"a": link, neighbour: link}} for link in ([what, ""], [1, what], [1, ""])
+    ]
+    for changes in ({where: what}, *bodies):
+        with contextlib.suppress(ManagementError):
+            join(at, **changes)
+        plan = at.linkstate.plan
+        assert plan_of(msgpack.unpackb(msgpack.packb(plan.changed()))).changed() == plan.changed()
 
 
 def test_an_address_is_one_routers(at: ManagedRouter) -> None:
