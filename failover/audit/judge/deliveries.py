@@ -41,6 +41,8 @@ class Deliveries:
     """Nobody can tell by wall clocks when."""
     received_hlc: Ints
     """The first router to receive it."""
+    sent_last: Ints
+    """The latest attach of its publisher under which a router received it, by its epoch's clock."""
     has_audience: Flags
     answered: Ints
     """The first answer to the publisher by a home."""
@@ -87,6 +89,7 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
         begun_time=groups.lowest(facts.by_router | published, rows.time),
         undated=groups.any(rows.undated),
         received_hlc=received_hlc,
+        sent_last=groups.highest(received, facts.epoch_hlc),
         has_audience=groups.any(facts.tells(Event.AUDIENCE)),
         answered=groups.first(home_says, *stamp),
         accepted=accepted,

@@ -32,7 +32,7 @@ def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, ca
     sure, edges = of.uses.sure[found.delivery], _Edges(facts, of.uses, case)
     kept = never_forgotten(facts, found, of, case)
     violations = {
-        "settled before accepted": settled_early(facts, found, of, fates),
+        "settled before accepted": settled_early(facts, found, of, fates, case),
         "never forgotten": kept,
         "forwarded by nobody": found.groups.any(edges.forwarded_by_nobody()),
         "place disputed": found.groups.any(edges.misplaced()),
@@ -40,16 +40,34 @@ def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, ca
     return RouterVerdicts({kind: flags & sure for kind, flags in violations.items()}, _over(found, of) & ~kept)
 
 
-def settled_early(facts: Facts, found: Records, of: Deliveries, fates: Fates) -> Flags:
+def settled_early(facts: Facts, found: Records, of: Deliveries, fates: Fates, case: Case) -> Flags:
     """The router says that it is settled, before a home had answered its publisher, or without that any had; but not
-    what its publisher has abandoned."""
+    what its publisher has abandoned, or has left for good."""
     delivery, settled = found.delivery, found.settled
     answered = of.answered[delivery]
     told = (of.told_accepted >= 0) | of.told_refused
     unanswered = (answered == NONE) & ~told[delivery] & ~fates.home_doubted[delivery]
     before = (settled >= 0) & (answered >= 0) & _was_before(facts, settled, answered)
     found_here: Flags = (settled >= 0) & ~of.abandoned[delivery] & (before | unanswered)
+    found_here[found_here] = ~_outlived(facts, found, of, case, np.flatnonzero(found_here))
     return found_here
+
+
+def _outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints) -> Flags:
+    """Which of these settled records were so after the life of their publisher had ended, for their router or for the
+    home that told it: the one in which it was sent last, or a later one."""
+    settled, delivery = found.settled[records], found.delivery[records]
+    sent, publisher = of.sent_last[delivery], of.uses.publisher()[delivery]
+    router = np.array([log.name for log in facts.rows.logs])[found.log[records]]
+    home = np.array([*facts.homes, ""])[facts.home[settled]]
+    over = np.zeros(len(records), np.bool_)
+    for name in np.unique(publisher):
+        client = case.clients.publishers.get(name.decode())
+        for life, since, where in () if client is None else client.closings:
+            knew = (where == "") | (router == where) | (home == where)
+            ended = (sent != NONE) & (sent <= life) & (since < facts.rows.hlc[settled])
+            over |= (publisher == name) & knew & ended
+    return over
 
 
 def never_forgotten(facts: Facts, found: Records, of: Deliveries, case: Case) -> Flags:

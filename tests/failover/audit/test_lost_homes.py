@@ -101,3 +101,21 @@ def test_what_a_map_names_of_a_home_of_which_nothing_is_left_was_not_settled_ear
         run.again[router] = [row | clock(ms + at) for at, row in enumerate(rows)]
     report = judged(run)
     assert report.violations == {} and report.verdict is Verdict.UNDECIDED, report.findings
+
+
+@pytest.mark.parametrize(("knew", "life", "early"), [("", 0, 2), ("b", 0, 1), ("c", 0, 1), ("a", 0, 0), ("a", -1, 2)])
+def test_what_was_in_doubt_as_its_publishers_life_ended_was_not_settled_early(
+    judged: Judged, knew: str, life: int, early: int
+) -> None:
+    """Nobody has answered it, as after all routers were killed, and its publisher stays away for longer than its
+    timeout. The router that settles it knows so, or its home, and means the life in which it was sent."""
+    run = logged_ends()
+    key = run.key(ONE, LAST)
+    for log, answer in (("a", Event.ACCEPTED), ("clients/one", Event.OUTCOME)):
+        run.logs[log].remove(run.find(log, answer, key))
+        run.logs[log].remove(run.find(log, Event.SETTLED, key))
+    if knew:
+        sent = run.find(knew, Event.RECEIVED, key)
+        epoch = str(Epoch((START_MS << 16) + life, "a", START_MS))
+        run.before(knew, sent, Event.EXPIRED, publisher=ONE.name, epoch=epoch)
+    assert judged(run).violations.get("settled before accepted", 0) == early
