@@ -87,7 +87,7 @@ def plan_router(at: ManagedRouter) -> EntityType[str]:
             "inter": lambda name: planned(name).inter or None,
             "neighbours": lambda name: at.linkstate.plan.costs_of(name),
             "isHere": lambda name: name == at.name,
-            "reachable": lambda name: name in at.linkstate.routes or name == at.name,
+            "reachable": lambda name: _is_there(at, name),
             "inContact": lambda name: name in at.node.topic.directory.contacts,
         },
         lambda: sorted(at.linkstate.plan.listed),
@@ -99,7 +99,7 @@ def plan_router(at: ManagedRouter) -> EntityType[str]:
 def _join(at: ManagedRouter, joining: Joining) -> str:
     """Raises ManagementError."""
     plan = at.linkstate.plan
-    reasons = [*_misfits(at, joining), *_clashes(plan, joining)]
+    reasons = [*_misfits(at, joining), *_clashes(at, joining)]
     if reasons:
         raise ManagementError(BAD_REQUEST, "; ".join(reasons))
     routers = {name: plan.routers[name] for name in plan.members} | {joining.name: joining.planned}
@@ -128,15 +128,15 @@ def _misfits(at: ManagedRouter, joining: Joining) -> Collection[str]:
     return reasons
 
 
-def _clashes(plan: Plan, joining: Joining) -> Collection[str]:
-    """Why there is no place for it."""
-    name, reasons = joining.name, []
+def _clashes(at: ManagedRouter, joining: Joining) -> Collection[str]:
+    """Why there is no place for it. Who has said the same before, and is not there, may join: it says so again."""
+    plan, name, reasons = at.linkstate.plan, joining.name, []
     if not names_a_router(name):
         reasons.append(f"{name!r} cannot name a router, expected letters, digits, - and _")
-    if name in plan.members:
+    if name in plan.members and (_is_there(at, name) or _places(plan.routers[name]) != _places(joining.planned)):
         reasons.append("the mesh has a router of this name, expected another name, or oncemesh start where that ran")
     for router in sorted(plan.listed - {name}):
-        taken = {plan.routers[router].amqp, plan.routers[router].inter} & {joining.planned.amqp, joining.planned.inter}
+        taken = _places(plan.routers[router]) & _places(joining.planned)
         reasons += (f"router {router} is at {address} already, expected another address" for address in sorted(taken))
     neighbours = {end for pair in joining.links for end in pair} - {name}
     if strange := sorted(neighbours - plan.members):
@@ -146,9 +146,17 @@ def _clashes(plan: Plan, joining: Joining) -> Collection[str]:
     return reasons
 
 
+def _places(router: PlannedRouter) -> set[str]:
+    return {router.amqp, router.inter}
+
+
+def _is_there(at: ManagedRouter, name: str) -> bool:
+    return name == at.name or name in at.linkstate.routes
+
+
 def _remove(at: ManagedRouter, name: str) -> None:
     """By force: one that is not there. Raises ManagementError."""
-    if name == at.name or name in at.linkstate.routes:
+    if _is_there(at, name):
         raise ManagementError(BAD_REQUEST, f"router {name} is there: it leaves by oncemesh remove {name}")
     now = at.node.now()
     at.linkstate.replan(at.linkstate.plan.without(name, (at.node.topic.outlet.clock.stamp(), at.name)), now)

@@ -121,6 +121,10 @@ class Launcher:
                 raise LaunchError(f"{self.directory.path}: no router is running here, start the mesh with oncemesh up")
             known = self.directory.read().routers
             elsewhere = planned(await look(self.directory, self.fetch))
+            if not elsewhere:
+                raise LaunchError(
+                    f"{self.directory.path}: no router here answers, so who else is of the mesh is not known"
+                )
             fresh = {name: topology.routers[name] for name in topology.routers if name not in {*known, *elsewhere}}
             listeners = self._listen(stack, attrs.evolve(topology, routers=fresh))
             self.directory.keep(topology)

@@ -6,6 +6,7 @@ a ── b    ▶    a ── b
 """
 
 import contextlib
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,14 +20,16 @@ import yaml
 from click.testing import CliRunner
 
 from failover.client import Publisher, Subscriber
+from failover.client.management import Management
 from router.amqp.sasl.scram import Verifier
 from router.cli.main import main
+from router.cli.plan.join import _ask, _said
 from router.mesh.quantities import Address
-from router.mesh.rundir import RunDirectory
+from router.mesh.rundir import RunDirectory, RunError
 from router.mesh.topology import load
 from router.security.certs import Authority, issue_all
 from router.security.users import UserFile, write_users
-from tests.processes.mesh import TOPOLOGIES, RunningMesh, running
+from tests.processes.mesh import TOPOLOGIES, RunningMesh, eventually, running
 from tests.router.test_router_alone import free_ports
 
 COMMAND = [sys.executable, "-c", "from router.cli.main import main; main(prog_name='oncemesh')"]
@@ -57,7 +60,7 @@ class Elsewhere:
         said = yaml.safe_load(self.mesh.plan.read_text())
         said |= {"routers": routers | {"d": {"amqp": amqp, "inter": inter}}, "links": ["ab", "ad", "bd"]}
         said |= changes
-        said["links"] = [[*link] for link in said["links"]]
+        said["links"] = [[*link] if isinstance(link, str) else link for link in said["links"]]
         self.topology.write_text(yaml.safe_dump(said))
 
     def words(self, *options: str, name: str = "d", via: Address | None = None) -> list[str]:
@@ -243,6 +246,61 @@ def test_who_cannot_start_is_not_in_the_mesh(pair: RunningMesh, elsewhere: Host)
     assert (said.exit_code, "router d cannot start" in said.stderr) == (1, True), said.stderr
     assert "Warning" not in said.stderr
     assert host.planned() == dict.fromkeys("ab", "member")
+
+
+def test_whom_no_router_reaches_is_stopped_and_not_in_the_mesh(
+    pair: RunningMesh, elsewhere: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("router.mesh.launcher.START_S", 3.0)
+    host, [nobody] = elsewhere(pair), free_ports(1)
+    links = ({"between": [name, "d"], "address": f"127.0.0.1:{nobody}"} for name in "ab")
+    host.topology.write_text(
+        yaml.safe_dump(yaml.safe_load(host.topology.read_text()) | {"links": [["a", "b"], *links]})
+    )
+    said = CliRunner().invoke(main, host.words())
+    assert (said.exit_code, "router d is stopped again, as no router of the mesh" in said.stderr) == (1, True), (
+        said.stderr
+    )
+    assert host.planned() == dict.fromkeys("ab", "member")
+    assert not host.directory.running()
+
+
+async def test_a_router_that_is_killed_meanwhile_is_not_missed(pair: RunningMesh, elsewhere: Host) -> None:
+    host = elsewhere(pair)
+
+    async def b_expects_d() -> bool:
+        return "d" in (await pair.status("b"))["plan"]["routers"]
+
+    with trio.fail_after(90):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(oncemesh, *host.words())
+            await eventually(b_expects_d)
+            pair.signal("a", signal.SIGKILL)
+        assert [route["router"] for route in (await pair.status("b"))["routes"]] == ["d"]
+        await pair.ending("a")
+        await pair.start("a")
+        await oncemesh("remove", "d", "--run-dir", str(pair.directory.path))
+
+
+async def test_of_two_who_join_at_once_under_one_name_one_is_refused(pair: RunningMesh, elsewhere: Host) -> None:
+    host, refused = elsewhere(pair), list[str]()
+    said = _said("d", load(host.topology))
+
+    async def ask(via: str, port: int) -> None:
+        async with Management([f"amqp://{pair.address(via)}"]) as management:
+            try:
+                await _ask(management, "CREATE", "d", said | {"inter": f"127.0.0.1:{port}"})
+            except RunError as error:
+                refused.append(str(error))
+
+    async with Management([f"amqp://{pair.address('a')}"]) as management:
+        for number in range(1, 6):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask, "a", 1)
+                nursery.start_soon(ask, "b", 2)
+            assert len(refused) == number
+            assert "the mesh has a router of this name" in refused[-1]
+            await _ask(management, "DELETE", "d")
 
 
 def test_only_who_runs_a_closed_mesh_lets_a_router_join(closed: RunningMesh, elsewhere: Host) -> None:

@@ -67,7 +67,7 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
     views = run(look, directory, fetcher(directory))
     known = {*former.routers, *directory.read().routers, *planned(views)}
     if router not in known and not force:  # else the plan has one that another file named
-        raise RunError(f'there is no router "{router}" in this mesh, {expected(router, known)}')
+        raise RunError(f'there is no router "{router}" in this mesh, {expected(router, sorted(known))}')
     there = {*directory.running()}.union(*map(contacts_of, views.values()))
     if router not in there and not force:
         raise RunError(f"router {router} does not run: start it, or use --force, and what only it knows is lost")

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import trio
@@ -14,15 +14,19 @@ from router.cli.clients import attached
 from router.cli.mesh import show_start
 from router.cli.router import check_addresses, load_with
 from router.mesh.config import Topology
-from router.mesh.launcher import HalfUpError
+from router.mesh.launcher import HalfUpError, Launcher
 from router.mesh.planned import planned
 from router.mesh.quantities import Address, format_duration
 from router.mesh.rundir import RunDirectory, RunError
 from router.security.doors import check
 from router.security.operator import operator_at
 
-FORBIDDEN = 403
-ANSWER_S = 10.0
+if TYPE_CHECKING:
+    from failover.client.management import Management
+
+FORBIDDEN, UNAVAILABLE = 403, 503
+ANSWER_S = 10
+LOOK_S = 0.1
 
 
 def read_via(context: click.Context, param: click.Parameter, value: str) -> Address:
@@ -49,8 +53,8 @@ def join(name: str, topology: Path, via: Address, run_dir: Path | None, credenti
 
     The topology file is that of the mesh, with the new router and its links. The mesh is told of them by way of one of
     its routers, as who runs the mesh: by its secret, which has to be here, or by what the options show. When the router
-    takes clients, it goes on in the background as after oncemesh start. If it cannot start, the mesh is told that, too,
-    and is what it was.
+    takes clients, it goes on in the background as after oncemesh start. If it cannot start, or no router of the mesh
+    reaches it, the mesh is told that, too, and is what it was.
 
     \b
     Example: oncemesh join d mesh.yaml --via a.example.org:5672
@@ -60,30 +64,42 @@ def join(name: str, topology: Path, via: Address, run_dir: Path | None, credenti
     check(plan, [name])
     directory = RunDirectory(run_dir or Path("run") / plan.mesh)
     scheme, shown = operator_at(plan, name, credentials)
-    listed = _listed(name, plan, f"{scheme}://{via}", shown)
-    raise click.exceptions.Exit(
-        attached(show_start, directory, [name], lambda launcher: launcher.join(name, plan, listed))
-    )
+
+    async def start(launcher: Launcher) -> None:
+        from failover.client.management import Management
+
+        async with Management([f"{scheme}://{via}"], shown, timeout=ANSWER_S) as management:
+            await launcher.join(name, plan, _listed(name, plan, management, launcher))
+
+    raise click.exceptions.Exit(attached(show_start, directory, [name], start))
 
 
 @asynccontextmanager
-async def _listed(name: str, topology: Topology, url: str, credentials: Credentials) -> AsyncIterator[None]:
-    """Inside the mesh has the router in its plan. Outside too, unless it has not started."""
-    await _ask("CREATE", name, url, credentials, _said(name, topology))
+async def _listed(name: str, topology: Topology, management: "Management", launcher: Launcher) -> AsyncIterator[None]:
+    """Inside the mesh has the router in its plan. Outside too, unless it has not started, or nobody reaches it."""
+    await _ask(management, "CREATE", name, _said(name, topology))
     try:
         yield
     except HalfUpError:
-        raise
+        with trio.CancelScope(shield=True):
+            if await _take_back(management, name):
+                raise  # it is there, and may need longer
+            await launcher.stop([name])
+        log = launcher.directory.log_path(name)
+        raise RunError(f"router {name} is stopped again, as no router of the mesh reaches it: see {log}") from None
     except BaseException:
-        await _take_back(name, url, credentials)
+        if reason := await _take_back(management, name):
+            click.echo(f"Warning: the mesh still expects {name}, until oncemesh remove --force: {reason}", err=True)
         raise
 
 
-async def _take_back(name: str, url: str, credentials: Credentials) -> None:
+async def _take_back(management: "Management", name: str) -> str:
+    """Why it is expected for all that, if it is."""
     try:
-        await _ask("DELETE", name, url, credentials)
+        await _ask(management, "DELETE", name)
     except (RunError, ConnectionError) as error:
-        click.echo(f"Warning: the mesh still expects router {name}, until oncemesh remove --force: {error}", err=True)
+        return str(error)
+    return ""
 
 
 def _said(name: str, topology: Topology) -> dict[str, Any]:
@@ -102,16 +118,32 @@ def _said(name: str, topology: Topology) -> dict[str, Any]:
     }
 
 
-async def _ask(operation: str, name: str, url: str, credentials: Credentials, body: Any = None) -> None:
+async def _ask(management: "Management", operation: str, name: str, body: Any = None) -> None:
     """Not interrupted: so it is known what has become of it."""
-    from failover.client.management import Management, RefusedError
+    from failover.client.management import RefusedError
 
     try:
         with trio.CancelScope(shield=True), trio.fail_after(ANSWER_S):
-            async with Management([url], credentials) as management:
-                await management.ask(operation, body=body, type="io.oncemesh.planRouter", name=name)
+            while not await _is_done(management, operation, name, body):
+                await trio.sleep(LOOK_S)
     except RefusedError as error:
         expected = ", expected the mesh's secret, or who else runs it" if error.status == FORBIDDEN else ""
         raise RunError(f"router {name} may not join: {error.description}{expected}") from None
     except trio.TooSlowError:
-        raise RunError(f"{url} has not answered within {format_duration(ANSWER_S)}") from None
+        what = f"the mesh has not answered within {format_duration(ANSWER_S)}"
+        raise RunError(f"{what}, and may expect router {name} now: try again") from None
+
+
+async def _is_done(management: "Management", operation: str, name: str, body: Any) -> bool:
+    """All ask the same one of the routers that there are, so that of two who join at once the second is refused. False
+    if it has just gone."""
+    from failover.client.management import RefusedError
+
+    decides = min({*await management.routers()} - {name}, default=None)
+    try:
+        await management.ask(operation, decides, body, type="io.oncemesh.planRouter", name=name)
+    except RefusedError as error:
+        if error.status != UNAVAILABLE:
+            raise
+        return False
+    return True

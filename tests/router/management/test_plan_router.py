@@ -70,6 +70,14 @@ def test_who_could_not_start_is_taken_back_and_may_join_later_as_another(at: Man
     assert plan.dialled_by("a") == {"d": "d.example.org:5772"}
 
 
+def test_who_says_the_same_again_and_is_not_there_joins_with_the_links_that_it_says_now(at: ManagedRouter) -> None:
+    plan = join(at)
+    assert join(at) == plan
+    assert join(at, links={"a": [7, ""]}).costs_of("d") == {"a": 7}
+    with pytest.raises(ManagementError, match="the mesh has a router of this name"):
+        join(at, inter="elsewhere:5772")
+
+
 def test_who_is_there_is_not_removed_like_this(at: ManagedRouter) -> None:
     with pytest.raises(ManagementError, match="router a is there: it leaves by oncemesh remove a"):
         remove(at, "a")

@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -10,7 +11,7 @@ import trio
 from router.mesh import launcher as launcher_module
 from router.mesh.launcher import Launcher, LaunchError
 from router.mesh.topology import load
-from tests.router.mesh.launching import misbehave, write
+from tests.router.mesh.launching import LINE, misbehave, write
 
 
 async def test_two_routers_may_be_started_at_the_same_time(mesh: Launcher, tmp_path: Path) -> None:
@@ -123,3 +124,17 @@ async def test_a_kill_waits_for_the_end_and_is_no_ending_that_surprises(mesh: La
     assert set(mesh.directory.running()) == {"c"}
     assert list(mesh.endings()) == []
     assert await mesh.kill(["a"]) == {"a": "was not running"}
+
+
+async def test_nobody_is_started_by_who_is_told_nothing_of_the_mesh(mesh: Launcher, tmp_path: Path) -> None:
+    """Who is new to this directory may run on another host."""
+
+    async def silent(host: str, port: int, timeout: float) -> dict[str, Any]:
+        raise ConnectionRefusedError
+
+    await mesh.up(load(write(tmp_path)))
+    mesh.fetch = silent
+    grown = LINE.replace("links: [", "  d: {amqp: 127.0.0.1:0}\nlinks: [[c, d], ")
+    with pytest.raises(LaunchError, match="no router here answers, so who else is of the mesh is not known"):
+        await mesh.apply(load(write(tmp_path, grown)))
+    assert sorted(mesh.directory.running()) == ["a", "b", "c"]
