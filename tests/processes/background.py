@@ -39,9 +39,9 @@ class Background:
 
 
 @asynccontextmanager
-async def background_traffic(mesh: RunningMesh, clients: Clients) -> AsyncIterator[Background]:
+async def background_traffic(mesh: RunningMesh, clients: Clients, publisher_at: str = "a") -> AsyncIterator[Background]:
     subscriber = await clients.subscriber(mesh.address("c"), TOPIC, "background subscriber")
-    publisher = await clients.publisher(mesh.address("a"), TOPIC, "background publisher")
+    publisher = await clients.publisher(mesh.address(publisher_at), TOPIC, "background publisher")
     background = Background(clients, publisher, subscriber)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(background.run)

@@ -1,4 +1,5 @@
-"""What no peer may say, and the condition that it gets: bytes by hand, for each listener of a router.
+"""What no peer may say, and the condition that it gets: bytes by hand, for each listener of a router. Where AMQP has no
+way to tell it, the connection is closed, and the log has the condition.
 
 The words of SASL are for listeners that ask who comes. What comes first on a connection, or is a frame, is for those of
 an open mesh. Bodies are said on a link between routers, by one that has come in as a neighbour.
@@ -39,7 +40,7 @@ from topic.properties import EPOCH, GENERATION
 FRAMING, NOT_ALLOWED, DECODE = "amqp:connection:framing-error", "amqp:not-allowed", "amqp:decode-error"
 INVALID, LIMIT, UNATTACHED = "amqp:invalid-field", "amqp:resource-limit-exceeded", "amqp:session:unattached-handle"
 TRANSFER_LIMIT, NOT_IMPLEMENTED = "amqp:link:transfer-limit-exceeded", "amqp:not-implemented"
-NOT_FOUND, WINDOW = "amqp:not-found", "amqp:session:window-violation"
+NOT_FOUND, UNAUTHORIZED = "amqp:not-found", "amqp:unauthorized-access"
 DENIED: Final = sasl_frame(OUTCOME, sasl_ubyte(1))
 
 CLIENTS, ROUTERS, ASKED, ASKED_ROUTERS = "clients", "routers", "clients, who they are", "routers, who they are"
@@ -53,6 +54,8 @@ class Bad:
     """What the answer has in it."""
     first: bytes = b""
     """Said before, and the attach that it ends with is answered."""
+    logged: str = ""
+    """The condition, where the answer does not have it."""
 
 
 def bad(told: str, said: bytes, listener: str = CLIENTS) -> Bad:
@@ -68,9 +71,9 @@ def refused(said: bytes, listener: str = ASKED) -> Bad:
     return Bad(listener, SASL_HEADER + said, DENIED)
 
 
-def out_of_step(said: bytes, listener: str = ASKED) -> Bad:
+def out_of_step(said: bytes, listener: str = ASKED, logged: str = FRAMING) -> Bad:
     """No SASL as it should be, and no AMQP: a header of ours is all that is told (AMQP 1.0 2.2)."""
-    return Bad(listener, said, SASL_HEADER)
+    return Bad(listener, said, SASL_HEADER, logged=logged)
 
 
 SENDER = opening() + attach("link", 0, receiver=False)
@@ -103,8 +106,8 @@ SASL = {
         sasl_frame(INIT, SCRAM, b"n,,n=a,r=abc") + sasl_frame(RESPONSE, b"c=biws,r=abc,p=" + b"A" * 43 + b"="),
         ASKED_ROUTERS,
     ),
-    "AMQP without SASL": out_of_step(opening()),
-    "AMQP without SASL, as a router": out_of_step(opening(), ASKED_ROUTERS),
+    "AMQP without SASL": out_of_step(opening(), logged=UNAUTHORIZED),
+    "AMQP without SASL, as a router": out_of_step(opening(), ASKED_ROUTERS, UNAUTHORIZED),
     "a response before the init": out_of_step(SASL_HEADER + sasl_frame(RESPONSE, b"early")),
     "an outcome": out_of_step(SASL_HEADER + sasl_frame(OUTCOME, sasl_ubyte(0))),
     "a challenge": out_of_step(SASL_HEADER + sasl_frame(CHALLENGE, b"")),
