@@ -114,9 +114,11 @@ def test_a_router_that_its_neighbours_cannot_find_is_told(tmp_path: Path) -> Non
 
 
 def test_the_mesh_of_the_operations_page_is_rendered_as_it_says(tmp_path: Path) -> None:
-    [text] = re.findall(r"```yaml\n(.*?)```", OPERATIONS, re.DOTALL)
-    assert render(tmp_path, text).exit_code == 0
-    assert (tmp_path / "out" / "oncemesh-news-a.service").exists()
+    text, joining = re.findall(r"```yaml\n(.*?)```", OPERATIONS, re.DOTALL)
+    grown = re.sub("links: .*\n", joining.partition("...\n")[2], text)
+    for said, names in ((grown, "abcd"), (text, "abc")):
+        assert render(tmp_path, said).exit_code == 0
+        assert all((tmp_path / "out" / f"oncemesh-news-{name}.service").exists() for name in names)
     named = set(re.findall(r"oncemesh-news-\w+\.service", OPERATIONS))
     assert named <= {path.name for path in (tmp_path / "out").iterdir()}
     assert "/etc/oncemesh/news.yaml" in OPERATIONS and "--run-dir /var/lib/oncemesh/news" in OPERATIONS
