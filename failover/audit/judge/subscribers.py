@@ -151,7 +151,7 @@ def _before_any_answer(each: Testimony) -> Flags:
 def _edge_later(each: Testimony) -> tuple[Flags, Flags]:
     """Whether the subscriber's acceptance came to its router after the home had accepted, and whether that is known."""
     rows, source = each.facts.rows, each.facts.source
-    edge, home = each.pairs.edge_stamp, each.deliveries.accepted[each.at]
+    edge, home = each.pairs.edge_stamp, each.accepted
     known = (edge >= 0) & (home >= 0)
     hlc, at_home = taken(rows.hlc, edge), taken(rows.hlc, home)
     elsewhere = taken(source, edge) != taken(source, home)
@@ -163,7 +163,7 @@ def _clocks(each: Testimony) -> tuple[Flags, Flags]:
     """Whether by wall clocks it was processed certainly after, and certainly before, the publisher knew: by its own
     log, or else when its home told it."""
     time, processed = each.facts.rows.time, each.processed
-    told, home = each.deliveries.told_accepted[each.at], each.deliveries.accepted_first[each.at]
+    told, home = each.deliveries.told_accepted[each.at], each.accepted_first
     answer = np.where(told >= 0, told, home)
     known = (processed >= 0) & (answer >= 0)
     slack = each.slack(processed, answer)

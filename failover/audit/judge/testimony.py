@@ -15,7 +15,8 @@ from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client, Span
 from failover.audit.mesh.clocks import SKEW_US
 from failover.audit.read.columns import NONE, Flags, Ints
-from failover.audit.read.facts import BIG, Facts, taken
+from failover.audit.read.facts import BIG, Facts, Groups, taken
+from topic.journal import Event
 
 UNORDERED_US = 1 << 60
 """More than any difference of times."""
@@ -32,6 +33,9 @@ class Testimony:
         self.begun_time, self.undated = of.begun_time[at], of.undated[at]
         self.received_hlc = np.where(of.received_hlc[at] != BIG, of.received_hlc[at], self.accepted_hlc)
         self.clients = [(code, case.clients.subscribers.get(name)) for code, name in enumerate(pairs.names)]
+        self.accepted, self.accepted_first = self._acceptances()
+        """The first acceptance by a home, but for those that say that they went on without the subscriber, unless all
+        do: by hybrid clock, and by wall clock. A zombie may have gone on without who was awaited at the next home."""
         self._order = np.argsort(pairs.subscriber, kind="stable")
         self._ends = np.cumsum(np.bincount(pairs.subscriber, minlength=len(pairs.names)))
 
@@ -50,6 +54,24 @@ class Testimony:
         self.processed: Ints = np.where(self.own, pairs.own_processed, pairs.edge_accepted)
         """The row that tells it first."""
         self.handed = self._handed()
+
+    def _acceptances(self) -> tuple[Ints, Ints]:
+        facts, pairs, of, rows = self.facts, self.pairs, self.deliveries, self.facts.rows
+        found = of.accepted[self.at], of.accepted_first[self.at]
+        pair, without = pairs.groups.told(facts.tells(Event.APART))
+        some = np.setdiff1d(pair, np.flatnonzero(pairs.apart))
+        delivery, answer = of.groups.told(facts.at_home & facts.tells(Event.ACCEPTED) & facts.accepted)
+        order = np.argsort(delivery, kind="stable")
+        start, end = (np.searchsorted(delivery[order], self.at[some], side) for side in ("left", "right"))
+        pairs_of = np.repeat(some, end - start)
+        spans = [np.arange(*span) for span in zip(start, end, strict=True)]
+        answers = answer[order[np.concatenate(spans or [start])]]  # all acceptances, for each of these pairs
+        number = len(rows.strings) + 1
+        counts = ~np.isin(pairs_of * number + rows.epoch[answers], pair * number + rows.epoch[without])
+        groups, each_row = Groups(pairs_of[counts], len(self.at), answers[counts]), np.ones(len(rows), np.bool_)
+        by_hlc = groups.first(each_row, rows.hlc, facts.source, rows.place)
+        by_wall = groups.first(each_row, rows.time, facts.host)
+        return np.where(by_hlc != NONE, by_hlc, found[0]), np.where(by_wall != NONE, by_wall, found[1])
 
     @property
     def was_handed(self) -> Flags:

@@ -80,14 +80,14 @@ class Groups:
         """`of` says which group each row is of; with `at`, each of these, which may name a row several times."""
         self.of, self.number, self.at = of, number, np.arange(len(of)) if at is None else at
 
-    def _chosen(self, flags: Flags) -> tuple[Ints, Ints]:
-        """The rows for which it is true, and their groups."""
+    def told(self, flags: Flags) -> tuple[Ints, Ints]:
+        """The groups of the rows for which it is true, and these rows."""
         chosen = flags[self.at]
-        return self.at[chosen], self.of[chosen]
+        return self.of[chosen], self.at[chosen]
 
     def first(self, flags: Flags, *by: Any) -> Ints:
         """The row of those with the lowest `by`, the first of these columns counting most."""
-        rows, group = self._chosen(flags)
+        group, rows = self.told(flags)
         ordered = np.lexsort((*(column[rows] for column in reversed(by)), group))
         rows, group = rows[ordered], group[ordered]
         opening = np.flatnonzero(np.diff(group, prepend=NONE))
@@ -100,25 +100,25 @@ class Groups:
         return found
 
     def count(self, flags: Flags) -> Ints:
-        return np.bincount(self._chosen(flags)[1], minlength=self.number)
+        return np.bincount(self.told(flags)[0], minlength=self.number)
 
     def lowest(self, flags: Flags, column: Any) -> Ints:
         """`BIG` for groups without any."""
-        rows, group = self._chosen(flags)
+        group, rows = self.told(flags)
         found = np.full(self.number, BIG, np.int64)
         np.minimum.at(found, group, column[rows])
         return found
 
     def highest(self, flags: Flags, column: Any) -> Ints:
         """`NONE` for groups without any."""
-        rows, group = self._chosen(flags)
+        group, rows = self.told(flags)
         found = np.full(self.number, NONE, np.int64)
         np.maximum.at(found, group, column[rows])
         return found
 
     def distinct(self, flags: Flags, *columns: Any) -> Ints:
         """How many different values of these columns."""
-        rows, group = self._chosen(flags)
+        group, rows = self.told(flags)
         together = (group, *(column[rows] for column in columns))
         ordered = np.lexsort(together)
         new = np.zeros(len(rows), np.bool_)

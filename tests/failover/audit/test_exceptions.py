@@ -15,9 +15,23 @@ from rich.console import Console
 from failover.audit import Report, Verdict
 from failover.audit.mesh.presence import Parting, joined, partings
 from tests.failover.audit.in_process import Judged
-from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, ROUTERS, START_MS, TWO, Client, Row, Run
+from tests.failover.audit.runs import (
+    ADDRESS,
+    FAR,
+    MID,
+    NEAR,
+    ONE,
+    ROUTERS,
+    START_MS,
+    SUBSCRIBERS,
+    TWO,
+    Client,
+    Row,
+    Run,
+)
 from tests.failover.audit.test_audiences import Log, S
-from topic.journal import Event
+from topic.identity import Epoch
+from topic.journal import Event, LoggedOutcome
 
 SECOND = 1_000_000
 APART_S = 61
@@ -55,6 +69,35 @@ def lasts(run: Run, since: Row) -> None:
 
 def left_out(report: Report) -> dict[tuple[str, str], int]:
     return {(row.publisher, row.subscriber): row.without for row in report.pairs if row.without}
+
+
+@pytest.mark.parametrize(("without", "too_early"), [(SUBSCRIBERS, 0), ((MID, FAR), 1), ((), 3)])
+def test_a_zombie_that_went_on_without_a_subscriber_does_not_answer_too_early_for_it(
+    judged: Judged, without: tuple[Client, ...], too_early: int
+) -> None:
+    """b reads what its publisher had sent it before it went to a, out of contact with all, and accepts it first."""
+    run = Run()
+    key, sent = run.key(ONE, 2), run.find("b", Event.RECEIVED, run.key(ONE, 2))
+    about = {"keys": [key], "address": ADDRESS, "publisher": ONE.name, "epoch": str(Epoch(1, "b", START_MS))}
+    run.before("b", sent, Event.RECEIVED, n=0, **about)
+    run.before("b", sent, Event.AUDIENCE, detail="[]", **about)
+    for subscriber in without:
+        run.before("b", sent, Event.APART, subscriber=subscriber.name, **about)
+    run.before("b", sent, Event.ACCEPTED, outcome=LoggedOutcome.ACCEPTED, **about)
+    assert judged(run).violations.get("accepted too early", 0) == too_early
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_the_home_that_counts_on_it_does(judged: Judged, early: bool) -> None:
+    run = Run()
+    key, sent = run.key(ONE, 2), run.find("b", Event.RECEIVED, run.key(ONE, 2))
+    about = {"keys": [key], "address": ADDRESS, "publisher": ONE.name, "epoch": str(Epoch(1, "b", START_MS))}
+    for subscriber in SUBSCRIBERS:
+        run.before("b", sent, Event.APART, subscriber=subscriber.name, **about)
+    run.before("b", sent, Event.ACCEPTED, outcome=LoggedOutcome.ACCEPTED, **about)
+    if early:
+        run.find("a", Event.ACCEPTED, key)["hlc"] = sent["hlc"]
+    assert judged(run).violations.get("accepted too early", 0) == (3 if early else 0)
 
 
 def test_who_was_apart_for_longer_than_its_timeout_is_named(judged: Judged) -> None:
