@@ -3,7 +3,6 @@
 The links go through proxies: clients reach every router all the time.
 """
 
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,10 +20,14 @@ from router.amqp.connection import Connection
 from router.amqp.format.message import body_of, data_message
 from router.amqp.format.values import ACCEPTED, EXPIRE_CONNECTION, RCV_SECOND, SND_MIXED, ErrorCondition
 from router.amqp.proton.link import Link
+from router.amqp.sasl.client import SaslClient
+from router.amqp.sasl.credentials import NOBODY, Credentials
 from router.amqp.transport import serve
+from router.mesh.config import Security
 from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory
 from router.mesh.topology import load
+from router.security.certs import issue_all
 from tests.processes.mesh import PATIENCE_S, TOPOLOGIES, eventually
 from tests.router.amqp.pair import Recorder
 
@@ -43,14 +46,16 @@ async def until(condition: Callable[[], object]) -> None:
 class End(Recorder):
     """One connection with one link."""
 
-    def __init__(self, stream: trio.SocketStream, container: str, *, answers: bool = True) -> None:
+    def __init__(
+        self, socket: trio.socket.SocketType, container: str, *, answers: bool = True, sasl: SaslClient | None = None
+    ) -> None:
         super().__init__()
-        self.stream = stream
+        self.socket = socket
         self.in_use = answers
         self.link: Link
         self.detached: ErrorCondition | None = None
         """Why the router has detached the link."""
-        self.connection = Connection(self, container=container, server=False, asked=self._asked)
+        self.connection = Connection(self, container=container, server=False, asked=self._asked, sasl=sasl)
         self.connection.open()
 
     def _asked(self, link: Link) -> None:
@@ -64,8 +69,8 @@ class End(Recorder):
 
     def go(self) -> None:
         self.in_use = False
-        self.stream.socket.shutdown(socket.SHUT_RDWR)
-        self.stream.socket.close()
+        self.socket.shutdown(trio.socket.SHUT_RDWR)
+        self.socket.close()
 
     # what a publisher does and is told
 
@@ -102,9 +107,10 @@ class End(Recorder):
 
 
 class Stage:
-    def __init__(self, mesh: ChaosMesh, nursery: trio.Nursery) -> None:
+    def __init__(self, mesh: ChaosMesh, nursery: trio.Nursery, shown: Credentials) -> None:
         self.mesh = mesh
         self._nursery = nursery
+        self._shown = shown
 
     # clients
 
@@ -129,8 +135,11 @@ class Stage:
         return end
 
     async def _connect(self, container: str, address: Address, *, answers: bool = True) -> End:
-        stream = await trio.open_tcp_stream(address.host, address.port)
-        end = End(stream, container, answers=answers)
+        below = await trio.open_tcp_stream(address.host, address.port)
+        tls = self._shown != NOBODY
+        stream = await self._shown.secure(below, address.host) if tls else below
+        sasl = SaslClient(self._shown.proofs(tls=tls)) if tls else None
+        end = End(below.socket, container, answers=answers, sasl=sasl)
         self._nursery.start_soon(serve, stream, end.connection)
         await self.said(end, lambda: bool(end.events))
         return end
@@ -178,7 +187,8 @@ class Stage:
 
     async def status(self, router: str) -> dict[str, Any]:
         address = self.mesh.addresses[router]
-        return await fetch_status(address.host, address.port, PATIENCE_S)
+        scheme = "amqp" if self._shown == NOBODY else "amqps"
+        return await fetch_status(address.host, address.port, PATIENCE_S, self._shown, scheme)
 
     def log(self, router: str) -> str:
         return self.mesh.directory.log_path(router).read_text()
@@ -195,17 +205,26 @@ def _options(unsettled: Mapping[bytes, int] | None, last: End | None, timeout: i
 
 
 @asynccontextmanager
-async def severable_triangle(folder: Path, nursery: trio.Nursery, **timing: float) -> AsyncIterator[Stage]:
-    """a, b and c, each linked to both others; `timing` in seconds. Whatever runs in the nursery ends with it."""
+async def severable_triangle(
+    folder: Path, nursery: trio.Nursery, *, tls: bool = False, **timing: float
+) -> AsyncIterator[Stage]:
+    """a, b and c, each linked to both others; `timing` in seconds. Whatever runs in the nursery ends with it. With
+    `tls` everybody has a certificate, and all clients that of one user."""
     (folder / "run").mkdir()
-    triangle = load(TOPOLOGIES / "triangle.yaml")
+    triangle, shown = load(TOPOLOGIES / "triangle.yaml"), NOBODY
     triangle = attrs.evolve(triangle, timing=attrs.evolve(triangle.timing, **timing))
+    if tls:
+        issue_all(triangle, folder, ["alice"])
+        security = Security(certificate="{router}.pem", key="{router}.key", ca="ca.pem")
+        triangle = attrs.evolve(triangle, security=security, base=folder)
+        ca, own, key = (folder / name for name in ("ca.pem", "alice.pem", "alice.key"))
+        shown = Credentials(ca=ca, certificate=own, key=key, names=frozenset(triangle.routers))
     mesh = ChaosMesh(triangle, RunDirectory(folder / "run"), print)
     try:
         await mesh.up(nursery, Random(1))
         for router in mesh.routers:
             await mesh.ready(router, 10)
-        yield Stage(mesh, nursery)
+        yield Stage(mesh, nursery, shown)
     finally:
         nursery.cancel_scope.cancel()
         with trio.CancelScope(shield=True):

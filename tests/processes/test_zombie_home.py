@@ -23,11 +23,17 @@ NOTHING_COMES_S = 1.0
 """What is given wrongly is given within a tenth of that."""
 
 
-@pytest.mark.parametrize("leaves", ["its socket open", "closed", "closed, having answered nothing", "behind a proxy"])
+LEAVES = ["its socket open", "closed", "closed, having answered nothing", "behind a proxy"]
+
+
+@pytest.mark.parametrize(
+    ("leaves", "tls"),
+    [*((leaves, False) for leaves in LEAVES), ("its socket open", True), ("closed, having answered nothing", True)],
+)
 async def test_nothing_is_given_twice_when_a_publisher_goes_elsewhere(
-    leaves: str, tmp_path: Path, nursery: trio.Nursery
+    leaves: str, tls: bool, tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    async with severable_triangle(tmp_path, nursery) as stage:
+    async with severable_triangle(tmp_path, nursery, tls=tls) as stage:
         proxy = LinkProxy(lambda: stage.mesh.addresses["a"])
         await nursery.start(proxy.run)
         await _play(stage, leaves, proxy)
