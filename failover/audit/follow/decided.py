@@ -6,16 +6,23 @@ violated may be an entry that comes later, or that a broken log is found to lack
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 
 from failover.audit.bucket import Judged
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import FOREVER
-from failover.audit.read.columns import Flags, Ints
-from failover.audit.read.facts import BIG
+from failover.audit.read.columns import NONE, Flags, Ints, Rows
+from failover.audit.read.facts import BIG, Groups, by_key, codes_of
 from failover.audit.read.inventory import Log
+from topic.journal import BY_MAP, Event
 
+BY_MAPS: Final = (
+    *(Event.KEPT, Event.PLACEHOLDER, Event.RESOLVED, Event.REHOMED, Event.FENCED),
+    *(Event.SETTLED, Event.ABANDONED, Event.FORGOTTEN),
+)
+"""What is said of a delivery that a client's map names, and nobody knows any more."""
 SILENCE_US = 60_000_000
 """Who has written nothing for so long, and its timeout, was not there."""
 
@@ -36,6 +43,16 @@ def decided(judged: Judged, case: Case, until: int) -> Flags:
     strange |= judged.unaddressed | fates.unheard | fates.earlier | ~judged.uses.sure
     found_here: Flags = over & ~strange & ~_missed(judged, case, until)
     return found_here
+
+
+def only_by_maps(rows: Rows) -> Flags:
+    """Rows of deliveries that only unsettled maps speak of: these were settled, and forgotten here, long ago."""
+    (by_map,) = codes_of([BY_MAP], rows.strings).tolist()
+    said = np.isin(rows.event, [int(event) for event in BY_MAPS])
+    said |= (rows.event == Event.OUTCOME) & (rows.detail == by_map) & (by_map != NONE)
+    group, keys = by_key(rows.key)
+    found: Flags = ~Groups(group, len(keys)).any(~said)[group]
+    return found
 
 
 def _flagged(number: int, of: Ints, flags: Iterable[Flags]) -> Flags:

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from failover.audit.bucket import Judged, judge_rows
-from failover.audit.follow.decided import decided
+from failover.audit.follow.decided import decided, only_by_maps
 from failover.audit.follow.fold import OrderFold, Place
 from failover.audit.follow.growing import GrowingLog
 from failover.audit.judge.tally import Tally
@@ -148,6 +148,7 @@ class Follower:
         rows, _ = self._rows(read, _Read())
         self._take_inventory((_Read(), []), now)
         assert self._case is not None
+        rows = chosen(rows, ~only_by_maps(rows))
         for names, part in judge_rows(self._case, chosen(rows, np.ones(len(rows), np.bool_))).order():
             self._order.add(names, part)
         self._order.fold({})
@@ -214,14 +215,15 @@ class Follower:
         groups, everywhere = Groups(group, len(keys)), np.ones(len(rows), np.bool_)
         young = groups.highest(everywhere, rows.time) >= until
         in_tails = groups.any(np.arange(len(rows)) >= saved)
-        judged = judge_rows(self._case, chosen(rows, ~young[group]))
+        known = ~only_by_maps(rows)
+        judged = judge_rows(self._case, chosen(rows, ~young[group] & known))
         self._place(judged, chosen(rows, young[group]))
         open_keys = judged.uses.key[~decided(judged, self._case, until)]
         stays = young | in_tails | np.isin(keys, open_keys)
-        leaving = chosen(rows, ~stays[group])
+        leaving = chosen(rows, ~stays[group] & known)
         self._take_sample(leaving)
         self._leave(judge_rows(self._case, leaving) if (stays & ~young).any() else judged)
-        self._kept = judge_rows(self._case, chosen(rows, (stays & ~young)[group])).count()
+        self._kept = judge_rows(self._case, chosen(rows, (stays & ~young)[group] & known)).count()
         carried = chosen(rows, stays[group] & (np.arange(len(rows)) < saved))
         self._pending, self._saved = pack(carried), len(carried)
         begun = groups.lowest(everywhere, rows.time)[stays]

@@ -18,11 +18,11 @@ from failover.audit.follow import Follower, FollowStatus, follow, follower, grow
 from failover.audit.follow.checkpoint import NAME
 from router.journal import JournalFile
 from tests.failover.audit.asked import AskedRun, seeded
-from tests.failover.audit.runs import NEAR, ONE, ROUTERS, START_MS, Run
+from tests.failover.audit.runs import ADDRESS, NEAR, ONE, ROUTERS, START_MS, Row, Run
 from tests.failover.audit.synthetic import write
 from tests.failover.audit.test_on_spark import apart, good, killed, violated
 from topic.blocks import whole_blocks
-from topic.journal import Block, Event, segment_name
+from topic.journal import BY_MAP, Block, Event, segment_name
 
 STEPS = 8
 LATER_US = 100_000_000
@@ -89,6 +89,23 @@ def test_what_is_processed_again_after_it_was_forgotten_is_a_violation(tmp_path:
     for now in written(run, tmp_path, 12):
         following.step(now)
     assert following.finish(now + LATER_US).verdict is audit.run([str(tmp_path)]).verdict is Verdict.VIOLATED
+
+
+def test_what_a_map_names_that_was_settled_and_forgotten_long_ago_is_no_delivery(tmp_path: Path) -> None:
+    """The subscriber was killed before its store had forgotten it."""
+    run = AskedRun()
+    known, now = {"keys": [run.key(ONE, 1)], "address": ADDRESS}, 0
+    said = {"publisher": ONE.name, "epoch": run.epoch(ONE), "peer": "a"} | known
+    late = {name: run.logs["clients/near"][-1][name] + 1 for name in ("time_us", "hlc")}
+    kept: list[Row] = [{"event": Event.KEPT}, {"event": Event.KEPT, "outcome": 1} | known, {"event": Event.STOPPED}]
+    run.again["clients/near"] = [row | late | {"subscriber": NEAR.name} for row in kept]
+    by_map: Row = {"event": Event.OUTCOME, "subscriber": NEAR.name, "outcome": 1, "detail": BY_MAP}
+    for row in (by_map, {"event": Event.PLACEHOLDER}, {"event": Event.SETTLED}, {"event": Event.FORGOTTEN}):
+        run.after("b", row | said)
+    following = Follower([str(tmp_path)])
+    for now in written(run, tmp_path, 12):
+        following.step(now)
+    assert differences(following.finish(now + LATER_US), audit.run([str(tmp_path)])) == []
 
 
 def steps(following: Follower, now: int) -> Iterator[FollowStatus]:
