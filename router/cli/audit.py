@@ -161,6 +161,7 @@ def _so_far(status: "FollowStatus", report: "Report") -> dict[str, Any]:
         "oldest_undecided_s": oldest_s,
         "events": status.events,
         "held": status.held,
+        "links": status.links,
         "behind_bytes": status.behind,
     }
 

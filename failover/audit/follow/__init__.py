@@ -1,8 +1,9 @@
 """A continuous audit, over a mesh that runs: `follow` reads what is written, and tells what holds so far.
 
-`growing` reads segments as they grow, `decided` says which deliveries nothing can be added to, `fold` judges their
-order as they come, `follower` is one step, `checkpoint` what is kept between two runs of the command. Rules are the
-judge's: there are none in this room but when a delivery may be forgotten.
+`growing` reads segments as they grow; `decided` says which deliveries nothing can be added to, `forgetting` what of
+links and routers is past; `fold` judges the order as deliveries come, `follower` is one step, `checkpoint` is kept
+between two runs of the command. Rules are the judge's: there are none in this room but when something may be
+forgotten.
 """
 
 import time

@@ -14,7 +14,7 @@ from failover.audit.follow.follower import Follower
 from failover.audit.read.files import AuditError
 
 NAME = "follow.checkpoint"
-MAGIC = b"OMF1"
+MAGIC = b"OMF2"
 EVERY_S = 30.0
 """It is written so often."""
 

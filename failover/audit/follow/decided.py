@@ -2,7 +2,8 @@
 
 The publisher has settled it where it is at home, every router that held it forgot it or has ended, nobody misses it,
 and no rule found anything, or anything missing. A delivery that violates a rule is not decided either: what looks
-violated may be an entry that comes later, or that a broken log is found to lack.
+violated may be an entry that comes later, or that a broken log is found to lack. But not for ever: where nobody holds
+it any more, and nothing was said of it for an hour, it counts as it stands.
 """
 
 from collections.abc import Iterable
@@ -12,12 +13,14 @@ import numpy as np
 
 from failover.audit.bucket import Judged
 from failover.audit.mesh.case import Case
-from failover.audit.mesh.clients import FOREVER
+from failover.audit.mesh.clients import FOREVER, Client
 from failover.audit.read.columns import NONE, Flags, Ints, Rows
 from failover.audit.read.facts import BIG, Groups, by_key, codes_of
 from failover.audit.read.inventory import Log
 from topic.journal import BY_MAP, Event
 
+LONG_US = 3_600_000_000
+"""Nothing is said any more of what was not spoken of for so long."""
 BY_MAPS: Final = (
     *(Event.KEPT, Event.PLACEHOLDER, Event.RESOLVED, Event.REHOMED, Event.FENCED),
     *(Event.SETTLED, Event.ABANDONED, Event.FORGOTTEN),
@@ -33,15 +36,16 @@ def decided(judged: Judged, case: Case, until: int) -> Flags:
     number = len(judged.uses.key)
     nothing = ~fates.is_published & ~fates.is_accepted & ~found.handed
     over = (found.home_settled_time != BIG) | found.abandoned | nothing
-    held = (records.held_place > records.forgotten_place) & ~_ended(judged, case)
-    strange = _flagged(number, records.delivery, [held, *judged.verdicts.routers.violations.values()])
+    held = _flagged(number, records.delivery, [(records.held_place > records.forgotten_place) & ~_ended(judged, case)])
+    strange = _flagged(number, records.delivery, judged.verdicts.routers.violations.values())
     strange |= _flagged(number, np.arange(number), judged.verdicts.publishers.values())
     told = judged.verdicts.subscribers
     strange |= _flagged(
         number, judged.pairs.delivery, [told.unknown, told.unplaced, told.vague, *told.violations.values()]
     )
     strange |= judged.unaddressed | fates.unheard | fates.earlier | ~judged.uses.sure
-    found_here: Flags = over & ~strange & ~_missed(judged, case, until)
+    forgotten: Flags = (over | _gone(judged, case)) & (_last(judged) < until - LONG_US)
+    found_here: Flags = ~held & ~_missed(judged, case, until) & ((over & ~strange) | forgotten)
     return found_here
 
 
@@ -53,6 +57,24 @@ def only_by_maps(rows: Rows) -> Flags:
     group, keys = by_key(rows.key)
     found: Flags = ~Groups(group, len(keys)).any(~said)[group]
     return found
+
+
+def _last(judged: Judged) -> Ints:
+    """When anything was said of each."""
+    rows, groups = judged.facts.rows, judged.found.groups
+    found: Ints = groups.highest(np.ones(len(rows), np.bool_), rows.time)
+    return found
+
+
+def _gone(judged: Judged, case: Case) -> Flags:
+    """Whose publisher's link has ended, for all that is known."""
+    here = [name.encode() for name, client in case.clients.publishers.items() if not _has_ended(client)]
+    found: Flags = ~np.isin(judged.uses.publisher(), here)
+    return found
+
+
+def _has_ended(client: Client) -> bool:
+    return not client.lives or any(life >= client.last_life for life, _, _ in client.closings)
 
 
 def _flagged(number: int, of: Ints, flags: Iterable[Flags]) -> Flags:

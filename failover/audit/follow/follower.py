@@ -1,7 +1,7 @@
 """A continuous audit: reads what was written since, judges what is over, and forgets what is decided.
 
 What is carried from one step to the next is bounded by what is under way: rows of deliveries that are not decided, two
-places for each that waits for its order, what is about links and routers, and how far files were read. All of it can be
+places for each that waits for its order, what holds of links and routers, and how far files were read. All of it can be
 pickled. `step` is one increment, `report` says what holds so far, `finish` what holds at last. Rules are the judge's.
 
 Everything is judged as if every log were whole as far as it goes; but at the end, by what is then known of the logs.
@@ -17,9 +17,12 @@ import numpy as np
 from failover.audit.bucket import Judged, judge_rows
 from failover.audit.follow.decided import decided, only_by_maps
 from failover.audit.follow.fold import OrderFold, Place
+from failover.audit.follow.forgetting import Forgetting
 from failover.audit.follow.growing import GrowingLog
 from failover.audit.judge.tally import Tally
+from failover.audit.judge.unattributed import Missed
 from failover.audit.mesh.case import Case, make_case
+from failover.audit.mesh.past import NO_PAST
 from failover.audit.read.columns import NONE, Packer, Rows, chosen, hashed, pack, unpack
 from failover.audit.read.facts import Facts, Groups, by_key
 from failover.audit.read.files import LOGS
@@ -37,6 +40,10 @@ FLUSHED_US = 3_000_000
 """After so long an entry is in a block, if its writer runs: twice what it takes at most, and some more."""
 SETTLED_US = 10_000_000
 """A delivery of which nothing was said for so long is judged."""
+MARGIN_US = 60_000_000
+"""So long before all that is still to be judged, nobody speaks any more of what was about links and routers then."""
+FORGOTTEN = 1_000
+"""After so many more rows about links and routers it is looked which may be forgotten."""
 SAMPLED = 50_000
 """Rows by which clocks are compared, at most."""
 
@@ -54,7 +61,9 @@ class FollowStatus:
     oldest: int | None
     """When the first of them began."""
     held: int
-    """Rows that are carried on."""
+    """Rows of deliveries that are carried on."""
+    links: int
+    """Rows about links and routers that are."""
     behind: int
     """Bytes that are not read yet."""
     caught_up: bool
@@ -110,11 +119,14 @@ class Follower:
         self.run_dirs = run_dirs
         self._logs: dict[Path, GrowingLog] = {}
         self._control: list[ControlRow] = []
+        self._past, self._stayed = NO_PAST, 0
+        """Of links and routers: what came before these rows, and how many of them that left."""
         self._pending, self._saved = pack(unpack([])), 0
         self._left, self._kept, self._order = Tally(), Tally(), OrderFold()
         """What is counted of deliveries that are decided, of those that are not, and of the order of all."""
         self._sample, self._sample_of = self._pending, 1
-        self._events = 0
+        self._events = self._oldest = 0
+        """How much was read; and when the first delivery began that is not decided."""
         self._case: Case | None = None
         self._inventory: Inventory | None = None
 
@@ -127,7 +139,9 @@ class Follower:
         until = min([now - FLUSHED_US, *(log.time for log in waiting)]) - SETTLED_US
         self._take_inventory(tails, until)
         rows, saved = self._rows(read, tails[0])
-        return self._judge(rows, saved, until, waiting)
+        status = self._judge(rows, saved, until, waiting)
+        self._forget(status)
+        return status
 
     def report(self) -> Report:
         """As far as is known. Who waits is no violation yet; what looks like one may be an entry that is to come."""
@@ -200,7 +214,7 @@ class Follower:
         if whole:
             missing = tuple(problem for problem in found.problems if _began(problem.path) * 1000 < until)
             found = attrs.evolve(found, logs=_whole(found.logs), problems=missing)
-        self._inventory, self._case = found, make_case(control, found, [self._sample])
+        self._inventory, self._case = found, make_case(control, found, [self._sample], self._past)
 
     def _rows(self, read: _Read, tails: _Read) -> tuple[Rows, int]:
         """All that is pending; the first so many stay so."""
@@ -227,11 +241,30 @@ class Follower:
         carried = chosen(rows, stays[group] & (np.arange(len(rows)) < saved))
         self._pending, self._saved = pack(carried), len(carried)
         begun = groups.lowest(everywhere, rows.time)[stays]
+        self._oldest = int(begun.min(initial=until))
         begun = begun[begun < until]
         behind = sum(log.behind() for log in waiting)
         oldest = int(begun.min()) if len(begun) else None
         held = int(stays[group].sum())
-        return FollowStatus(until, self._events, len(begun), oldest, held, behind, not waiting)
+        links = len(self._control)
+        return FollowStatus(until, self._events, len(begun), oldest, held, links, behind, not waiting)
+
+    def _forget(self, status: FollowStatus) -> None:
+        """Not while a log is missing: what names it stays."""
+        assert self._case is not None and self._inventory is not None
+        if len(self._control) - self._stayed < FORGOTTEN or self._inventory.problems:
+            return
+        forgetting = Forgetting(self._case, self._control, min(status.until, self._oldest) - MARGIN_US)
+        self._past, self._control = forgetting.past(self._missing()), forgetting.kept()
+        self._stayed = len(self._control)
+
+    def _missing(self) -> dict[tuple[str, str], Missed]:
+        """By home and subscriber."""
+        found: dict[tuple[str, str], Missed] = {}
+        for tally in (self._left, self._kept):
+            for (_, subscriber, home), missed in tally.without.items():
+                found[home, subscriber] = missed.and_(found.get((home, subscriber)))
+        return found
 
     def _leave(self, judged: Judged) -> None:
         """Deliveries that are decided are counted, and forgotten."""

@@ -96,6 +96,9 @@ class GrowingLog:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.ended: list[Growing] = []
+        """Those that follow each other, and are all there, as one."""
+        self.first = (0, 0)
+        """Incarnation and number of the first segment that was read."""
         self.current: Growing | None = None
         self._file: BinaryIO | None = None
         self._read_ns = 0
@@ -103,11 +106,6 @@ class GrowingLog:
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_file": None, "_read_ns": 0}
-
-    @property
-    def first(self) -> tuple[int, int]:
-        """Incarnation and number of the first segment that was read."""
-        return next((_name(reading.path) for reading in self.readings()), (0, 0))
 
     @property
     def time(self) -> int:
@@ -162,6 +160,10 @@ class GrowingLog:
             blocks = self.current.end(self._opened())
             self._opened().close()
         self._file = None
+        if self.ended and self.current.reading.continues(self.ended[-1].reading):
+            former = self.ended.pop()
+            self.current.reading.join(former.reading)
+            self.current.offset += former.offset
         self.ended.append(self.current)
         self.current = None
         return blocks
@@ -170,6 +172,7 @@ class GrowingLog:
         for path in self._following():
             self.current = Growing(SegmentReading(str(path.absolute())))
             if self._open():
+                self.first = self.first if self.ended else _name(str(path))
                 return True
             self.current = None
         return False

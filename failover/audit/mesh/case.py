@@ -20,7 +20,8 @@ from failover.audit.mesh.clocks import SKEW_US, Clocks, HybridTimeline, aligned,
 from failover.audit.mesh.contacts import Hearing, all_remembered, heard_endings, hearing, watched_spans
 from failover.audit.mesh.exchanges import disagreements
 from failover.audit.mesh.lost_state import StateLoss, state_losses
-from failover.audit.mesh.presence import EndedLink, Parting, Presence, ended_in_use, partings, presences
+from failover.audit.mesh.past import NO_PAST, Past
+from failover.audit.mesh.presence import EndedLink, Parting, Partings, Presence, ended_in_use, partings, presences
 from failover.audit.mesh.unheard import Acquaintance, acquaintance
 from failover.audit.read.columns import unpack
 from failover.audit.read.inventory import ControlRow, Inventory, Log
@@ -37,7 +38,7 @@ class Case:
     stays: Sequence[Membership]
     presences: Mapping[str, Presence]
     """Of subscribers."""
-    partings: Mapping[tuple[str, str], Sequence[Parting]]
+    partings: Partings
     """By home and subscriber."""
     ended_in_use: Sequence[EndedLink]
     acquaintance: Acquaintance
@@ -51,6 +52,8 @@ class Case:
     """By log: the subscribers whose last entry about their link there is SUSPENDED."""
     hybrid: HybridTimeline
     clocks: Clocks
+    heard: Sequence[ControlRow]
+    """The endings that routers can have heard of."""
     watched: Mapping[str, Sequence[Span]]
     """The routers at which somebody may have been unseen, and when not."""
     since: int
@@ -92,19 +95,22 @@ class Case:
         return frozenset(client.name for client in self.clients.publishers.values() if client.logged)
 
 
-def make_case(control: Sequence[ControlRow], inventory: Inventory, some: Iterable[bytes] = ()) -> Case:
-    """From all that is about links and routers rather than deliveries; clocks are compared by `some` of these."""
+def make_case(
+    control: Sequence[ControlRow], inventory: Inventory, some: Iterable[bytes] = (), past: Past = NO_PAST
+) -> Case:
+    """From all that is about links and routers rather than deliveries; clocks are compared by `some` of these. `past`
+    tells what came before the rows of `control`."""
     ends, begins = _ends(inventory.logs), {log.name: log.begin for log in inventory.logs}
     told = [
         row
         for row in control
         if row.event >= 0 and begins.get(row.log_name, 0) <= row.place < ends.get(row.log_name, FOREVER)
     ]
-    clocks = find_clocks(told, inventory.logs)
+    clocks = find_clocks(told, inventory.logs, past.clocks)
     clocks = doubted(clocks, disagreements(aligned(unpack(some), clocks)), inventory.logs)
     rows, logs = clocks.align_rows(told), clocks.align_logs(inventory.logs)
-    clients = find_clients(rows, logs)
-    heard = heard_endings(rows, logs, clients.subscribers)
+    clients = find_clients(rows, logs, past.clients)
+    heard = heard_endings(rows, logs, clients.subscribers, past.heard)
     for row in heard:
         clients.subscribers[row.subscriber or ""].closings.append((life_of(row), row.hlc, row.log_name))
     earliest = {(source, incarnation) for source, (incarnation, _) in inventory.kept.items()}
@@ -116,9 +122,9 @@ def make_case(control: Sequence[ControlRow], inventory: Inventory, some: Iterabl
         terms=terms(rows, clients.subscribers),
         stays=memberships(rows, clients.subscribers),
         presences=known,
-        partings=partings([*rows, *heard], clients.subscribers),
-        ended_in_use=tuple(ended_in_use(rows, {**publishing, **known})),
-        acquaintance=acquaintance(rows, logs),
+        partings=_partings(past, partings([*rows, *heard], clients.subscribers)),
+        ended_in_use=tuple(dict.fromkeys([*past.ended_in_use, *ended_in_use(rows, {**publishing, **known})])),
+        acquaintance=acquaintance(rows, logs, past.told),
         state_losses=state_losses(rows, logs),
         forgetful=frozenset(_forgetful(rows, logs)),
         hearing=hearing(rows, logs, clients.publishers.values()),
@@ -126,9 +132,17 @@ def make_case(control: Sequence[ControlRow], inventory: Inventory, some: Iterabl
         suspended=_suspended(rows),
         hybrid=hybrid,
         clocks=clocks,
+        heard=heard,
         since=max((_began(log) for log in logs if (log.source, log.incarnation) in earliest), default=0),
         watched={} if all_remembered(rows, logs) else watched_spans(rows, logs),
     )
+
+
+def _partings(past: Past, found: Partings) -> dict[tuple[str, str], list[Parting]]:
+    known = {whose: list(ended) for whose, ended in past.partings.items()}
+    for whose, told in found.items():
+        known.setdefault(whose, []).extend(parting for parting in told if parting.till >= past.till)
+    return known
 
 
 def _ends(logs: Iterable[Log]) -> dict[str, int]:

@@ -5,6 +5,7 @@ spans of time in which an absent entry proves nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 
@@ -53,6 +54,17 @@ class Client:
     open_logs: list[str] = attrs.field(factory=list)
     """The logs behind the doubts."""
 
+    def anew(self) -> "Client":
+        """What it is called and was granted, and whether its last life was closed; nothing else."""
+        closed = max((closing for closing in self.closings if not closing[2]), default=None)
+        closings = [closed] if closed and closed[0] >= self.last_life else []
+        return Client(self.name, self.identity, self.address, self.mode, self.timeout_s, closings=closings)
+
+    @property
+    def last_life(self) -> int:
+        """0 if no router tells of any."""
+        return max((life for life, _, _ in self.lives), default=0)
+
     @property
     def short(self) -> str:
         """Its identity without the address."""
@@ -86,12 +98,15 @@ class KnownClients:
     subscribers: dict[str, Client]
 
 
-def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log]) -> KnownClients:
-    """Everybody the control rows name."""
+NOBODY: Final = KnownClients({}, {})
+
+
+def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log], before: KnownClients = NOBODY) -> KnownClients:
+    """Everybody the control rows name, and those who were known before."""
     keeping = {row.log_name for row in rows if row.event == Event.KEPT}
     ordered = sorted(rows, key=lambda row: (row.hlc, row.time, row.source, row.place))
-    publishers = _clients("publisher", ordered, logs)
-    subscribers = _clients("subscriber", ordered, logs)
+    publishers = _clients("publisher", ordered, logs, before.publishers)
+    subscribers = _clients("subscriber", ordered, logs, before.subscribers)
     left = _departures(ordered)
     by_name = {log.name: log for log in logs}
     for client in publishers.values():
@@ -128,10 +143,12 @@ def _identity(row: ControlRow) -> LinkIdentity | None:
     return LinkIdentity(*map(str, [*parts, row.details.get("user", "")]))
 
 
-def _clients(role: str, rows: Sequence[ControlRow], logs: Sequence[Log]) -> dict[str, Client]:
+def _clients(
+    role: str, rows: Sequence[ControlRow], logs: Sequence[Log], before: Mapping[str, Client]
+) -> dict[str, Client]:
     by_name = {log.name: log for log in logs}
     hybrid = HybridTimeline(rows)
-    clients: dict[str, Client] = {}
+    clients = {name: client.anew() for name, client in before.items()}
     for row in rows:
         name = _named(role, row)
         if name is None or row.event not in (*OPENING, *CLOSING, Event.KEPT, Event.BOOT):

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median_low
+from typing import Final
 
 import attrs
 import numpy as np
@@ -49,6 +50,8 @@ class Clocks:
     ahead_us: Mapping[str, int]
     unordered: Mapping[str, str] = attrs.field(factory=dict)
     """By log: why nothing is ordered by it."""
+    met: Differences = attrs.field(factory=dict)
+    """By two logs that noted the same."""
 
     def align_rows(self, rows: Iterable[ControlRow]) -> list[ControlRow]:
         return [self._aligned_row(row) for row in rows]
@@ -70,13 +73,18 @@ class Clocks:
         return attrs.evolve(log, host=host, first_time=first, last_time=last) if ahead else log
 
 
-def find_clocks(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Clocks:
+NO_CLOCKS: Final = Clocks({}, {})
+
+
+def find_clocks(rows: Sequence[ControlRow], logs: Sequence[Log], before: Clocks = NO_CLOCKS) -> Clocks:
+    """`before` is what was found by rows that are here no more."""
     hosts = {log.name: log.host for log in logs}
-    met = dict(_met(rows, hosts))
-    clock = _clocks(logs, met)
+    met = {**dict(_met(rows, hosts)), **before.met}
+    clock = {**_clocks(logs, met), **before.clock}
     ahead = _ahead(_reference(logs, clock), {*clock.values()}, _between(met, clock))
     back = {log.name: _set_back(log) for log in logs if log.set_back_us >= SET_BACK_US}
-    return Clocks(clock, {name: ahead.get(of, 0) for name, of in clock.items()}, back)
+    ahead_us = {name: ahead.get(of, 0) for name, of in clock.items()}
+    return Clocks(clock, {**ahead_us, **before.ahead_us}, back, met)
 
 
 def _set_back(log: Log) -> str:

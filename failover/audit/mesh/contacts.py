@@ -129,19 +129,30 @@ def _clipped(spans: Iterable[Span], to: Span) -> Iterator[Span]:
 
 
 def heard_endings(
-    rows: Iterable[ControlRow], logs: Iterable[Log], subscribers: Mapping[str, Client]
+    rows: Iterable[ControlRow],
+    logs: Iterable[Log],
+    subscribers: Mapping[str, Client],
+    before: Sequence[ControlRow] = (),
 ) -> list[ControlRow]:
-    """An EXPIRED entry for each router that can have heard of one and has none of its own. Without a timeout, a link
-    ends for each router that loses its custodian, and for no other."""
+    """An EXPIRED entry for each router that can have heard of one and has none of its own, and those found `before`.
+    Without a timeout, a link ends for each router that loses its custodian, and for no other."""
     told = [row for row in rows if row.role == "router"]
-    ended: dict[tuple[str, int], list[ControlRow]] = {}
-    for row in (row for row in told if row.event == Event.EXPIRED):
+    said, heard = (_endings(those, subscribers) for those in (told, before))
+    around = neighbours(told, logs) if said or heard else {}
+    joined = _joined(told)
+    lives = dict.fromkeys([*said, *heard])
+    known = ((said.get(life, ()), heard.get(life, ()), around, joined.get(life, {})) for life in lives)
+    return [*before, *(row for each in known for row in _heard(*each))]
+
+
+def _endings(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[tuple[str, int], list[ControlRow]]:
+    """By subscriber and life."""
+    found: dict[tuple[str, int], list[ControlRow]] = {}
+    for row in (row for row in rows if row.event == Event.EXPIRED):
         name = row.subscriber or ""
         if name in subscribers and subscribers[name].timeout_s:
-            ended.setdefault((name, life_of(row)), []).append(row)
-    around = neighbours(told, logs) if ended else {}
-    joined = _joined(told)
-    return [row for life, said in ended.items() for row in _heard(said, around, joined.get(life, {}))]
+            found.setdefault((name, life_of(row)), []).append(row)
+    return found
 
 
 def _joined(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Heard]:
@@ -154,11 +165,14 @@ def _joined(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Heard]:
     return found
 
 
-def _heard(said: Sequence[ControlRow], neighbours: Neighbours, joined: Heard) -> Iterator[ControlRow]:
+def _heard(
+    said: Sequence[ControlRow], before: Sequence[ControlRow], neighbours: Neighbours, joined: Heard
+) -> Iterator[ControlRow]:
+    """`before` are those that are known to have heard it."""
     own: Heard = {}
-    for row in said:
+    for row in (*said, *before):
         own[row.log_name] = min(row.hlc, own.get(row.log_name, row.hlc))
-    first = min(said, key=lambda row: (not row.detail, row.hlc))
+    first = min((*said, *before), key=lambda row: (not row.detail, row.hlc))
     by_custodian: Heard = {row.log_name: row.hlc for row in said if row.log_name == row.home}
     heard = {log: at for log, at in earliest(own, neighbours).items() if log not in own}
     behind = earliest(by_custodian, neighbours, joined) if by_custodian else {}

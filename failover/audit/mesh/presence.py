@@ -46,6 +46,15 @@ class Parting:
     ending: str | None
     """If it began as some router had ended its link: what that says of it, maybe nothing."""
 
+    @property
+    def weight(self) -> tuple[bool, int]:
+        """Of several, the one that weighs most is told of."""
+        return self.known, self.till - self.since
+
+
+Partings = Mapping[tuple[str, str], Sequence[Parting]]
+"""By home (router.incarnation) and subscriber."""
+
 
 def presences(
     rows: Iterable[ControlRow], clients: Mapping[str, Client], hybrid: HybridTimeline, logs: Mapping[str, Log]
@@ -100,7 +109,6 @@ def joined(spans: Iterable[Span], gap: int) -> list[Span]:
 
 
 def partings(rows: Iterable[ControlRow], subscribers: Iterable[str]) -> dict[tuple[str, str], list[Parting]]:
-    """By home (router.incarnation) and subscriber."""
     of_home: dict[str, list[ControlRow]] = defaultdict(list)
     suspended: dict[str, list[ControlRow]] = defaultdict(list)
     for row in sorted((row for row in rows if row.role == "router"), key=lambda row: row.hlc):
@@ -163,6 +171,8 @@ class EndedLink:
 
     link: str
     router: str
+    at: int
+    """By hybrid clock."""
     reason: str
     """As that router tells it, or empty."""
 
@@ -180,7 +190,7 @@ def ended_in_use(rows: Iterable[ControlRow], presences: Mapping[str, Presence]) 
             continue
         life = attached.pop((row.log_name, name), None)
         if row.event == Event.EXPIRED and life == life_of(row) and _there(presences.get(name), row.hlc):
-            yield EndedLink(name, row.source, row.detail or "")
+            yield EndedLink(name, row.source, row.hlc, row.detail or "")
 
 
 def _there(presence: Presence | None, hlc: int) -> bool:

@@ -8,6 +8,7 @@ less, as long as no log lacks its end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import attrs
 
@@ -36,9 +37,22 @@ class Acquaintance:
                 found.append((since, min(ends, default=FOREVER)))
         return found
 
+    def reach(self, subscriber: Client) -> Heard:
+        """The routers that can have known it, and not that it had gone, each since when."""
+        found: Heard = {}
+        for life, told in self._told.get(subscriber.name, {}).items():
+            ended = {where for closed, _, where in subscriber.closings if closed >= life}
+            for home, since in earliest(told, self._neighbours).items():
+                if not ended & {"", home}:
+                    found[home] = min(since, found.get(home, since))
+        return found
 
-def acquaintance(rows: Sequence[ControlRow], logs: Iterable[Log]) -> Acquaintance:
-    told: dict[str, dict[int, Heard]] = {}
+
+def acquaintance(
+    rows: Sequence[ControlRow], logs: Iterable[Log], before: Mapping[str, Mapping[int, Heard]] = MappingProxyType({})
+) -> Acquaintance:
+    """`before` is what was told by rows that are here no more."""
+    told = {name: {life: dict(heard) for life, heard in lives.items()} for name, lives in before.items()}
     for row in rows:
         if row.role == "router" and row.subscriber is not None and row.event in KNOWING:
             heard = told.setdefault(row.subscriber, {}).setdefault(life_of(row), {})

@@ -225,7 +225,7 @@ def _missing_segments(segments: Sequence[ControlRow], kept: Kept) -> Iterable[Pr
         next_segment, next_block = first, min((number for number, _ in segments[0].details["blocks"]), default=0)
     for row in segments:
         details = row.details
-        if details["segment"] != next_segment:
+        if details["segment"] - details["segments"] + 1 != next_segment:
             yield Problem(details["path"], f"the segment {next_segment} before it is missing")
         next_segment = details["segment"] + 1
         if details["damage"] and (not _is_torn(row) or row is not segments[-1]):

@@ -86,6 +86,8 @@ class SegmentReading:
     which instants."""
 
     path: str
+    segments: int = 1
+    """That it is of: the last of them is named."""
     blocks: list[list[int]] = attrs.field(factory=list)
     """First and last number of those that follow each other."""
     first_time: int | None = None
@@ -124,12 +126,32 @@ class SegmentReading:
         if known is not None:
             self.written, self.boot = known.number, known.boot
 
+    def continues(self, other: "SegmentReading") -> bool:
+        """Whether it follows that segment, or several read as one, and both are all there."""
+        runs = [*other.blocks, *self.blocks]
+        whole = other.damage is self.damage is None and len(runs) == 2 and runs[1][0] == runs[0][1] + 1
+        return whole and _named(self.path) == (_named(other.path)[0], _named(other.path)[1] + 1)
+
+    def join(self, former: "SegmentReading") -> None:
+        """It is one with the segments before it, which it continues."""
+        assert former.last_time is not None and self.first_time is not None and self.last_time is not None
+        self.segments += former.segments
+        self.blocks = [[former.blocks[0][0], self.blocks[0][1]]]
+        self.set_back = max(former.set_back, self.set_back, former.last_time - self.first_time)
+        self.first_time, self.last_time = former.first_time, max(former.last_time, self.last_time)
+
     def row(self) -> ControlColumns:
         source, role = writer_of(self.path)
-        segment = parse_segment_name(self.path.rpartition("/")[2])
-        assert segment is not None, self.path
+        segment = _named(self.path)
         about = attrs.asdict(self) | {"segment": segment[1], "stopped": self.stopped and self.damage is None}
         return _about(source, self.role or role, segment[0], self.host, FILE, json.dumps(about))
+
+
+def _named(path: str) -> tuple[int, int]:
+    """Incarnation and number, by the path of a segment."""
+    found = parse_segment_name(path.rpartition("/")[2])
+    assert found is not None, path
+    return found
 
 
 def mesh_row(path: str, text: str) -> ControlColumns:

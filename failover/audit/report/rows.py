@@ -212,4 +212,4 @@ def _why(case: Case, subscriber: str, home: str, missed: Missed) -> str:
 def _apart(partings: Sequence[Parting], missed: Missed) -> Parting | None:
     """The longest of those in which any of the deliveries may have been accepted."""
     found = [apart for apart in partings if apart.since <= missed.last and missed.first <= apart.till]
-    return max(found, key=lambda apart: (apart.known, apart.till - apart.since), default=None)
+    return max(found, key=lambda apart: apart.weight, default=None)

@@ -53,9 +53,9 @@ class Clock:
 class Log:
     """One writer's."""
 
-    def __init__(self, directory: Path, folder: str, role: str, clock: Clock) -> None:
-        self._block = Block(folder.rpartition("/")[2], role, START_MS, host="host")
-        self._file = JournalFile(directory / folder / "log", START_MS, self._block)
+    def __init__(self, directory: Path, folder: str, role: str, clock: Clock, incarnation: int = START_MS) -> None:
+        self._block = Block(folder.rpartition("/")[2], role, incarnation, host="host")
+        self._file = JournalFile(directory / folder / "log", incarnation, self._block)
         self._clock = clock
         self._hybrid = role == "router"
         self._flushed = 0

@@ -11,7 +11,7 @@ from failover.audit.read.inventory import ControlRow, Inventory, take_inventory
 from failover.audit.read.segments import FILE, MESH
 from topic.journal import Event
 
-WHOLE = {"size": 100, "first_time": 1, "last_time": 9, "set_back": 0, "damage": None, "stopped": False}
+WHOLE = {"size": 100, "segments": 1, "first_time": 1, "last_time": 9, "set_back": 0, "damage": None, "stopped": False}
 
 
 def row(event: int, source: str = "a", incarnation: int = 7, **columns: Any) -> ControlRow:
@@ -46,6 +46,12 @@ def test_a_log_in_several_segments_is_one_log() -> None:
     assert inventory.problems == () and inventory.torn == ()
     (log,) = inventory.logs
     assert (log.name, log.stopped, log.first_time, log.last_time) == ("a.7", True, 1, 9)
+
+
+def test_segments_that_were_read_as_one_are_named_by_the_last() -> None:
+    assert take_inventory([mesh("a"), segment(3, [2], segments=3), segment(0, [0, 1])]).problems == ()
+    inventory = take_inventory([mesh("a"), segment(3, [2], segments=2), segment(0, [0, 1])])
+    assert [what for _, what in told(inventory)] == ["the segment 1 before it is missing"]
 
 
 def test_a_missing_segment_is_noticed() -> None:
