@@ -130,9 +130,12 @@ class Inventory:
 
 
 def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
-    """Account for the files behind the control rows."""
+    """Account for the files behind the control rows. Raises `AuditError` where one has what is of another log."""
     by_log: dict[tuple[str, int], list[ControlRow]] = {}
     for row in sorted((row for row in rows if row.event == FILE), key=lambda row: row.details["segment"]):
+        if (foreign := row.details["foreign"]) is not None:
+            what = f"block {foreign[0]} is of incarnation {foreign[1]}"
+            raise AuditError(f"{row.details['path']}: {what}, which did not write this segment")
         by_log.setdefault((row.source, row.incarnation), []).append(row)
     gaps, kept = _first_gaps(rows), _kept_from(rows)
     by_log = {name: there for name, segments in by_log.items() if (there := _kept(segments, kept))}

@@ -102,6 +102,8 @@ class SegmentReading:
     written: int | None = None
     """How many blocks had been written, by a writer that saves what it appends."""
     boot: str = ""
+    foreign: tuple[int, int] | None = None
+    """The number of the first block that is of another incarnation than the segment, and that incarnation."""
 
     def add(self, blocks: Sequence[BlockView]) -> None:
         for block in blocks:
@@ -117,6 +119,8 @@ class SegmentReading:
             self.last_time = latest[-1]
             self.stopped = block.columns["event"][-1] == Event.STOPPED
             self.role, self.host = self.role or block.role, block.host
+            if self.foreign is None and block.incarnation != _named(self.path)[0]:
+                self.foreign = block.number, block.incarnation
 
     def end(self, content: bytes, damage: Damage | None) -> None:
         """All of it that can be read was added; of the content only the tail is looked at."""

@@ -9,9 +9,20 @@ from failover.audit.mesh.clients import find_clients
 from failover.audit.read.files import AuditError
 from failover.audit.read.inventory import ControlRow, Inventory, take_inventory
 from failover.audit.read.segments import FILE, MESH
-from topic.journal import Event
+from tests.failover.audit.in_process import judge_files
+from tests.failover.audit.runs import START_MS, Run
+from topic.journal import Block, Event, segment_name
 
-WHOLE = {"size": 100, "segments": 1, "first_time": 1, "last_time": 9, "set_back": 0, "damage": None, "stopped": False}
+WHOLE = {
+    "size": 100,
+    "segments": 1,
+    "foreign": None,
+    "first_time": 1,
+    "last_time": 9,
+    "set_back": 0,
+    "damage": None,
+    "stopped": False,
+}
 
 
 def row(event: int, source: str = "a", incarnation: int = 7, **columns: Any) -> ControlRow:
@@ -52,6 +63,15 @@ def test_segments_that_were_read_as_one_are_named_by_the_last() -> None:
     assert take_inventory([mesh("a"), segment(3, [2], segments=3), segment(0, [0, 1])]).problems == ()
     inventory = take_inventory([mesh("a"), segment(3, [2], segments=2), segment(0, [0, 1])])
     assert [what for _, what in told(inventory)] == ["the segment 1 before it is missing"]
+
+
+def test_a_block_of_another_log_is_named_and_its_place() -> None:
+    run, forged = Run(), Block("near", "subscriber", START_MS - 1, host="host")
+    files = {f"file:/run/{name}": content for name, content in run.files()}
+    path = f"file:/run/clients/near/log/{segment_name(START_MS, 0)}"
+    forged.append(**run.logs["clients/near"][-1])
+    with pytest.raises(AuditError, match=f"^{path}: block 0 is of incarnation {START_MS - 1}, which did not write"):
+        judge_files(files | {path: files[path] + forged.encode()})
 
 
 def test_a_missing_segment_is_noticed() -> None:
