@@ -160,6 +160,8 @@ class Attachment(Handler):
         finally:
             connection.close()
             connection.wake()
+            if not connection.opened:  # no goodbye to who has not said hello: it would not be answered
+                serving.cancel()
 
     async def _await_attach(self, router: RouterAddress) -> None:
         with trio.move_on_after(ATTACH_S) as patience:

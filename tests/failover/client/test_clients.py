@@ -172,3 +172,15 @@ async def test_the_status_of_a_router() -> None:
         assert (await fetch_status(address.host, address.port, 5.0))["router"] == "a"
     with pytest.raises(OSError):
         await fetch_status(address.host, address.port, 5.0)
+
+
+async def test_who_has_not_said_hello_is_told_no_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for an answer beyond his deadline."""
+    for module in ("failover.client.endpoint", "router.amqp.transport"):
+        monkeypatch.setattr(f"{module}.GOODBYE_S", 30.0)
+    [silent] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    began = trio.current_time()
+    async with silent:
+        with pytest.raises(trio.TooSlowError):
+            await fetch_status("127.0.0.1", silent.socket.getsockname()[1], 0.1)
+    assert trio.current_time() < began + 30
