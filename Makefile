@@ -71,7 +71,7 @@ bench-tools:
 # with; once, on Debian and as root. Elsewhere they are skipped. Of RabbitMQ only the files: installed, its server would be started.
 interop-tools:
 	apt-get update -qq
-	apt-get install -y -qq --no-install-recommends g++ libqpid-proton-cpp12-dev erlang-base erlang-ssl iproute2 \
+	apt-get install -y -qq --no-install-recommends g++ libqpid-proton-cpp12-dev erlang-base erlang-inets erlang-ssl iproute2 \
 		chromium chromium-driver prometheus mosquitto-clients
 	mkdir -p build/interop && cd build/interop && apt-get download -qq rabbitmq-server
 	dpkg-deb -x build/interop/rabbitmq-server_*.deb build/interop/package

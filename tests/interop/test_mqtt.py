@@ -144,7 +144,7 @@ async def test_who_is_cut_off_resumes_exactly_once_at_the_same_router(
     await reader.until(lambda: len(reader.received) >= 4 * COUNT)
     await writer.until(lambda: len(writer.published) == 4 * COUNT)
     await reader.until(lambda: len(reader.present) == len(writer.present) == 3)
-    assert reader.numbers == list(range(4 * COUNT))
+    assert sorted(reader.numbers) == list(range(4 * COUNT))  # after a cut paho may send what is new before what waits
     assert all(reader.present[1:]) and all(writer.present[1:])
     assert "goes on where it was: exactly once" in mesh.log("c")
 
