@@ -108,12 +108,12 @@ class _ScriptReader(FaultReader):
         """Fills `groups` by the way."""
         roles: tuple[Role, ...] = ("publisher", "subscriber")
         for role in roles:
-            key, taken = f"{role}s", len(groups)
+            key, taken, known = f"{role}s", len(groups), len(self.problems)
             for index, value in enumerate(self.items(root, key, "groups such as {name: p, count: 3}")):
                 part = self.part_of(role, value, f"{key}[{index}]")
                 if part is not None:
                     yield from self.group(part, role, topology, value, groups)
-            if len(groups) == taken and not self.problems:
+            if len(groups) == taken and len(self.problems) == known:
                 self.fail(root.line, f"{key}: there are none, expected at least one group")
 
     def part_of(self, role: Role, value: Value, where: str) -> PublisherPart | SubscriberPart | None:

@@ -198,8 +198,17 @@ faults:
 
 
 def test_a_script_without_clients_is_no_run(tmp_path: Path) -> None:
+    none = [
+        f"script.yaml:1: {role}s: there are none, expected at least one group" for role in ("publisher", "subscriber")
+    ]
     said = complaints(tmp_path, f"topology: {TOPOLOGIES / 'pair.yaml'}\nduration: 1s\n")
-    assert said == ["script.yaml:1: publishers: there are none, expected at least one group"]
+    assert said == none
+    said = complaints(tmp_path, f"topology: {TOPOLOGIES / 'pair.yaml'}\nduration: soon\n")
+    assert said[:2] == none and said[2].startswith("script.yaml:2: duration"), "whatever else is wrong"
+    assert complaints(tmp_path, f"topology: {TOPOLOGIES / 'pair.yaml'}\nduration: 1s\npublishers: all\n") == [
+        none[1],
+        "script.yaml:3: publishers: not a list, expected groups such as {name: p, count: 3}",
+    ]
 
 
 def test_a_topology_that_is_not_there_is_told_with_its_path(tmp_path: Path) -> None:
