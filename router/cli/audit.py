@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from router.cli.base import console, needs_audit
+from router.cli.base import INTERRUPTED, console, needs_audit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 DOING = ("reading", "judging")
 NO_VERDICT = 2
-INTERRUPTED = 130  # as shells report it
 
 CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 """Keys may begin with a hyphen; no option of this command has a short form they could be taken for."""

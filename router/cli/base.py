@@ -39,6 +39,9 @@ logging.getLogger("oncemesh").addHandler(logging.NullHandler())
 # Rich assumes 80 columns where there is no terminal; logs and pipes take longer lines.
 PIPE_WIDTH = 140
 
+INTERRUPTED = 130
+"""The exit status, as shells report it."""
+
 NARROW = 52
 """Columns. On a terminal of less, such as a phone's, click's helps are wider than it."""
 
@@ -86,9 +89,11 @@ class Commands(click.Group):
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """What is no bug is told in one line."""
+    """What is no bug is told in one line; who presses ctrl-C knows why it ends."""
     try:
         yield
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(INTERRUPTED) from None
     except (RunError, FileError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:

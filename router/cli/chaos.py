@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from router.cli.audit import INTERRUPTED, NO_VERDICT, judge
-from router.cli.base import console, needs_audit, run, until_signal
+from router.cli.audit import NO_VERDICT, judge
+from router.cli.base import INTERRUPTED, console, needs_audit, run, until_signal
 from router.mesh.reading import FileError
 from router.mesh.rundir import RunDirectory, RunError
 

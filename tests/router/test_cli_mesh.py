@@ -60,6 +60,15 @@ def oncemesh(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
+def test_ctrl_c_before_anything_has_begun_ends_a_command_quietly(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(path: Path | None) -> RunDirectory:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_mesh, "find_run_dir", interrupted)
+    result = oncemesh("down")
+    assert (result.exit_code, result.output) == (130, "")
+
+
 def test_a_mesh_lives_through_up_status_stop_start_and_down(here: Path) -> None:
     up = oncemesh("up", "pair.yaml", "--detach")
     assert up.exit_code == 0, up.output
