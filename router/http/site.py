@@ -79,7 +79,8 @@ class Site:
         """Raises WebRefusal."""
         if request.method not in ("GET", "HEAD"):
             raise WebRefusal(405, f"{request.method}, expected GET or HEAD", ("Allow", "GET, HEAD"))
-        if self._is_loopback and not is_loopback(_host(request.headers.get("host", ""))):
+        named = request.headers.get("host")  # which is left out by no browser, but by health checks in HTTP/1.0
+        if self._is_loopback and named is not None and not is_loopback(_host(named)):
             raise WebRefusal(421, "this listener is on loopback, expected localhost or 127.0.0.1 as its name")
         page = self._pages.get(request.path)
         if page is None:

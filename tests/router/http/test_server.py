@@ -61,6 +61,16 @@ async def test_requests_come_one_after_the_other_on_one_connection(serve: Serve,
     assert served.asked[0].headers == {"host": "localhost"}
 
 
+async def test_a_request_of_http_1_0_needs_no_host_and_ends_its_connection(
+    serve: Serve, autojump_clock: MockClock
+) -> None:
+    served = serve(told(200, "well"))
+    await served.stream.send_all(b"GET /healthz HTTP/1.0\r\n\r\n")
+    reply = await served.rest()
+    assert reply.startswith(b"HTTP/1.1 200 ") and reply.endswith(b"\r\n\r\nwell\n")
+    assert [(one.path, one.headers) for one in served.asked] == [("/healthz", {})]
+
+
 async def test_an_answer_that_says_so_is_the_last_of_its_connection(serve: Serve, autojump_clock: MockClock) -> None:
     served = serve(told(401, "no", ("Connection", "close")))
     await served.stream.send_all(2 * GET)

@@ -86,6 +86,11 @@ async def test_on_loopback_it_answers_to_no_other_name(name: str) -> None:
         assert (await ask(site(), path, host=name)).status == 421
 
 
+async def test_on_loopback_it_answers_who_names_nobody() -> None:
+    """Health checks in HTTP/1.0 do, and no browser does."""
+    assert (await site().answer(WebRequest("GET", "/healthz", {}, {}), WebCaller("me"))).status == 200
+
+
 async def test_elsewhere_its_name_is_anybodys_business() -> None:
     assert (await ask(site("0.0.0.0"), host="mesh.example:9090")).status == 200
 
