@@ -5,6 +5,7 @@ Computed when asked for, from the cores' own state; nothing is counted for it on
 
 import json
 import os
+import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 import psutil
 import trio
 
+from linkstate.clock import COUNTER_BITS
 from linkstate.mesh import Mesh
 from router.amqp.format.values import StreamFigures
 from topic.delivery.record import SENT, Record, State, Stream
@@ -65,6 +67,7 @@ class Reporter:
         self._log = log
         self._exceeded = exceeded
         self._started = trio.current_time()
+        self._epoch = time.time() - self._started
         self._process = psutil.Process()
         self._waits = Ages()
         self._waiting_attaches = Ages()
@@ -84,6 +87,7 @@ class Reporter:
             "state": "ready" if topic.booted else "booting",
             "waiting_for": topic.boot.waiting_for,
             "uptime_s": round(trio.current_time() - self._started, 3),
+            "clock": self._clock(),
             "rss_bytes": self._process.memory_info().rss,
             "connections": len(self._connections),
             "plan": self._plan(),
@@ -101,6 +105,16 @@ class Reporter:
             "exceeded": dict(self._exceeded),
             "disk": {"log": self._log.why, "missing": self._log.missing, "store": node.unkept},
         }
+
+    def _clock(self) -> dict[str, Any]:
+        """Ours, and how much further the fastest one is that we have heard of."""
+        hybrid, now = self._node.topic.outlet.clock, time.time()
+        seen = {
+            "time": now,
+            "moved_s": now - trio.current_time() - self._epoch,
+            "behind_s": max(0.0, (hybrid.read() >> COUNTER_BITS) / 1000 - now),
+        }
+        return {name: round(value, 3) for name, value in seen.items()} | {"refused": hybrid.refused}
 
     def _plan(self) -> dict[str, Any]:
         """The routers of the mesh, and what two routers that agree on all of it have alike."""

@@ -14,11 +14,15 @@ from click.testing import CliRunner
 
 from failover.client import Subscriber
 from failover.client.management import Management, RefusedError
+from router.cli.doctor.command import ask_others
+from router.cli.doctor.symptoms import Clock
 from router.cli.main import main
 from router.cli.watch.events import news
 from router.cli.watch.mesh_client import of_each
 from router.cli.watch.rates import OF_NEIGHBOUR
 from router.cli.watch.status import look_from_afar
+from router.mesh.status import look
+from tests.processes.clients import fetch_status
 from tests.processes.mesh import RunningMesh, eventually
 
 
@@ -56,6 +60,16 @@ async def test_routers_count_what_they_tell_each_other(triangle: RunningMesh) ->
             for row in await management.query("io.oncemesh.neighbour", OF_NEIGHBOUR, router):
                 assert row["messagesSent"] > 0 < row["messagesReceived"], "HELLOs, and this query"
                 assert row["bytesSent"] > 0 < row["bytesReceived"]
+
+
+async def test_the_doctor_hears_the_clocks_of_other_hosts_by_way_of_a_router_of_this(triangle: RunningMesh) -> None:
+    here = (await look(triangle.directory, fetch_status))["b"]
+    clocks: dict[str, Clock] = {}
+    await ask_others(triangle.directory, {"b": here}, clocks)
+    assert {*clocks} == {"a", "c"}
+    assert all(abs(clock.ahead_s) < 60 and not clock.refused for clock in clocks.values())
+    await ask_others(triangle.directory, {}, clocks)
+    assert {*clocks} == {"a", "c"}
 
 
 def test_a_bench_measures_what_it_sends(triangle: RunningMesh) -> None:

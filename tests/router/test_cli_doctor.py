@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from router.cli.doctor.checks import CHECKS, Level, examine
-from router.cli.doctor.symptoms import Disk, Machine, Symptoms, ended, security, taken
+from router.cli.doctor.symptoms import Clock, Disk, Machine, Symptoms, ended, security, taken
 from router.cli.main import main
 from router.mesh.config import Topology
 from router.mesh.rundir import RunDirectory
@@ -49,10 +49,15 @@ def views(**changed: RouterView) -> dict[str, RouterView]:
     return {name: changed.get(name, view(name)) for name in "abc"}
 
 
+def clock(ahead_s: float = 0.2, moved_s: float = 0.0, behind_s: float = 0.1, refused: int = 0) -> Clock:
+    return Clock(ahead_s, moved_s, behind_s, refused)
+
+
 @pytest.fixture
 def well(tmp_path: Path) -> Symptoms:
     valid = {"a": Validity(Path("a.pem"), NOW - DAY_S, NOW + 300 * DAY_S)}
-    return Symptoms(NOW, HOST, plan(tmp_path), certificates=valid, disk=Disk(100 << 30), views=views())
+    disk, told = Disk(100 << 30), {name: clock() for name in "abc"}
+    return Symptoms(NOW, HOST, plan(tmp_path), certificates=valid, disk=disk, views=views(), clocks=told)
 
 
 def test_where_all_is_well_every_check_passes(well: Symptoms) -> None:
@@ -83,9 +88,12 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("running", {"views": views(b=view("b", state="booting"))}, Level.WARN, "router b is booting"),
     ("contacts", {"views": views(b=view("b", routes=[]))}, Level.FAIL, "router b does not see a, c"),
     ("contacts", {"views": views(b=view("b", plan={"digest": "2"}))}, Level.WARN, "different plans"),
-    ("clocks", {"views": views(b=view("b", uptime_s=75.0))}, Level.WARN, "router b is 15.0s ahead of ours"),
-    ("clocks", {"views": views(b=view("b", uptime_s=9e3))}, Level.FAIL, "ahead of ours"),
-    ("clocks", {"views": views(b=view("b", uptime_s=50.0))}, Level.WARN, "router b is 10.0s behind ours"),
+    ("clocks", {"clocks": {"a": clock(), "d": clock(15.0)}}, Level.WARN, "router d is 15.0s ahead of ours"),
+    ("clocks", {"clocks": {"a": clock(-9e3)}}, Level.FAIL, "router a is 2h 30m behind ours"),
+    ("clocks", {"clocks": {"a": clock(moved_s=-3.0)}}, Level.WARN, "router a was set back by 3.0s since it began"),
+    ("clocks", {"clocks": {"a": clock(moved_s=90.0)}}, Level.WARN, "router a was set on by 1m 30s since it began"),
+    ("clocks", {"clocks": {"a": clock(refused=2)}}, Level.FAIL, "a has heard 2 times of a clock more than an hour"),
+    ("clocks", {"clocks": {"a": clock(behind_s=7.0)}}, Level.WARN, "a clock in the mesh is, or was, 7.0s ahead of all"),
     ("waiting", {"views": views(a=view("a", waits=WAITS))}, Level.WARN, "a waits for subscriber s/l"),
     ("troubles", {"views": views(a=view("a", disk={"log": "full"}))}, Level.FAIL, "router a, log: full"),
     ("troubles", {"views": views(a=view("a", exceeded={"links": 7}))}, Level.WARN, "links 7 times"),
@@ -116,6 +124,12 @@ def test_what_is_wrong_is_found_by_its_check_with_what_to_do(
 def test_what_a_topology_is_weak_in_is_found(check: str, text: str, what: str, well: Symptoms, tmp_path: Path) -> None:
     found = examine(attrs.evolve(well, topology=plan(tmp_path, text)))
     assert any(one.check == check and one.level is Level.WARN and what in one.what for one in found)
+
+
+def test_a_clock_that_another_one_is_ahead_of_is_told_once(well: Symptoms) -> None:
+    """By the one that is ahead."""
+    found = examine(attrs.evolve(well, clocks={"a": clock(0.0, behind_s=5.0), "b": clock(5.0, behind_s=0.0)}))
+    assert [one.what for one in found if one.level is not Level.PASS] == ["the clock of router b is 5.0s ahead of ours"]
 
 
 def test_every_check_is_tested_in_both_states() -> None:

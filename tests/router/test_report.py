@@ -1,5 +1,6 @@
 """What a router says of links and deliveries that wait for somebody."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from linkstate.clock import COUNTER_BITS
 from linkstate.mesh import Mesh
 from router.amqp.format.values import StreamFigures
 from router.edge.report import Reporter
@@ -75,6 +77,20 @@ async def test_a_link_tells_what_its_connection_has_carried_as_long_as_that_is_t
         assert [one["connection_bytes"] for one in seen["publishers"] + seen["subscribers"]] == [30, 2000]
         node.topic.suspend_subscriber(subscriber, link, node.now())
         assert [one["connection_bytes"] for one in status(node)["subscribers"]] == [None]
+
+
+async def test_a_clock_that_is_set_and_one_that_is_ahead_are_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with CountingStore(path) as store:
+        node = boot(store)
+        reporter, before = reporter_of(node), time.time()
+        monkeypatch.setattr(time, "time", lambda: before - 30.0)
+        clock = node.topic.outlet.clock
+        clock.advance(int(before * 1000))
+        for ahead_s in (70.0, 9_000.0):
+            clock.merge(int((before + ahead_s) * 1000) << COUNTER_BITS)
+        told = reporter.status()["clock"]
+    assert told["time"] == pytest.approx(before - 30.0, abs=0.001) and told["refused"] == 1
+    assert told["moved_s"] == pytest.approx(-30.0, abs=5) and told["behind_s"] == pytest.approx(100.0, abs=0.01)
 
 
 async def test_links_whose_names_read_alike_are_two(path: Path) -> None:

@@ -189,14 +189,28 @@ def contacts(seen: Symptoms) -> Found:
 
 
 def clocks(seen: Symptoms) -> Found:
-    for name, view in seen.views.items():
-        if view.status is None:
-            continue
-        ahead = view.status["incarnation"] / 1000 + view.status["uptime_s"] - seen.now
-        if abs(ahead) > CLOCK_S:
-            level = Level.FAIL if abs(ahead) > CLOCK_MOST_S else Level.WARN
-            which = "ahead of" if ahead > 0 else "behind"
-            yield level, f"the clock of router {name} is {format_duration(abs(ahead))} {which} ours", "keep both by NTP"
+    for name, clock in sorted(seen.clocks.items()):
+        if abs(clock.ahead_s) > CLOCK_S:
+            level = Level.FAIL if abs(clock.ahead_s) > CLOCK_MOST_S else Level.WARN
+            which = "ahead of" if clock.ahead_s > 0 else "behind"
+            what = f"the clock of router {name} is {format_duration(abs(clock.ahead_s))} {which} ours"
+            yield level, what, "keep both by NTP"
+        if abs(clock.moved_s) > CLOCK_S:
+            way = "on" if clock.moved_s > 0 else "back"
+            what = f"the clock of router {name} was set {way} by {format_duration(abs(clock.moved_s))} since it began"
+            yield (
+                Level.WARN,
+                what,
+                "have NTP set it before routers begin, and keep it without steps from then on",
+            )
+        if clock.refused:
+            what = f"router {name} has heard {clock.refused} times of a clock more than an hour ahead of its own"
+            yield Level.FAIL, what, "keep all by NTP"
+    fastest = max(clock.ahead_s for clock in seen.clocks.values())
+    beyond_s = max(clock.ahead_s + clock.behind_s for clock in seen.clocks.values()) - fastest
+    if beyond_s > CLOCK_S:
+        what = f"a clock in the mesh is, or was, {format_duration(beyond_s)} ahead of all that are told here"
+        yield Level.WARN, what, "keep all by NTP"
 
 
 def waiting(seen: Symptoms) -> Found:
@@ -243,7 +257,7 @@ CHECKS: Final = (
     Check("crashes", "no router has met an error of its own", _has_views, crashes),
     Check("running", "all routers run, answer and are ready", _has_views, running),
     Check("contacts", "all that run see each other, and have one plan", _has_views, contacts),
-    Check("clocks", "the routers' clocks are ours", _has_views, clocks),
+    Check("clocks", "the routers' clocks are ours", lambda seen: seen.clocks, clocks),
     Check("waiting", "nobody has been waited for long", _has_views, waiting),
     Check("troubles", "no full disk, no limit exceeded", _has_views, troubles),
 )

@@ -1,8 +1,9 @@
 """The command `oncemesh doctor`."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import trio
@@ -13,13 +14,16 @@ from rich.text import Text
 from failover.printable import printable
 from router.cli.base import console, fetcher, run, run_dir_option
 from router.cli.doctor.checks import Diagnosis, Level, examine
-from router.cli.doctor.symptoms import Symptoms, symptoms
+from router.cli.doctor.symptoms import Clock, Symptoms, note_clock, symptoms
+from router.cli.watch.mesh_client import of_each
 from router.cli.watch.status import AGAIN_S
+from router.mesh.quantities import Address
 from router.mesh.reading import FileError
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
-from router.mesh.status import RouterView, look
+from router.mesh.status import PATIENCE_S, FetchStatus, RouterView, contacts_of, look
 from router.mesh.status_view import awaits
 from router.mesh.topology import load
+from router.security.operator import operator_of
 
 STYLES = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 
@@ -66,22 +70,59 @@ async def _look(directory: RunDirectory | None, path: Path | None) -> Symptoms:
         plan = load(path) if path is not None else directory.topology() if directory is not None else None
     except FileError as error:
         unreadable = str(error)
-    views = await _look_twice(directory) if directory is not None and plan is not None else {}
-    return symptoms(plan, unreadable, directory, views)
+    clocks: dict[str, Clock] = {}
+    views: dict[str, RouterView] = {}
+    if directory is not None and plan is not None:
+        views = await _look_twice(directory, _noting(clocks, fetcher(directory)))
+        await ask_others(directory, views, clocks)
+    return symptoms(plan, unreadable, directory, views, clocks)
 
 
-async def _look_twice(directory: RunDirectory) -> dict[str, RouterView]:
+def _noting(clocks: dict[str, Clock], fetch: FetchStatus) -> FetchStatus:
+    """Each clock is compared when it is told."""
+
+    async def fetch_and_note(host: str, port: int, timeout: float) -> dict[str, Any]:
+        status = await fetch(host, port, timeout)
+        note_clock(clocks, status)
+        return status
+
+    return fetch_and_note
+
+
+async def _look_twice(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterView]:
     """Routers tell for how long looks have shown a wait. None is asked without the files that are to be shown to it:
     that they are missing is found by another check."""
     views: dict[str, RouterView] = {}
     try:
-        views = await look(directory, fetcher(directory))
+        views = await look(directory, fetch)
         if awaits(views.values()):
             await trio.sleep(AGAIN_S)
-            views = await look(directory, fetcher(directory))
+            views = await look(directory, fetch)
     except* FileError:
         pass
     return views
+
+
+async def ask_others(directory: RunDirectory, views: Mapping[str, RouterView], clocks: dict[str, Clock]) -> None:
+    """Routers of other hosts tell their clocks by way of one of this host."""
+    from failover.client.management import Management
+
+    seen = [view for view in views.values() if view.status is not None]
+    others = {name for view in seen for name in contacts_of(view)} - {*views}
+    if not others:
+        return
+    scheme, credentials = operator_of(directory)
+    urls = [f"{scheme}://{Address.parse(view.amqp).here}" for view in seen]
+    try:
+        with trio.move_on_after(PATIENCE_S):
+            async with Management(urls, credentials) as management:
+
+                async def ask(router: str) -> None:
+                    note_clock(clocks, await management.status(router))
+
+                await of_each(management, sorted(others), ask)
+    except* OSError:  # no router has us, or not any more
+        pass
 
 
 def show(out: Console, findings: Iterable[Diagnosis]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 import psutil
 from attrs import Factory, frozen
@@ -48,6 +49,25 @@ class Disk:
 
 
 @frozen
+class Clock:
+    """A router's."""
+
+    ahead_s: float
+    """Of ours, when it told."""
+    moved_s: float
+    """These are as docs/status.md has them."""
+    behind_s: float
+    refused: int
+
+
+def note_clock(clocks: dict[str, Clock], status: Mapping[str, Any]) -> None:
+    """Of what a router has just told; those of earlier versions tell of no clock."""
+    if (told := status.get("clock")) is not None:
+        others = (told[name] for name in ("moved_s", "behind_s", "refused"))
+        clocks[status["router"]] = Clock(told["time"] - time.time(), *others)
+
+
+@frozen
 class Symptoms:
     """Without a topology or a run directory there is less."""
 
@@ -66,6 +86,8 @@ class Symptoms:
     disk: Disk | None = None
     """Of the run directory."""
     views: Mapping[str, RouterView] = Factory(dict)
+    clocks: Mapping[str, "Clock"] = Factory(dict)
+    """Of routers that answer, wherever they run."""
     ended: Mapping[str, str] = Factory(dict)
     """Router -> the last line of a traceback in its log."""
 
@@ -143,7 +165,11 @@ def ended(directory: RunDirectory, routers: Iterable[str]) -> dict[str, str]:
 
 
 def symptoms(
-    topology: Topology | None, unreadable: str, directory: RunDirectory | None, views: Mapping[str, RouterView]
+    topology: Topology | None,
+    unreadable: str,
+    directory: RunDirectory | None,
+    views: Mapping[str, RouterView],
+    clocks: Mapping[str, Clock],
 ) -> Symptoms:
     why, certificates = security(topology) if topology is not None else ("", {})
     running = [name for name, view in views.items() if view.running]
@@ -157,5 +183,6 @@ def symptoms(
         taken(topology, running) if topology is not None else {},
         disk(directory.path) if directory is not None else None,
         views,
+        clocks,
         ended(directory, views) if directory is not None else {},
     )
