@@ -130,13 +130,15 @@ class Inventory:
 
 
 def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
-    """Account for the files behind the control rows. Raises `AuditError` where one has what is of another log."""
+    """Account for the files behind the control rows. Raises `AuditError` where they are of two logs in one, or of two
+    runs."""
     by_log: dict[tuple[str, int], list[ControlRow]] = {}
     for row in sorted((row for row in rows if row.event == FILE), key=lambda row: row.details["segment"]):
         if (foreign := row.details["foreign"]) is not None:
             what = f"block {foreign[0]} is of incarnation {foreign[1]}"
             raise AuditError(f"{row.details['path']}: {what}, which did not write this segment")
         by_log.setdefault((row.source, row.incarnation), []).append(row)
+    _check_places(row for segments in by_log.values() for row in segments)
     gaps, kept = _first_gaps(rows), _kept_from(rows)
     by_log = {name: there for name, segments in by_log.items() if (there := _kept(segments, kept))}
     found = [_log(by_log[name], gaps.get(name), kept) for name in sorted(by_log)]
@@ -155,6 +157,18 @@ def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
         if _is_torn(row := segments[-1])
     ]
     return Inventory(logs, tuple(sorted(problems)), kept, tuple(sorted(torn)))
+
+
+def _check_places(segments: Iterable[ControlRow]) -> None:
+    """A client may have been anywhere. Raises `AuditError` where a router has logs in two run directories: these are of
+    two runs, as what holds in the one says nothing of the other."""
+    places: dict[str, str] = {}
+    for row in segments:
+        place, _, _ = row.details["path"].rpartition(f"/{row.source}/log/")
+        other = places.setdefault(row.source, place)
+        if place != other and not row.source.startswith("clients/"):
+            what = f"router {row.source} has logs in {other} and in {place}"
+            raise AuditError(f"{what}: an audit is of one run, whose routers have one run directory each")
 
 
 def _first_gaps(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Gap]:

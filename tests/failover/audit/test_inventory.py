@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from failover.audit import Verdict
 from failover.audit.mesh.clients import find_clients
 from failover.audit.read.files import AuditError
 from failover.audit.read.inventory import ControlRow, Inventory, take_inventory
@@ -57,6 +58,23 @@ def test_a_log_in_several_segments_is_one_log() -> None:
     assert inventory.problems == () and inventory.torn == ()
     (log,) = inventory.logs
     assert (log.name, log.stopped, log.first_time, log.last_time) == ("a.7", True, 1, 9)
+
+
+def at(router: str) -> str:
+    """The run directory of its host."""
+    return "file:/one" if router in "ab" else "file:/two"
+
+
+def test_two_runs_of_one_mesh_are_told_apart_from_one_on_two_hosts() -> None:
+    meshes = {f"file:/{run}/mesh.json": json.dumps({"mesh": "m", "routers": {}}).encode() for run in ("one", "two")}
+    logs = dict(Run().files())
+    hosts = {f"{at(name[0])}/{name}": content for name, content in logs.items()}
+    assert judge_files(hosts | meshes).verdict is Verdict.HOLDS
+    runs = {f"file:/{run}/{name}": content for run in ("one", "two") for name, content in logs.items()}
+    with pytest.raises(
+        AuditError, match=r"^router [abc] has logs in file:/(one|two) and in file:/(one|two): an audit is of"
+    ):
+        judge_files(runs | meshes)
 
 
 def test_segments_that_were_read_as_one_are_named_by_the_last() -> None:
