@@ -8,14 +8,16 @@ import atexit
 import os
 import re
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 from pyspark.sql import SparkSession
@@ -44,7 +46,7 @@ def spark_session(master: str | None = None) -> SparkSession:
     builder = SparkSession.builder.appName("oncemesh audit")
     for name, value in _settings(master or "local[2]").items():
         builder = builder.config(name, value)
-    with _stderr_put_by(), _not_left_behind():
+    with _stderr_put_by(), _not_left_behind(), _interruptible():
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     if far:
@@ -63,6 +65,30 @@ def _not_left_behind() -> Iterator[None]:
             if child not in before:
                 child.kill()
         raise
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """A Ctrl-C that comes while Java is forked off raises in a hook of the fork, where Python passes over it: it is
+    raised again when Java is there. Spark then has a handler of its own."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    interrupted = False
+
+    def interrupt(*_: Any) -> NoReturn:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, before)
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def _check_reachable(master: str) -> None:

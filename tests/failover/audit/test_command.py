@@ -58,6 +58,20 @@ def test_an_audit_that_is_interrupted_while_java_starts_leaves_no_java(tmp_path:
     assert psutil.wait_procs(children, timeout=60)[1] == []
 
 
+IN_FORK = """
+import os, signal
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+from router.cli.main import main; main()
+"""
+
+
+def test_an_audit_that_is_interrupted_in_the_fork_for_java_ends(tmp_path: Path) -> None:
+    """Python ignores what a hook of a fork raises."""
+    command = [sys.executable, "-c", IN_FORK, "audit", "--spark", str(Run().write(tmp_path))]
+    ended = subprocess.run(command, capture_output=True, timeout=120)
+    assert ended.returncode == 130 and ended.stderr.endswith(b"Error: the audit was interrupted: no verdict\n")
+
+
 def test_an_audit_that_nobody_reads_to_its_end_is_not_a_violation(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
