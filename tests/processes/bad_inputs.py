@@ -56,10 +56,12 @@ class Bad:
     """Said before, and the attach that it ends with is answered."""
     logged: str = ""
     """The condition, where the answer does not have it."""
+    limit: str = ""
+    """That it goes beyond."""
 
 
-def bad(told: str, said: bytes, listener: str = CLIENTS) -> Bad:
-    return Bad(listener, said, told.encode())
+def bad(told: str, said: bytes, listener: str = CLIENTS, limit: str = "") -> Bad:
+    return Bad(listener, said, told.encode(), limit=limit)
 
 
 def behind(first: bytes, told: str, said: bytes) -> Bad:
@@ -134,20 +136,22 @@ BEGINS = {
 
 FRAMES = {
     "a second open": bad(NOT_ALLOWED, opening() + frame(OPEN, "hostile again")),
-    "a frame larger than was agreed": bad(FRAMING, opening() + frame(OPEN, "x" * MAX_FRAME)),
+    "a frame larger than was agreed": bad(FRAMING, opening() + frame(OPEN, "x" * MAX_FRAME), limit="max_frame"),
     "a frame of nothing we know": bad(FRAMING, opening() + frame(0x7E, Described(0x7F, 1))),
     "a frame without a performative": bad(FRAMING, opening() + b"\x00\x00\x00\x10\x02\x00\x00\x00nonsense"),
     "a session more than there are channels": bad(
         FRAMING, HEADER + frame(OPEN, "x") + frame(BEGIN, None, 0, 1000, 1000, channel=300)
     ),
     "more sessions than anybody needs": bad(
-        LIMIT, HEADER + frame(OPEN, "x") + 50 * (frame(BEGIN, None, 0, 1000, 1000) + frame(END))
+        LIMIT, HEADER + frame(OPEN, "x") + 50 * (frame(BEGIN, None, 0, 1000, 1000) + frame(END)), limit="sessions"
     ),
     "a link name that is not UTF-8": bad(DECODE, opening() + attach("\udcff", 0, receiver=False)),
     "a link name with a NUL": bad(INVALID, opening() + attach("link\0", 0, receiver=False)),
     "an address with a NUL": bad(INVALID, opening() + attach("link", 0, receiver=False, address="topic/\0x")),
     "more links than anybody needs": bad(
-        LIMIT, opening() + b"".join(attach(f"{n}", n, receiver=True, address="none") for n in range(400))
+        LIMIT,
+        opening() + b"".join(attach(f"{n}", n, receiver=True, address="none") for n in range(400)),
+        limit="links",
     ),
     "an address of no node": bad(NOT_FOUND, opening() + attach("link", 0, receiver=True, address="queue/x")),
     "a generation of another length": bad(
@@ -167,7 +171,9 @@ FRAMES = {
     "a tag of 40 bytes in a map": bad(
         INVALID, opening() + attach("link", 0, receiver=False, unsettled={bytes(40): None})
     ),
-    "a map of more entries than agreed": bad(LIMIT, opening() + attach("link", 0, receiver=False, unsettled=MAP)),
+    "a map of more entries than agreed": bad(
+        LIMIT, opening() + attach("link", 0, receiver=False, unsettled=MAP), limit="unsettled"
+    ),
     "a handle twice": behind(SENDER, INVALID, frame(DETACH, 0, True) + frame(DETACH, 0, True)),
     "a transfer on no link": bad(UNATTACHED, opening() + transfer(7, 0)),
     "a transfer in no session": bad(NOT_ALLOWED, HEADER + frame(OPEN, "x") + transfer(0, 0)),

@@ -104,6 +104,20 @@ async def test_who_says_what_nobody_may_is_told_so(kind: str, besieged: RunningM
         await eventually(is_logged)
 
 
+@pytest.mark.parametrize("kind", [kind for kind, bad in RAW.items() if bad.limit])
+async def test_who_goes_beyond_a_limit_is_logged_and_counted(kind: str, besieged: RunningMesh) -> None:
+    bad = RAW[kind]
+    known, before = len(besieged.log("b")), (await besieged.status("b"))["exceeded"]
+    await says(bad, besieged)
+
+    async def is_noted() -> bool:
+        exceeded = (await besieged.status("b"))["exceeded"]
+        is_logged = f"ended: {bad.told.decode()}: " in besieged.log("b")[known:]
+        return is_logged and exceeded == before | {bad.limit: before[bad.limit] + 1}
+
+    await eventually(is_noted)
+
+
 async def tells(mesh: RunningMesh, clients: Clients, kind: str) -> None:
     """Router c, as d, which is not there."""
     link, body = BODIES[kind]

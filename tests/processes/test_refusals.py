@@ -130,6 +130,7 @@ async def test_an_outcome_within_a_transaction_is_refused(triangle: RunningMesh,
 async def test_a_message_that_is_too_large_ends_its_link_only(triangle: RunningMesh, clients: Clients) -> None:
     topic = "topic/large"
     subscriber = await clients.subscriber(triangle.address("c"), topic)
+    before = (await triangle.status("b"))["exceeded"]["max_message"]
     async with background_traffic(triangle, clients):
         publisher = await clients.publisher(triangle.address("b"), topic)
         assert publisher.link.remote_max_message_size == MAX_MESSAGE
@@ -139,6 +140,7 @@ async def test_a_message_that_is_too_large_ends_its_link_only(triangle: RunningM
         await clients.until(lambda: publisher.detached is not None)
         assert publisher.detached is not None
         assert publisher.detached.name == "amqp:link:message-size-exceeded"
+        assert (await triangle.status("b"))["exceeded"]["max_message"] == before + 1
 
         again = client_of(publisher).publisher(topic, "another link")
         await clients.until(lambda: again.link.credit > 0)

@@ -23,8 +23,8 @@ RULES = """\
 alice: {send: [topic/orders/*], receive: [topic/orders/eu], durable: 2}
 bob: {receive: ["*"], connections: 2, status: all}
 """
-LINKS = 20
-LIMITS: dict[str, int | str] = {"links": LINKS, "attaches": 1, "sessions": 5, "unsettled": 10, "opening": "2s"}
+LINKS, CONNECTIONS = 20, 6
+LIMITS: dict[str, int | str] = {"links": LINKS, "attaches": 1, "connections": CONNECTIONS, "opening": "2s"}
 UNAUTHORIZED, RESOURCE_LIMIT = "amqp:unauthorized-access", "amqp:resource-limit-exceeded"
 LASTING = {"durable": 2, "expiry_policy": EXPIRE_CONNECTION, "timeout": 30}
 
@@ -154,6 +154,19 @@ async def test_connections_of_a_user_are_bounded(mesh: RunningMesh, clients: Cli
         assert not client.connection.remote_container
 
     await exceeds(mesh, "user_connections", come_again)
+
+
+async def test_clients_of_a_router_are_bounded(mesh: RunningMesh, clients: Clients, login: Login) -> None:
+    for _ in range(CONNECTIONS):
+        assert await comes_to(clients, (await login("carol")).subscriber("topic/x")) == ""
+
+    async def come_again() -> None:
+        client = await login("carol")
+        client.subscriber("topic/x")
+        await clients.until(lambda: client.connection.closed)
+        assert client.closed is not None and client.closed.name == RESOURCE_LIMIT
+
+    await exceeds(mesh, "connections", come_again)
 
 
 async def test_attaches_of_a_connection_are_slowed_down(mesh: RunningMesh, clients: Clients, login: Login) -> None:
