@@ -48,9 +48,20 @@ def settled_early(facts: Facts, found: Records, of: Deliveries, fates: Fates, ca
     told = (of.told_accepted >= 0) | of.told_refused
     unanswered = (answered == NONE) & ~told[delivery] & ~fates.home_doubted[delivery]
     before = (settled >= 0) & (answered >= 0) & _was_before(facts, settled, answered)
+    before[before] = _before_all(facts, found, of, np.flatnonzero(before))
     found_here: Flags = (settled >= 0) & ~of.abandoned[delivery] & (before | unanswered)
     found_here[found_here] = ~_outlived(facts, found, of, case, np.flatnonzero(found_here))
     return found_here
+
+
+def _before_all(facts: Facts, found: Records, of: Deliveries, records: Ints) -> Flags:
+    """Which of these records were settled before all answers of homes: one by a clock of its own may have been first,
+    as a home and its zombie each answer."""
+    answers = facts.at_home & facts.tells(Event.ACCEPTED)
+    record, answer = of.groups.all_told(answers, found.delivery[records])
+    late = ~_was_before(facts, found.settled[records[record]], answer)
+    before: Flags = np.bincount(record[late], minlength=len(records)) == 0
+    return before
 
 
 def _outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints) -> Flags:

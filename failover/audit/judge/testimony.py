@@ -60,12 +60,9 @@ class Testimony:
         found = of.accepted[self.at], of.accepted_first[self.at]
         pair, without = pairs.groups.told(facts.tells(Event.APART))
         some = np.setdiff1d(pair, np.flatnonzero(pairs.apart))
-        delivery, answer = of.groups.told(facts.at_home & facts.tells(Event.ACCEPTED) & facts.accepted)
-        order = np.argsort(delivery, kind="stable")
-        start, end = (np.searchsorted(delivery[order], self.at[some], side) for side in ("left", "right"))
-        pairs_of = np.repeat(some, end - start)
-        spans = [np.arange(*span) for span in zip(start, end, strict=True)]
-        answers = answer[order[np.concatenate(spans or [start])]]  # all acceptances, for each of these pairs
+        accepted = facts.at_home & facts.tells(Event.ACCEPTED) & facts.accepted
+        place, answers = of.groups.all_told(accepted, self.at[some])
+        pairs_of = some[place]
         number = len(rows.strings) + 1
         counts = ~np.isin(pairs_of * number + rows.epoch[answers], pair * number + rows.epoch[without])
         groups, each_row = Groups(pairs_of[counts], len(self.at), answers[counts]), np.ones(len(rows), np.bool_)

@@ -85,6 +85,14 @@ class Groups:
         chosen = flags[self.at]
         return self.of[chosen], self.at[chosen]
 
+    def all_told(self, flags: Flags, groups: Ints) -> tuple[Ints, Ints]:
+        """For each of these groups, by its place among them, all its rows for which it is true."""
+        group, rows = self.told(flags)
+        order = np.argsort(group, kind="stable")
+        start, end = (np.searchsorted(group[order], groups, side) for side in ("left", "right"))
+        spans = [np.arange(*span) for span in zip(start, end, strict=True)]
+        return np.repeat(np.arange(len(groups)), end - start), rows[order[np.concatenate([start[:0], *spans])]]
+
     def first(self, flags: Flags, *by: Any) -> Ints:
         """The row of those with the lowest `by`, the first of these columns counting most."""
         group, rows = self.told(flags)

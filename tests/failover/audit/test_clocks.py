@@ -118,3 +118,16 @@ def test_what_a_publisher_carries_to_another_home_no_hybrid_clock_orders(judged:
     if not own_host:
         settled["time_us"] = accepted["time_us"] - 1
         assert judged(run).violations == {"settled before accepted": 1}
+
+
+def test_a_zombie_that_answers_later_by_a_slower_clock_accuses_nobody(judged: Judged) -> None:
+    """It was paused, and has not heard of the home on another host, whose clock is ahead."""
+    run = Run()
+    key = run.key(TWO, 1)
+    settled, accepted = run.find("c", Event.SETTLED, key), run.find("b", Event.ACCEPTED, key)
+    zombie = {"epoch": "1.a.1", "hlc": accepted["hlc"] - 1, "time_us": settled["time_us"] + 1}
+    run.logs["a"].insert(run.logs["a"].index(run.find("a", Event.SETTLED, key)), accepted | zombie)
+    run.hosts["b"] = "elsewhere"
+    assert judged(run).violations == {}
+    run.logs["b"].remove(accepted)
+    assert judged(run).violations == {"settled before accepted": 2}
