@@ -2,8 +2,8 @@
 
 As with what a router says anew where it begins a segment (`topic.restatement`), what a log has said last of a link or a
 neighbour is what holds from there on. What has ended leaves what reports name (`mesh.past`): links that were closed,
-and lives of processes, but for two rows or three of each life of a router. A log that lacks its end, or whose clock is
-not one to order by, keeps all its rows: they tell what is not known.
+and lives of processes, but for two rows or three of each life of a router, and one of a client that may return. A log
+that lacks its end, or whose clock is not one to order by, keeps all its rows: they tell what is not known.
 """
 
 import json
@@ -64,9 +64,10 @@ class Forgetting:
         """Of what the last row tells enough; None if none needs to."""
         link, ended = _link(row), row.log_name in self._ended
         if row.role != "router":
-            if ended and row.source not in self._irregular_writers:  # else it makes up for what is missing there
-                return None
-            return row.log_name, row.event, str(row.details.get("generation"))
+            if not ended or row.source in self._irregular_writers:  # there it makes up for what is missing
+                return row.log_name, row.event, str(row.details.get("generation"))
+            is_last = row.event == Event.ATTACHED and link not in self._closed  # it was there as long as that log says
+            return (link, row.role) if is_last else None
         if link is None and row.peer is None:
             return row.log_name, row.event
         if link in self._closed:

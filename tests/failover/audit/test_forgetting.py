@@ -122,7 +122,18 @@ def missed() -> Run:
     return run
 
 
-@pytest.mark.parametrize("corpus", [good, violated, killed, left_out, ended_in_use, away, missed, AskedRun])
+def stopped() -> Run:
+    """As `missed`, but its process ended well, so that its log is whole."""
+    run = missed()
+    rows = run.logs["clients/near"]
+    rows.append({"event": Event.STOPPED} | {name: rows[-1][name] + 1 for name in ("time_us", "hlc")})
+    return run
+
+
+CORPORA = [good, violated, killed, left_out, ended_in_use, away, missed, stopped, AskedRun]
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
 @pytest.mark.parametrize("number", [4, 9])
 def test_whoever_forgets_says_what_he_says_who_does_not(tmp_path: Path, corpus: Callable[[], Run], number: int) -> None:
     one, other = (Follower([str(tmp_path)]) for _ in range(2))
