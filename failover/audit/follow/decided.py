@@ -1,9 +1,9 @@
 """Which deliveries of those that were judged are decided: nothing that may still come says anything else of them.
 
 The publisher has settled it where it is at home, every router that held it forgot it or has ended, nobody misses it,
-and no rule found anything, or anything missing. A delivery that violates a rule is not decided either: what looks
-violated may be an entry that comes later, or that a broken log is found to lack. But not for ever: where nobody holds
-it any more, and nothing was said of it for an hour, it counts as it stands.
+it was forwarded to none that sleeps, and no rule found anything, or anything missing. A delivery that violates a rule
+is not decided either: what looks violated may be an entry that comes later, or that a broken log is found to lack. But
+not for ever: where nobody holds it any more, and nothing was said of it for an hour, it counts as it stands.
 """
 
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ def decided(judged: Judged, case: Case, until: int) -> Flags:
     strange |= _flagged(
         number, judged.pairs.delivery, [told.unknown, told.unplaced, told.vague, *told.violations.values()]
     )
-    strange |= judged.unaddressed | fates.unheard | fates.earlier | ~judged.uses.sure
+    strange |= judged.unaddressed | fates.unheard | fates.earlier | ~judged.uses.sure | _unread(judged, case)
     forgotten: Flags = (over | _gone(judged, case)) & (_last(judged) < until - LONG_US)
     found_here: Flags = ~held & ~_missed(judged, case, until) & ((over & ~strange) | forgotten)
     return found_here
@@ -106,6 +106,20 @@ def _missed(judged: Judged, case: Case, until: int) -> Flags:
         timeout_us = int(client.timeout_s * 1_000_000)
         known = _heard_until(client.logs if client.logs and client.timeout_s else routers)
         found[at] |= accepted[at] + timeout_us > max(min(known, until), until - timeout_us - SILENCE_US)
+    return found
+
+
+def _unread(judged: Judged, case: Case) -> Flags:
+    """Forwarded to a router that has not read it, nor written anything since: woken, it may go on and read."""
+    facts, rows, uses = judged.facts, judged.facts.rows, judged.uses
+    heard = {log.source: _heard_until([log]) for log in _latest(case.logs.values()) if log.role == "router"}
+    till = np.array([*(heard.get(name, FOREVER) for name in rows.strings), FOREVER], np.int64)
+    here = codes_of([log.source for log in rows.logs], rows.strings)[rows.log]
+    number = len(rows.strings) + 1
+    read = (uses.of * number + here)[facts.by_router & facts.tells(Event.RECEIVED)]
+    sent = facts.by_router & facts.tells(Event.FORWARDED) & (rows.time > till[rows.peer])
+    found = np.zeros(len(uses.key), np.bool_)
+    found[uses.of[sent & ~np.isin(uses.of * number + rows.peer, read)]] = True
     return found
 
 

@@ -18,13 +18,14 @@ from failover.audit.follow import Follower, FollowStatus, follow, follower, grow
 from failover.audit.follow.checkpoint import NAME
 from router.journal import JournalFile
 from tests.failover.audit.asked import AskedRun, seeded
-from tests.failover.audit.runs import ADDRESS, NEAR, ONE, ROUTERS, START_MS, Row, Run
+from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, ROUTERS, START_MS, TWO, Row, Run
 from tests.failover.audit.synthetic import write
 from tests.failover.audit.test_on_spark import apart, good, killed, violated
 from topic.blocks import whole_blocks
 from topic.journal import BY_MAP, Block, Event, segment_name
 
 STEPS = 8
+SECOND = 1_000_000
 LATER_US = 100_000_000
 MESH = json.dumps({"mesh": "line", "routers": {router: {"pid": 1} for router in ROUTERS}})
 SAME = [
@@ -106,6 +107,32 @@ def test_what_a_map_names_that_was_settled_and_forgotten_long_ago_is_no_delivery
     for now in written(run, tmp_path, 12):
         following.step(now)
     assert differences(following.finish(now + LATER_US), audit.run([str(tmp_path)])) == []
+
+
+def asleep() -> Run:
+    """Router c sleeps before it reads the last delivery, and a accepts that without far, which has expired."""
+    run = Run(messages=3)
+    key, not_sent = run.key(ONE, 2), run.key(TWO, 2)
+    run.remove(lambda row: row.get("keys") == [not_sent])
+    run.drop("c", *run.all("c", Event.DELIVERED, keys=[key]), *run.all("c", Event.OUTCOME, keys=[key]))
+    for router in ROUTERS:
+        first = run.find(router, Event.ACCEPTED if router == "a" else Event.RECEIVED, key)
+        run.before(router, first, Event.EXPIRED, subscriber=FAR.name, epoch=run.epoch(FAR))
+    for name, rows in run.logs.items():
+        late = [row for row in rows if row["event"] in (Event.CLOSED, Event.STOPPED)]
+        late += [row for row in rows if name == "c" and (row.get("keys") == [key] or row["event"] is Event.EXPIRED)]
+        for row in late:
+            row |= {"time_us": row["time_us"] + 300 * SECOND, "hlc": row["hlc"] + (300 * 1000 << 16)}
+    return run
+
+
+def test_what_was_forwarded_to_a_router_that_sleeps_is_not_forgotten_before_it_wakes(tmp_path: Path) -> None:
+    following, now = Follower([str(tmp_path)]), 0
+    for now in written(asleep(), tmp_path, 12):
+        following.step(now)
+    report = following.finish(now + LATER_US)
+    assert differences(report, audit.run([str(tmp_path)])) == []
+    assert report.verdict is not Verdict.VIOLATED
 
 
 def steps(following: Follower, now: int) -> Iterator[FollowStatus]:
@@ -198,6 +225,22 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
     (folder / NAME).write_bytes((folder / NAME).read_bytes()[:-1])
     with pytest.raises(audit.AuditError, match="damaged"):
         follow([str(directory)], lambda _: True, lambda *_: None, folder)
+
+
+def test_a_checkpoint_that_a_disk_has_no_room_for_is_told_of_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory, folder = Run().write(tmp_path / "run"), tmp_path / "kept"
+    follow([str(directory)], Once(), lambda *_: None, folder)
+    before = (folder / NAME).read_bytes()
+    new = (folder / NAME).with_suffix(".new")
+    new.symlink_to("/dev/full")
+    report = follow([str(directory)], Once(), lambda *_: None, folder)
+    assert report.verdict is Verdict.HOLDS and (folder / NAME).read_bytes() == before
+    assert "the checkpoint cannot be written, and the audit goes on: [Errno 28]" in caplog.text
+    assert not new.is_symlink(), "what was begun is taken away"
+    follow([str(directory)], Once(), lambda *_: None, folder)
+    assert len(caplog.records) == 1
 
 
 @pytest.mark.parametrize("last", [False, True])
