@@ -135,11 +135,11 @@ def _follow(run_dirs: tuple[str, ...], checkpoint: Path | None, as_json: bool) -
     except AuditError as error:
         click.echo(f"Error: {error}", err=True)
         return NO_VERDICT
-    report.write(Path(run_dirs[0]) / "audit.json")
     if as_json:
         click.echo(json.dumps({"final": True, **_verdict(report)}))
     else:
         report.render(out)
+    report.write(Path(run_dirs[0]) / "audit.json")
     return report.exit_code
 
 

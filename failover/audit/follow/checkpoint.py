@@ -3,15 +3,19 @@
 It is pickled, so a checkpoint is to be trusted as the program is: who may write it may run code here.
 """
 
+import logging
 import os
 import pickle
 import time
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from failover.audit.follow.follower import Follower
 from failover.audit.read.files import AuditError
+
+log = logging.getLogger("oncemesh")
 
 NAME = "follow.checkpoint"
 MAGIC = b"OMF2"
@@ -41,14 +45,22 @@ class Checkpoint:
         return found
 
     def save(self, follower: Follower, *, now: bool = False) -> None:
-        """If the last was written some time ago, or `now`."""
+        """If the last was written some time ago, or `now`. Where it cannot be written the one before stays, and the
+        audit goes on: its verdict is worth more than the time of a restart."""
         if not now and time.monotonic() - self._saved < EVERY_S:
             return
-        payload = pickle.dumps(follower)
+        self._saved = time.monotonic()
         new = self._path.with_suffix(".new")
-        with new.open("wb") as file:
+        try:
+            self._write(new, pickle.dumps(follower))
+            new.replace(self._path)
+        except OSError as error:
+            log.warning("the checkpoint cannot be written, and the audit goes on: %s", error)
+            with suppress(OSError):  # of a full disk it would hold a part
+                new.unlink()
+
+    def _write(self, path: Path, payload: bytes) -> None:
+        with path.open("wb") as file:
             file.write(MAGIC + zlib.crc32(payload).to_bytes(4, "big") + payload)
             file.flush()
             os.fsync(file.fileno())
-        new.replace(self._path)
-        self._saved = time.monotonic()
