@@ -67,15 +67,16 @@ def with_free_ports(text: str) -> str:
 
 
 @contextmanager
-def mesh(name: str) -> Iterator[Routers]:
-    """A running mesh on free ports; yields the routers of its mesh.json."""
+def mesh(name: str, *, http: bool = False) -> Iterator[Routers]:
+    """A running mesh on free ports, with a listener for who looks if `http`; yields the routers of its mesh.json."""
     oncemesh = [str(Path(sys.executable).with_name("oncemesh"))]
     with tempfile.TemporaryDirectory() as directory:
         plan, run_dir = Path(directory) / f"{name}.yaml", Path(directory) / "run"
-        plan.write_text(with_free_ports(topology(name)))
+        text = with_free_ports(topology(name))
+        plan.write_text(text.replace("{amqp:", "{http: 127.0.0.1:0, amqp:") if http else text)
         command = [*oncemesh, "up", str(plan), "--run-dir", str(run_dir), "--detach"]
-        subprocess.run(command, check=True, capture_output=True)
         try:
+            subprocess.run(command, check=True, capture_output=True)
             yield json.loads((run_dir / "mesh.json").read_text())["routers"]
         finally:
             subprocess.run([*oncemesh, "down", "--run-dir", str(run_dir)], check=True, capture_output=True)
