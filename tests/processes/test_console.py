@@ -20,6 +20,9 @@ from tests.router.http.browser import Seen, browser
 
 TOPIC = "topic/console"
 MARKUP = "<img src=x onerror=document.title='run'>"
+TURNED = MARKUP + "\u202e"
+"""A name that would turn around what is shown behind it."""
+SHOWN = MARKUP + "\\u202e"
 TAB, ENTER = "\ue004", "\ue007"
 
 
@@ -89,7 +92,7 @@ async def test_rates_are_drawn(mesh: RunningMesh, page: Seen, clients: Clients, 
 async def test_who_waits_for_a_suspended_subscriber_is_told_and_a_delivery_of_it_found(
     mesh: RunningMesh, page: Seen, clients: Clients
 ) -> None:
-    subscriber = await clients.subscriber(mesh.address("c"), TOPIC, MARKUP, respond=hold, **LASTING)
+    subscriber = await clients.subscriber(mesh.address("c"), TOPIC, TURNED, respond=hold, **LASTING)
     publisher = await clients.publisher(mesh.address("a"), TOPIC, "writer")
     publisher.send(b"one")
     await clients.until(lambda: len(subscriber.received) == 1)
@@ -97,16 +100,16 @@ async def test_who_waits_for_a_suspended_subscriber_is_told_and_a_delivery_of_it
     await page.open(url(mesh, "b"))
     await page.until("#headline", lambda texts: "longer than a moment" in texts[0])
     waits = await page.until("#waits tbody tr", lambda texts: any("subscriber" in text for text in texts))
-    assert any(text.startswith(f"writer/{publisher.link.name} on {TOPIC} subscriber {MARKUP}/") for text in waits)
+    assert any(text.startswith(f"writer/{publisher.link.name} on {TOPIC} subscriber {SHOWN}/") for text in waits)
     assert len(await page.texts("#map circle.away")) == 1
     assert [text for text in await page.texts("#clients tbody tr") if "suspended" in text]
     await page.type("#sought", f"0{ENTER}")
     story = (await page.until("#story", lambda texts: "its home" in texts[0]))[0]
     assert f"publisher writer/{publisher.link.name} on {TOPIC}" in story and "a, its home: in doubt" in story
-    assert f"subscriber {MARKUP}/{subscriber.link.name} on {TOPIC}: sent" in story
+    assert f"subscriber {SHOWN}/{subscriber.link.name} on {TOPIC}: sent" in story
     assert await page.run("return document.querySelectorAll('main img').length") == 0, "names are text, never markup"
     assert (await page.run("return document.title")) != "run"
-    again = await clients.subscriber(mesh.address("c"), TOPIC, MARKUP, **LASTING)
+    again = await clients.subscriber(mesh.address("c"), TOPIC, TURNED, **LASTING)
     await clients.until(lambda: len(publisher.accepted) == 1)
     await page.until("#nobody", lambda texts: texts != [""])
     again.link.detach(closed=True)

@@ -2,7 +2,7 @@
 
 import { Chart } from "./charts.js";
 import { MeshMap, levelOf } from "./map.js";
-import { badge, byId, count, duration, h, keyed, linkName, rate, rows, say, size } from "./parts.js";
+import { badge, byId, count, duration, h, keyed, linkKey, linkName, rate, rows, say, size } from "./parts.js";
 import { levelOfEvent, sentence, story } from "./story.js";
 
 const MOST_EVENTS = 300, MOST_POINTS = 300;
@@ -81,7 +81,7 @@ function drawClients() {
   const wanted = byId("filter").value.trim().toLowerCase();
   const shown = picture.clients.filter((client) => (selected === null || client.router === selected)
     && `${linkName(client)} ${client.address} ${client.user ?? ""}`.toLowerCase().includes(wanted));
-  rows(byId("clients"), shown, (client) => `${client.router} ${client.role} ${linkName(client)} ${client.address} ${client.user ?? ""}`, (client) => {
+  rows(byId("clients"), shown, linkKey, (client) => {
     const publishes = client.role === "publisher", level = client.status === "attached" ? "ok" : client.status === "suspended" ? "idle" : "warn";
     return [nameCell(client), client.address, client.router, badge(level, client.status),
       count(publishes ? client.received : client.delivered), count(client.unsettled),
@@ -154,7 +154,7 @@ byId("lookup").addEventListener("submit", async (event) => {
   byId("story").replaceChildren(h("p", { class: "quiet" }, "looking"));
   try {
     const reply = await fetch(`delivery?${asked}`);
-    byId("story").replaceChildren(...(reply.ok ? story(await reply.json()) : [h("p", {}, await reply.text())]));
+    byId("story").replaceChildren(...(reply.ok ? story(await reply.json()) : [h("p", {}, (await reply.text()).trim())]));
   } catch {
     byId("story").replaceChildren(h("p", {}, "The router does not answer."));
   }

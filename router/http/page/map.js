@@ -1,6 +1,6 @@
 // The map: routers where springs between neighbours put them, always in the same places for the same mesh.
 
-import { count, duration, flow, keyed, linkName, rate, say, svg } from "./parts.js";
+import { count, duration, flow, keyed, linkKey, linkName, rate, say, svg } from "./parts.js";
 
 const ROUNDS = 400;
 const MOST_GLYPHS = { 1: 9, 2: 5 };
@@ -160,7 +160,7 @@ export class MeshMap {
   drawClients(group, clients, router, most) {
     const shown = clients.slice(0, most), total = (router.publishers ?? 0) + (router.subscribers ?? 0);
     const more = total > shown.length ? [{ more: total - shown.length }] : [];
-    keyed(group, [...shown, ...more], (one) => (one.more ? "more" : `${one.role} ${linkName(one)} ${one.address}`),
+    keyed(group, [...shown, ...more], (one) => (one.more ? "more" : linkKey(one)),
       (one) => one.more ? svg("text", { class: "quiet", y: 55 })
         : one.role === "publisher" ? svg("path", { d: "M-4.5 3.8 0 -4.4 4.5 3.8z" }, svg("title"))
           : svg("circle", { r: 4.2 }, svg("title")),

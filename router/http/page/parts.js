@@ -1,13 +1,17 @@
 // What all views share: elements, rows that stay what they are from picture to picture, and how figures read.
-// Text from outside becomes text, never markup: nothing here or elsewhere in the console takes HTML.
+// Text from outside becomes text, never markup: nothing here or elsewhere in the console takes HTML. What would turn the
+// text around it, or cannot be seen, is shown as code, as on a terminal (`failover/printable.py`).
 
 const SVG = "http://www.w3.org/2000/svg";
 
 export const byId = (id) => document.getElementById(id);
 
+const UNFIT = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+const printable = (text) => String(text).replace(UNFIT, (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
+  element.append(...children.map((child) => (typeof child === "string" ? printable(child) : child)));
   return element;
 }
 
@@ -16,7 +20,8 @@ export const svg = (tag, attributes = {}, ...children) => filled(document.create
 
 /** Set the text, if it is another one: who reads or selects is not disturbed. */
 export function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = printable(text);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
 /** Children of `parent`, one for each of `list`, in its order; those of a key that was there before stay. */
@@ -76,3 +81,5 @@ export function duration(seconds) {
 }
 
 export const linkName = (link) => `${link.container}/${link.link}`;
+/** Of no other link: names may have any characters. */
+export const linkKey = (link) => JSON.stringify([link.router, link.role, link.container, link.link, link.address, link.user]);
