@@ -132,6 +132,12 @@ def test_a_clock_that_another_one_is_ahead_of_is_told_once(well: Symptoms) -> No
     assert [one.what for one in found if one.level is not Level.PASS] == ["the clock of router b is 5.0s ahead of ours"]
 
 
+def test_of_what_only_routers_tell_nothing_is_said_where_none_answers(well: Symptoms) -> None:
+    silent = views(**{name: view(name, status=None) for name in "abc"})
+    said = {found.check for found in examine(attrs.evolve(well, views=silent, clocks={}))}
+    assert "running" in said and said.isdisjoint({"contacts", "clocks", "waiting", "troubles"})
+
+
 def test_every_check_is_tested_in_both_states() -> None:
     assert {check for check, *_ in ILL} | {"alternatives", "openings"} == {check.name for check in CHECKS}
 
