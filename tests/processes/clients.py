@@ -21,6 +21,7 @@ from router.amqp.format.message import body_of, data_message, in_envelope
 from router.amqp.format.values import ACCEPTED, RCV_FIRST, RCV_SECOND, SND_MIXED, ErrorCondition, Handle, OutcomeDetails
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
+from router.amqp.sasl.credentials import NOBODY, Credentials
 from router.amqp.transport import serve
 from router.mesh.quantities import Address
 
@@ -267,23 +268,27 @@ class Client(Handler):
 def client_of(end: Publisher | Subscriber) -> Client:
     connection = end.link.connection
     assert isinstance(connection, Connection) and isinstance(connection.handler, Client)
-    client = connection.handler
-    return client
+    return connection.handler
 
 
 class Clients:
-    """The clients of one test. They end with the nursery."""
+    """The clients of one test. They end with the nursery. With something to show, they speak TLS."""
 
-    def __init__(self, nursery: trio.Nursery) -> None:
+    def __init__(self, nursery: trio.Nursery, shown: Credentials = NOBODY) -> None:
         self._nursery = nursery
+        self._shown = shown
         self._changed = trio.Event()
 
     async def connect(self, address: Address, container: str, *, expect_open: bool = True, **settings: Any) -> Client:
         """A client whose connection is open, or has ended where that is expected."""
-        stream = await trio.open_tcp_stream(address.host, address.port)
-        client = await self.over(stream, container, **settings)
+        client = await self.over(await self.stream(address), container, **settings)
         assert client.opened or not expect_open, client.closed
         return client
+
+    async def stream(self, address: Address) -> trio.abc.Stream:
+        """For a client, or for a test that writes frames itself."""
+        below = await trio.open_tcp_stream(address.host, address.port)
+        return below if self._shown == NOBODY else await self._shown.secure(below, address.host)
 
     async def over(self, stream: trio.abc.Stream, container: str, **settings: Any) -> Client:
         """A client on a stream; its connection is open or has ended."""

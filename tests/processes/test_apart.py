@@ -23,8 +23,14 @@ TERMINUS_S = 3
 
 
 @pytest.fixture
-async def stage(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Stage]:
-    async with severable_triangle(tmp_path, nursery, terminus=TERMINUS_S) as stage:
+def tls() -> bool:
+    """As `test_over_tls` has it otherwise."""
+    return False
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, nursery: trio.Nursery, tls: bool) -> AsyncIterator[Stage]:
+    async with severable_triangle(tmp_path, nursery, tls=tls, terminus=TERMINUS_S) as stage:
         yield stage
 
 
@@ -55,10 +61,10 @@ async def test_a_router_without_clients_that_was_alone_throws_nobody_out(stage: 
 
 
 async def test_what_was_accepted_where_its_publisher_is_out_of_reach_is_not_settled_there(
-    tmp_path: Path, nursery: trio.Nursery
+    tmp_path: Path, nursery: trio.Nursery, tls: bool
 ) -> None:
     """P's timeout passes at c, and K is in doubt still: at b, where S goes, it is to be found in its map."""
-    async with severable_triangle(tmp_path, nursery) as stage:
+    async with severable_triangle(tmp_path, nursery, tls=tls) as stage:
         await stage.subscriber("b", None, credit=1, timeout=TERMINUS_S + 1, container="witness", topic="topic/witness")
         s = await stage.subscriber("c", None, credit=10)
         p = await stage.publisher("b", None, timeout=TERMINUS_S)

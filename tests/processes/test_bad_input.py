@@ -201,9 +201,9 @@ async def test_what_is_resumed_though_our_map_does_not_list_it_may_be_settled(
 async def test_whoever_aborts_more_transfers_than_the_window_has_room_for_goes_on(
     triangle: RunningMesh, clients: Clients
 ) -> None:
-    topic, address = "topic/aborted", triangle.address("b")
+    topic = "topic/aborted"
     subscriber = await clients.subscriber(triangle.address("c"), topic)
-    async with await trio.open_tcp_stream(address.host, address.port) as stream:
+    async with await clients.stream(triangle.address("b")) as stream:
         await stream.send_all(opening() + attach("link", 0, receiver=False, address=topic))
         await has_publisher(triangle, topic)
         begun = (transfer(0, n, b"%d" % n, more=True) + transfer(0, n, aborted=True) for n in range(2 * WINDOW))
