@@ -13,15 +13,14 @@ from attrs import field, frozen
 
 from router.http.watched import WatchedRouter
 from router.management.agent import MOST_ROWS
-from router.management.dispatch_types import PREFIX as DISPATCH
 from router.management.entity import OURS
 from router.management.message import ManagementError
 
 PATIENCE_S: Final = 3.0
 MOST_PAGES: Final = 9
 """Of events at one look: as many as a router keeps."""
-TOTALS: Final = ("deliveriesIngress", "deliveriesEgress", "acceptedDeliveries")
-OF_NEIGHBOUR: Final = ("name", "up", "cost", "sinceSeconds", "bytesSent", "bytesReceived", "roundTripSeconds")
+FRESH_MS: Final = 900
+"""A router makes one look at itself for all consoles that ask for it within that."""
 OF_PLAN: Final = ("name", "standing", "neighbours", "inContact", "isHere")
 
 Row = dict[str, Any]
@@ -31,6 +30,8 @@ Row = dict[str, Any]
 class RouterAnswer:
     """What one router says of itself."""
 
+    time: float
+    """Seconds since 1970, by its clock."""
     status: Row
     """As docs/status.md has it."""
     totals: Row
@@ -78,16 +79,16 @@ class Gathering:
     async def _ask(self, router: str, seen: MeshLook) -> None:
         with trio.move_on_after(PATIENCE_S):
             try:
-                status = json.loads(await self._management.ask(router, "GET-STATUS"))
-                [totals] = await self._rows(router, f"{DISPATCH}router", TOTALS)
-                neighbours = await self._rows(router, f"{OURS}neighbour", OF_NEIGHBOUR)
-                seen.answers[router] = RouterAnswer(status, totals, neighbours)
-                await self._events(router, seen)
+                look = await self._management.ask(router, "GET-LOOK", age=FRESH_MS)
+                status, [totals] = json.loads(look["status"]), look["totals"]
+                seen.answers[router] = RouterAnswer(look["time"], status, totals, look["neighbours"])
+                if look["lastEvent"] > self._seen.get(router, 0):
+                    await self._events(router, seen)
             except ManagementError:
                 pass  # the contact has just been lost
 
     async def _rows(self, router: str, kind: str, names: tuple[str, ...]) -> list[Row]:
-        """The first page: of routers and neighbours there are not more."""
+        """The first page: of routers there are not more."""
         body = {"attributeNames": list(names)}
         page = await self._management.ask(router, "QUERY", body, entityType=kind)
         return [dict(zip(page["attributeNames"], row, strict=True)) for row in page["results"]]

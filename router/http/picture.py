@@ -74,8 +74,8 @@ class Painter:
             "publishers": len(status["publishers"]),
             "subscribers": len(status["subscribers"]),
             "unsettled": sum(publisher["unsettled"] for publisher in status["publishers"]),
-            "ingress": self._rates.rate(f"{name} in", seen.time, answer.totals["deliveriesIngress"]),
-            "egress": self._rates.rate(f"{name} out", seen.time, answer.totals["deliveriesEgress"]),
+            "ingress": self._rates.rate(f"{name} in", answer.time, answer.totals["deliveriesIngress"]),
+            "egress": self._rates.rate(f"{name} out", answer.time, answer.totals["deliveriesEgress"]),
         }
 
     def _links(self, seen: MeshLook) -> Iterator[Row]:
@@ -91,10 +91,11 @@ class Painter:
         there = [end for end in ends.values() if end is not None]
 
         def bytes_per_s(one: str, other: str) -> float:
-            if (end := ends[one]) is not None:
-                return self._rates.rate(f"{one} to {other}", seen.time, end["bytesSent"])
-            end = ends[other]
-            return self._rates.rate(f"{one} to {other}", seen.time, end["bytesReceived"]) if end is not None else 0.0
+            """By one end, or else by the other."""
+            for end, counted in ((one, "bytesSent"), (other, "bytesReceived")):
+                if (row := ends[end]) is not None:
+                    return self._rates.rate(f"{one} to {other}", seen.answers[end].time, row[counted])
+            return 0.0
 
         trips = [end["roundTripSeconds"] for end in there if end["roundTripSeconds"] is not None]
         return {

@@ -47,14 +47,16 @@ class Agent:
         management_nodes: Callable[[], list[str]],
         events: RecentEvents,
         report: Callable[[], bytes],
+        looks: Callable[[float], Raw],
         turn: Callable[[], Awaitable[None]],
     ) -> None:
-        """`management_nodes` are the addresses of all that can be asked; `report` is docs/status.md's;
-        what is to be done next waits for its `turn`."""
+        """`management_nodes` are the addresses of all that can be asked; `report` is docs/status.md's,
+        `looks` are for consoles, as old as is said at most; what is to be done next waits for its `turn`."""
         self.types = {kind.name: kind for kind in types}
         self._nodes = management_nodes
         self._events = events
         self._report = report
+        self._looks = looks
         self._pace = WorkPace(turn)
         self.log = RecentLog()
         self._lock = trio.Lock()
@@ -71,6 +73,7 @@ class Agent:
             "GET-LOG": self._get_log,
             "GET-EVENTS": self._get_events,
             "GET-STATUS": self._get_status,
+            "GET-LOOK": self._get_look,
         }
 
     async def answer(self, request: Request) -> bytes:
@@ -126,6 +129,9 @@ class Agent:
     async def _get_status(self, request: Request) -> Outcome:
         return OK, self._report().decode()
 
+    async def _get_look(self, request: Request) -> Outcome:
+        return OK, self._looks(request.number("age", 0) / 1000)
+
     # entities
 
     async def _query(self, request: Request) -> Outcome:
@@ -140,7 +146,7 @@ class Agent:
 
     async def _read(self, request: Request) -> Outcome:
         kind, entity = await self._find(request)
-        return OK, _told(kind, entity)
+        return OK, kind.told(entity)
 
     async def _create(self, request: Request) -> Outcome:
         name = request.text(NAME)
@@ -150,7 +156,7 @@ class Agent:
         if kind.create is None:
             raise ManagementError(NOT_IMPLEMENTED, f"nothing of type {kind.name} can be created")
         body = request.body if isinstance(request.body, dict) else {}
-        return CREATED, _told(kind, kind.create(name, body))
+        return CREATED, kind.told(kind.create(name, body))
 
     async def _delete(self, request: Request) -> Outcome:
         kind, entity = await self._find(request)
@@ -177,11 +183,6 @@ class Agent:
             identities = ", ".join(f"{kind.attributes[IDENTITY](entity)}" for kind, entity in found[:10])
             raise ManagementError(BAD_REQUEST, f"{len(found)} have the {by} {sought!r}, ask by identity: {identities}")
         return found[0]
-
-
-def _told(kind: Kind, entity: Any) -> dict[str, Any]:
-    names = kind.attribute_names
-    return dict(zip(names, kind.row(entity, names), strict=True))
 
 
 def _entities(kinds: Iterable[Kind]) -> Iterator[tuple[Kind, Any]]:

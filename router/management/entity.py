@@ -68,3 +68,8 @@ class EntityType(Generic[T]):
         return [
             bounded(known[name](entity)) if name in known else self.name if name == TYPE else None for name in names
         ]
+
+    def told(self, entity: T) -> dict[str, Any]:
+        """All its attributes."""
+        names = self.attribute_names
+        return dict(zip(names, self.row(entity, names), strict=True))

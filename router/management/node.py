@@ -27,6 +27,7 @@ from router.edge.ends import AddressNode, End
 from router.management.agent import RESERVED, Agent
 from router.management.dispatch_types import dispatch_types, topological
 from router.management.entity import ManagedRouter
+from router.management.looks import Looks
 from router.management.message import FORBIDDEN, GOOD, ManagementError, Request, error_message, read_request
 from router.management.own_types import own_types
 from router.management.relay import Relay
@@ -330,7 +331,8 @@ def management_of(at: ManagedRouter, turn: Callable[[], Awaitable[None]]) -> Man
         routers = [at.name, *at.linkstate.routes]
         return [f"amqp:/{topological(router, MANAGEMENT_ADDRESS)}" for router in routers]
 
-    agent = Agent((*dispatch_types(at), *own_types(at)), nodes, at.events, at.report, turn)
+    kinds = (*dispatch_types(at), *own_types(at))
+    agent = Agent(kinds, nodes, at.events, at.report, Looks(at, kinds), turn)
     security = at.topology.security
     is_closed = security.users is not None or security.closes_mesh
     return ManagementNodes(at.name, agent, Relay(at.node, agent.answer), is_closed=is_closed)

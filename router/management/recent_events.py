@@ -49,6 +49,11 @@ class RecentEvents(logging.Handler):
         self._fenced: object = None
         """Whose batches were dropped last: as long as no others are, it is one event."""
 
+    @property
+    def last(self) -> int:
+        """The number of the last event."""
+        return self._sequence
+
     def since(self, sequence: int, limit: int) -> list[dict[str, Any]]:
         """The oldest `limit` events later than `sequence`, as they happened: `sequence`, `time` (in seconds since
         1970), `router`, `kind`, and what its kind has."""

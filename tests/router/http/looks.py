@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import attrs
+
 from router.http.gathering import MeshLook, RouterAnswer, Row
 
 STATUS: Row = {
@@ -45,10 +47,11 @@ def neighbour(name: str, sent: int, received: int, *, up: bool = True) -> Row:
 
 def answer(router: str, neighbours: list[Row], received: int = 0, delivered: int = 0, **status: Any) -> RouterAnswer:
     totals = {"deliveriesIngress": received, "deliveriesEgress": delivered, "acceptedDeliveries": 0}
-    return RouterAnswer({**STATUS, "router": router, **status}, totals, neighbours)
+    return RouterAnswer(0.0, {**STATUS, "router": router, **status}, totals, neighbours)
 
 
 def look(time_s: float, **answers: RouterAnswer) -> MeshLook:
     """At a pair of routers, by a; who has no answer is out of contact."""
     plan = [planned("a", {"b": 1}), planned("b", {"a": 1}, there="b" in answers)]
-    return MeshLook("pair", "a", time_s, plan, dict(answers), [])
+    told = {name: attrs.evolve(of, time=time_s) for name, of in answers.items()}
+    return MeshLook("pair", "a", time_s, plan, told, [])

@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from router.amqp.format.codec import Raw
 from router.amqp.format.message import sections_of
 from router.management.agent import MOST_ROWS, Agent
 from router.management.bounds import LONGEST, MOST_ITEMS, bounded
@@ -43,7 +44,7 @@ async def ask(agent: Agent, body: Any = None, **asked: Any) -> tuple[int, str, A
 
 
 def agent_of(*kinds: EntityType[Any]) -> Agent:
-    return Agent(kinds, lambda: ["amqp:/a"], RecentEvents("a", 1), lambda: b"{}", at_once)
+    return Agent(kinds, lambda: ["amqp:/a"], RecentEvents("a", 1), lambda: b"{}", lambda _: Raw(b""), at_once)
 
 
 async def test_a_query_is_answered_in_pages_none_of_which_is_larger_than_the_most(autojump_clock: MockClock) -> None:

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from router.amqp.batches import Transfers
-from router.amqp.format.codec import Described, encode
+from router.amqp.format.codec import Described, Raw, encode
 from router.amqp.format.message import sections_of
 from router.amqp.format.values import Terminus
 from router.edge.attach import Refusal
@@ -114,7 +114,7 @@ def others() -> Iterator[Others]:
 
 @pytest.fixture
 def nodes(counted: Counted, others: Others) -> ManagementNodes:
-    agent = Agent([counted.kind()], list, RecentEvents("a", 1), lambda: b"{}", at_once)
+    agent = Agent([counted.kind()], list, RecentEvents("a", 1), lambda: b"{}", lambda _: Raw(b""), at_once)
     return ManagementNodes("a", agent, others, is_closed=True)  # type: ignore[arg-type]
 
 

@@ -9,6 +9,7 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
+from router.amqp.format.codec import Raw
 from router.amqp.format.message import sections_of
 from router.edge.guard import Guard
 from router.events.kind import EventKind, event
@@ -149,7 +150,7 @@ async def test_events_are_asked_for_in_pages(autojump_clock: MockClock) -> None:
     events = RecentEvents("a", 1)
     for number in range(MOST_ROWS + 20):
         events.tell(EventKind.NEIGHBOUR_UP, {"neighbour": str(number)})
-    agent = Agent([], list, events, lambda: b"{}", _at_once)
+    agent = Agent([], list, events, lambda: b"{}", lambda _: Raw(b""), _at_once)
     seen: list[str] = []
     since = 0
     for expected in (MOST_ROWS, 20, 0):

@@ -18,6 +18,7 @@ from router.amqp.format.message import sections_of
 from router.management.agent import Agent
 from router.management.dispatch_types import dispatch_types
 from router.management.entity import ManagedRouter
+from router.management.looks import Looks
 from router.management.message import read_request
 from router.management.own_types import own_types
 from router.management.recent_events import RecentEvents
@@ -52,6 +53,7 @@ OPERATIONS = st.sampled_from(
         "GET-MGMT-NODES",
         "GET-EVENTS",
         "GET-STATUS",
+        "GET-LOOK",
         "x",
     ]
 )
@@ -106,7 +108,8 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agent:
     assert isinstance(node.mesh, Mesh)
     nobody: Any = SimpleNamespace(connections={})
     at = ManagedRouter(load(path), node, node.mesh, nobody, nobody, 0.0, RecentEvents("a", 1), lambda: b"{}")
-    return Agent((*dispatch_types(at), *own_types(at)), lambda: [socket.gethostname()], at.events, at.report, at_once)
+    kinds = (*dispatch_types(at), *own_types(at))
+    return Agent(kinds, lambda: [socket.gethostname()], at.events, at.report, Looks(at, kinds), at_once)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,0 +1,41 @@
+"""What a console shows of this router: made once for all who look at about the same time.
+
+To make it costs more than to tell it: a report counts all deliveries that are here.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import trio
+
+from router.amqp.format.codec import Raw, encode
+from router.management.dispatch_types import PREFIX as DISPATCH
+from router.management.entity import OURS, EntityType, ManagedRouter
+
+SHOWN: Final = {"totals": f"{DISPATCH}router", "neighbours": f"{OURS}neighbour"}
+"""Entities of which it has all attributes."""
+Kind = EntityType[Any]
+
+
+class Looks:
+    """At one router."""
+
+    def __init__(self, at: ManagedRouter, kinds: Iterable[Kind]) -> None:
+        self._at = at
+        self._shown = {name: kind for kind in kinds for name, shown in SHOWN.items() if kind.name == shown}
+        self._made = -1.0
+        self._look = Raw(b"")
+
+    def __call__(self, age_s: float) -> Raw:
+        """One that is no older, encoded: `time` (in seconds since 1970), `status` (JSON, docs/status.md), `totals`,
+        `neighbours`, and `lastEvent`, a number."""
+        now = trio.current_time()
+        if self._made < 0 or now - self._made > age_s:
+            self._made, self._look = now, Raw(encode(self._now()))
+        return self._look
+
+    def _now(self) -> Mapping[str, Any]:
+        entities = {name: [kind.told(entity) for entity in kind.entities()] for name, kind in self._shown.items()}
+        report = self._at.report().decode()
+        return {"time": time.time(), "status": report, "lastEvent": self._at.events.last, **entities}
