@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from failover.printable import printable_json
 from router.cli.base import INTERRUPTED, console, needs_audit
 
 if TYPE_CHECKING:
@@ -240,6 +241,6 @@ def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None
     except AuditError as error:
         raise click.ClickException(str(error)) from None
     if as_json:
-        click.echo(json.dumps(told.as_json(), indent=1, ensure_ascii=False))
+        click.echo(printable_json(told.as_json(), indent=1))
     else:
         told.render(console())

@@ -1,8 +1,10 @@
 """What strangers write reaches no terminal as a command."""
 
+import json
+
 import pytest
 
-from failover.printable import printable
+from failover.printable import printable, printable_json
 
 
 @pytest.mark.parametrize(
@@ -25,3 +27,11 @@ def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
 @pytest.mark.parametrize("text", ["", "topic/x", "größe 大小 \u3000 שלום 👩‍👩‍👧 [red] a\\b"])
 def test_all_else_stays(text: str) -> None:
     assert printable(text) == text
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_json_says_the_same_with_nothing_to_obey(indent: int | None) -> None:
+    value = {"container": "\x1b[31m\x7f\x9b\u202e\udcffgröße", "link": ["a\nb"]}
+    text = printable_json(value, indent)
+    assert json.loads(text) == value and "größe" in text
+    assert printable(text.replace("\n", "")) == text.replace("\n", "")

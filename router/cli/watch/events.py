@@ -1,6 +1,5 @@
 """`oncemesh events`: what happens at all routers of a mesh, a line of JSON each (docs/management.md, Events)."""
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import trio
 
+from failover.printable import printable_json
 from router.amqp.sasl.credentials import Credentials
 from router.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, planned, read_duration
 
@@ -44,7 +44,7 @@ def events(
         while True:
             for event in await news(management, routers, known):
                 if event["time"] >= oldest:
-                    click.echo(json.dumps(event, ensure_ascii=False))
+                    click.echo(printable_json(event))
             if not follow:
                 return
             await trio.sleep(PERIOD_S)
