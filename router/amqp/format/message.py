@@ -107,6 +107,12 @@ def place_of(message: bytes, code: int) -> int:
     return -1
 
 
+def section_of(message: bytes, code: int) -> bytes:
+    """The value of that section, as it is encoded; empty if there is none. Raises AmqpError as `place_of` does."""
+    at = place_of(message, code)
+    return message[at : skip(message, at)] if at >= 0 else b""
+
+
 def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
     """The message after so many deliveries that failed, with more message-annotations: an encoded map, or nothing
     (AMQP 1.0 3.4.5)."""

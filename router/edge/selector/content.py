@@ -1,72 +1,105 @@
 """What selectors see of a message: fields of its header and properties, and its application properties.
 
-Sections are read when somebody asks for them, once for all selectors; the body never is. What cannot be read is
-missing: so a message of another format than AMQP's, or one that is damaged, has no properties at all.
+Sections are read when somebody asks for them, once for all selectors; the body never is. What a short section says is
+remembered, as those of many messages are the same. What cannot be read is missing: so a message of another format than
+AMQP's, or one that is damaged, has no properties at all.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
 from router.amqp.format.codec import decode, skip
-from router.amqp.format.errors import DECODE_ERROR, AmqpError
-from router.amqp.format.message import APPLICATION_PROPERTIES, HEADER, PROPERTIES, place_of
+from router.amqp.format.errors import AmqpError
+from router.amqp.format.message import APPLICATION_PROPERTIES, HEADER, PROPERTIES, section_of
 from router.amqp.format.sections import FIELDS
 
 Simple = bool | int | float | str | None
 
+REMEMBERED: Final = 256
+SHORT: Final = 1024
+"""Bytes of a section that is remembered at most, and how many of each kind are."""
+
 
 class Content:
-    __slots__ = ("_fields", "_message", "_places")
+    __slots__ = ("_fields", "_message", "_properties")
 
     def __init__(self, message: bytes) -> None:
         self._message = message
-        self._places: dict[bytes, int] | None = None
-        """Where the value of each application property is, once one was asked for."""
+        self._properties: _ApplicationProperties | None = None
         self._fields: dict[int, list[Any]] = {}
         """Of the sections that were asked for."""
 
     def application_property(self, name: bytes) -> Simple:
         """By its name in UTF-8."""
-        if self._places is None:
-            try:
-                self._places = _places(self._message, place_of(self._message, APPLICATION_PROPERTIES))
-            except AmqpError:
-                self._places = {}
-        at = self._places.get(name)
-        return _value(self._message, at) if at is not None else None
+        if self._properties is None:
+            section = self._section(APPLICATION_PROPERTIES)
+            read = _remembered_properties if len(section) <= SHORT else _ApplicationProperties
+            self._properties = read(section)
+        return self._properties.get(name)
 
     def field(self, section: int, number: int) -> Simple:
         if section not in self._fields:
-            try:
-                at = place_of(self._message, section)
-                found = decode(self._message, at)[0] if at >= 0 else []
-            except AmqpError:
-                found = []
-            self._fields[section] = found if isinstance(found, list) else []
+            found = self._section(section)
+            self._fields[section] = (_remembered_fields if len(found) <= SHORT else _fields)(found)
         fields = self._fields[section]
         return _simple(fields[number]) if number < len(fields) else None
 
+    def _section(self, code: int) -> bytes:
+        try:
+            return section_of(self._message, code)
+        except AmqpError:
+            return b""
 
-def _places(message: bytes, at: int) -> dict[bytes, int]:
+
+class _ApplicationProperties:
+    """Values are read when one is asked for."""
+
+    __slots__ = ("_places", "_section", "_values")
+
+    def __init__(self, section: bytes) -> None:
+        self._section = section
+        self._values: dict[bytes, Simple] = {}
+        try:
+            self._places = _places(section)
+        except AmqpError:
+            self._places = {}
+
+    def get(self, name: bytes) -> Simple:
+        if name not in self._values and name in self._places:
+            self._values[name] = _value(self._section, self._places[name])
+        return self._values.get(name)
+
+
+def _fields(section: bytes) -> list[Any]:
+    try:
+        found = decode(section)[0]
+    except AmqpError:
+        return []
+    return found if isinstance(found, list) else []
+
+
+_remembered_properties = lru_cache(REMEMBERED)(_ApplicationProperties)
+_remembered_fields = lru_cache(REMEMBERED)(_fields)
+
+
+def _places(section: bytes) -> dict[bytes, int]:
     """Where the values of a map begin, by their keys, as far as these are texts. Raises AmqpError on one that is
     damaged."""
-    end = skip(message, at) if at >= 0 else -1
-    if end < at + 4 or message[at] not in (0xC1, 0xD1):
+    if section[:1] not in (b"\xc1", b"\xd1"):
         return {}
-    width = 1 if message[at] == 0xC1 else 4
-    at += 1 + width
-    count, at = int.from_bytes(message[at : at + width], "big"), at + width
+    width = 1 if section[0] == 0xC1 else 4
+    at = 1 + width
+    count, at = int.from_bytes(section[at : at + width], "big"), at + width
     found = {}
     for _ in range(count // 2):
-        key, at = at, skip(message, at)
-        if message[key] == 0xA1:
-            found[message[key + 2 : at]] = at
-        elif message[key] == 0xB1:
-            found[message[key + 5 : at]] = at
-        at = skip(message, at)
-    if at > end:
-        raise AmqpError(DECODE_ERROR, "a map is longer than it says")
+        key, at = at, skip(section, at)
+        if section[key] == 0xA1:
+            found[section[key + 2 : at]] = at
+        elif section[key] == 0xB1:
+            found[section[key + 5 : at]] = at
+        at = skip(section, at)
     return found
 
 
