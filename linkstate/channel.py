@@ -23,7 +23,15 @@ from math import inf
 from linkstate.chunks import Chunk, Joiner
 
 BUDGET = 1 << 20
-"""Bytes that may queue on their way to one router. At 20 MB/s what joins them is 0.05 s behind."""
+"""Bytes that may queue on their way to one router, at most."""
+QUEUE_S = 0.05
+"""For so long what joins them is behind, where the line is too slow for that many."""
+LEAST = 192 * 1024
+"""As many may queue in any case."""
+RISE = 1.25
+"""A line that carries so many times what it ever did may carry more still."""
+FALL = 0.8
+"""One that carries less than it did is believed that step by step: perhaps only little came for a moment."""
 ACK_EVERY = 16
 ACK_BYTES = 256 * 1024
 ACK_DELAY = 0.020
@@ -32,20 +40,30 @@ REORDER_LIMIT = 1024
 
 class Budget:
     """How many bytes may be under way: those that the line holds by itself, and some that queue. What the line holds is
-    its rate by its shortest round trip; both are measured, one chunk at a time."""
+    its rate by its shortest round trip; both are measured, one chunk at a time. Where little is sent nobody knows what
+    the line could carry: that says nothing against what it did."""
 
-    __slots__ = ("_acknowledged", "_queued", "_round_trip", "_sample", "bytes")
+    __slots__ = ("_acknowledged", "_best", "_filled", "_most", "_rate", "_round_trip", "_sample", "bytes")
 
-    def __init__(self, queued: int) -> None:
-        self.bytes = self._queued = queued
+    def __init__(self, most: int) -> None:
+        """`most`: bytes that may queue."""
+        self._most = most
+        self.bytes = min(most, LEAST)
         self._acknowledged = 0
+        self._rate = self._best = 0.0
         self._round_trip = inf
         self._sample: tuple[int, float, int] | None = None
         """A chunk under way: its number, when it was sent, and how many bytes had been acknowledged by then."""
+        self._filled = False
+        """There was no room for more since then."""
 
-    def sent(self, number: int, now: float) -> None:
+    def sent(self, number: int, now: float, *, full: bool) -> None:
         if self._sample is None:
             self._sample = number, now, self._acknowledged
+            self._filled = full
+
+    def filled(self) -> None:
+        self._filled = True
 
     def acknowledged(self, number: int, size: int, now: float) -> None:
         """So many bytes, the chunk of that number is the last of them."""
@@ -55,7 +73,10 @@ class Budget:
             self._sample = None
             self._round_trip = min(self._round_trip, now - sent_at)
             rate = (self._acknowledged - before) / (now - sent_at)
-            self.bytes = self._queued + int(rate * self._round_trip)
+            rises, self._best = rate > RISE * self._best, max(rate, self._best)
+            self._rate = max(rate, FALL * self._rate if self._filled else self._rate)
+            queued = max(int(self._rate * QUEUE_S), LEAST, self.bytes if rises else 0)
+            self.bytes = int(self._rate * self._round_trip) + min(self._most, queued)
 
     @property
     def enough(self) -> int:
@@ -65,6 +86,7 @@ class Budget:
     def rerouted(self) -> None:
         """All is sent again: of what is acknowledged from now on nobody knows which time it was sent."""
         self._sample = None
+        self._rate = self._best = 0.0
         self._round_trip = inf
 
 
@@ -128,7 +150,10 @@ class Channel:
     def fills(self) -> bool:
         """Whether it has just become full."""
         was_full, self.full = self.full, self.full or self.under_way >= self.budget.bytes
-        return self.full and not was_full
+        if self.full and not was_full:
+            self.budget.filled()
+            return True
+        return False
 
     def empties(self) -> bool:
         """Whether there is room again just now."""
@@ -146,7 +171,7 @@ class Channel:
         self._sent += 1
         self._unacked.append(chunk)
         self.under_way += len(chunk.content)
-        self.budget.sent(self._sent, now)
+        self.budget.sent(self._sent, now, full=self.full)
         if len(self._unacked) == 1:
             self._restart_timeout(now)
         return self._sent

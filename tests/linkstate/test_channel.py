@@ -2,10 +2,11 @@
 
 from math import inf
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkstate.channel import ACK_DELAY, ACK_EVERY, REORDER_LIMIT, Channel
+from linkstate.channel import ACK_DELAY, ACK_EVERY, BUDGET, LEAST, REORDER_LIMIT, Channel
 from linkstate.chunks import Chunk
 
 
@@ -142,6 +143,43 @@ def test_what_queues_on_a_line_lets_no_more_of_it_under_way() -> None:
         sender.push(Chunk(bytes(100)), 1.0)
     sender.receive_ack(12, 2.1)
     assert sender.budget.bytes == 1000 + 100
+
+
+@pytest.mark.parametrize(("rate", "queued"), [(2e6, LEAST), (10e6, 500_000), (100e6, BUDGET)])
+def test_what_queues_on_a_line_takes_it_some_hundredths_of_a_second(rate: float, queued: int) -> None:
+    """As far as others have to wait for it: but for little, and never more than there is a budget for."""
+    sender = Channel(min_timeout=0.2, max_timeout=1.0, max_payload=1000)
+    may = [sends(sender, now, rate) for now in range(0, 100, 10)]
+    assert may[0] == LEAST and may[1] > 1.5 * LEAST, "first it is found out how much the line carries"
+    assert may[-1] - rate * LEAST / rate == pytest.approx(queued, rel=0.02)
+
+
+def test_little_that_is_sent_says_nothing_against_what_the_line_has_carried() -> None:
+    sender = Channel(min_timeout=0.2, max_timeout=1.0, max_payload=1000)
+    for now in range(0, 100, 10):
+        sends(sender, now, 100e6)
+    known = sender.budget.bytes
+    sender.push(Chunk(bytes(100)), 100.0)
+    sender.receive_ack(sender.sent, 100.1)
+    assert sender.budget.bytes == known
+    for now in range(200, 300, 10):
+        sends(sender, now, 1e6)
+    assert sender.budget.bytes < known / 2, "now it carries less"
+
+
+def sends(sender: Channel, now: float, rate: float) -> int:
+    """As much as there is room for, which the line carries at that rate."""
+    sender.empties()
+    fill(sender, now)
+    under_way = sender.under_way
+    sender.receive_ack(sender.sent, now + under_way / rate)
+    sender.empties()
+    return under_way
+
+
+def fill(sender: Channel, now: float) -> None:
+    while not sender.fills():
+        sender.push(Chunk(bytes(1024)), now)
 
 
 def test_a_line_that_all_was_sent_over_again_is_measured_anew() -> None:
