@@ -84,11 +84,14 @@ class Process:
         incarnation = store.begin(time.time_ns() // 1_000_000)
         block = Block(name, "router", incarnation, host=socket.gethostname())
         waits = timing.join, timing.boot_wait, timing.terminus, timing.forget
-        settings = Settings(limits.window, limits.window_bytes, limits.max_message, limits.redeliveries, *waits)
+        largest = limits.max_message + BESIDES
+        settings = Settings(
+            limits.window, limits.window_bytes, limits.max_message, limits.redeliveries, *waits, largest=largest
+        )
         shell = Shell(self._pumped)
         mesh, topic = boot(
             name, incarnation, planned(topology), block, settings, store, shell,
-            hello=timing.hello, dead=timing.dead, max_payload=limits.max_message + BESIDES,
+            hello=timing.hello, dead=timing.dead, max_payload=largest,
         )  # fmt: skip
         self.node = Node(mesh, topic, store, shell)
         self._guard = Guard(lambda user: self._doors.rules.of(user), limits)

@@ -58,7 +58,7 @@ class Topic:
         self.directory = Directory(router, incarnation, routers, remembered)
         self.outlet = Outlet(router, incarnation, clock, journal, settings.settle_delay)
         self.records = RecordTable()
-        self.home = Home(self.outlet, self.records, self.directory, settings.redeliveries)
+        self.home = Home(self.outlet, self.records, self.directory, settings.redeliveries, settings.piece)
         self.edge = self.home.edge
         self.out: list[Action] = self.outlet.actions
         self.boot = Boot(self.home, now + settings.boot_wait)
@@ -68,7 +68,7 @@ class Topic:
         self.expiry = Expiry(
             self.outlet, self.directory, self.changes, remember=settings.terminus, forget=settings.forget
         )
-        self.peers = Peers(self.home, self.attaches, self.expiry, self.changes, self.boot)
+        self.peers = Peers(self.home, self.attaches, self.expiry, self.changes, self.boot, settings.largest)
         self.outlet.trace(Event.BOOT)
         self.boot.check(now)
 
@@ -301,7 +301,7 @@ class Topic:
         self.changes.follow(expired)
         self.edge.lost(router)
         self.home.audiences.lose(router)
-        self.home.publishing.room(router)
+        self.home.publishing.lost(router)
         self.attaches.lost()
         self.expiry.lost(router)
 

@@ -13,6 +13,7 @@ from topic.actions import STOLEN, Detach, Note
 from topic.delivery.record import Record
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status, unpack_entry
 from topic.directory.gossip import Gossip
+from topic.edge.bodies import Bodies
 from topic.event import event
 from topic.home.boot import Boot
 from topic.home.home import Home
@@ -28,7 +29,10 @@ from topic.wire.segments import Segment
 class Peers:
     """The receiving end of the contacts of one router."""
 
-    def __init__(self, home: Home, attaches: Attaches, expiry: Expiry, changes: Changes, boot: Boot) -> None:
+    def __init__(
+        self, home: Home, attaches: Attaches, expiry: Expiry, changes: Changes, boot: Boot, largest: int
+    ) -> None:
+        """`largest`: bytes of a message, at most."""
         self.outlet = home.outlet
         self.directory = home.directory
         self.home = home
@@ -38,6 +42,7 @@ class Peers:
         self._changes = changes
         self._boot = boot
         self._gossip = Gossip(self.directory)
+        self.bodies = Bodies(largest)
 
     def contact(self, router: str) -> None:
         """A contact begins: the router is told our section now."""
@@ -45,6 +50,7 @@ class Peers:
 
     def lost(self, router: str) -> None:
         """The contact is over: what others told of its subscribers the router will not tell us itself."""
+        self.bodies.lost(router)
         changes = self.directory.believe_rumours(router)
         self._pass_on(router, changes, learned=True)
         self._changes.follow(changes, learned=True)
@@ -205,13 +211,15 @@ class Peers:
 
     def _on_forward(
         self, router: str, publisher: bytes, epoch: list[Any], seen: dict[str, int], first: int, presettled: bool,
-        keys: bytes, messages: list[bytes], only: list[Any] | None,
+        keys: bytes, messages: list[bytes | None], only: list[Any] | None,
     ) -> None:  # fmt: skip
+        split = segments.split_keys(keys)
+        if None in messages:
+            messages = [self.bodies.take(router, publisher, key) for key in split]
         entry = self._unfenced(router, publisher, Epoch(*epoch))
         if entry is None or not messages:
             return
         stream = self.edge.stream(entry)
-        split = segments.split_keys(keys)
         records = [Record(stream, key, b"", message) for key, message in zip(split, messages, strict=True)]
         if presettled:
             for record in records:
@@ -224,6 +232,9 @@ class Peers:
             self._is_awaited(router, name)
             for n, record in enumerate(records, first):
                 self.edge.backlog(stream, n, seen.get(self.outlet.router, 0), record, name, Epoch(*attach))
+
+    def _on_body(self, router: str, publisher: bytes, key: bytes, at: int, piece: bytes) -> None:
+        self.bodies.add(router, publisher, key, at, piece)
 
     def _on_resolve(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
         """Only the home of that very epoch answers. The asker will soon know another."""
@@ -287,6 +298,7 @@ HANDLERS: Final[dict[int, Callable[..., None]]] = {
     Segment.APPLIED: Peers._on_applied,
     Segment.JOINED: Peers._on_joined,
     Segment.ADMIT: Peers._on_admit,
+    Segment.BODY: Peers._on_body,
     Segment.FORWARD: Peers._on_forward,
     Segment.OUTCOME: Peers._on_outcome,
     Segment.OUTCOME_IN_FULL: Peers._on_outcome_in_full,

@@ -23,3 +23,7 @@ class Settings:
     """How long what is kept for a link is kept while routers are missing that may know better (8, Expiry)."""
     settle_delay: float = 0.025
     """How long what routers say of settlements waits for something else to travel with: clients do not wait for it."""
+    piece: int = 65_000
+    """Bytes of a message in each of the pieces in which it goes ahead of its Forward, if it has more than two."""
+    largest: int = 17 << 20
+    """Bytes of a message that is taken from another router, at most."""

@@ -12,6 +12,7 @@ import attrs
 
 from tests.mutants import (
     breaks_audience,
+    breaks_bodies,
     breaks_directory,
     breaks_expiry,
     breaks_filters,
@@ -26,8 +27,8 @@ from tests.mutants.runs import Verdict, enact, play
 
 PINS = Path(__file__).with_name("pins.json")
 BREAKAGES = (
-    breaks_audience, breaks_directory, breaks_expiry, breaks_filters, breaks_joining, breaks_plan, breaks_rehoming,
-    breaks_settling,
+    breaks_audience, breaks_bodies, breaks_directory, breaks_expiry, breaks_filters, breaks_joining, breaks_plan,
+    breaks_rehoming, breaks_settling,
 )  # fmt: skip
 """Importing them is what fills `MUTANTS`."""
 

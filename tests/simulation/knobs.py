@@ -119,6 +119,8 @@ class Knobs:
     """So many bytes of a publisher's messages may be unsettled, or one message."""
     unwritten: int = 1 << 20
     """Bytes of messages that a router gives to a client's connection before that has written any; or one message."""
+    piece: int = 65_000
+    """Bytes in each of the pieces in which a message goes ahead that has more than two of them."""
     message: int = 1
     """Bytes that a message has at least."""
     reserve: int = 0

@@ -4,6 +4,7 @@ Drawn apart from the other knobs: whatever is added here, a seed whose run has n
 """
 
 from collections.abc import Callable, Collection
+from math import inf
 from random import Random
 from typing import Any
 
@@ -132,6 +133,12 @@ def _grow(knobs: Knobs, random: Random) -> dict[str, Any]:
     return shape | {"turmoil": max(knobs.turmoil, 8.0), "messages": max(knobs.messages, 25)}
 
 
+def _pieces(knobs: Knobs, random: Random) -> dict[str, Any]:
+    """Messages that go ahead in pieces, often between routers that have room for less than one message."""
+    shape = {"piece": random.choice((3, 8)), "message": 25, "budget": random.choice((10, 50, 1 << 20))}
+    return shape | {"rate": random.choice((2e3, 1e4, inf)), "held": 100, "messages": 10}
+
+
 def _filters(_: Knobs, random: Random) -> dict[str, Any]:
     return {"filters": random.choice((0.01, 0.3, 1.0))}
 
@@ -163,6 +170,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "plain cuts": _plain_cuts,
     "grow": _grow,
     "filters": _filters,
+    "pieces": _pieces,
 }
 
 LIMITS = ("far clocks", "set back")
@@ -171,7 +179,7 @@ LIMITS = ("far clocks", "set back")
 
 def weaken(knobs: Knobs, random: Random, names: Collection[str] = ()) -> Knobs:
     """With what the dice say, or with what is named."""
-    drawn = [name for name in ODD if name not in (*LIMITS, "plain cuts", "grow", "filters")]
+    drawn = [name for name in ODD if name not in (*LIMITS, "plain cuts", "grow", "filters", "pieces")]
     for name in names or random.sample(drawn, random.choice((0, 0, 0, 0, 0, 1, 1, 1, 2, 4))):
         knobs = attrs.evolve(knobs, **ODD[name](knobs, random))
     return knobs

@@ -151,7 +151,9 @@ class Router:
         knobs, shell = self.knobs, Shell(self)
         longest = float(max(knobs.timeouts))
         waits = 2.0, knobs.boot_wait, longest, FORGET
-        settings = Settings(knobs.window, knobs.window_bytes, knobs.message, knobs.redeliveries, *waits)
+        settings = Settings(
+            knobs.window, knobs.window_bytes, knobs.message, knobs.redeliveries, *waits, piece=knobs.piece
+        )
         self.mesh, self.topic = boot(
             self.name, self.incarnation, self.file, self._log(), settings, self.store, shell,
             hello=knobs.dead / 4, dead=knobs.dead, max_payload=1 << 20, budget=knobs.budget,

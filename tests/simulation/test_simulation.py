@@ -25,6 +25,7 @@ FRESH = 25
 """More when 50,000 in one go are green: about one in some thousands still fails."""
 GROWING = 12
 """The first seeds of a mesh that grows, of which the same is asked."""
+IN_PIECES = 25
 TAIL = 60
 
 
@@ -92,6 +93,11 @@ def test_a_run_does_not_depend_on_the_hashes_of_strings() -> None:
 def test_it_holds_in_a_mesh_that_grows_and_shrinks() -> None:
     for seed in range(GROWING, 40):
         run(seed, odd=("grow",))
+
+
+def test_it_holds_where_messages_go_ahead_in_pieces() -> None:
+    for seed in range(IN_PIECES):
+        run(seed, odd=("pieces",))
 
 
 def test_a_mesh_that_grows_is_worth_its_name() -> None:

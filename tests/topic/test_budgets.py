@@ -1,7 +1,9 @@
 """Who waits, and who does not, while too much is under way to a router (protocol 5, Budgets)."""
 
+import attrs
+
 from linkstate.events import Full, Room
-from tests.topic.bench import Bench
+from tests.topic.bench import SETTINGS, Bench
 from tests.topic.clients import Pen
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.wire.outgoing import FLUSH_BYTES
@@ -70,7 +72,7 @@ def test_a_router_that_is_lost_while_it_is_full_holds_up_nobody() -> None:
 
 def test_publishers_that_wait_go_on_in_turn_a_batch_at_a_time() -> None:
     """The router is full again after a batch of the first."""
-    bench = Bench("a", "b")
+    bench = Bench("a", "b", settings=attrs.evolve(SETTINGS, piece=FLUSH_BYTES))
     bench.subscriber("b")
     pens = [bench.publisher("a", name) for name in ("p", "q")]
     full(bench, "a", "b")

@@ -268,7 +268,7 @@ class Stream:
     """What one publisher sends under one epoch: its records by `n`, in order."""
 
     __slots__ = (
-        "_generation", "abandoned", "alone", "answered", "askers", "echo_covers", "epoch", "expected",
+        "_generation", "abandoned", "ahead", "alone", "answered", "askers", "echo_covers", "epoch", "expected",
         "gates", "here", "home", "identity", "incomplete", "keys", "label", "lifetime", "link", "next_n",
         "overtook", "publisher", "questions", "received", "records", "reply", "settles_first", "unconfirmed",
         "window", "withheld", "withheld_at_edge",
@@ -320,8 +320,8 @@ class Stream:
         """What was transferred on this attach and is not settled, and how much more may be."""
         self.withheld: deque[Record] = deque()
         """Home: records that wait for their key, or for room, and all that came after (`topic.home.publishing`)."""
-        self.gates: dict[bytes, Gate] = {}
-        """By subscriber name."""
+        self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router was sent already
+        self.gates: dict[bytes, Gate] = {}  # by subscriber name
         self.generation = generation
 
     @property

@@ -29,7 +29,9 @@ from topic.outlet import Outlet
 class Home:
     """The streams of this router's own publishers."""
 
-    def __init__(self, outlet: Outlet, records: RecordTable, directory: Directory, redeliveries: int) -> None:
+    def __init__(
+        self, outlet: Outlet, records: RecordTable, directory: Directory, redeliveries: int, piece: int
+    ) -> None:
         self.outlet = outlet
         self.records = records
         self.directory = directory
@@ -43,7 +45,7 @@ class Home:
         self.audiences = Audiences(self.edge, self.liveness, self.streams, self.evaluate)
         self.resolution = Resolution(self.edge, self.liveness)
         self.settlement = HomeSettlement(self.edge, self.audiences, self.resolution)
-        self.publishing = Publishing(self.edge, self.settlement, self.evaluate, self._give_up)
+        self.publishing = Publishing(self.edge, self.settlement, self.streams, self.evaluate, self._give_up, piece)
         self.lapses = Lapses(self.edge, self.audiences, self.streams, self.evaluate)
 
     # outcomes: hot
@@ -158,6 +160,7 @@ class Home:
         """The publisher has a later attach: what is in doubt is unconfirmed now, and its gates fall (6.5, 7.4)."""
         assert self.streams[stream.publisher] is stream
         self.streams.discard(stream)
+        self.publishing.gone(stream)
         stream.link = None
         stream.gates.clear()
         self.edge.unconfirmed.hold(stream)
@@ -228,6 +231,7 @@ class Home:
     def abandon(self, stream: Stream) -> None:
         """The publisher is gone: every router delivers and settles what it holds, and so does this one (7.5)."""
         self.streams.discard(stream)
+        self.publishing.gone(stream)
         stream.abandoned = True
         stream.link = None
         for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # else it falls where it stands

@@ -1,14 +1,15 @@
 """How transfers get an audience and are forwarded, and which wait before that (protocol 5).
 
 A transfer is withheld, with all of its publisher that come behind it, while an older delivery holds its key, while
-somebody who asked about the key is to be answered first, or while too much is under way to a router of its audience. It
-has no place in its publisher's order and no audience until it goes on.
+somebody who asked about the key is to be answered first, while too much is under way to a router of its audience, or
+while its message goes ahead of it in pieces. It has no place in its publisher's order and no audience until it goes on.
 """
 
 from collections.abc import Callable
 from functools import partial
 
 from topic.delivery.record import Record, State, Stream, spread
+from topic.delivery.streams import Streams
 from topic.edge.edge import Edge
 from topic.home.settlement import HomeSettlement
 from topic.wire.outgoing import FLUSH_BYTES
@@ -21,14 +22,19 @@ class Publishing:
         self,
         edge: Edge,
         settlement: HomeSettlement,
+        streams: Streams,
         evaluate: Callable[[Stream, list[Record]], None],
         give_up: Callable[[Stream, bytes, Record | None], None],
+        piece: int,
     ) -> None:
+        """A message of more than two pieces goes ahead, each of so many bytes."""
         self.outlet = edge.outlet
         self.records = edge.records
         self.directory = edge.directory
         self._edge = edge
         self._settlement = settlement
+        self._streams = streams
+        self._piece = piece
         self._evaluate = evaluate
         self._give_up = give_up
         self._full: set[str] = set()
@@ -52,12 +58,14 @@ class Publishing:
         records = [Record(stream, *columns) for columns in zip(keys, tags, messages, strict=True)]
         stream.received += len(records)
         self.records.received += len(records)
-        stream.window.take(list(map(len, messages)))
+        sizes = list(map(len, messages))
+        stream.window.take(sizes)
         if presettled:
             for record in records:
                 record.presettled = True
         asked = stream.questions and any(stream.is_questioned(key) for key in keys)
-        waits = stream.withheld or asked or self._awaits_room(stream)
+        is_large = max(sizes) > 2 * self._piece and not presettled
+        waits = stream.withheld or asked or is_large or self._awaits_room(stream)
         if waits or not (presettled or self.records.enter(records)):
             stream.withheld.extend(records)
             self._release(stream)
@@ -98,13 +106,14 @@ class Publishing:
         first = stream.next_n
         stream.next_n += len(records)
         routers = audience.routers
+        ahead = bool(stream.ahead) and self._went_ahead(stream, records[0], routers)
         spread(records, first, audience)
         if not audience.size:
             stream.alone = stream.next_n
         if not records[0].presettled:
             self.outlet.trace_received(stream, records, audience)
         if routers:
-            self.outlet.batches.forward(routers, stream, records, self.directory.applied, None)
+            self.outlet.batches.forward(routers, stream, records, self.directory.applied, None, ahead=ahead)
         take(stream, records)
         self._evaluate(stream, records)
 
@@ -121,7 +130,7 @@ class Publishing:
             goes_on = record.state is State.IN_DOUBT
             if goes_on and stream.questions and stream.is_questioned(record.key):
                 return
-            if goes_on and (taken >= FLUSH_BYTES or self._awaits_room(stream)):
+            if goes_on and (taken >= FLUSH_BYTES or self._awaits_room(stream) or self._send_ahead(stream, record)):
                 self._queue[stream] = None
                 self._may_go_on = True
                 return
@@ -131,9 +140,45 @@ class Publishing:
                 self.outlet.batches.hurry()
                 return
             stream.withheld.popleft()  # before it is spread: that may settle it at once, and come back here
-            if goes_on:
+            if not goes_on:
+                self._recall(stream, record.key)
+            else:
                 taken += record.size
                 self._spread(stream, [record], self._edge.delivery.take_again if again else self._edge.delivery.take)
+
+    def _send_ahead(self, stream: Stream, record: Record) -> bool:
+        """Send a piece of a large message to who lacks it; False if nobody of its audience does. What is said meanwhile
+        waits for a piece, not for the message (protocol 5, Large messages)."""
+        routers = self.directory.audience(stream.address).routers
+        if record.message is None or record.presettled or record.size <= 2 * self._piece or not routers:
+            return False
+        at = min(stream.ahead.get(router, 0) for router in routers)
+        if at == record.size:
+            return False
+        lacking = tuple(router for router in routers if stream.ahead.get(router, 0) == at)
+        piece = record.message[at : at + self._piece]
+        self.outlet.batches.body(lacking, stream, record.key, at, piece)
+        stream.ahead.update(dict.fromkeys(lacking, at + len(piece)))
+        return True
+
+    def _went_ahead(self, stream: Stream, record: Record, routers: tuple[str, ...]) -> bool:
+        """Whether these have the message of the delivery that goes on. Who else does need not keep it."""
+        found = [stream.ahead.pop(router, 0) for router in routers]
+        self._recall(stream, record.key)
+        assert all(at == record.size for at in found)
+        return found != []
+
+    def gone(self, stream: Stream) -> None:
+        """What is withheld does not go on: the publisher is elsewhere, or gone."""
+        if stream.ahead:
+            self._recall(stream, stream.withheld[0].key)
+
+    def _recall(self, stream: Stream, key: bytes) -> None:
+        """Who was sent what went ahead of this delivery, and is not forwarded it, need not keep that."""
+        for router, at in stream.ahead.items():
+            if router in self.directory.contacts:
+                self.outlet.batches.body((router,), stream, key, at, b"")
+        stream.ahead = {}
 
     def release_freed(self) -> None:
         """Let go on what waited for keys that are free now. Only at the end of an event: in its middle the directory
@@ -151,6 +196,12 @@ class Publishing:
     def full(self, router: str) -> None:
         """As much is under way to the router as may be."""
         self._full.add(router)
+
+    def lost(self, router: str) -> None:
+        """The contact is over, and what went ahead in it is gone."""
+        for stream in self._streams.values():
+            stream.ahead.pop(router, None)
+        self.room(router)
 
     def room(self, router: str) -> None:
         """There is room again, or the router is lost."""

@@ -139,12 +139,15 @@ class Outgoing:
         records: list[Record],
         seen: dict[str, int],
         only: tuple[bytes, Epoch] | None,
+        *,
+        ahead: bool = False,
     ) -> None:
         """Forward records with consecutive `n`, all presettled or none, to all joined subscribers; or `only` to that
-        attach of one subscriber (protocol 5, Publish and 6.3). What is more than a batch takes goes in several."""
+        attach of one subscriber (protocol 5, Publish and 6.3). What is more than a batch takes goes in several. Of a
+        record whose message went `ahead`, that is left out."""
         first = records[0]
         assert first.n >= 0
-        messages = [record.message for record in records]
+        messages = [None if ahead else record.message for record in records]
         size = sum(map(len, filter(None, messages)))
         if size > FLUSH_BYTES and len(records) > 1:
             middle = len(records) // 2
@@ -160,6 +163,14 @@ class Outgoing:
             Segment.FORWARD, stream.publisher, stream.epoch, versions, first.n, first.presettled, keys, messages, only
         ]  # fmt: skip
         batch.segments.append(segment)
+
+    def body(self, routers: tuple[str, ...], stream: Stream, key: bytes, at: int, piece: bytes) -> None:
+        """A piece of the publisher's next message, which begins with that byte of it; an empty one: it does not come
+        (protocol 5, Large messages)."""
+        self._waits = False
+        batch = self._batch(routers)
+        batch.size += len(piece)
+        batch.segments.append([Segment.BODY, stream.publisher, key, at, piece])
 
     def outcome(self, home: str, stream: Stream, ns: Iterable[int]) -> None:
         """All local subscribers accepted these, and none has moved."""

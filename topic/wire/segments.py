@@ -36,6 +36,7 @@ class Segment(enum.IntEnum):
     EXPIRED = 15
     GOSSIP = 16
     APPLIED = 17
+    BODY = 18
 
 
 _IDENTITIES = [str] * 3, [str] * 4
@@ -51,7 +52,7 @@ def _is_ranges(value: Any) -> bool:
 
 
 def _is_messages(value: Any) -> bool:
-    return isinstance(value, list) and all(type(message) is bytes for message in value)
+    return isinstance(value, list) and all(type(message) is bytes or message is None for message in value)
 
 
 def _is_names(value: Any) -> bool:
@@ -129,6 +130,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Segment.FORWARD: (
         _is_name, _is_epoch, _is_versions, _is(int), _is(bool), _is(bytes), _is_messages, _is_optional_attach
     ),
+    Segment.BODY: (_is_name, _is_keys, _is(int), _is(bytes)),
     Segment.OUTCOME: (_is_name, _is_epoch, _is_ranges),
     Segment.OUTCOME_IN_FULL: (_is_name, _is_epoch, _is(int), _is_refusals, _is_names),
     Segment.SETTLE: (_is_name, _is_epoch, _is_ranges),

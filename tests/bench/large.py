@@ -1,0 +1,70 @@
+"""`python -m tests.bench.large`: who attaches while large bodies pass a link of few bytes a second, on `pair`.
+
+    publisher - a ==so many bytes a second== b - subscriber
+
+Told are how long the bodies take to arrive, and how long attaches take meanwhile, at a and at b in turn, each on an
+address of its own: the median and the longest. Exit 1: one took more than `LONGEST_S` beside the link's own latency
+(two round trips of it), or a contact was lost.
+"""
+
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from failover.chaos.carrier import Impairment
+from tests.processes.clients import Clients
+from tests.processes.test_narrow_links import MEGABYTE, narrow_pair
+
+LONGEST_S: Final = 0.2
+CASES: Final = (
+    ("20 MB/s", Impairment(rate=20 * MEGABYTE), 200, 1 << 20),
+    ("2 MB/s", Impairment(rate=2 * MEGABYTE), 20, 1 << 20),
+    ("20 MB/s, 0.2 s each way", Impairment(rate=20 * MEGABYTE, latency=0.2), 100, 1 << 20),
+    ("8 MB/s", Impairment(rate=8 * MEGABYTE), 3, 15 << 20),
+)
+"""A link, and how many bodies of how many bytes."""
+PATIENCE_S: Final = 120.0
+
+
+async def measured(link: Impairment, count: int, size: int) -> tuple[float, list[float]]:
+    """Seconds until all had arrived, and that each attach took."""
+    attaches: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        async with trio.open_nursery() as nursery, narrow_pair(Path(folder), nursery, link) as mesh:
+            clients = Clients(nursery)
+            subscriber = await clients.subscriber(mesh.addresses["b"], "topic/x", credit=1000)
+            publisher = await clients.publisher(mesh.addresses["a"], "topic/x")
+            publisher.in_flight = 20  # the link is in this process: it must not stand still while much is written
+            publisher.feed = iter([bytes(size)] * count)
+            began = trio.current_time()
+            publisher.pump()
+            while len(subscriber.received) < count:
+                asked, at = trio.current_time(), "ab"[len(attaches) % 2]
+                await clients.subscriber(mesh.addresses[at], f"topic/{len(attaches)}")
+                attaches.append(trio.current_time() - asked)
+                with trio.move_on_after(0.2):
+                    await clients.until(lambda: len(subscriber.received) >= count, PATIENCE_S)
+            took = trio.current_time() - began
+            await clients.until(lambda: len(publisher.accepted) == count, PATIENCE_S)
+    return took, attaches
+
+
+def main() -> int:
+    late = False
+    print(f"{'link':<26}{'bodies':<14}{'all arrived':>12}{'attaches':>10}{'median':>10}{'longest':>10}", flush=True)
+    for name, link, count, size in CASES:
+        took, attaches = trio.run(measured, link, count, size)
+        longest = max(attaches)
+        late |= longest > LONGEST_S + 4 * link.latency
+        bodies = f"{count} x {size >> 20} MiB"
+        figures = f"{statistics.median(attaches):>9.3f}s{longest:>9.3f}s"
+        print(f"{name:<26}{bodies:<14}{took:>11.1f}s{len(attaches):>10}{figures}", flush=True)
+    return late
+
+
+if __name__ == "__main__":
+    sys.exit(main())
