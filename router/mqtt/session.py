@@ -201,6 +201,7 @@ class MqttSession:
                     del self.sent[number]
             case PacketKind.PUBCOMP:
                 if (outgoing := self.sent.get(number)) is not None and outgoing.released:
+                    self._answered(outgoing, 0)  # "not found" says that it was
                     del self.sent[number]
 
     def _received(self, number: int, reason: int) -> None:
@@ -208,9 +209,8 @@ class MqttSession:
         if outgoing is None or outgoing.qos != 2:
             self._say(PacketKind.PUBREL, number, Reason.ID_NOT_FOUND)
             return
-        if not outgoing.released:
+        if reason >= REFUSED and not outgoing.released:
             self._answered(outgoing, reason)
-        if reason >= REFUSED:
             del self.sent[number]
         else:
             outgoing.released = True
@@ -250,7 +250,8 @@ class MqttSession:
 
     def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None:
         assert outgoing.end is not None
-        self._send(outgoing.end, content, outgoing.qos, outgoing.identifier, dup=True)
+        if not outgoing.released:
+            self._send(outgoing.end, content, outgoing.qos, outgoing.identifier, dup=True)
 
     def carry_settled(self, end: MqttSubscriber, content: MqttContent) -> None:
         if not self._send(end, content, 0, 0):

@@ -1,9 +1,10 @@
 """A topic that an MQTT client is subscribed to: a subscriber's link, whose client knows packet identifiers only.
 
-A transfer is a PUBLISH, at QoS 0 if the delivery is settled. PUBACK, or PUBREC, is the outcome *accepted*. PUBREL
-follows at once, not with the publisher's settlement: clients take few messages at once. One that waited with all of
-them until their publisher settles would hold up others, for whom that publisher may wait. The session is what resumes
-the link, at this router: its map has the keys. At another router nobody has them.
+A transfer is a PUBLISH, at QoS 0 if the delivery is settled. PUBACK, or PUBCOMP, is the outcome *accepted*: many a
+client hands a message on when it reads PUBREL, and one that reads none here, as this router has died, would never do so
+elsewhere. PUBREL answers PUBREC at once and waits for no publisher: clients take few messages at once. One that waited
+with all of them until their publisher settles would hold up others, for whom that publisher may wait. The session is
+what resumes the link, at this router: its map has the keys. At another router nobody has them.
 """
 
 from collections.abc import Sequence

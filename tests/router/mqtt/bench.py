@@ -200,6 +200,12 @@ def leave(bench: MqttBench, guest: MqttGuest, *, is_killed: bool) -> None:
         guest.leave()
 
 
+def answer(reader: MqttGuest, message: PublishPacket) -> None:
+    """To its end: at QoS 2 also the PUBREL that comes."""
+    for kind in (PacketKind.PUBACK,) if message.qos == 1 else (PacketKind.PUBREC, PacketKind.PUBCOMP):
+        reader.say(by_hand.ack(kind, message.identifier))
+
+
 def answer_all(reader: MqttGuest) -> None:
     for message in reader.messages:
-        reader.say(by_hand.ack(PacketKind.PUBREC, message.identifier))
+        answer(reader, message)
