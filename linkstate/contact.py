@@ -70,7 +70,7 @@ class Contact:
         if theirs > self.theirs:
             change = self._end()
             self.theirs = theirs
-        if named == self.ours and same_plan:
+        if change is None and named == self.ours and same_plan:  # ours is another now: nobody knows it
             change = self._establish()
         if same_plan and not (self.established and established):
             self.greet_at = now

@@ -78,6 +78,13 @@ def test_a_higher_number_of_theirs_ends_the_contact_and_renews_ours(established:
     assert (established.ours, established.theirs, established.greet_at) == (A1 + 1, B2, 2.0)
 
 
+def test_a_greet_that_ends_the_contact_makes_none_though_it_guesses_our_next_number(established: Contact) -> None:
+    """Nobody has been told that: a router of the mesh that is evil may say so, and found two contacts in one."""
+    assert established.receive_greet(B2, A1 + 1, True, 2.0) is ContactChange.LOST
+    assert not established.established
+    assert established.receive_greet(B2, A1 + 1, True, 2.1) is ContactChange.MADE
+
+
 def test_a_higher_number_of_theirs_does_not_renew_ours_before_the_contact_is_made(contact: Contact) -> None:
     contact.receive_greet(B1, 0, False, 1.1)
     assert contact.receive_greet(B2, 0, False, 1.2) is None
