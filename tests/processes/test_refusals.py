@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from proton._data import obj2dat
@@ -14,6 +15,7 @@ from tests.processes.background import background_traffic
 from tests.processes.clients import Clients, Delivery, accept, client_of, hold
 from tests.processes.mesh import RunningMesh, eventually
 
+ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
 MAX_MESSAGE = 16 * MIB
 
@@ -106,6 +108,20 @@ async def test_the_url_of_a_node_is_its_address(triangle: RunningMesh, clients: 
         publisher.send(url.encode())
         await clients.until(lambda publisher=publisher: publisher.accepted == [0])  # type: ignore[misc]
     assert subscriber.bodies == by_url.bodies == [b"amqp://host/topic/by url", b"topic/by url"]
+
+
+async def test_who_wants_a_transaction_is_told_where_to_read_why_there_are_none(
+    triangle: RunningMesh, clients: Clients
+) -> None:
+    client = await clients.connect(triangle.address("b"), "client")
+    controller = client.publisher("")
+    coordinator(controller.link)
+    await clients.until(lambda: controller.detached is not None)
+
+    assert controller.detached is not None
+    assert controller.detached.name == NOT_IMPLEMENTED
+    assert "docs/clients.md, Transactions" in controller.detached.description
+    assert "\n## Transactions\n" in (ROOT / "docs" / "clients.md").read_text()
 
 
 async def test_an_outcome_within_a_transaction_is_refused(triangle: RunningMesh, clients: Clients) -> None:

@@ -20,7 +20,7 @@ TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 STOLEN: Final = "amqp:link:stolen"
 
-NO_TRANSACTIONS: Final = "transactions are not supported"
+NO_TRANSACTIONS: Final = "there are no transactions; docs/clients.md, Transactions, says why, and what to do instead"
 
 
 class PeerFaultError(Exception):
