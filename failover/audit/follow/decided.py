@@ -15,7 +15,7 @@ from failover.audit.bucket import Judged
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import FOREVER, Client
 from failover.audit.read.columns import NONE, Flags, Ints, Rows
-from failover.audit.read.facts import BIG, Groups, by_key, codes_of
+from failover.audit.read.facts import BIG, Groups, codes_of
 from failover.audit.read.inventory import Log
 from topic.journal import BY_MAP, Event
 
@@ -49,13 +49,13 @@ def decided(judged: Judged, case: Case, until: int) -> Flags:
     return found_here
 
 
-def only_by_maps(rows: Rows) -> Flags:
-    """Rows of deliveries that only unsettled maps speak of: these were settled, and forgotten here, long ago."""
+def only_by_maps(rows: Rows, groups: Groups) -> Flags:
+    """Rows of deliveries, by groups of one key, that only unsettled maps speak of: these were settled, and forgotten
+    here, long ago."""
     (by_map,) = codes_of([BY_MAP], rows.strings).tolist()
     said = np.isin(rows.event, [int(event) for event in BY_MAPS])
     said |= (rows.event == Event.OUTCOME) & (rows.detail == by_map) & (by_map != NONE)
-    group, keys = by_key(rows.key)
-    found: Flags = ~Groups(group, len(keys)).any(~said)[group]
+    found: Flags = ~groups.any(~said)[groups.of]
     return found
 
 

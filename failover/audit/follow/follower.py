@@ -38,8 +38,8 @@ BUDGET = 8 << 20
 """Bytes of logs read in a step, at most."""
 FLUSHED_US = 3_000_000
 """After so long an entry is in a block, if its writer runs: twice what it takes at most, and some more."""
-SETTLED_US = 10_000_000
-"""A delivery of which nothing was said for so long is judged."""
+SETTLED_US = 3_000_000
+"""A delivery of which nothing was said for so long is judged: most are decided by then. The others are judged again."""
 MARGIN_US = 60_000_000
 """So long before all that is still to be judged, nobody speaks any more of what was about links and routers then."""
 FORGOTTEN = 1_000
@@ -162,7 +162,8 @@ class Follower:
         rows, _ = self._rows(read, _Read())
         self._take_inventory((_Read(), []), now)
         assert self._case is not None
-        rows = chosen(rows, ~only_by_maps(rows))
+        group, keys = by_key(rows.key)
+        rows = chosen(rows, ~only_by_maps(rows, Groups(group, len(keys))))
         for names, part in judge_rows(self._case, chosen(rows, np.ones(len(rows), np.bool_))).order():
             self._order.add(names, part)
         self._order.fold({})
@@ -229,7 +230,7 @@ class Follower:
         groups, everywhere = Groups(group, len(keys)), np.ones(len(rows), np.bool_)
         young = groups.highest(everywhere, rows.time) >= until
         in_tails = groups.any(np.arange(len(rows)) >= saved)
-        known = ~only_by_maps(rows)
+        known = ~only_by_maps(rows, groups)
         judged = judge_rows(self._case, chosen(rows, ~young[group] & known))
         self._place(judged, chosen(rows, young[group]))
         open_keys = judged.uses.key[~decided(judged, self._case, until)]

@@ -147,14 +147,15 @@ def by_key(keys: Texts) -> tuple[Ints, Texts]:
     """For each row the group of its key, and the key of each group."""
     number = hashed(keys)
     order = np.argsort(number, kind="stable")
+    number, ordered = number[order], keys[order]
     opening = np.ones(len(order), np.bool_)
-    opening[1:] = number[order][1:] != number[order][:-1]
-    if not np.array_equal(keys[order][1:] != keys[order][:-1], opening[1:]):  # two keys of one hash
+    opening[1:] = number[1:] != number[:-1]
+    if not np.array_equal(ordered[1:] != ordered[:-1], opening[1:]):  # two keys of one hash
         distinct, group = np.unique(keys, return_inverse=True)
         return group.astype(np.int64), distinct
     group = np.empty(len(order), np.int64)
     group[order] = np.cumsum(opening) - 1
-    return group, keys[order[opening]]
+    return group, ordered[opening]
 
 
 def codes_of(names: Sequence[str], strings: Sequence[str]) -> Ints:
