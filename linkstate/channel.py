@@ -43,11 +43,11 @@ class Budget:
     its rate by its shortest round trip; both are measured, one chunk at a time. Where little is sent nobody knows what
     the line could carry: that says nothing against what it did."""
 
-    __slots__ = ("_acknowledged", "_best", "_filled", "_most", "_rate", "_round_trip", "_sample", "bytes")
+    __slots__ = ("_acknowledged", "_best", "_filled", "_rate", "_round_trip", "_sample", "bytes", "most")
 
     def __init__(self, most: int) -> None:
         """`most`: bytes that may queue."""
-        self._most = most
+        self.most = most
         self.bytes = min(most, LEAST)
         self._acknowledged = 0
         self._rate = self._best = 0.0
@@ -76,18 +76,16 @@ class Budget:
             rises, self._best = rate > RISE * self._best, max(rate, self._best)
             self._rate = max(rate, FALL * self._rate if self._filled else self._rate)
             queued = max(int(self._rate * QUEUE_S), LEAST, self.bytes if rises else 0)
-            self.bytes = int(self._rate * self._round_trip) + min(self._most, queued)
+            self.bytes = int(self._rate * self._round_trip) + min(self.most, queued)
 
     @property
     def enough(self) -> int:
         """With so few bytes under way there is room again: for a batch that is worth while."""
         return max(self.bytes // 2, self.bytes - ACK_BYTES)
 
-    def rerouted(self) -> None:
-        """All is sent again: of what is acknowledged from now on nobody knows which time it was sent."""
+    def resent(self) -> None:
+        """When that is acknowledged, nobody knows which time it was sent. What the line holds it still does."""
         self._sample = None
-        self._rate = self._best = 0.0
-        self._round_trip = inf
 
 
 class Channel:
@@ -222,8 +220,13 @@ class Channel:
         return zip(count(first + 1), islice(self._unacked, max(0, highest - first)), strict=False)
 
     def resent(self, now: float) -> None:
-        self.budget.rerouted()
+        """Something that is not acknowledged, over the same path."""
+        self.budget.resent()
         self._restart_timeout(now)
+
+    def rerouted(self) -> None:
+        """The path is another one, of which nothing is known."""
+        self.budget = Budget(self.budget.most)
 
     def probed(self, now: float) -> None:
         self._probed = self._sent

@@ -78,6 +78,7 @@ class Contacts:
             self._apply(contact, contact.lost(), now)
         elif contact.established:
             channel = self._channels[contact.router]
+            channel.rerouted()
             self._resend(contact, channel, channel.unacknowledged(channel.sent), now)
 
     def drop(self, router: str, now: float) -> None:

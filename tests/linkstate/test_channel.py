@@ -182,12 +182,30 @@ def fill(sender: Channel, now: float) -> None:
         sender.push(Chunk(bytes(1024)), now)
 
 
-def test_a_line_that_all_was_sent_over_again_is_measured_anew() -> None:
+def test_of_what_was_sent_twice_nobody_knows_which_sending_was_acknowledged() -> None:
     sender = Channel(min_timeout=0.2, max_timeout=1.0, max_payload=1000, budget=1000)
     sender.push(Chunk(bytes(100)), 0.0)
     sender.resent(0.5)
     sender.receive_ack(1, 0.6)
-    assert sender.budget.bytes == 1000, "which sending was acknowledged?"
+    assert sender.budget.bytes == 1000
+
+
+def test_what_is_known_of_a_line_is_forgotten_with_the_path_and_not_with_what_is_missing() -> None:
+    """Else what queues just then would be taken for what the line holds by itself."""
+    sender = Channel(min_timeout=0.2, max_timeout=1.0, max_payload=1000)
+    for now in range(0, 100, 10):
+        sends(sender, now, 2e6)
+    known = sender.budget.bytes
+    fill(sender, 100.0)
+    sender.probed(100.1)
+    list(sender.missing(sender.sent))
+    sender.resent(100.2)
+    sender.receive_ack(sender.sent, 100.3)
+    assert sender.budget.bytes == known
+    sends(sender, 110.0, 2e6)
+    assert sender.budget.bytes == known
+    sender.rerouted()
+    assert sender.budget.bytes == LEAST
 
 
 def test_a_question_that_is_acknowledged_before_anything_comes_finds_the_other_end_late() -> None:
