@@ -95,7 +95,8 @@ class Echo:
 @attrs.frozen(slots=True)
 class AnswerDeliveries:
     """Send this outcome of these deliveries to their publisher; `settle` if its link settles first. `alone` of them had
-    nobody for an audience (protocol 5, Nobody)."""
+    nobody for an audience (protocol 5, Nobody). `expired`: their time was over before anybody had them (Time to
+    live)."""
 
     link: Any
     records: list[Record]
@@ -103,6 +104,7 @@ class AnswerDeliveries:
     description: str
     settle: bool
     alone: int
+    expired: bool
 
 
 @attrs.frozen(slots=True)

@@ -12,7 +12,7 @@ The contract between core and shell:
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -166,9 +166,14 @@ class Topic:
         self.changes.write(attrs.evolve(entry, status=Status.CLOSED))
 
     @event
-    def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
-        """Take a batch of transfers, in order. Returns their records, in the same order."""
-        return self.home.publishing.publish(stream, tags, messages, presettled=presettled)
+    def publish(
+        self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool,
+        until: Sequence[float] | None = None,
+    ) -> list[Record]:  # fmt: skip
+        """Take a batch of transfers, in order. Returns their records, in the same order. `until`: by when, in the
+        shell's seconds, somebody has to have each of them; infinity for never, `topic.home.ttl.OVER` for what comes too
+        late (protocol 5, Time to live)."""
+        return self.home.publishing.publish(stream, tags, messages, presettled=presettled, until=until)
 
     @event
     def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool) -> Record | None:
@@ -319,13 +324,14 @@ class Topic:
 
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
-        waiting = self.outlet.batches.due, self.edge.reports.due
+        waiting = self.outlet.batches.due, self.edge.reports.due, self.home.publishing.ttl.due
         return min(self.attaches.deadline(), self.expiry.deadline(), self.boot.deadline(), *waiting)
 
     @event
     def handle_timer(self, now: float) -> None:
         self.outlet.batches.hurry()  # others are woken by some timers: they are told all at once
         self.edge.reports.handle_timer(now)
+        self.home.publishing.ttl.handle_timer(now)
         self.boot.check(now)
         self.attaches.begin_unknown(now)
         self.expiry.handle_timer(now)

@@ -43,7 +43,8 @@ Entries
     APART        home: accepted without `subscriber`, which lives for all that is known but was out of contact (or
                  suspended) for longer than its timeout: it is waited for no more, and no AUDIENCE lists it. One entry
                  per subscriber, right before ACCEPTED
-    ACCEPTED     home: `outcome`, whatever it is, goes to the publisher
+    ACCEPTED     home: `outcome`, whatever it is, goes to the publisher. detail = "ttl": nobody had it when its time was
+                 over; its last AUDIENCE may be of nobody
     SETTLED      home: the publisher settled after the outcome. Edge (peer): that was applied here
     ABANDONED    the publisher settled before an outcome, or its generation was given up: nothing is owed any
                  more
@@ -112,6 +113,8 @@ HEADER_LENGTH = len(MAGIC) + 8
 SEGMENT_LIMIT = 32 << 20
 BY_MAP = "map"
 """The detail of an OUTCOME that an unsettled map states."""
+BY_TTL = "ttl"
+"""The detail of an ACCEPTED that rejects what nobody had when its time was over."""
 
 
 class Event(IntEnum):

@@ -85,7 +85,12 @@ def read_properties(context: click.Context, param: click.Parameter, values: tupl
     metavar="NAME=VALUE",
     help="An application property, a text; may be repeated.",
 )
-@click.option("--ttl", callback=read_ttl, metavar="DURATION", help="Time to live, such as 30s.")
+@click.option(
+    "--ttl",
+    callback=read_ttl,
+    metavar="DURATION",
+    help="Time to live, such as 30s: what waits longer at its router, and nobody has, is rejected.",
+)
 @click.option("--priority", type=click.IntRange(0, 255), help="How urgent it is: carried, but heeded by no router.")
 @click.option("--rate", type=float, callback=read_rate, help="Messages per second. Default: no limit.")
 @click.option(
@@ -133,6 +138,7 @@ def publish(
       tail -f app.log | oncemesh publish topic/logs
       zcat orders.gz | oncemesh publish topic/orders --from - --format json --json
       oncemesh publish topic/news --count 1000 --wait-for-subscribers 1
+      oncemesh publish topic/prices --body 17.5 --ttl 5s
     """
     name = named(name, "publisher", state)
     target = find_target(run_dir, urls, router, name, state, credentials)

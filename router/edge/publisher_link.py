@@ -16,6 +16,7 @@ from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest, answers_echoes
 from router.edge.ends import TopicEnd
 from router.edge.signs import SignsOfLife
+from router.edge.ttl import times_of
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Echo, LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
@@ -24,6 +25,7 @@ from topic.node import Node
 from topic.properties import ALONE, EPOCH, GENERATION, SUBSCRIBERS
 
 PARTIAL_ACCEPTANCE: Final = "oncemesh:partial-acceptance"
+EXPIRED: Final = "oncemesh:expired"
 """In the `info` of a rejection's error, whose condition is a standard one: some decoders know no others."""
 
 
@@ -82,20 +84,24 @@ class PublisherLink(TopicEnd):
 
     def on_transfers(self, transfers: Transfers) -> None:
         if True not in transfers.settled:
-            self._publish(transfers.handles, transfers.tags, transfers.messages)
+            until = times_of(transfers.messages, self.node)
+            self._publish(transfers.handles, transfers.tags, transfers.messages, until)
             return
         start = 0
         for presettled, run in groupby(transfers.settled):  # in their order
             end = start + sum(1 for _ in run)
             tags, messages = transfers.tags[start:end], transfers.messages[start:end]
+            until = times_of(messages, self.node)
             if presettled:
-                self.node.topic.publish(self.stream, tags, messages, presettled=True)
+                self.node.topic.publish(self.stream, tags, messages, presettled=True, until=until)
             else:
-                self._publish(transfers.handles[start:end], tags, messages)
+                self._publish(transfers.handles[start:end], tags, messages, until)
             start = end
 
-    def _publish(self, handles: list[Handle], tags: list[bytes], messages: list[bytes]) -> None:
-        records = self.node.topic.publish(self.stream, tags, messages, presettled=False)
+    def _publish(
+        self, handles: list[Handle], tags: list[bytes], messages: list[bytes], until: Sequence[float] | None = None
+    ) -> None:
+        records = self.node.topic.publish(self.stream, tags, messages, presettled=False, until=until)
         self.records.update(zip(handles, records, strict=True))
         self.handles.update(zip(records, handles, strict=True))
 
@@ -163,8 +169,8 @@ class PublisherLink(TopicEnd):
                 self.alone += action.alone
                 self.link.answer_echo()  # unasked: a router that is lost can be asked no more
         else:
+            info = {EXPIRED if action.expired else PARTIAL_ACCEPTANCE: action.description}
             for handle in handles:
-                info = {PARTIAL_ACCEPTANCE: action.description}
                 self.link.reject(handle, PRECONDITION_FAILED, action.description, action.settle, info=info)
         if action.settle:
             for handle, record in zip(handles, action.records, strict=True):

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import groupby
+from math import inf
 from typing import Final
 
 from attrs import define
@@ -27,6 +28,7 @@ from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Ech
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.directory.entry import LinkEntry
+from topic.home.ttl import OVER
 from topic.identity import NOWHERE, Epoch
 from topic.node import Node
 
@@ -43,6 +45,8 @@ class ReceivedMessage:
     dup: bool
     tag: bytes
     message: bytes
+    until: float = inf
+    """When its time is over."""
     record: Record | None = None
     told: bool = False
     """The client has been told of the outcome."""
@@ -161,12 +165,17 @@ class MqttPublisher(MqttEnd):
         for presettled, run in groupby(batch, key=lambda incoming: not incoming.qos):
             each = list(run)
             tags, messages = [one.tag for one in each], [one.message for one in each]
-            records = self.node.topic.publish(self.stream, tags, messages, presettled=presettled)
+            until = self._times(each) if min(one.until for one in each) < inf else None
+            records = self.node.topic.publish(self.stream, tags, messages, presettled=presettled, until=until)
             if not presettled:
                 for incoming, record in zip(each, records, strict=True):
                     incoming.record = record
                     self._open[record] = incoming
             self.node.perform()
+
+    def _times(self, batch: Sequence[ReceivedMessage]) -> list[float]:
+        now = self.node.now()
+        return [incoming.until if incoming.until > now else OVER for incoming in batch]
 
     # attaching
 

@@ -126,6 +126,8 @@ class MqttSession:
             return
         tag = end.tag(packet.identifier, message)
         incoming = ReceivedMessage(end, packet.identifier, packet.qos, packet.dup, tag, message)
+        if "message-expiry-interval" in packet.properties:
+            incoming.until = self._node.now() + packet.properties["message-expiry-interval"]
         if packet.qos:
             self.received[packet.identifier] = incoming
         end.take(incoming)

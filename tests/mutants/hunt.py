@@ -20,6 +20,7 @@ from tests.mutants import (
     breaks_plan,
     breaks_rehoming,
     breaks_settling,
+    breaks_ttl,
 )
 from tests.mutants.explore import explore, walk
 from tests.mutants.mutant import MUTANTS, Mutant
@@ -28,7 +29,7 @@ from tests.mutants.runs import Verdict, enact, play
 PINS = Path(__file__).with_name("pins.json")
 BREAKAGES = (
     breaks_audience, breaks_bodies, breaks_directory, breaks_expiry, breaks_filters, breaks_joining, breaks_plan,
-    breaks_rehoming, breaks_settling,
+    breaks_rehoming, breaks_settling, breaks_ttl,
 )  # fmt: skip
 """Importing them is what fills `MUTANTS`."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.filters import is_left_out
 from tests.simulation.parties import Message, Reader
+from tests.simulation.ttl import transferred
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.edge.unconfirmed import FINAL
@@ -32,6 +33,7 @@ class Applications:
     def transferred(self, link: "SubscriberLink", record: Record, attempts: int) -> None:
         assert record.message is not None
         text = record.message
+        transferred(self._judge, text)
         self._judge.note(link.router.name, f"transfers {text.decode()} to {link}{f' ({attempts})' if attempts else ''}")
         address = self._judge.messages[text].key[:NAME_LENGTH] == record.stream.publisher
         self._judge.check(
@@ -39,6 +41,8 @@ class Applications:
         )
 
     def resumed(self, link: "SubscriberLink", record: Record, state: int, settled: bool) -> None:
+        if not (state or settled) and record.message is not None:
+            transferred(self._judge, record.message)
         self._judge.note(link.router.name, f"resumes {record.key[12:17].decode()} at {link}: {state}, {settled}")
 
     def restated(self, name: str, text: bytes, said: int, state: int) -> None:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from tests.simulation import ttl
 from tests.simulation.applications import Applications
 from tests.simulation.filters import CHANGED, check_refused, is_left_out, is_named
 from tests.simulation.knobs import Knobs
@@ -164,7 +165,7 @@ class Judge:
     def _sent_anew(self, text: bytes) -> None:
         """Under its key there is another delivery now: that the first one was settled says nothing of it."""
         self.messages[text].anew = True
-        self.messages[text].over = False
+        self.messages[text].over = self.messages[text].was_given = False
         for reader in self.readers.values():
             reader.had.discard(text)
             reader.on_link.pop(text, None)
@@ -227,6 +228,7 @@ class Judge:
     def informed(self, text: bytes) -> None:
         """The publisher has been told the outcome."""
         self.messages[text].told = True
+        ttl.informed(self, self.messages[text])
 
     def answered(self, link: "PublisherLink", texts: list[bytes], outcome: DeliveryOutcome) -> None:
         """A home answers its publisher."""

@@ -127,6 +127,8 @@ class Knobs:
     """Routers that the mesh does not have, and may be given."""
     changes: tuple[str, ...] = ()
     """What operators do to the plan: join, leave, costs."""
+    ttl: float = 0.0
+    """How many messages have to be had by somebody in time."""
     filters: float = 0.0
     """How often a subscriber that attaches asks for another filter than before; without it, none has any."""
     apart: tuple[float, ...] = (2.0, 4.0, 8.0)

@@ -143,6 +143,12 @@ def _filters(_: Knobs, random: Random) -> dict[str, Any]:
     return {"filters": random.choice((0.01, 0.3, 1.0))}
 
 
+def _ttl(_: Knobs, random: Random) -> dict[str, Any]:
+    """In half of the runs somebody is mostly nowhere, or in no hurry."""
+    shape = {"ttl": random.choice((0.3, 1.0)), "messages": 25}
+    return shape | random.choice(({}, {"think": 2.0, "restless": 1.0, "timeouts": (60,)}))
+
+
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "batch": _batch,
     "detach": _detach,
@@ -170,6 +176,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "plain cuts": _plain_cuts,
     "grow": _grow,
     "filters": _filters,
+    "ttl": _ttl,
     "pieces": _pieces,
 }
 
@@ -179,7 +186,7 @@ LIMITS = ("far clocks", "set back")
 
 def weaken(knobs: Knobs, random: Random, names: Collection[str] = ()) -> Knobs:
     """With what the dice say, or with what is named."""
-    drawn = [name for name in ODD if name not in (*LIMITS, "plain cuts", "grow", "filters", "pieces")]
+    drawn = [name for name in ODD if name not in (*LIMITS, "plain cuts", "grow", "filters", "ttl", "pieces")]
     for name in names or random.sample(drawn, random.choice((0, 0, 0, 0, 0, 1, 1, 1, 2, 4))):
         knobs = attrs.evolve(knobs, **ODD[name](knobs, random))
     return knobs

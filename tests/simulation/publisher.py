@@ -8,6 +8,7 @@ from failover.client.state.comparison import ResumeStep, step
 from tests.simulation.client import MOST, Client
 from tests.simulation.link import Link
 from tests.simulation.publisher_link import PublisherLink, Sent
+from tests.simulation.ttl import draw_until
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import GENERATION_LENGTH, Epoch
 
@@ -257,6 +258,7 @@ class Publisher(Client):
                 self._perhaps_settle_early(link, self._handle)
             self.note(self.name, f"sends {text.decode()} as {tag.decode()}")
             self.judge.sent(self, text, tag, settled)
+            self.judge.messages[text].until = draw_until(self.random, self.knobs.ttl, self.schedule.now)
             sent.append((self._handle, tag, text, ResumeStep.SETTLED if settled else ResumeStep.NEW))
         self.left_to_send -= len(sent)
         return sent

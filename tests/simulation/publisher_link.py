@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from failover.client.state.comparison import ResumeStep
 from router.edge.signs import SignsOfLife
 from tests.simulation.link import Link
+from tests.simulation.ttl import times_of
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction
 from topic.delivery.record import Record, State, Stream
 from topic.identity import Epoch, link_name
@@ -79,16 +80,24 @@ class PublisherLink(Link):
 
     def _publish(self, sent: list[Sent], settled: bool) -> None:
         tags, texts = [tag for _, tag, _, _ in sent], [text for _, _, text, _ in sent]
+        self._comes(texts)
         self.router.judge.received(self, texts)
-        records = self.router.topic.publish(self.stream, tags, texts, presettled=settled)
+        until = times_of(self, texts)
+        records = self.router.topic.publish(self.stream, tags, texts, presettled=settled, until=until)
         assert len(records) == len(sent)
         self.router.judge.withheld([record.message for record in records if record.n < 0])
         if not settled:
             for (handle, _, text, _), record in zip(sent, records, strict=True):
                 self._keep(handle, text, record)
 
+    def _comes(self, texts: list[bytes]) -> None:
+        """If a home had ended them for their time, their publisher has not read of that."""
+        for message in [self.router.judge.messages[text] for text in texts]:
+            message.expired = False
+
     def _resume(self, handle: int, tag: bytes, text: bytes, *, aborted: bool) -> None:
         if not aborted:
+            self._comes([text])
             self.router.judge.republished(self, text)
         record = self.router.topic.transferred_again(self.stream, tag, aborted=aborted)
         self.check(record is not None, f"7 resume: {text.decode()}, which the router listed, it ignores")

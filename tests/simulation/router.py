@@ -18,10 +18,11 @@ from tests.simulation.knobs import FORGET, Knobs
 from tests.simulation.link import Link
 from tests.simulation.schedule import Schedule
 from tests.simulation.shell import Shell, Watched
+from tests.simulation.ttl import expired
 from tests.simulation.wires import Wire
 from tests.store import MemoryStore
 from topic.core import Topic
-from topic.journal import Block, Event
+from topic.journal import BY_TTL, Block, Event
 from topic.node import Node, boot
 from topic.settings import Settings
 
@@ -40,15 +41,18 @@ SET_BACK_US = 100_000_000
 class Silence(Block):
     """A delivery log that nobody reads, but for what the judge looks at, and for a trace."""
 
-    __slots__ = ("attached", "decided", "forgotten", "listener", "released")
+    __slots__ = ("attached", "decided", "expired", "forgotten", "listener", "released")
     attached: Callable[[str], None]
     decided: Callable[[Sequence[bytes], str], None]
+    expired: Callable[[Sequence[bytes]], None]
     forgotten: Callable[[Sequence[bytes]], None]
     released: Callable[[Sequence[bytes]], None]
     listener: Callable[..., None]
 
     def append(self, event: Event, **columns: Any) -> None:
-        if event is Event.ACCEPTED:
+        if event is Event.ACCEPTED and columns.get("detail") == BY_TTL:
+            self.expired(columns["keys"])
+        elif event is Event.ACCEPTED:
             self.decided(columns["keys"], columns["outcome"].name)
         elif event is Event.ATTACHED:
             self.attached(columns["epoch"])
@@ -164,6 +168,7 @@ class Router:
         block = Silence(self.name, "router", self.incarnation)
         block.attached = partial(self.judge.termini.decides, self)
         block.decided = partial(self.judge.decided, self)
+        block.expired = partial(expired, self)
         block.forgotten = partial(self.judge.memory.forgotten, self)
         block.released = self.judge.released
         if self.verbose:

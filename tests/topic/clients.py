@@ -66,10 +66,16 @@ class Pen(Party):
         if isinstance(action, Echo) and self.lively:
             self.bench.lively.append(self)
 
-    def send(self, *messages: bytes, tags: list[bytes] | None = None, presettled: bool = False) -> None:
+    def send(
+        self,
+        *messages: bytes,
+        tags: list[bytes] | None = None,
+        presettled: bool = False,
+        until: list[float] | None = None,
+    ) -> None:
         tags = tags or list(messages)
         core = self.bench.tick(self.router)
-        records = core.publish(self.stream, tags, list(messages), presettled=presettled)
+        records = core.publish(self.stream, tags, list(messages), presettled=presettled, until=until)
         self.sent.update(zip(messages, records, strict=True))
         self.bench.flow()
 

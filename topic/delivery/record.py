@@ -271,7 +271,7 @@ class Stream:
         "_generation", "abandoned", "ahead", "alone", "answered", "askers", "echo_covers", "epoch", "expected",
         "gates", "here", "home", "identity", "incomplete", "keys", "label", "lifetime", "link", "next_n",
         "overtook", "publisher", "questions", "received", "records", "reply", "settles_first", "unconfirmed",
-        "window", "withheld", "withheld_at_edge",
+        "until", "window", "withheld", "withheld_at_edge",
     )  # fmt: skip
 
     def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
@@ -320,6 +320,7 @@ class Stream:
         """What was transferred on this attach and is not settled, and how much more may be."""
         self.withheld: deque[Record] = deque()
         """Home: records that wait for their key, or for room, and all that came after (`topic.home.publishing`)."""
+        self.until: dict[Record, float] = {}  # when the time of what nobody can have yet is over (`topic.home.ttl`)
         self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router was sent already
         self.gates: dict[bytes, Gate] = {}  # by subscriber name
         self.generation = generation
@@ -346,5 +347,4 @@ class Stream:
         if self.is_questioned(key):
             return None
         come = chain(self.withheld, (record for record, _ in self.withheld_at_edge))
-        waits = (r for r in come if r.key == key and r.state is not State.SETTLED and not r.presettled)
-        return next(waits, None)
+        return next((r for r in come if r.key == key and r.state is State.IN_DOUBT and not r.presettled), None)

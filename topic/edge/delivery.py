@@ -8,9 +8,10 @@ outcome, home is told. When that outcome may leave is `topic.edge.reports`'s bus
 from collections.abc import Callable, Collection, Mapping
 
 from topic.actions import Deliver, Redeliver, Resume
+from topic.delivery.gates import Gate
 from topic.delivery.outcomes import LOGGED, DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, Record, State, Stream, answer, name_all, send
-from topic.delivery.records import RecordTable, by_stream, sizes
+from topic.delivery.records import RecordTable, by_stream, had, sizes
 from topic.edge.filters import wanted
 from topic.edge.reports import Reports
 from topic.edge.settlement import Settlement
@@ -129,10 +130,23 @@ class EdgeDelivery:
         for stream, records in by_stream(subscriber.next_ready()):
             self._deliver(subscriber, stream, records)
 
+    def take_back(self, stream: Stream, records: list[Record], gates: Mapping[bytes, Gate]) -> None:
+        """Nobody is given these any more, of which nobody was given any, nor anything behind these gates."""
+        gone = set(records)
+        for subscriber in dict.fromkeys(subscriber for record in records for subscriber in record.locals):
+            subscriber.take_back(gone)
+            for record in records:
+                record.drop(subscriber)
+            gate = gates.get(subscriber.name)
+            if gate is not None:
+                subscriber.gate(stream.publisher, stream.home, gate.first)
+
     def _deliver(self, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
         assert subscriber.link is not None
         subscriber.delivered += len(records)
         self._records.delivered += len(records)
+        if stream.until:
+            had(stream, records)
         if subscriber.armed:
             subscriber.mark(records)
         if subscriber.resuming and any(record in subscriber.resuming for record in records):

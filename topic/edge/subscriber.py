@@ -6,7 +6,7 @@ business.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import accumulate
 from operator import attrgetter
 from typing import Any
@@ -152,6 +152,12 @@ class LocalSubscriber:
     def open_gate(self, publisher: bytes) -> list[Record]:
         """Remove the gate. Returns what it held, in order: a backlog that waited for a sign of life came last."""
         return sorted(self.gated.pop(publisher).records, key=attrgetter("n"))
+
+    def take_back(self, records: Container[Record]) -> None:
+        """These are not for it any more."""
+        self.ready = deque(record for record in self.ready if record not in records)
+        for gate in self.gated.values():
+            gate.records = deque(record for record in gate.records if record not in records)
 
     def hold_back(self, publishers: Iterable[bytes]) -> None:
         """Stop records that await their home from waiting for credit, and drop the gates of these publishers.

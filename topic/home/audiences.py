@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from topic.delivery.gates import Gate
 from topic.delivery.record import AWAITING_HOME, Record, State, Stream
+from topic.delivery.records import had
 from topic.delivery.streams import Streams
-from topic.directory.entry import LinkEntry
+from topic.directory.entry import NOBODY, LinkEntry
 from topic.edge.edge import Edge
 from topic.home.liveness import Liveness
 from topic.journal import Event
@@ -84,6 +85,26 @@ class Audiences:
             self._liveness.question(stream, gating)
         elif gating:
             self.open_gates(stream, gating)
+
+    def take_back(self, stream: Stream, records: list[Record]) -> None:
+        """Nobody has these, and nobody is to have them. Whom they were for gets nothing later before the publisher
+        knows that: it may resume elsewhere, and not have read it (6.5)."""
+        for record in records:
+            assert not (record.awaited or record.routers), "somebody may have it"
+            if stream.lifetime.timeout:
+                for name in (*(local.name for local in record.locals), *record.orphans, *record.without):
+                    self._gate_by(record, name)
+            record.orphans.clear()
+            record.without = NOBODY
+        self.edge.delivery.take_back(stream, records, stream.gates)
+
+    def _gate_by(self, record: Record, name: bytes) -> None:
+        subscriber, gate = self.directory.subscriber(name), record.stream.gates.get(name)
+        if gate is not None:
+            gate.remaining.add(record.n)
+        elif subscriber is not None and subscriber.live:
+            record.stream.gates[name] = Gate(name, subscriber.router, {record.n}, unproven=False)
+            self.outlet.trace(Event.GATED, subscriber=name, publisher=record.stream.publisher)
 
     def _needs_proof(self, stream: Stream, subscriber: LinkEntry) -> bool:
         """Whether the subscriber is given something only after a sign of the publisher's life (6.6), which is asked
@@ -237,6 +258,7 @@ class Audiences:
         subscriber = self.directory.subscriber(name)
         assert subscriber is not None
         stream, router, attach = records[0].stream, subscriber.router, (name, subscriber.epoch)
+        had(stream, records)
         self.outlet.trace_records(Event.FORWARDED, stream, records, peer=router)
         self.outlet.batches.forward((router,), stream, records, self.directory.applied, attach)
 

@@ -7,6 +7,7 @@ nobody of the audience is awaited. Home alone knows what is in doubt. What local
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from topic.actions import AnswerDeliveries
 from topic.delivery.outcomes import LOGGED, TERMINAL, DeliveryOutcome, Refusals, add_refusals
@@ -22,8 +23,10 @@ from topic.home.publishing import Publishing
 from topic.home.resolution import Resolution
 from topic.home.settlement import HomeSettlement
 from topic.identity import Epoch
-from topic.journal import Event
+from topic.journal import BY_TTL, Event
 from topic.outlet import Outlet
+
+EXPIRED: Final = "its time to live was over before anybody had it"
 
 
 class Home:
@@ -45,7 +48,8 @@ class Home:
         self.audiences = Audiences(self.edge, self.liveness, self.streams, self.evaluate)
         self.resolution = Resolution(self.edge, self.liveness)
         self.settlement = HomeSettlement(self.edge, self.audiences, self.resolution)
-        self.publishing = Publishing(self.edge, self.settlement, self.streams, self.evaluate, self._give_up, piece)
+        decisions = self.evaluate, self._give_up, self._expire
+        self.publishing = Publishing(self.edge, self.settlement, self.streams, *decisions, piece)
         self.lapses = Lapses(self.edge, self.audiences, self.streams, self.evaluate)
 
     # outcomes: hot
@@ -141,18 +145,39 @@ class Home:
         if stream.settles_first:
             self.settlement.settle(stream, records)
 
-    def _answer(self, stream: Stream, records: list[Record], outcome: DeliveryOutcome, text: str) -> None:
-        self.outlet.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome])
+    def _expire(self, stream: Stream, records: list[Record]) -> None:
+        """The time of these is over, and nobody has any of them (protocol 5, Time to live)."""
+        self._handed_on(stream, [record for record in records if record.presettled])
+        ended = [record for record in records if not record.presettled]
+        accept(ended)
+        self.audiences.take_back(stream, [record for record in ended if record.n >= 0])
+        if ended:
+            self._answer(stream, ended, DeliveryOutcome.REJECTED, EXPIRED, expired=True)
+            if stream.settles_first:
+                self.settlement.settle(stream, ended)
+            if stream.gates:
+                self.audiences.told(stream, ended)
+        if stream.withheld:
+            self.records.unblocked.append(stream)
+
+    def _answer(
+        self, stream: Stream, records: list[Record], outcome: DeliveryOutcome, text: str, *, expired: bool = False
+    ) -> None:
+        detail = {"detail": BY_TTL} if expired else {}
+        self.outlet.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome], **detail)
         alone = 0
         if records[0].n < stream.alone:  # an audience may also have grown since
             alone = sum(not record.routers and not record.locals for record in records)
-        self.outlet.actions.append(AnswerDeliveries(stream.link, records, outcome, text, stream.settles_first, alone))
+        self.outlet.actions.append(
+            AnswerDeliveries(stream.link, records, outcome, text, stream.settles_first, alone, expired)
+        )
 
     # a publisher that comes back, here or from elsewhere
 
     def suspend(self, stream: Stream) -> None:
         """The publisher's connection is gone: outcomes wait for it."""
         stream.link = None
+        stream.until.clear()
         stream.window.close()
         stream.echo_covers = None
 

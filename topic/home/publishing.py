@@ -5,13 +5,16 @@ somebody who asked about the key is to be answered first, while too much is unde
 while its message goes ahead of it in pieces. It has no place in its publisher's order and no audience until it goes on.
 """
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from math import inf
 
 from topic.delivery.record import Record, State, Stream, spread
+from topic.delivery.records import had
 from topic.delivery.streams import Streams
 from topic.edge.edge import Edge
 from topic.home.settlement import HomeSettlement
+from topic.home.ttl import TimeToLive
 from topic.wire.outgoing import FLUSH_BYTES
 
 
@@ -25,9 +28,11 @@ class Publishing:
         streams: Streams,
         evaluate: Callable[[Stream, list[Record]], None],
         give_up: Callable[[Stream, bytes, Record | None], None],
+        end: Callable[[Stream, list[Record]], None],
         piece: int,
     ) -> None:
-        """A message of more than two pieces goes ahead, each of so many bytes."""
+        """`end` ends deliveries whose time is over. A message of more than two pieces goes ahead, each of so many
+        bytes."""
         self.outlet = edge.outlet
         self.records = edge.records
         self.directory = edge.directory
@@ -37,6 +42,8 @@ class Publishing:
         self._piece = piece
         self._evaluate = evaluate
         self._give_up = give_up
+        self._end = end
+        self.ttl = TimeToLive(streams, end)
         self._full: set[str] = set()
         """Routers to which too much is under way."""
         self._queue: dict[Stream, None] = {}
@@ -44,17 +51,21 @@ class Publishing:
         self._may_go_on = False
         """Perhaps: there is room since it was looked last."""
 
-    def publish(self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool) -> list[Record]:
+    def publish(
+        self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool,
+        until: Sequence[float] | None = None,
+    ) -> list[Record]:  # fmt: skip
         """Take a batch of transfers of one publisher, in order. Returns their records, in the same order."""
         if stream.expected or stream.unconfirmed:
-            again = partial(self._publish_again, stream, presettled=presettled)
-            return [again(tag, message) for tag, message in zip(tags, messages, strict=True)]
+            rows = zip(tags, messages, until or repeat(inf, len(tags)), strict=True)
+            return [self._publish_again(stream, *row, presettled=presettled) for row in rows]
         key = stream.keys.key
-        return self._publish_new(stream, list(map(key, tags)), tags, messages, presettled=presettled)
+        return self._publish_new(stream, list(map(key, tags)), tags, messages, until, presettled=presettled)
 
     def _publish_new(
-        self, stream: Stream, keys: list[bytes], tags: list[bytes], messages: list[bytes], *, presettled: bool
-    ) -> list[Record]:
+        self, stream: Stream, keys: list[bytes], tags: list[bytes], messages: list[bytes],
+        until: Sequence[float] | None, *, presettled: bool,
+    ) -> list[Record]:  # fmt: skip
         records = [Record(stream, *columns) for columns in zip(keys, tags, messages, strict=True)]
         stream.received += len(records)
         self.records.received += len(records)
@@ -65,24 +76,29 @@ class Publishing:
                 record.presettled = True
         asked = stream.questions and any(stream.is_questioned(key) for key in keys)
         is_large = max(sizes) > 2 * self._piece and not presettled
-        waits = stream.withheld or asked or is_large or self._awaits_room(stream)
+        over = self.ttl.begin(stream, records, until) if until is not None else []
+        waits = stream.withheld or asked or is_large or over or self._awaits_room(stream)
         if waits or not (presettled or self.records.enter(records)):
             stream.withheld.extend(records)
+            if over:
+                self._end(stream, over)
             self._release(stream)
         else:
             self._spread(stream, records, self._edge.delivery.take)
         self._settlement.grant(stream)
         return records
 
-    def _publish_again(self, stream: Stream, tag: bytes, message: bytes, *, presettled: bool) -> Record:
-        """Take a transfer while deliveries of the publisher's map are expected: it may be one of them."""
+    def _publish_again(self, stream: Stream, tag: bytes, message: bytes, until: float, *, presettled: bool) -> Record:
+        """Take a transfer while deliveries of the publisher's map are expected: it may be one of them, which somebody
+        may have, whatever its time."""
         key = stream.keys.key(tag)
         is_expected = stream.expected.pop(key, None) is not None
         record = self._edge.unconfirmed.take(stream, key) if is_expected else None
         if is_expected and presettled:
             self._give_up(stream, key, record)
         if record is None or presettled:
-            (record,) = self._publish_new(stream, [key], [tag], [message], presettled=presettled)
+            alone = [key], [tag], [message], None if is_expected else [until]
+            (record,) = self._publish_new(stream, *alone, presettled=presettled)
             return record
         record.message = message
         return self.again(stream, tag, record)
@@ -110,6 +126,8 @@ class Publishing:
         spread(records, first, audience)
         if not audience.size:
             stream.alone = stream.next_n
+        if stream.until and (routers or records[0].presettled):
+            had(stream, records)
         if not records[0].presettled:
             self.outlet.trace_received(stream, records, audience)
         if routers:
@@ -121,13 +139,16 @@ class Publishing:
 
     def _release(self, stream: Stream) -> None:
         """Let withheld deliveries go on, in order, as far as their keys are free, nobody waits to hear of an older
-        delivery of the key, and there is room: a batch at most, then it is others' turn."""
+        delivery of the key, and there is room: a batch at most, then it is others' turn. What was ended for its time
+        holds up what is behind it until its publisher knows: else, resumed elsewhere, it would come after that."""
         if stream in self._queue:
             return
         taken = 0
         while stream.withheld:
             record = stream.withheld[0]
             goes_on = record.state is State.IN_DOUBT
+            if record.state is State.ACCEPTED:
+                return
             if goes_on and stream.questions and stream.is_questioned(record.key):
                 return
             if goes_on and (taken >= FLUSH_BYTES or self._awaits_room(stream) or self._send_ahead(stream, record)):

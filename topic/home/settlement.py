@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from topic.actions import Credit
 from topic.delivery.record import Record, State, Stream
-from topic.delivery.records import in_ranges, sizes
+from topic.delivery.records import had, in_ranges, sizes
 from topic.edge.edge import Edge
 from topic.home.audiences import Audiences
 from topic.home.resolution import Resolution
@@ -27,6 +27,8 @@ class HomeSettlement:
 
     def settle(self, stream: Stream, records: list[Record]) -> None:
         """The publisher has settled these. Those without an outcome it abandons."""
+        if stream.until:
+            had(stream, records)
         abandoned = [record for record in records if record.state is State.IN_DOUBT]
         settled = records if not abandoned else [r for r in records if r.state is State.ACCEPTED]
         for event, run in ((Event.SETTLED, settled), (Event.ABANDONED, abandoned)):

@@ -26,6 +26,7 @@ KINDS = {
     "place disputed": "at another place in its publisher's order at a router than at its home",
     "sent by nobody": "handed to a subscriber, but by the logs of all routers not sent there",
     "sent though left out": "sent to a subscriber by whose filter its router had left it out on the same attach",
+    "sent though expired": "sent to a subscriber, though its home told the publisher that its time was over",
     "outcome disputed": "a router's log and the subscriber's tell different outcomes",
     "settled by nobody": "settled at its home after an outcome that its publisher's log does not know",
 }

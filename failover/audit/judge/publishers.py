@@ -17,7 +17,7 @@ from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client, Span
 from failover.audit.read.columns import NONE, Flags, Ints
 from failover.audit.read.facts import BIG, Facts, codes_of, taken
-from topic.journal import Event, LoggedOutcome
+from topic.journal import BY_TTL, Event, LoggedOutcome
 
 
 @attrs.frozen
@@ -77,6 +77,7 @@ def judge_publishers(facts: Facts, found: Deliveries, records: Records, fates: F
     return {
         "misreported": misreported(found) & ~fates.home_doubted & sure,
         "settled by nobody": settled_by_nobody(facts, found, records, case) & sure,
+        "sent though expired": sent_though_expired(facts, found) & sure,
     }
 
 
@@ -98,6 +99,18 @@ def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: C
     told[records.delivery[settled & received]] = True
     found_here: Flags = logged & told & (found.told_time == BIG) & (found.published >= 0)
     return found_here
+
+
+def sent_though_expired(facts: Facts, found: Deliveries) -> Flags:
+    """A router sent it to a subscriber under the epoch in which its home told the publisher that its time was over
+    before anybody had it. Under a later one its publisher, which has not read that, has transferred it again."""
+    rows, (by_ttl,) = facts.rows, codes_of([BY_TTL], facts.rows.strings).tolist()
+    ended = facts.at_home & facts.tells(Event.ACCEPTED) & (rows.detail == by_ttl) & (by_ttl != NONE)
+    sent = np.flatnonzero(facts.by_router & facts.tells(Event.DELIVERED))
+    under = found.uses.of * (len(rows.strings) + 1) + rows.epoch
+    wrong = np.zeros(len(found.uses.key), np.bool_)
+    wrong[found.uses.of[sent[np.isin(under[sent], under[ended])]]] = True
+    return wrong
 
 
 def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:

@@ -21,7 +21,7 @@ from failover.audit.read.entries import DeliveryEntry
 from failover.audit.read.faults import Fault
 from failover.audit.read.inventory import ControlRow, Log
 from topic.identity import NAME_LENGTH
-from topic.journal import BY_MAP, Event, LoggedOutcome
+from topic.journal import BY_MAP, BY_TTL, Event, LoggedOutcome
 
 NAMES_SHOWN = 8
 ASIDES_SHOWN = 200
@@ -45,7 +45,11 @@ HOME: Mapping[Event, str] = {
     Event.REHOMED: "follows its publisher to its next home",
     Event.FENCED: "from {peer}, dropped: its epoch is over",
 }
-BY_MAP_TEXT = "{subscriber} answered, says its unsettled map: {outcome}"
+BY = {
+    BY_MAP: "{subscriber} answered, says its unsettled map: {outcome}",
+    BY_TTL: "told {publisher}: {outcome}, as its time was over before anybody had it",
+}
+"""By what the detail of an entry says."""
 EDGE: Mapping[Event, str] = {
     **HOME,
     Event.RECEIVED: "received from its home {peer}",
@@ -235,7 +239,7 @@ def _step(group: Sequence[Placed], setting: Setting, use: Use) -> Step:
     outcome = LoggedOutcome(entry.outcome)
     subscribers = [setting.name(each.subscriber) for _, each in group if each.subscriber]
     audience = [setting.name(name) for name in _names(entry)]
-    template = BY_MAP_TEXT if entry.detail == BY_MAP else texts.get(event, event.name.lower())
+    template = BY.get(entry.detail or "", texts.get(event, event.name.lower()))
     text = template.format(
         publisher=setting.name(entry.publisher),
         subscriber=_listed(subscribers),

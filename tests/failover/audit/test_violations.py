@@ -7,7 +7,7 @@ import pytest
 from failover.audit import Finding, Report, Verdict
 from tests.failover.audit.in_process import Judged
 from tests.failover.audit.runs import ADDRESS, FAR, MID, NEAR, ONE, SUBSCRIBERS, TWO, Client, Row, Run
-from topic.journal import Event, LoggedOutcome
+from topic.journal import BY_TTL, Event, LoggedOutcome
 
 Spoil = Callable[[Run], Finding]
 
@@ -134,12 +134,25 @@ def router_sent_what_it_had_left_out(run: Run) -> Finding:
     return finding("sent though left out", run, ONE, 1, NEAR)
 
 
+def home_ended_for_its_time_what_was_sent(run: Run) -> Finding:
+    expire(run, ONE, 3)
+    return finding("sent though expired", run, ONE, 3, *sorted(SUBSCRIBERS, key=lambda client: client.name))
+
+
+def expire(run: Run, publisher: Client, tag: int) -> None:
+    """Its home, a, says that it has ended the delivery for its time; and so its publisher was told."""
+    key = run.key(publisher, tag)
+    run.find("a", Event.ACCEPTED, key).update(outcome=LoggedOutcome.REJECTED, detail=BY_TTL)
+    run.find("clients/one", Event.OUTCOME, key)["outcome"] = LoggedOutcome.REJECTED
+
+
 def without_clock(row: Row) -> Row:
     return {name: value for name, value in row.items() if name not in ("event", "time_us", "hlc")}
 
 
 SEEDED = (
     router_sent_what_it_had_left_out,
+    home_ended_for_its_time_what_was_sent,
     subscriber_log_lacks_it,
     router_never_had_it_accepted,
     home_left_a_joined_subscriber_out,
@@ -235,3 +248,23 @@ def test_what_a_publisher_leaves_behind_rests_until_its_life_has_ended(judged: J
     last = run.find("a", Event.SETTLED, run.key(ONE, 3)) if at_once else run.logs["a"][-1]
     run.before("a", last, Event.SUSPENDED, publisher=ONE.name)
     assert judged(run).violations == ({} if at_once else {"never forgotten": 1})
+
+
+def test_what_its_home_has_ended_for_its_time_is_owed_to_nobody(judged: Judged) -> None:
+    run = Run()
+    expire(run, ONE, 3)
+    told = (Event.ACCEPTED, Event.SETTLED, Event.FORGOTTEN)
+    here, others = run.key(ONE, 3), set(run.logs) - {"a", "clients/one"}
+    run.remove(lambda row: row.get("keys") == [here], *others)
+    run.remove(lambda row: row.get("keys") == [here] and row["event"] not in told, "a")
+    report = judged(run)
+    assert report.verdict is Verdict.HOLDS, report.findings
+
+
+def test_what_was_ended_for_its_time_unread_may_be_sent_from_its_publishers_next_home(judged: Judged) -> None:
+    run = Run()
+    expire(run, ONE, 3)
+    for row in [row for log in run.logs.values() for row in log if row.get("keys") == [run.key(ONE, 3)]]:
+        if row["event"] is Event.DELIVERED and "epoch" in row:
+            row["epoch"] = run.epoch(TWO)
+    assert "sent though expired" not in judged(run).violations

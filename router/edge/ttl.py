@@ -1,0 +1,66 @@
+"""What messages say of their time (AMQP 1.0 3.2.1, 3.2.4): the header's `ttl`, the properties' `absolute-expiry-time`.
+
+Whichever is over first counts. What is 0, or less, or no number, says nothing: that is how JMS writes *never*. What
+becomes of a delivery whose time is over is `topic.home.ttl`'s business.
+
+Hot path: most messages say nothing of their time, which shows by their first bytes.
+"""
+
+import re
+from collections.abc import Sequence
+from math import inf
+from typing import Any, Final
+
+from router.amqp.format.codec import decode
+from router.amqp.format.errors import AmqpError
+from router.amqp.format.message import APPLICATION_PROPERTIES, HEADER, PROPERTIES, section_of
+from router.amqp.format.sections import FIELDS
+from topic.home.ttl import OVER
+from topic.node import Node
+
+_TTL: Final = list(FIELDS["header"]).index("ttl")
+_EXPIRY: Final = list(FIELDS["properties"]).index("absolute-expiry-time")
+_BEHIND: Final = b"\x00\x53" + bytes([APPLICATION_PROPERTIES])
+"""How messages begin that have neither section; from here up to `_END`."""
+_END: Final = b"\x00\x54"
+_SAYS_NOTHING: Final = re.compile(
+    rb"""
+    (?: \x00\x53\x70 (?: \x45 | \xc0 . [\x00-\x02] (?: [\x40-\x42] | \x56. )? (?: \x40 | \x50. )? ) )?  # fewer fields
+    \x00\x53 (?: \x73 (?: \x45 | \xc0 . [\x00-\x08] ) | [\x74-\x78] )
+    """,
+    re.VERBOSE | re.DOTALL,
+).match
+"""By how few fields a message has in front of the body."""
+
+
+def times_of(messages: Sequence[bytes], node: Node) -> list[float] | None:
+    """When the time of each message that has just come is over, for `Topic.publish`; None if they say nothing of it, as
+    most do."""
+    if min(messages) >= _BEHIND and max(messages) < _END:
+        return None
+    saying = [None if _SAYS_NOTHING(message) else message for message in messages]
+    if not any(saying):
+        return None
+    now = node.now()
+    wall_ms = node.topic.outlet.time_us / 1000
+    lefts = [inf if message is None else _left_ms(message, wall_ms) for message in saying]
+    if min(lefts) == inf:
+        return None
+    return [now + left / 1000 if left > 0 else OVER for left in lefts]
+
+
+def _left_ms(message: bytes, wall_ms: float) -> float:
+    """How long the message has still to live; infinity if it does not say."""
+    try:
+        ttl = _time(section_of(message, HEADER), _TTL)
+        expiry = _time(section_of(message, PROPERTIES), _EXPIRY)
+    except AmqpError:
+        return inf
+    return min(ttl or inf, expiry - wall_ms if expiry else inf)
+
+
+def _time(section: bytes, place: int) -> int:
+    """That field of a section, in milliseconds; 0 if there is none. Raises AmqpError."""
+    fields: Any = decode(section)[0] if section else None
+    value = fields[place] if isinstance(fields, list) and len(fields) > place else None
+    return max(value, 0) if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,0 +1,79 @@
+"""Breakages of what becomes of deliveries whose time is over (protocol 5, Time to live)."""
+
+from collections import deque
+
+from tests.mutants.mutant import KILLS, MOVING, Method, mutant
+from tests.topic import test_ttl
+from topic.delivery.gates import Gate
+from topic.delivery.record import Record, State, Stream
+from topic.edge import delivery
+from topic.edge.delivery import EdgeDelivery
+from topic.home.audiences import Audiences
+from topic.home.publishing import Publishing
+
+LATE = MOVING | {"ttl": 1.0, "think": 2.0, "messages": 25}
+RESUMED = KILLS | {"ttl": 1.0, "restless": 1.0, "messages": 25}
+
+
+@mutant(delivery, "had", by="2", **LATE)
+def ended_though_given(_: Method) -> Method:
+    """5 Time to live: what was transferred to anybody stays for all."""
+
+    def broken(stream: Stream, records: list[Record]) -> None:
+        """Its time counts on."""
+
+    return broken
+
+
+@mutant(EdgeDelivery, "take_back", by="2", **LATE)
+def ended_and_given(_: Method) -> Method:
+    """5 Time to live: what is ended is for nobody."""
+
+    def broken(edge: EdgeDelivery, stream: Stream, records: list[Record], gates: dict[bytes, Gate]) -> None:
+        """It waits on."""
+
+    return broken
+
+
+@mutant(
+    Audiences,
+    "_gate_by",
+    by="1",
+    scenario=test_ttl.test_what_waits_for_credit_here_is_rejected_and_given_to_nobody,
+)
+def ended_gates_nobody(_: Method) -> Method:
+    """5 Time to live: who was to have what is ended gets nothing later before its publisher knows."""
+
+    def broken(audiences: Audiences, record: Record, name: bytes) -> None:
+        """Later ones go on."""
+
+    return broken
+
+
+@mutant(Publishing, "_release", by="1", scenario=test_ttl.test_what_waits_for_room_is_rejected_when_its_time_is_over)
+def ended_holds_up_nothing(release: Method) -> Method:
+    """5 Time to live: what was withheld and is ended holds up what is behind it until its publisher knows."""
+
+    def broken(publishing: Publishing, stream: Stream) -> None:
+        stream.withheld = deque(record for record in stream.withheld if record.state is not State.ACCEPTED)
+        release(publishing, stream)
+
+    return broken
+
+
+@mutant(Publishing, "_publish_again", by="2", **RESUMED)
+def resumed_and_ended(again: Method) -> Method:
+    """5 Time to live: what a publisher brings in its map somebody may have."""
+
+    def broken(
+        publishing: Publishing, stream: Stream, tag: bytes, message: bytes, until: float, *, presettled: bool
+    ) -> Record:
+        key = stream.keys.key(tag)
+        if key not in stream.expected or key in stream.unconfirmed:
+            record: Record = again(publishing, stream, tag, message, until, presettled=presettled)
+            return record
+        del stream.expected[key]
+        (record,) = publishing._publish_new(stream, [key], [tag], [message], [until], presettled=presettled)
+        return record
+
+    return broken
