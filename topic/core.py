@@ -26,7 +26,7 @@ from topic.delivery.records import RecordTable
 from topic.delivery.window import CreditWindow
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status, overtakes
-from topic.edge.filters import Filter
+from topic.edge.filters import Wants
 from topic.edge.subscriber import LocalSubscriber
 from topic.event import event
 from topic.home.boot import Boot
@@ -192,7 +192,7 @@ class Topic:
     def attach_subscriber(
         self, identity: LinkIdentity, link: Any, now: float, *, seen: Epoch = NOWHERE, first: bool = False,
         sends_settled: bool = False, lifetime: Lifetime = FLEETING, unsettled: Mapping[bytes, int] | None = None,
-        complete: bool = True, told: bool = False, wants: Filter | None = None,
+        complete: bool = True, told: bool = False, wants: Wants | None = None,
     ) -> LocalSubscriber:  # fmt: skip
         """An attach of a subscriber (6.1); answered when all routers in contact have joined it. With its unsettled map
         (delivery key to state, 0 for none) it resumes what it left, wherever that was; with a null one, as with an

@@ -11,6 +11,8 @@ from router.amqp.format.errors import INVALID_FIELD, NO_TRANSACTIONS, NOT_ALLOWE
 from router.amqp.format.values import (
     EXPIRE_CONNECTION,
     EXPIRE_NEVER,
+    NO_LOCAL,
+    NO_LOCAL_CODE,
     RCV_FIRST,
     RCV_SECOND,
     SELECTOR,
@@ -24,6 +26,7 @@ from router.amqp.proton.link import Link
 from router.edge.selector.selector import Selector
 from router.edge.selector.tokens import SelectorError
 from topic.directory.entry import Lifetime
+from topic.edge.filters import NoLocal, Wants
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, NOWHERE, Epoch, LinkIdentity, link_name
 from topic.properties import ANSWERS, EPOCH, GENERATION, TOLD
 from topic.termini.generations import Generations
@@ -63,17 +66,18 @@ class AttachRequest:
     told: bool
     """A subscriber says that it knows that it has missed something (protocol 8, Apart)."""
     filters: Mapping[str, Described]
-    """Granted: of a subscriber's filter set the first selector."""
-    wants: Selector | None
-    """That."""
+    """Granted: of a subscriber's filter set the first selector, and no-local."""
+    wants: Wants | None
+    """These."""
 
 
 def read_request(link: Link, prefixes: tuple[str, ...], longest: int) -> AttachRequest:
     """Raises `Refusal`. `longest` is the longest timeout, in seconds, that is granted."""
     check_modes(link)
-    filters, selector = filters_of(link)
+    filters, selector, no_local = filters_of(link)
+    identity = identity_of(link, checked_address(link), prefixes)
     return AttachRequest(
-        identity=identity_of(link, checked_address(link), prefixes),
+        identity=identity,
         lifetime=lifetime_of(link, longest),
         settles_first=link.remote_rcv_settle_mode == RCV_FIRST,
         seen=seen_of(link),
@@ -82,7 +86,7 @@ def read_request(link: Link, prefixes: tuple[str, ...], longest: int) -> AttachR
         generation=None if link.is_sender else generation_of(link),
         told=link.remote_properties.get(TOLD) is True,
         filters=filters,
-        wants=selector,
+        wants=NoLocal(identity.container, identity.user, selector) if no_local else selector,
     )
 
 
@@ -156,16 +160,24 @@ def lifetime_of(link: Link, longest: int) -> Lifetime:
     return Lifetime(timeout, EXPIRE_CONNECTION if never else asked.expiry_policy, asked.durable)
 
 
-def filters_of(link: Link) -> tuple[Mapping[str, Described], Selector | None]:
-    """Which filter is applied, and what it comes to (AMQP 1.0 3.5.8). What the answer does not name is not applied."""
+def filters_of(link: Link) -> tuple[Mapping[str, Described], Selector | None, bool]:
+    """Which filters are applied, and what they come to: a selector, and whether no-local is asked for (AMQP 1.0 3.5.8).
+    What the answer does not name is not applied. What no-local has for a value says nothing: a list, or JMS's text."""
     source = link.remote_source if link.is_sender else None
+    granted: dict[str, Described] = {}
+    selector, no_local = None, False
     for name, asked in source.filters.items() if source is not None else ():
-        if isinstance(asked, Described) and asked.descriptor in (SELECTOR, SELECTOR_CODE) and name.isascii():
+        kind = asked.descriptor if isinstance(asked, Described) and name.isascii() else None
+        if kind in (SELECTOR, SELECTOR_CODE) and selector is None:
+            granted[name] = asked
             try:
-                return {name: asked}, Selector(asked.value)
+                selector = Selector(asked.value)
             except SelectorError as error:
                 raise Refusal(INVALID_FIELD, f"filter {name}: {error}") from None
-    return {}, None
+        elif kind in (NO_LOCAL, NO_LOCAL_CODE) and not no_local:
+            granted[name] = Described(kind, asked.value if isinstance(asked.value, str) else [])
+            no_local = True
+    return granted, selector, no_local
 
 
 def unsettled_of(link: Link) -> dict[bytes, int] | None:

@@ -5,7 +5,9 @@ from topic.delivery.outcomes import add_refusals
 from topic.delivery.record import AWAITING_HOME, Record, Stream
 from topic.edge import delivery
 from topic.edge.delivery import EdgeDelivery
+from topic.edge.filters import NoLocal
 from topic.edge.subscriber import LocalSubscriber
+from topic.identity import LinkIdentity
 
 FILTERING = RESUMING | {"filters": 0.01, "refusing": 0.0}
 CHANGING = MOVING | {"filters": 1.0, "think": 0.5}
@@ -29,6 +31,16 @@ def unmatched_left_open(_: Method) -> Method:
     def broken(edge: EdgeDelivery, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
         for record in records:
             record.name(subscriber, AWAITING_HOME)
+
+    return broken
+
+
+@mutant(NoLocal, "is_own", by="6", **FILTERING | {"shared": True})
+def hears_itself(_: Method) -> Method:
+    """5 Filters: who asks for no-local is given nothing of its own container."""
+
+    def broken(asked: NoLocal, publisher: LinkIdentity) -> bool:
+        return False
 
     return broken
 

@@ -8,7 +8,7 @@ import pytest
 from proton._data import obj2dat
 
 from router.amqp.format.codec import Described
-from router.amqp.format.values import SELECTOR, SELECTOR_CODE
+from router.amqp.format.values import NO_LOCAL, NO_LOCAL_CODE, SELECTOR, SELECTOR_CODE
 from router.amqp.proton.library import lib, write_map
 from router.amqp.proton.link import Link
 from tests.processes.background import background_traffic
@@ -191,6 +191,28 @@ async def queued(mesh: RunningMesh, topic: str, count: int) -> None:
         return [link["queued"] for link in links if link["address"] == topic] == [count]
 
     await eventually(is_so)
+
+
+@pytest.mark.parametrize("value", [[], "NoLocalFilter{}", [["x"]], 5], ids=str)
+@pytest.mark.parametrize("descriptor", [NO_LOCAL, NO_LOCAL_CODE])
+async def test_who_asks_for_no_local_is_given_nothing_of_its_own(
+    descriptor: str | int, value: object, triangle: RunningMesh, clients: Clients
+) -> None:
+    topic = f"topic/local/{descriptor}/{value}"
+    client = await clients.connect(triangle.address("c"), "talks")
+    asked = {"no-local": Described(descriptor, value), "hue": Described(SELECTOR, "amqp.subject IS NULL")}
+    subscriber, listener = client.subscriber(topic, filters=asked), client.subscriber(topic, "all")
+    await clients.until(lambda: subscriber.attached and listener.attached)
+    source = subscriber.link.remote_source
+    assert source is not None and source.filters.keys() == asked.keys()
+    own = (await clients.connect(triangle.address("a"), "talks")).publisher(topic)
+    await clients.until(lambda: own.link.credit > 0)
+    own.send(b"own")
+    other = await clients.publisher(triangle.address("b"), topic, "other")
+    await clients.until(lambda: own.accepted == [0])
+    other.send(b"other")
+    await clients.until(lambda: other.accepted == [0])
+    assert subscriber.bodies == [b"other"] and listener.bodies == [b"own", b"other"]
 
 
 async def test_filters_that_are_not_applied_are_left_out_of_the_answer(triangle: RunningMesh, clients: Clients) -> None:

@@ -10,10 +10,12 @@ from zlib import crc32
 import attrs
 
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.edge.filters import NoLocal, Wants
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge
     from tests.simulation.parties import Message, Reader
+    from tests.simulation.subscriber_link import SubscriberLink
 
 
 CHANGED = "it has asked for another filter, which leaves it out"
@@ -43,13 +45,26 @@ def draw_filter(random: Random) -> Colours | None:
 def is_left_out(reader: "Reader", text: bytes) -> bool:
     """By any filter that the subscriber ever asked for: routers may go by an older one while they have not heard of the
     last attach, and what the older one let through they may have to give in spite of a later one."""
-    return any(link.wants is not None and not link.wants.wants(link.wants.read(text)) for link in reader.links)
+    return any(leaves_out(link, text) for link in reader.links)
+
+
+def leaves_out(link: "SubscriberLink", text: bytes) -> bool:
+    """The filter of that attach."""
+    colours, client = link.wants, link.client
+    publisher = link.router.judge.messages[text].sent_on.client
+    is_own = link.no_local and publisher.identity.container == client.identity.container
+    return is_own or (colours is not None and not colours.wants(colours.read(text)))
+
+
+def as_asked(link: "SubscriberLink") -> Wants | None:
+    """For the core."""
+    return NoLocal(link.client.identity.container, "", link.wants) if link.no_local else link.wants
 
 
 def check_refused(judge: "Judge", message: "Message", outcome: str) -> None:
     """Where there are filters: who is not given a message has not refused it."""
     readers = judge.readers.values()
-    if outcome == "REJECTED" and any(link.wants is not None for reader in readers for link in reader.links):
+    if outcome == "REJECTED" and any(as_asked(link) is not None for reader in readers for link in reader.links):
         refused = any(
             text == message.text and said != DeliveryOutcome.ACCEPTED
             for reader in readers

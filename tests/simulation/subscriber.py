@@ -44,6 +44,7 @@ class SubscriberClient(Client):
         self._limit = 0
         self.wants: Colours | None = None
         """The filter of its link."""
+        self.no_local = False
 
     def has(self, key: bytes) -> bool:
         """In its map, or about to be: a transfer of it may outlive its router."""
@@ -67,7 +68,8 @@ class SubscriberClient(Client):
         often = self.knobs.filters if self.opened else 1.0
         if self.knobs.filters and not self.calm and self.random.random() < often:
             self.wants = draw_filter(self.random)
-            self.note(self.name, f"wants {self.wants}")
+            self.no_local = self.knobs.shared and self.random.random() < 0.5
+            self.note(self.name, f"wants {self.wants}{', nothing of its own' if self.no_local else ''}")
 
     def begin_afresh(self) -> None:
         self.judge.applications.amnesia(self.name, self.texts.values())

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.filters import as_asked, leaves_out
 from tests.simulation.link import Link
 from topic.actions import AnswerSubscriber, Deliver, Echo, LinkAction, Redeliver, Resume, SettleSubscriber
 from topic.delivery.outcomes import DeliveryOutcome
@@ -26,6 +27,7 @@ class SubscriberLink(Link):
         super().__init__(router, client, number, first)
         self.sends_settled = sends_settled
         self.wants = client.wants
+        self.no_local = client.no_local
         router.judge.readers[client.name].links.append(self)
         self.answered_at = 0.0
         self.joined_by: set[tuple[str, int]] = set()
@@ -60,7 +62,7 @@ class SubscriberLink(Link):
         judge.memory.named = set(unsettled or ())
         self.subscriber = topic.attach_subscriber(
             client.identity, self, now, seen=seen, first=self.first, sends_settled=self.sends_settled,
-            lifetime=client.lifetime, unsettled=unsettled, complete=complete, wants=self.wants,
+            lifetime=client.lifetime, unsettled=unsettled, complete=complete, wants=as_asked(self),
         )  # fmt: skip
         judge.memory.named = set()
         self._given(self.subscriber.epoch)
@@ -164,8 +166,8 @@ class SubscriberLink(Link):
     def _transfer(self, record: Record, attempts: int) -> None:
         self.check(record.message is not None, f"4 message: gone before {self} has it")
         assert record.message is not None
-        wanted = self.wants is None or attempts or self.wants.wants(self.wants.read(record.message))
-        self.check(bool(wanted), f"6 filter: {record.message.decode()} goes to {self}, which wants {self.wants}")
+        wanted = attempts > 0 or not leaves_out(self, record.message)
+        self.check(wanted, f"6 filter: {record.message.decode()} goes to {self}, which wants {as_asked(self)}")
         settled = self.sends_settled or record.presettled
         self._give(record)
         handle = self._next(record, settled)

@@ -7,7 +7,7 @@ from tests.simulation.report import attempt, tell
 from tests.simulation.world import World
 
 CHUNK = 10
-COMPANIONS = ((), ("small frames",), ("detach",), ("batch",))
+COMPANIONS = ((), ("small frames",), ("detach",), ("batch",), ("shared",), ("shared", "modes"))
 
 
 def run(seed: int, *odd: str) -> World:

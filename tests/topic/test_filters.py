@@ -5,6 +5,7 @@ import attrs
 from tests.topic.bench import Bench, pen_at, reader_at
 from tests.topic.clients import key_of
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.edge.filters import NoLocal
 from topic.journal import Event
 
 ACCEPTED = DeliveryOutcome.ACCEPTED
@@ -92,6 +93,39 @@ def test_who_is_suspended_is_not_waited_for_with_what_its_filter_leaves_out() ->
     assert pen.outcomes == {}, "it is told with what comes before it"
     bench.wait(1)
     assert pen.outcomes == {b"blue": ACCEPTED}, "or a little later"
+
+
+def test_what_its_own_container_publishes_is_left_out_by_no_local() -> None:
+    bench = Bench("a", "b")
+    own, other = bench.publisher("a", "mine"), bench.publisher("a", "other")
+    reader = bench.subscriber("b", "mine", wants=NoLocal("mine", "", None))
+    far = bench.subscriber("b", "far")
+    own.send(b"own")
+    other.send(b"other")
+    assert reader.delivered == [b"other"] and far.delivered == [b"own", b"other"]
+    assert bench.logged("b", Event.PASSED) == [key_of(own, b"own")]
+    far.accept(b"own")
+    assert own.outcomes == {b"own": ACCEPTED}
+
+
+def test_no_local_goes_together_with_another_filter() -> None:
+    bench, among = Bench("a"), Among(b"r")
+    own, other = bench.publisher("a", "mine"), bench.publisher("a", "other")
+    both = bench.subscriber("a", "both", wants=NoLocal("mine", "", among))
+    strangers = bench.subscriber("a", "strangers", wants=NoLocal("mine", "somebody", among))
+    for pen in (own, other):
+        pen.send(b"red", b"blue")
+    assert both.delivered == [b"red"] and strangers.delivered == [b"red", b"red"], "of another user"
+
+
+def test_what_the_map_names_of_its_own_is_given_all_the_same() -> None:
+    bench = Bench("a", "b", "c")
+    own = pen_at(bench, "a", name="mine")
+    reader_at(bench, "b", "mine")
+    own.send(b"red")
+    bench.kill("b")
+    moved = reader_at(bench, "c", "mine", unsettled={key_of(own, b"red"): 0}, wants=NoLocal("mine", "", None))
+    assert moved.resumed == [(b"red", 0, False)]
 
 
 def test_after_an_incomplete_map_the_filter_waits_for_the_next_attach() -> None:

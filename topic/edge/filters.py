@@ -6,7 +6,10 @@ The core sees a predicate. How a filter is written, and what it looks at in a me
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
+from attrs import frozen
+
 from topic.delivery.record import Record
+from topic.identity import LinkIdentity
 
 
 class Filter(Hashable, Protocol):
@@ -19,10 +22,36 @@ class Filter(Hashable, Protocol):
         """Whether a subscriber with this filter is to be given what was read."""
 
 
-def wanted(records: Sequence[Record], filters: Iterable[Filter | None]) -> dict[Filter | None, list[Record]]:
-    """What each of these filters lets through, in order; nothing is said of None, who has none."""
-    found: dict[Filter | None, list[Record]] = {each: [] for each in filters if each is not None}
-    asked = [(each, through) for each, through in found.items() if each is not None]
+@frozen
+class NoLocal:
+    """A filter that leaves out what the subscriber's own container publishes, and what the other one does, if there is
+    one. Who publishes is known of a whole stream: no message is asked."""
+
+    container: str
+    user: str
+    other: Filter | None
+
+    def is_own(self, publisher: LinkIdentity) -> bool:
+        return (publisher.container, publisher.user) == (self.container, self.user)
+
+
+Wants = Filter | NoLocal
+
+
+def wanted(records: Sequence[Record], filters: Iterable[Wants | None]) -> dict[Wants | None, list[Record]]:
+    """What each of these filters lets through of one publisher's records, in order; nothing is said of None, who has
+    none."""
+    found: dict[Wants | None, list[Record]] = {each: [] for each in filters if each is not None}
+    asked: list[tuple[Filter, list[Record]]] = []
+    for each, through in found.items():
+        if not isinstance(each, NoLocal):
+            assert each is not None
+            asked.append((each, through))
+        elif not each.is_own(records[0].stream.identity):
+            if each.other is not None:
+                asked.append((each.other, through))
+            else:
+                through += records
     for record in records if asked else ():
         assert record.message is not None, "home has just forwarded it"
         content = asked[0][0].read(record.message)

@@ -17,7 +17,7 @@ from topic.delivery.gates import UNPROVEN
 from topic.delivery.record import AWAITING_HOME, QUEUED, Record, State
 from topic.delivery.records import sizes
 from topic.directory.entry import Lifetime
-from topic.edge.filters import Filter
+from topic.edge.filters import Wants
 from topic.identity import Epoch, LinkIdentity
 
 ROOM = 256 * 1024
@@ -80,7 +80,7 @@ class LocalSubscriber:
         """The client's unsettled map, by key, until the attach is answered; None for a null one."""
         self.incomplete = False
         """The map was incomplete: the client may know what it lacks, which waits for the next attach."""
-        self.wants: Filter | None = None
+        self.wants: Wants | None = None
         """Its filter (protocol 5, Filters). None also after an incomplete map: then it is given what that names."""
         self.exempt: set[Record] = set()
         """What the map of this attach named: the filter does not apply to it."""
@@ -198,7 +198,7 @@ class LocalSubscriber:
         client_map: Mapping[bytes, int] | None,
         *,
         complete: bool,
-        wants: Filter | None = None,
+        wants: Wants | None = None,
     ) -> None:
         """The client attaches with its unsettled map. It may have been attached before, here or elsewhere."""
         assert epoch > self.epoch

@@ -25,6 +25,8 @@ MAX_TAG: Final = 32  # bytes of a delivery-tag (AMQP 1.0 2.8.7)
 # What a selector is described as, in a filter set: either of these.
 SELECTOR: Final = "apache.org:selector-filter:string"
 SELECTOR_CODE: Final = 0x0000_468C_0000_0004
+NO_LOCAL: Final = "apache.org:no-local-filter:list"
+NO_LOCAL_CODE: Final = 0x0000_468C_0000_0003
 
 # snd-settle-mode and rcv-settle-mode as on the wire.
 SND_UNSETTLED: Final = 0
