@@ -42,7 +42,7 @@ ENGINE_BYTES = 128 * 1024
 """What the engine is given of bodies before it has written; as much again may be in the hands of the writer."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
-VERSION = 5
+VERSION = 6
 """Of all that routers say to each other (`linkstate.frames`, `topic.wire`): raised with every change of that. The first
 said nothing of itself."""
 REMOVED = "oncemesh:removed"

@@ -15,4 +15,5 @@ ALONE: Final = "oncemesh:alone"  # of a flow
 DEAD: Final = "oncemesh:dead"  # of a router's open: milliseconds
 SERVER_LIST: Final = "failover-server-list"  # of a router's open: others to go to, as other makes have it, too
 ROUTERS: Final = "$routers"  # the node that tells the same, as it is now
+ADDRESS: Final = "x-opt-oncemesh-address"  # of a message, in its annotations: for who has subscribed to a pattern
 MOVE: Final = "oncemesh:move"  # of a message from there: its reader is asked to go to the first of them

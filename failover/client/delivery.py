@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from failover.client.outcome import Outcome
-from router.amqp.format.message import application_properties, body_of, content_of, format_of
+from router.amqp.format.message import annotation_of, application_properties, body_of, content_of, format_of
 from router.amqp.format.values import NO_STATE
 from router.amqp.format.values import Handle as EngineHandle
 from router.amqp.proton.link import Link
+from topic.properties import ADDRESS
 
 
 class Delivery:
@@ -48,6 +49,12 @@ class Delivery:
     @property
     def properties(self) -> dict[str, Any]:
         return application_properties(self._message)
+
+    @property
+    def address(self) -> str | None:
+        """That it was published to, for a subscriber of a pattern. Raises AmqpError on what is no message."""
+        address = annotation_of(self._message, ADDRESS)
+        return address if isinstance(address, str) else None
 
     async def accept(self) -> None:
         """It is processed, for good. Raises StateError if that cannot be kept, ConnectionError if the subscriber has

@@ -44,7 +44,7 @@ Transfer = tuple[Handle, bytes, bytes, bool]
 def request_for(link: Link, address: str, prefixes: tuple[str, ...]) -> AttachRequest:
     """What a client would ask for that attached to this address, for as long as its link lasts; raises `Refusal`."""
     return AttachRequest(
-        identity=identity_of(link, address, prefixes),
+        identity=identity_of(link, address, prefixes, receives=False),
         lifetime=Lifetime(0, EXPIRE_LINK, 0),
         settles_first=link.remote_rcv_settle_mode == RCV_FIRST,
         seen=NOWHERE,

@@ -25,6 +25,7 @@ from router.amqp.format.values import (
 from router.amqp.proton.link import Link
 from router.edge.selector.selector import Selector
 from router.edge.selector.tokens import SelectorError
+from topic.directory.addresses import is_misplaced, is_pattern
 from topic.directory.entry import Lifetime
 from topic.edge.filters import NoLocal, Wants
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, NOWHERE, Epoch, LinkIdentity, link_name
@@ -75,7 +76,7 @@ def read_request(link: Link, prefixes: tuple[str, ...], longest: int) -> AttachR
     """Raises `Refusal`. `longest` is the longest timeout, in seconds, that is granted."""
     check_modes(link)
     filters, selector, no_local = filters_of(link)
-    identity = identity_of(link, checked_address(link), prefixes)
+    identity = identity_of(link, checked_address(link), prefixes, receives=link.is_sender)
     return AttachRequest(
         identity=identity,
         lifetime=lifetime_of(link, longest),
@@ -90,7 +91,7 @@ def read_request(link: Link, prefixes: tuple[str, ...], longest: int) -> AttachR
     )
 
 
-def identity_of(link: Link, address: str, prefixes: tuple[str, ...]) -> LinkIdentity:
+def identity_of(link: Link, address: str, prefixes: tuple[str, ...], *, receives: bool) -> LinkIdentity:
     """Who attaches where; raises `Refusal` for an address, or a client, that no link of a topic can have."""
     container = link.connection.remote_container
     if not container:
@@ -98,7 +99,18 @@ def identity_of(link: Link, address: str, prefixes: tuple[str, ...]) -> LinkIden
     if not address.startswith(prefixes):
         known = ", ".join(prefix + "…" for prefix in prefixes)
         raise Refusal(NOT_FOUND, f"no node {address!r}: expected an address of {known}")
+    if why := why_no_address(address, receives=receives):
+        raise Refusal(INVALID_FIELD, why)
     return LinkIdentity(container, link.name, address, link.connection.user)
+
+
+def why_no_address(address: str, *, receives: bool) -> str:
+    """Empty if it is one that a client may attach to: a subscriber to a pattern, too."""
+    if is_misplaced(address):
+        return f'{address!r}: "#" stands for the rest, so it is the last word'
+    if not receives and is_pattern(address):
+        return f"{address!r} is a pattern, to which only subscribers attach"
+    return ""
 
 
 def check_modes(link: Link) -> None:

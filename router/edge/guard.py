@@ -19,6 +19,7 @@ from router.edge.report import only_of
 from router.events.kind import EventKind, event
 from router.mesh.config import Limits
 from router.security.rules import Rule, RuleOf
+from topic.directory.addresses import is_pattern, parts
 
 log = logging.getLogger("oncemesh.clients")
 
@@ -98,7 +99,7 @@ class Guard:
         rule = self._rule_of(connection.user)
         allowed, what = rule.may_send(address), "send to"
         if receives:
-            allowed, what = rule.may_receive(address), "receive from"
+            allowed, what = may_receive(rule, address), "receive from"
         if not allowed:
             _tell_refused(connection, f"may not {what} {address!r}")
             raise Refusal(UNAUTHORIZED, f"this user may not {what} {address!r}")
@@ -127,6 +128,14 @@ class Guard:
         """What of a router's report a user is shown."""
         rule: Rule = self._rule_of(user)
         return report if rule.sees_all else only_of(user, report)
+
+
+def may_receive(rule: Rule, address: str) -> bool:
+    """Of a pattern all that it covers, unless the rule names that itself."""
+    if address in rule.receive or not is_pattern(address):
+        return rule.may_receive(address)
+    begin, besides = parts(address)
+    return rule.may_receive_all(begin) and (besides is None or rule.may_receive(besides))
 
 
 def _tell_refused(connection: Visiting, why: str) -> None:

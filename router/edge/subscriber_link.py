@@ -7,10 +7,12 @@ not transferred again: the core's new record is given the old handle.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import compress
 from typing import Final
 
 from router.amqp.batches import Dispositions
+from router.amqp.format.codec import Symbol, encode
 from router.amqp.format.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED, AmqpError
 from router.amqp.format.message import merged, modified
 from router.amqp.format.values import (
@@ -39,14 +41,20 @@ from topic.actions import (
 )
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
+from topic.directory.addresses import is_pattern
 from topic.edge.subscriber import ROOM, LocalSubscriber
 from topic.identity import Epoch, LinkIdentity
 from topic.node import Node
-from topic.properties import EPOCH
+from topic.properties import ADDRESS, EPOCH
 
 NOTHING: Final = b"\x00\x53\x75\xa0\x00"
 """An empty data section, for resumed transfers without payload: some clients choke on transfers without any."""
 OUTCOMES: Final = {int(outcome): outcome for outcome in DeliveryOutcome}
+
+
+@lru_cache(maxsize=1024)
+def _annotation(address: str) -> bytes:
+    return encode({Symbol(ADDRESS): address})
 
 
 class SubscriberLink(TopicEnd):
@@ -58,6 +66,7 @@ class SubscriberLink(TopicEnd):
         "handles",
         "modified",
         "named",
+        "of_pattern",
         "records",
         "sends_settled",
         "subscriber",
@@ -76,6 +85,7 @@ class SubscriberLink(TopicEnd):
         self.named: dict[bytes, int] = {}  # by key: the client's map, and what of that is not resumed yet
         # What its modified outcomes make of a message that is offered again: failed deliveries, and annotations.
         self.modified: dict[Record, tuple[int, bytes]] = {}
+        self.of_pattern = is_pattern(request.identity.address)
 
     @property
     def identity(self) -> LinkIdentity:
@@ -209,8 +219,12 @@ class SubscriberLink(TopicEnd):
 
     def message_again(self, record: Record) -> bytes:
         """As it is offered once more: unchanged, if it was released (AMQP 1.0 3.4.4)."""
+        return modified(self.message(record), *self.modified.get(record, (0, b"")))
+
+    def message(self, record: Record) -> bytes:
+        """With its address, for who has subscribed to a pattern."""
         assert record.message is not None
-        return modified(record.message, *self.modified.get(record, (0, b"")))
+        return modified(record.message, 0, _annotation(record.stream.address)) if self.of_pattern else record.message
 
     # what the core asks
 
@@ -235,15 +249,15 @@ class SubscriberLink(TopicEnd):
                 raise AssertionError(f"of a publisher: {action}")
 
     def _deliver(self, action: Deliver) -> None:
-        send, records, handles = self.link.send, self.records, self.handles
+        send, records, handles, of_pattern = self.link.send, self.records, self.handles, self.of_pattern
         if self.sends_settled or action.records[0].presettled:
             for record in action.records:
-                assert record.message is not None
-                send(record.key, record.message, True)
+                send(record.key, self.message(record), True)
             return
         for record in action.records:
-            assert record.message is not None
-            handle = send(record.key, record.message)
+            message = self.message(record) if of_pattern else record.message
+            assert message is not None
+            handle = send(record.key, message)
             records[handle] = record
             handles[record] = handle
 
@@ -263,8 +277,7 @@ class SubscriberLink(TopicEnd):
             return
         self.named.pop(record.key, None)
         aborted = action.settled and not action.state
-        message = NOTHING if action.state or aborted else record.message
-        assert message is not None
+        message = NOTHING if action.state or aborted else self.message(record)
         handle = self.link.send(record.key, message, action.settled, resume=True, state=action.state, aborted=aborted)
         if handle is not None:
             self.records[handle] = record

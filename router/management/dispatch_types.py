@@ -25,6 +25,7 @@ from router.events.kind import EventKind, event
 from router.management.entity import EntityType, ManagedRouter
 from router.mesh.config import HTTP, INTER
 from router.mesh.quantities import Address
+from topic.directory.addresses import is_pattern
 from topic.identity import LinkIdentity
 
 log = logging.getLogger("oncemesh.management")
@@ -295,8 +296,9 @@ def _name(end: End) -> bytes:
 
 
 def _addresses(at: ManagedRouter) -> dict[str, None]:
-    """Those that have a publisher or subscriber somewhere."""
-    return dict.fromkeys(entry.identity.address for entry in at.node.topic.directory.entries() if entry.live)
+    """Those that have a publisher or subscriber somewhere, but for patterns."""
+    live = (entry.identity.address for entry in at.node.topic.directory.entries() if entry.live)
+    return dict.fromkeys(address for address in live if not is_pattern(address))
 
 
 def _address(at: ManagedRouter) -> Kind:

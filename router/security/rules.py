@@ -43,6 +43,10 @@ class Rule:
     def may_receive(self, address: str) -> bool:
         return any(_fits(pattern, address) for pattern in self.receive)
 
+    def may_receive_all(self, begin: str) -> bool:
+        """Whatever has that begin."""
+        return any(pattern.endswith(_REST) and _fits(pattern, begin) for pattern in self.receive)
+
     @property
     def sees_all(self) -> bool:
         return self.status == ALL

@@ -55,7 +55,7 @@ def leftovers(topic: Topic) -> Iterator[tuple[str, object]]:
         yield "unread", list(subscriber.unread)
     yield "unjoined", [home for home, names in edge.reports.unjoined.items() if names]
     yield "departures", list(directory.departures)
-    yield "lapsed", [*directory.lapsed, *filter(None, directory._entries._untold.values())]
+    yield "lapsed", [*directory.lapsed, *directory._entries._untold._at]
     yield "announced", list(directory._announced)
     yield "tombstones", list(directory._tombstones)
     yield "waiting attaches", topic.attaches.waiting

@@ -175,7 +175,7 @@ def delivered_unjoined(_: Method) -> Method:
     """5 Edge: nothing is delivered to a subscriber by a home that has not joined it."""
 
     def broken(delivering: EdgeDelivery, stream: Stream) -> list[LocalSubscriber]:
-        return list(delivering._at.get(stream.identity.address, ()))
+        return list(delivering._at.meeting(stream.identity.address))
 
     return broken
 

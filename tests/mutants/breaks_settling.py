@@ -8,6 +8,7 @@ from tests.topic import test_budgets
 from topic.delivery.record import Record, Stream
 from topic.delivery.records import RecordTable
 from topic.delivery.window import CreditWindow
+from topic.directory.addresses import ByAddress
 from topic.edge.edge import Edge
 from topic.edge.receipts import Receipts
 from topic.edge.reports import Reports
@@ -28,7 +29,7 @@ def settled_on_outcome(report: Method, init: Method) -> tuple[Method, Method]:
         report(reports, stream, records)
         edge = edges[reports]
         if records:
-            Settlement(edge.outlet, edge.records, {}, lambda subscriber: None).settle_locals(records)
+            Settlement(edge.outlet, edge.records, ByAddress(), lambda subscriber: None).settle_locals(records)
         edge.records.forget(stream, records)
 
     def built(edge: Edge, *arguments: Any) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.filters import is_left_out
 from tests.simulation.parties import Message, Reader
 from tests.simulation.ttl import transferred
+from tests.simulation.wildcards import covers
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.edge.unconfirmed import FINAL
@@ -37,7 +38,7 @@ class Applications:
         self._judge.note(link.router.name, f"transfers {text.decode()} to {link}{f' ({attempts})' if attempts else ''}")
         address = self._judge.messages[text].key[:NAME_LENGTH] == record.stream.publisher
         self._judge.check(
-            address and record.stream.address == link.client.identity.address, f"3 address: {text!r} to {link}"
+            address and covers(link.client.identity.address, record.stream.address), f"3 address: {text!r} to {link}"
         )
 
     def resumed(self, link: "SubscriberLink", record: Record, state: int, settled: bool) -> None:

@@ -38,6 +38,7 @@ from tests.simulation.parties import (
 from tests.simulation.plain import PlainSubscribers
 from tests.simulation.promises import Promises
 from tests.simulation.termini import Termini
+from tests.simulation.wildcards import covers
 from tests.simulation.windows import check_windows
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Status
@@ -179,7 +180,7 @@ class Judge:
 
     def is_promised(self, link: "PublisherLink", name: str, reader: Reader) -> bool:
         """Whether it is to get what comes now."""
-        if reader.address != link.client.identity.address or reader.at_most_once:
+        if not covers(reader.address, link.client.identity.address) or reader.at_most_once:
             return False
         if reader.resumes:
             return reader.since is not None and self.termini.knows(link.router, name, reader)

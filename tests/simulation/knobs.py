@@ -131,6 +131,8 @@ class Knobs:
     """How many messages have to be had by somebody in time."""
     filters: float = 0.0
     """How often a subscriber that attaches asks for another filter than before; without it, none has any."""
+    wildcards: float = 0.0
+    """How many subscribers are subscribed to a pattern; with it, addresses have two words."""
     apart: tuple[float, ...] = (2.0, 4.0, 8.0)
     """Longest times for which partitions last."""
 

@@ -26,6 +26,7 @@ from tests.simulation.quiescence import check_quiescence
 from tests.simulation.router import Router
 from tests.simulation.schedule import Schedule
 from tests.simulation.subscriber import SubscriberClient
+from tests.simulation.wildcards import draw_address, draw_subscription
 from tests.simulation.wires import Wire
 
 CALM = 400.0
@@ -105,7 +106,13 @@ class World:
         return wires
 
     def _client(self, name: str) -> tuple[object, ...]:
-        address = f"topic/{self.random.randrange(self.knobs.addresses)}"
+        patterns = self.knobs.wildcards
+        if not patterns:
+            address = f"topic/{self.random.randrange(self.knobs.addresses)}"
+        elif name.startswith("s"):
+            address = draw_subscription(self.random, patterns)
+        else:
+            address = draw_address(self.random)
         return name, address, self.routers, self.schedule, self.random, self.knobs, self.judge, self.note
 
     def _share(self, publishers: Sequence[Client], subscribers: Sequence[Client], container: str) -> None:

@@ -9,6 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from topic.delivery.record import Record, State, Stream
+from topic.directory.addresses import ByAddress
 
 
 class RecordTable:
@@ -17,7 +18,7 @@ class RecordTable:
     def __init__(self) -> None:
         self.by_key: dict[bytes, Record] = {}
         """Placeholders too; presettled records not."""
-        self._at: dict[str, dict[bytes, Record]] = {}
+        self._at: ByAddress[bytes, Record] = ByAddress()
         """The same by address."""
         self.busy_keys: dict[bytes, Stream] = {}
         """Keys that an older delivery holds, and the stream whose next delivery waits for each."""
@@ -45,15 +46,21 @@ class RecordTable:
 
     def _enter(self, records: dict[bytes, Record], address: str) -> None:
         self.by_key.update(records)
-        self._at.setdefault(address, {}).update(records)
+        self._at.at(address).update(records)
 
     def at(self, address: str) -> Collection[Record]:
-        """The records of an address, in the order in which they were entered."""
-        return self._at.get(address, {}).values()
+        """The records of an address, in the order in which they were entered; or of all that a pattern covers."""
+        return self._at.meeting(address)
+
+    def readdress(self, records: list[Record], former: str) -> None:
+        """These were at that address or pattern until their publisher was known."""
+        self._at.discard(former, *(record.key for record in records))
+        for record in records:
+            self._at.at(record.stream.address)[record.key] = record
 
     def forget(self, stream: Stream, records: list[Record]) -> None:
         """Forget records of the stream that nobody needs, and free their keys."""
-        by_key, in_order, at_address = self.by_key, stream.records, self._at.get(stream.address, {})
+        by_key, in_order, at_address = self.by_key, stream.records, self._at.at(stream.address)
         for record in records:
             key = record.key
             if by_key.get(key) is record:
@@ -61,8 +68,7 @@ class RecordTable:
                 if self.busy_keys and key in self.busy_keys:
                     self.unblocked.append(self.busy_keys.pop(key))
             in_order.pop(record.n, None)
-        if not at_address:
-            self._at.pop(stream.address, None)
+        self._at.discard(stream.address)
 
     def drop_messages(self) -> None:
         """Drop the messages of settled records: the shell has sent them."""

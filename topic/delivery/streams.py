@@ -4,6 +4,7 @@
 from collections.abc import Collection, Iterator, Mapping
 
 from topic.delivery.record import Stream
+from topic.directory.addresses import ByAddress
 
 
 class Streams(Mapping[bytes, Stream]):
@@ -11,7 +12,7 @@ class Streams(Mapping[bytes, Stream]):
 
     def __init__(self) -> None:
         self._by_publisher: dict[bytes, Stream] = {}
-        self._at: dict[str, dict[bytes, Stream]] = {}
+        self._at: ByAddress[bytes, Stream] = ByAddress()
 
     def __getitem__(self, publisher: bytes) -> Stream:
         return self._by_publisher[publisher]
@@ -23,19 +24,16 @@ class Streams(Mapping[bytes, Stream]):
         return len(self._by_publisher)
 
     def at(self, address: str) -> Collection[Stream]:
-        """The streams of an address."""
-        return self._at.get(address, {}).values()
+        """The streams of an address, or of all that a pattern covers."""
+        return self._at.meeting(address)
 
     def add(self, stream: Stream) -> None:
         assert stream.publisher not in self._by_publisher, "a new epoch abandons or re-homes the old stream first"
         self._by_publisher[stream.publisher] = stream
-        self._at.setdefault(stream.address, {})[stream.publisher] = stream
+        self._at.at(stream.address)[stream.publisher] = stream
 
     def discard(self, stream: Stream) -> None:
         """The publisher has a later stream, or none."""
         if self._by_publisher.get(stream.publisher) is stream:
             del self._by_publisher[stream.publisher]
-            at_address = self._at[stream.address]
-            del at_address[stream.publisher]
-            if not at_address:
-                del self._at[stream.address]
+            self._at.discard(stream.address, stream.publisher)

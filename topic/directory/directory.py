@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import attrs
 
 from linkstate.plan.plan import Plan
+from topic.directory.addresses import Found
 from topic.directory.entries import LinkEntries
 from topic.directory.entry import AddressAudience, Change, Index, LinkEntry, Owner, Role, Status, audience_of
 from topic.directory.members import Members
@@ -45,7 +46,7 @@ class Directory:
         """Links of ours that have ended."""
         self._ended: dict[Index, None] = {}
         """Links of others that have ended, and are forgotten when everybody knows."""
-        self._audiences: dict[str, AddressAudience] = {}
+        self._audiences: Found[AddressAudience] = Found()
         self.unsaved: list[LinkEntry] = []
         """Durable entries that changed since the shell last took them to the state store."""
         for entry in remembered:
@@ -115,8 +116,8 @@ class Directory:
     def _compute_audience(self, address: str) -> AddressAudience:
         listed = self.subscribers(address)
         members = [(entry, self.in_contact(entry)) for entry in listed if entry.name not in self.lapsed]
-        lapsed = [entry.name for entry in listed if entry.name in self.lapsed]
-        return audience_of(self.router, members, (*self._entries.untold(address), *lapsed))
+        missing = [*self._entries.untold(address), *(entry for entry in listed if entry.name in self.lapsed)]
+        return audience_of(self.router, members, (entry.name for entry in missing))
 
     # own section
 
@@ -167,7 +168,7 @@ class Directory:
         """Nobody waits for this subscriber any more, until its owner says that it lives (8, Apart)."""
         assert entry.live and entry.role is Role.SUBSCRIBER
         self.lapsed[entry.name] = since_us
-        self._audiences.pop(entry.identity.address, None)
+        self._audiences.forget(entry.identity.address)
 
     def take_back(self, entry: LinkEntry) -> bool:
         """The owner says that the subscriber lives: it is waited for again. False if it has been all along."""
@@ -175,7 +176,7 @@ class Directory:
         is_known = known is not None and entry.role is Role.SUBSCRIBER and known.epoch == entry.epoch
         if not is_known or self.lapsed.pop(entry.name, None) is None:
             return False
-        self._audiences.pop(entry.identity.address, None)
+        self._audiences.forget(entry.identity.address)
         return True
 
     def mark(self, entry: LinkEntry, status: Status, ending: str = "") -> Change:
@@ -345,4 +346,4 @@ class Directory:
         self._announced.discard(index)
         if entry.role is Role.SUBSCRIBER:
             self.lapsed.pop(entry.name, None)
-            self._audiences.pop(entry.identity.address, None)
+            self._audiences.forget(entry.identity.address)

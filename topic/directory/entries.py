@@ -6,8 +6,8 @@ What concerns few links costs what these are, however many there are. Whom to be
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import count
-from typing import TypeVar
 
+from topic.directory.addresses import ByAddress
 from topic.directory.entry import Index, LinkEntry, Owner, Role, Status
 
 
@@ -20,8 +20,8 @@ class LinkEntries:
         self._numbers: dict[Index, int] = {}
         self._next = count()
         self._owned: dict[Owner, dict[Index, LinkEntry]] = {}
-        self._subscribers: dict[str, dict[bytes, LinkEntry]] = {}
-        self._untold: dict[str, dict[bytes, LinkEntry]] = {}
+        self._subscribers: ByAddress[bytes, LinkEntry] = ByAddress()
+        self._untold: ByAddress[bytes, LinkEntry] = ByAddress()
         self.expired_lives: dict[Index, LinkEntry] = {}
         self.bound: dict[Index, LinkEntry] = {}
 
@@ -33,11 +33,11 @@ class LinkEntries:
 
     def subscribers(self, address: str) -> Collection[LinkEntry]:
         """The live subscribers of an address."""
-        return self._subscribers.get(address, {}).values()
+        return self._subscribers.meeting(address)
 
-    def untold(self, address: str) -> Collection[bytes]:
+    def untold(self, address: str) -> Collection[LinkEntry]:
         """Subscribers of an address that something was accepted without, and that have not been told."""
-        return self._untold.get(address, ())
+        return self._untold.meeting(address)
 
     @property
     def owners(self) -> list[Owner]:
@@ -77,7 +77,7 @@ class LinkEntries:
             self.expired_lives[index] = entry
         if entry.role is Role.SUBSCRIBER and (entry.live or (entry.expired_life and entry.lifetime.timeout)):
             lists = self._subscribers if entry.live else self._untold
-            lists.setdefault(entry.identity.address, {})[entry.name] = entry
+            lists.at(entry.identity.address)[entry.name] = entry
         return old
 
     def remove(self, index: Index) -> LinkEntry:
@@ -87,21 +87,12 @@ class LinkEntries:
         return entry
 
     def _unlist(self, index: Index, entry: LinkEntry) -> None:
-        _discard(self._owned, entry.owner, index)
+        owned = self._owned[entry.owner]
+        del owned[index]
+        if not owned:
+            del self._owned[entry.owner]
         self.bound.pop(index, None)
         self.expired_lives.pop(index, None)
         if entry.role is Role.SUBSCRIBER:
-            _discard(self._subscribers, entry.identity.address, entry.name)
-            _discard(self._untold, entry.identity.address, entry.name)
-
-
-K = TypeVar("K")
-M = TypeVar("M")
-
-
-def _discard(lists: dict[K, dict[M, LinkEntry]], key: K, member: M) -> None:
-    members = lists.get(key)
-    if members is not None:
-        members.pop(member, None)
-        if not members:
-            del lists[key]
+            self._subscribers.discard(entry.identity.address, entry.name)
+            self._untold.discard(entry.identity.address, entry.name)

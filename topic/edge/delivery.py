@@ -5,13 +5,14 @@ outcome, home is told. When that outcome may leave is `topic.edge.reports`'s bus
 `topic.edge.settlement`'s.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from topic.actions import Deliver, Redeliver, Resume
 from topic.delivery.gates import Gate
 from topic.delivery.outcomes import LOGGED, DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, Record, State, Stream, answer, name_all, send
 from topic.delivery.records import RecordTable, by_stream, had, sizes
+from topic.directory.addresses import ByAddress
 from topic.edge.filters import wanted
 from topic.edge.reports import Reports
 from topic.edge.settlement import Settlement
@@ -30,7 +31,7 @@ class EdgeDelivery:
         self,
         outlet: Outlet,
         records: RecordTable,
-        at: Mapping[str, Collection[LocalSubscriber]],
+        at: ByAddress[bytes, LocalSubscriber],
         reports: Reports,
         redeliveries: int,
         evaluate: Callable[[Stream, list[Record]], None],
@@ -79,7 +80,7 @@ class EdgeDelivery:
 
     def joined_at(self, stream: Stream) -> list[LocalSubscriber]:
         home = stream.home
-        return [s for s in self._at.get(stream.identity.address, ()) if home in s.joined]
+        return [s for s in self._at.meeting(stream.identity.address) if home in s.joined]
 
     def take_again(self, stream: Stream, records: list[Record]) -> None:
         """Give records that were unconfirmed to all local subscribers that their home has joined."""

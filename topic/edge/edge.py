@@ -11,6 +11,7 @@ from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, OPEN, WITHHELD, Record, State, Stream
 from topic.delivery.records import RecordTable, in_ranges, ranges_without
 from topic.delivery.streams import Streams
+from topic.directory.addresses import ByAddress
 from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
 from topic.edge.delivery import EdgeDelivery
@@ -38,7 +39,7 @@ class Edge:
         self.directory = directory
         self.streams = Streams()
         self.subscribers: dict[bytes, LocalSubscriber] = {}
-        self._at: dict[str, dict[LocalSubscriber, None]] = {}
+        self._at: ByAddress[bytes, LocalSubscriber] = ByAddress()
         self.unconfirmed = Unconfirmed(outlet, records, directory, self._at)
         self.reports = Reports(outlet, self.subscribers, directory.lapsed)
         self.delivery = EdgeDelivery(outlet, records, self._at, self.reports, redeliveries, evaluate)
@@ -51,7 +52,7 @@ class Edge:
         """Take in a subscriber that attaches, for the first time or anew. Every home has to join it."""
         if subscriber.name not in self.subscribers:
             self.subscribers[subscriber.name] = subscriber
-            self._at.setdefault(subscriber.identity.address, {})[subscriber] = None
+            self._at.at(subscriber.identity.address)[subscriber.name] = subscriber
         self.reports.attaches(subscriber.name)
         _forget_attempts(subscriber)
         named = [record for record in self._records(subscriber) if subscriber in record.locals]
@@ -66,10 +67,7 @@ class Edge:
         """Take a subscriber out. Returns the records that it had no final outcome of."""
         assert self.subscribers[subscriber.name] is subscriber
         del self.subscribers[subscriber.name]
-        address = subscriber.identity.address
-        del self._at[address][subscriber]
-        if not self._at[address]:
-            del self._at[address]
+        self._at.discard(subscriber.identity.address, subscriber.name)
         subscriber.gated.clear()
         self.reports.left(subscriber.name)
         named = [record for record in self._records(subscriber) if subscriber in record.locals]
@@ -106,7 +104,7 @@ class Edge:
 
     def _is_listed(self, record: Record) -> bool:
         """Whether our answer to the attach lists the record, or will: then the subscriber is owed its end."""
-        there = self._at.get(record.stream.address, ())
+        there = self._at.meeting(record.stream.address)
         return any(record in subscriber.resuming or record.key in (subscriber.client_map or ()) for subscriber in there)
 
     def _records(self, subscriber: LocalSubscriber) -> Iterator[Record]:
@@ -161,7 +159,7 @@ class Edge:
     def rehomed(self, publisher: bytes, address: str) -> None:
         """The publisher has a new attach, or is gone: the gates of its older attach fall (6.5). What waited for a sign
         of its life (6.6) is not given any more, as none will come."""
-        for subscriber in self._at.get(address, ()):
+        for subscriber in self._at.meeting(address):
             gate = subscriber.gated.get(publisher)
             if gate is not None:
                 if gate.first == UNPROVEN:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from topic.actions import Echo
 from topic.delivery.record import Record, State
 from topic.delivery.records import RecordTable, by_stream
+from topic.directory.addresses import meets
 from topic.edge.subscriber import LocalSubscriber
 from topic.journal import Event
 from topic.outlet import Outlet
@@ -76,7 +77,7 @@ class Receipts:
         old outcome could be taken for that of a new message before our answer is made."""
         known, by_key = set(subscriber.unread), self.records.by_key
         for record in [by_key[key] for key in client_map if key in by_key]:
-            is_meant = record.state is State.SETTLED and record.stream.address == subscriber.identity.address
+            is_meant = record.state is State.SETTLED and meets(record.stream.address, subscriber.identity.address)
             if is_meant and record not in known:
                 self.remember(subscriber, record)
 

@@ -3,11 +3,12 @@
 When the record may be forgotten afterwards is `topic.edge.receipts`'s business.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 
 from topic.actions import SettleSubscriber
 from topic.delivery.record import QUEUED, WITHHELD, Record, Stream, settle
 from topic.delivery.records import RecordTable
+from topic.directory.addresses import ByAddress
 from topic.edge.receipts import Receipts
 from topic.edge.subscriber import LocalSubscriber
 from topic.journal import Event
@@ -21,7 +22,7 @@ class Settlement:
         self,
         outlet: Outlet,
         records: RecordTable,
-        at: Mapping[str, Collection[LocalSubscriber]],
+        at: ByAddress[bytes, LocalSubscriber],
         pump: Callable[[LocalSubscriber], None],
     ) -> None:
         """`at` has the subscribers by address. `pump` sends a subscriber what its credit lets go."""
@@ -65,7 +66,7 @@ class Settlement:
     def _settle_resuming(self, records: list[Record]) -> list[LocalSubscriber]:
         """Note the settlement for subscribers that still wait to be resumed with some of the records: they read of it
         by that. Returns those subscribers."""
-        at_address = self._at.get(records[0].stream.address, ())
+        at_address = self._at.meeting(records[0].stream.address)
         resuming = [subscriber for subscriber in at_address if subscriber.resuming]
         for subscriber in resuming:
             for record in records:

@@ -221,6 +221,13 @@ class LocalSubscriber:
         self.client_map = {record.key: self.client_map[record.key] for record in records}
         self.exempt.update(records if self.wants is not None else ())
 
+    def disown(self, record: Record) -> None:
+        """Its map named the record, which is no delivery of its address."""
+        self.resuming.pop(record, None)
+        self.exempt.discard(record)
+        if self.client_map is not None:
+            self.client_map = {key: state for key, state in self.client_map.items() if key != record.key}
+
     def may_pass(self, record: Record) -> bool:
         """Whether its filter is asked about the record: not if the client has it by its map, or had it on this
         link."""

@@ -7,11 +7,12 @@ answered stays true. A delivery is confirmed when home forwards it again or says
 is `topic.home.resolution`'s business.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from topic.delivery.outcomes import GIVEN_BACK, LOGGED, DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, Record, State, Stream
 from topic.delivery.records import RecordTable
+from topic.directory.addresses import ByAddress, meets
 from topic.directory.directory import Directory
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, NOWHERE, Epoch, LinkIdentity
@@ -32,7 +33,7 @@ class Unconfirmed:
         outlet: Outlet,
         records: RecordTable,
         directory: Directory,
-        at: Mapping[str, Collection[LocalSubscriber]],
+        at: ByAddress[bytes, LocalSubscriber],
     ) -> None:
         """`at` has the local subscribers by address."""
         self.outlet = outlet
@@ -55,7 +56,7 @@ class Unconfirmed:
             else:
                 record.hold()
                 stream.unconfirmed[record.key] = record
-        for subscriber in self._at.get(stream.address, ()):
+        for subscriber in self._at.meeting(stream.address):
             subscriber.hold_back([stream.publisher])
 
     def _drop_waiting(self, stream: Stream) -> None:
@@ -82,8 +83,20 @@ class Unconfirmed:
             del old.unconfirmed[record.key]
             record.stream = new
             new.unconfirmed[record.key] = record
+        if old.address != new.address:
+            self._found_at(new.address, records)
+            self.records.readdress(records, old.address)
         if records:
             self.outlet.trace_records(Event.REHOMED, new, records)
+
+    def _found_at(self, address: str, records: list[Record]) -> None:
+        """While nobody knew the publisher of these, any pattern might cover its address: whoever's does not has named
+        them wrongly."""
+        for record in records:
+            for subscriber in [s for s in record.locals if not meets(s.identity.address, address)]:
+                record.drop(subscriber)
+                subscriber.disown(record)
+                record.hold()  # it has not refused it, either
 
     def hold_for(self, subscriber: LocalSubscriber, records: Iterable[Record]) -> None:
         """The subscriber attached again: what it has not answered, home has to name once more."""
@@ -102,7 +115,7 @@ class Unconfirmed:
             record = self.records.by_key.get(key)
             if record is None and len(key) == KEY_LENGTH:
                 stream = stream_of(key[:NAME_LENGTH])
-                if stream.address != subscriber.identity.address:
+                if not meets(stream.address, subscriber.identity.address):
                     continue
                 record = stream.put_off(key)
                 if record is None:
@@ -156,7 +169,7 @@ def _is_meant(subscriber: LocalSubscriber, record: Record, state: int) -> bool:
     """Whether the map's word counts for the record. Of an abandoned one only an outcome does: nobody forwards it
     again."""
     stream = record.stream
-    is_ours = stream.address == subscriber.identity.address and record.state is not State.SETTLED
+    is_ours = meets(stream.address, subscriber.identity.address) and record.state is not State.SETTLED
     return is_ours and (state in FINAL or not stream.abandoned)
 
 

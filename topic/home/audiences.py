@@ -11,6 +11,7 @@ from topic.delivery.gates import Gate
 from topic.delivery.record import AWAITING_HOME, Record, State, Stream
 from topic.delivery.records import had
 from topic.delivery.streams import Streams
+from topic.directory.addresses import meets
 from topic.directory.entry import NOBODY, LinkEntry
 from topic.edge.edge import Edge
 from topic.home.liveness import Liveness
@@ -236,7 +237,7 @@ class Audiences:
         directory = self.directory
         subscriber = directory.subscriber(name)
         record.orphans.discard(name)
-        if subscriber is None or not subscriber.live or subscriber.identity.address != record.stream.address:
+        if subscriber is None or not subscriber.live or not meets(subscriber.identity.address, record.stream.address):
             return False
         if _is_gating(record, name):
             return False

@@ -14,6 +14,7 @@ import attrs
 from topic.actions import STOLEN, Detach, Note
 from topic.delivery.outcomes import TERMINAL
 from topic.delivery.record import Stream
+from topic.directory.addresses import is_pattern
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status
 from topic.edge.subscriber import LocalSubscriber
 from topic.edge.unconfirmed import UNKNOWN, nowhere
@@ -175,7 +176,7 @@ class Generations:
         for stream in (mine, other, *self._take_nowhere(name)):
             if stream is None:
                 continue
-            if new is not None and stream.generation in (UNKNOWN, new.generation) and stream.address == new.address:
+            if new is not None and _goes_on(stream, new):
                 (self._home.supersede if stream is mine else self._edge.unconfirmed.hold)(stream)
                 self._edge.unconfirmed.move(stream, new, list(stream.unconfirmed.values()))
                 continue
@@ -233,3 +234,10 @@ class Generations:
 
     def _end(self, index: tuple[bytes, str]) -> None:
         self._edge.abandon(self._nowhere.pop(index).stream)
+
+
+def _goes_on(old: Stream, new: Stream) -> bool:
+    """Whether the new attach is of the same life. A pattern in the place of an address, where only placeholders name a
+    publisher, may have been any of those that name them."""
+    is_at = old.address == new.address or is_pattern(old.address)
+    return is_at and old.generation in (UNKNOWN, new.generation)

@@ -82,7 +82,7 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
     return Deliveries(
         groups,
         uses,
-        address=taken(rows.address, groups.first(rows.address != NONE)),
+        address=taken(rows.address, groups.first(rows.has_address)),
         published=groups.first(published | kept, facts.incarnation, rows.place),
         handed=groups.any(facts.tells(Event.DELIVERED, Event.PROCESSED)),
         ranked=groups.first(received & (rows.n >= 0), facts.epoch_hlc, rows.n, ~facts.at_home, *stamp),

@@ -138,10 +138,10 @@ def _joined(facts: Facts, names: list[str], stays: Sequence[Membership]) -> Iter
     here = {(log.source, log.incarnation): number for number, log in enumerate(facts.rows.logs)}
     by_log = {number: np.flatnonzero(received & (facts.rows.log == number)) for number in set(here.values())}
     for stay in stays:
-        log, address = here.get((stay.source, stay.incarnation)), codes.get(stay.address, NONE)
+        log = here.get((stay.source, stay.incarnation))
         if log is None or not len(at := by_log[log]):
             continue
-        place, at_address = facts.rows.place[at], facts.rows.address[at] == address
+        place, at_address = facts.rows.place[at], facts.rows.meets(facts.rows.address[at], stay.address)
         within = at_address & (stay.since < place) & (place < stay.till) & (facts.rows.hlc[at] < stay.closed)
         for publisher, since, till in stay.gates:
             within &= ~((publishers[at] == publisher.encode()) & (since < place) & (place < till))

@@ -49,7 +49,6 @@ class Unattributed:
     def __init__(self, facts: Facts, found: Deliveries, fates: Fates, pairs: Pairs, case: Case) -> None:
         self._facts, self._found, self._fates, self._pairs, self._case = facts, found, fates, pairs, case
         self._codes = {name: code for code, name in enumerate(pairs.names)}
-        self._address = [*facts.rows.strings, None]
         self._received_hlc = np.where(found.received_hlc != BIG, found.received_hlc, fates.accepted_hlc)
 
     def unaddressed(self, verdicts: SubscriberVerdicts) -> tuple[InVain, Flags]:
@@ -116,9 +115,7 @@ class Unattributed:
             yield publisher, home, Missed(len(accepted_at), min(accepted_at), max(accepted_at))
 
     def _addressed(self, address: str | None) -> Flags:
-        code = self._address.index(address) if address in self._address[:-1] else len(self._address)
-        found: Flags = self._found.address == code
-        return found
+        return self._facts.rows.meets(self._found.address, address)
 
     def _served(self, flags: Flags) -> Ints:
         """Numbers of the pairs for which it is true, in order."""

@@ -5,6 +5,7 @@ events of one delivery come into one bucket, whichever log they are from, and a 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgpack
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topic.blocks import BlockView
+from topic.directory.addresses import is_pattern, meets
 from topic.identity import KEY_LENGTH
 
 Ints = NDArray[np.int64]
@@ -66,6 +68,22 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.event)
+
+    @cached_property
+    def _addresses(self) -> dict[int, str]:
+        """By code."""
+        return {code: self.strings[code] for code in np.unique(self.address).tolist() if code != NONE}
+
+    @property
+    def has_address(self) -> Flags:
+        """Which rows tell the address of their deliveries. Who has subscribed to a pattern tells that."""
+        patterns = [code for code, address in self._addresses.items() if is_pattern(address)]
+        return ~np.isin(self.address, [NONE, *patterns])
+
+    def meets(self, addresses: Codes | Ints, subscribed: str | None) -> Flags:
+        """At which of these addresses a subscriber is to what it has subscribed to: one, or a pattern."""
+        codes = [code for code, address in self._addresses.items() if subscribed and meets(address, subscribed)]
+        return np.isin(addresses, codes)
 
 
 class Packer:

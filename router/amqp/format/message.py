@@ -113,6 +113,13 @@ def section_of(message: bytes, code: int) -> bytes:
     return message[at : skip(message, at)] if at >= 0 else b""
 
 
+def annotation_of(message: bytes, name: str) -> Any:
+    """The message annotation of that name; None if there is none. Raises AmqpError as `place_of` does."""
+    section = section_of(message, MESSAGE_ANNOTATIONS)
+    annotations = decode(section)[0] if section else None
+    return annotations.get(name) if isinstance(annotations, dict) else None
+
+
 def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
     """The message after so many deliveries that failed, with more message-annotations: an encoded map, or nothing
     (AMQP 1.0 3.4.5)."""

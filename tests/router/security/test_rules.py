@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from router.edge.guard import may_receive
 from router.mesh.config import Limits
 from router.security.operator import OPERATOR
 from router.security.rules import EVERYTHING, Rule, Rules, RulesError, read_rules
@@ -33,6 +34,26 @@ def test_what_a_rule_does_not_say_its_user_may_not(path: Path) -> None:
     assert sent == {"topic/orders/": True, "topic/orders/eu/x": True, "topic/orders": False}
     assert alice.may_receive("topic/orders/eu") and not alice.may_receive("topic/orders/eu/x")
     assert bob.may_receive("topic/x") and not bob.may_send("topic/x") and not bob.sees_all
+
+
+@pytest.mark.parametrize(
+    ("receive", "pattern", "allowed"),
+    [
+        (("*",), "topic/eu.#", True),
+        (("topic/eu.*",), "topic/eu.*", True),
+        (("topic/eu.*",), "topic/eu.x.*", True),
+        (("topic/eu.*",), "topic/eu.#", False),  # it covers topic/eu
+        (("topic/eu.*", "topic/eu"), "topic/eu.#", True),
+        (("topic/eu.#",), "topic/eu.#", True),
+        (("topic/eu.fr",), "topic/eu.*", False),
+        (("topic/eu.f*",), "topic/eu.*", False),
+        (("topic/eu.*",), "topic/*.fr", False),
+        (("topic/eu/*",), "topic/eu/+/x", True),
+        (("topic/eu/x*",), "topic/eu/+/x", False),
+    ],
+)
+def test_a_pattern_is_allowed_if_all_that_it_covers_is(receive: tuple[str, ...], pattern: str, allowed: bool) -> None:
+    assert may_receive(Rule(receive=receive), pattern) is allowed
 
 
 def test_who_has_no_rule_may_do_everything_within_the_limits(path: Path) -> None:

@@ -1,0 +1,41 @@
+"""Breakages of patterns (protocol 2, Address; 6.1)."""
+
+from tests.mutants.mutant import KILLS, MOVING, Method, mutant
+from tests.topic import test_patterns as patterns
+from topic.delivery.record import Record
+from topic.directory.addresses import Found
+from topic.directory.entry import AddressAudience
+from topic.edge import unconfirmed
+from topic.edge.unconfirmed import Unconfirmed
+
+MANY = {"wildcards": 1.0, "publishers": 3, "subscribers": 3}
+
+
+@mutant(Found, "forget", by="2", **MOVING | MANY)
+def audiences_kept_while_patterns_come(_: Method) -> Method:
+    """5 Publish: who comes by a pattern is in the audience of all that it covers."""
+
+    def broken(found: Found[AddressAudience], address: str) -> None:
+        found.pop(address, None)
+
+    return broken
+
+
+@mutant(unconfirmed, "meets", by="1245", **KILLS | MANY)
+def map_of_a_pattern_not_read(_: Method) -> Method:
+    """6.1: a map counts for the deliveries that its link's pattern covers."""
+
+    def broken(one: str, other: str) -> bool:
+        return one == other
+
+    return broken
+
+
+@mutant(Unconfirmed, "_found_at", by="5", scenario=patterns.test_who_refused_what_it_does_not_cover_has_no_say_in_it)
+def strangers_left_in(_: Method) -> Method:
+    """6.1: who does not cover the address of what it has named is taken out when that is known."""
+
+    def broken(holding: Unconfirmed, address: str, records: list[Record]) -> None:
+        pass
+
+    return broken
