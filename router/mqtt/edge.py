@@ -104,7 +104,6 @@ class MqttEdge:
             "receive-maximum": self._receive_maximum,
             "maximum-packet-size": connection.max_packet,
             "retain-available": 0,
-            "wildcard-subscription-available": 0,
             "subscription-identifier-available": 0,
             "shared-subscription-available": 0,
         }

@@ -120,7 +120,7 @@ def _of_sections(sections: list[tuple[Any, Any]], qos: int) -> MqttContent | Non
 def _properties(fields: list[Any]) -> dict[str, Any]:
     fields = [*fields, *[None] * (_CONTENT_TYPE + 1 - len(fields))]
     found: dict[str, Any] = {}
-    if _fits(topic := fields[_REPLY_TO]) and topic and "+" not in topic and "#" not in topic:
+    if is_topic(topic := fields[_REPLY_TO]):
         found["response-topic"] = topic
     if (identity := fields[_CORRELATION_ID]) is not None:
         data = identity if isinstance(identity, bytes) else str(identity).encode(errors="replace")
@@ -129,6 +129,11 @@ def _properties(fields: list[Any]) -> dict[str, Any]:
     if _fits(kind := fields[_CONTENT_TYPE]):
         found["content-type"] = str(kind)
     return found
+
+
+def is_topic(value: Any) -> bool:
+    """Whether a message may be published to it."""
+    return _fits(value) and value != "" and "+" not in value and "#" not in value
 
 
 def _text(value: Any) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from router.edge.attach import LONGEST_ADDRESS, Refusal
+from router.edge.attach import LONGEST_ADDRESS, Refusal, why_no_address
 from router.edge.guard import Guard
 from router.edge.topics import durable_of
 from router.mesh.config import Limits
@@ -35,8 +35,8 @@ class Permissions:
         address, why = asked.filter, None
         if address.startswith("$share/"):
             why = Reason.NO_SHARED, "shared subscriptions are not supported"
-        elif "+" in address or "#" in address:
-            why = Reason.NO_WILDCARDS, "wildcards are not supported"
+        elif any(len(level) > 1 and ("+" in level or "#" in level) for level in address.split("/")):
+            why = Reason.BAD_FILTER, "a wildcard is a level by itself"
         elif asked.no_local:
             why = Reason.IMPLEMENTATION, "no-local is not supported"
         elif address not in session.subscribers:
@@ -57,6 +57,8 @@ class Permissions:
             known = ", ".join(prefix + "…" for prefix in self._prefixes)
             reason = Reason.BAD_FILTER if receives else Reason.BAD_TOPIC
             return reason, f"no topic {address[:LONGEST_SHOWN]!r}: expected one of {known}"
+        if what := why_no_address(address, receives=receives):
+            return Reason.BAD_FILTER if receives else Reason.BAD_TOPIC, what
         try:
             self._guard.attaches(connection, address, receives=receives)
         except Refusal as refusal:

@@ -245,7 +245,7 @@ class MqttSession:
 
     def _carry(self, end: MqttSubscriber, record: Record, content: MqttContent, qos: int) -> None:
         number = self._free_identifier()
-        if not self._send(end, content, qos, number):
+        if not self._send(end.topic_of(record), content, qos, number):
             end.refuse([record])
             return
         self.sent[number] = end.records[record.key] = SentMessage(end, number, qos, record)
@@ -253,20 +253,19 @@ class MqttSession:
     def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None:
         assert outgoing.end is not None
         if not outgoing.released:
-            self._send(outgoing.end, content, outgoing.qos, outgoing.identifier, dup=True)
+            topic = outgoing.end.topic_of(outgoing.record)
+            self._send(topic, content, outgoing.qos, outgoing.identifier, dup=True)
 
-    def carry_settled(self, end: MqttSubscriber, content: MqttContent) -> None:
-        if not self._send(end, content, 0, 0):
+    def carry_settled(self, end: MqttSubscriber, record: Record, content: MqttContent) -> None:
+        if not self._send(end.topic_of(record), content, 0, 0):
             end.refuse([])
 
-    def _send(
-        self, end: MqttSubscriber, content: MqttContent, qos: int, number: int, *, dup: bool = False
-    ) -> bool:  # fmt: skip
+    def _send(self, topic: bytes, content: MqttContent, qos: int, number: int, *, dup: bool = False) -> bool:
         """False: it is larger than the client takes."""
         connection = self.connection
         assert connection is not None
         found = b"" if connection.version == V3 else content.properties
-        packet = publish(end.topic, content.payload, qos, number, found, dup=dup)
+        packet = publish(topic, content.payload, qos, number, found, dup=dup)
         if 0 < self._largest < len(packet):
             return False
         connection.send(packet)

@@ -14,7 +14,7 @@ from attrs import define
 
 from router.mqtt.ends import LINK, EndHost, MqttEnd
 from router.mqtt.fields import text
-from router.mqtt.message import MqttContent, from_amqp
+from router.mqtt.message import MqttContent, from_amqp, is_topic
 from topic.actions import (
     AnswerSubscriber,
     Deliver,
@@ -27,6 +27,7 @@ from topic.actions import (
 )
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
+from topic.directory.addresses import is_pattern
 from topic.directory.entry import LinkEntry
 from topic.edge.subscriber import ROOM, LocalSubscriber
 from topic.identity import NOWHERE, Epoch
@@ -58,7 +59,7 @@ class SendingHost(EndHost, Protocol):
         """Send it under a free identifier; as soon as there is one."""
 
     def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None: ...
-    def carry_settled(self, end: "MqttSubscriber", content: MqttContent) -> None: ...
+    def carry_settled(self, end: "MqttSubscriber", record: Record, content: MqttContent) -> None: ...
 
     def let_go(self, outgoing: SentMessage) -> None:
         """Nothing is expected of the client any more."""
@@ -79,7 +80,7 @@ class MqttSubscriber(MqttEnd):
         super().__init__(host, node, address, LINK)
         self.qos = qos
         """Granted."""
-        self.topic = text(address)
+        self._topic = None if is_pattern(address) else text(address)
         self.records: dict[bytes, SentMessage] = {}
         """By key: sent, and not answered. On other routers the key means the same, an identifier nothing."""
         self.unsent: dict[Record, None] = {}
@@ -90,6 +91,10 @@ class MqttSubscriber(MqttEnd):
         self._named: dict[bytes, int] = {}
         """The map of this attach, until it is answered."""
         self._outcomes: dict[DeliveryOutcome, list[Record]] = {}
+
+    def topic_of(self, record: Record) -> bytes:
+        """As PUBLISH has it."""
+        return self._topic or text(record.stream.address)
 
     def known(self) -> LinkEntry | None:
         return self.node.topic.directory.subscriber(self._mesh_name)
@@ -212,11 +217,11 @@ class MqttSubscriber(MqttEnd):
         settled = not self.qos or records[0].presettled
         for record in records:
             assert record.message is not None
-            content = from_amqp(record.message)
+            content = from_amqp(record.message) if self._topic or is_topic(record.stream.address) else None
             if content is None:
                 refused.append(record)
             elif settled:
-                self.host.carry_settled(self, content)
+                self.host.carry_settled(self, record, content)
             elif (outgoing := self.records.get(record.key)) is not None:
                 outgoing.record = record
                 self.host.carry_again(outgoing, content)

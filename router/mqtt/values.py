@@ -61,7 +61,6 @@ class Reason(IntEnum):
     NO_RETAIN = 0x9A
     NO_SHARED = 0x9E
     NO_IDENTIFIERS = 0xA1
-    NO_WILDCARDS = 0xA2
 
 
 REFUSED: Final = 0x80

@@ -125,6 +125,29 @@ async def test_messages_of_amqp_and_of_mqtt_are_each_others(mesh: RunningMesh, p
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+async def test_a_subscription_with_wildcards_is_sent_what_is_published_to_each_topic(
+    mesh: RunningMesh, paho: Make, clients: Clients, version: MQTTProtocolVersion
+) -> None:
+    above = f"topic/wide {version}"
+    reader, writer = paho(f"wide reader {version}", version), paho(f"wide writer {version}", version)
+    await reader.connect(mesh.mqtt("c"))
+    await writer.connect(mesh.mqtt("a"))
+    await reader.subscribe(f"{above}/+/news", 2)
+    publisher = await clients.publisher(mesh.address("b"), f"{above}/amqp/news")
+    for number in range(COUNT):
+        writer.publish(f"{above}/{number % 3}/news", b"%d" % number, 2)
+        writer.publish(f"{above}/{number % 3}/other", b"-1", 2)
+        publisher.send(b"%d" % number)
+    await reader.until(lambda: len(reader.received) >= 2 * COUNT)
+    await writer.until(lambda: len(writer.published) == 2 * COUNT)
+    heard: dict[str, list[int]] = {}
+    for message in reader.received:
+        heard.setdefault(message.topic, []).append(int(message.payload))
+    of_mqtt = {f"{above}/{place}/news": list(range(place, COUNT, 3)) for place in range(3)}
+    assert heard == of_mqtt | {f"{above}/amqp/news": list(range(COUNT))}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 async def test_who_is_cut_off_resumes_exactly_once_at_the_same_router(
     mesh: RunningMesh, paho: Make, version: MQTTProtocolVersion
 ) -> None:

@@ -73,7 +73,8 @@ ANSWERED: dict[str, tuple[bytes, bytes]] = {
     "a topic of no kind": (by_hand.publish("q/x", b"", 1, 7), b"\x00\x07\x90"),
     "a topic of no kind, at QoS 0": (by_hand.publish("q/x", b""), b""),
     "an UNSUBSCRIBE from nothing": (by_hand.unsubscribe(7, ["topic/x"]), b"\xb0\x04\x00\x07\x00\x11"),
-    "a wildcard": (by_hand.subscribe(7, [("topic/+", 2)]), b"\x90\x04\x00\x07\x00\xa2"),
+    "a wildcard amid a level": (by_hand.subscribe(7, [("topic/a+", 2)]), b"\x90\x04\x00\x07\x00\x8f"),
+    "a wildcard for all topics": (by_hand.subscribe(7, [("#", 2)]), b"\x90\x04\x00\x07\x00\x8f"),
     "a shared subscription": (by_hand.subscribe(7, [("$share/g/topic/x", 2)]), b"\x90\x04\x00\x07\x00\x9e"),
 }
 """What ends nothing, and its answer."""

@@ -92,7 +92,7 @@ def test_subscriptions_and_answers() -> None:
 def test_what_a_client_of_3_1_1_is_told_has_codes_of_its_own() -> None:
     assert connack(V3, Reason.NOT_AUTHORIZED) == b"\x20\x02\x00\x05"
     assert connack(V3, Reason.SUCCESS, present=True) == b"\x20\x02\x01\x00"
-    assert suback(V3, PacketKind.SUBACK, 1, [2, Reason.NO_WILDCARDS]) == b"\x90\x04\x00\x01\x02\x80"
+    assert suback(V3, PacketKind.SUBACK, 1, [2, Reason.NO_SHARED]) == b"\x90\x04\x00\x01\x02\x80"
     assert suback(V3, PacketKind.UNSUBACK, 1, [0]) == b"\xb0\x02\x00\x01"
 
 

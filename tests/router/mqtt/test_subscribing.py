@@ -5,9 +5,12 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 
 import pytest
 
+from router.amqp.format.message import data_message
+from router.mqtt.edge import Nobody
 from router.mqtt.values import V3, V5, PacketKind, Reason
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, answer, answer_all, leave, publish
+from topic.identity import LinkIdentity
 
 PUBREC, PUBREL, PUBCOMP, PUBACK = PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP, PacketKind.PUBACK
 
@@ -142,12 +145,40 @@ def test_a_message_larger_than_a_client_takes_is_refused_for_it(bench: MqttBench
 @pytest.mark.parametrize("version", [V3, V5])
 def test_what_is_not_supported_is_refused_in_the_suback(bench: MqttBench, version: int) -> None:
     reader = bench.client("b", "reader", version=version)
-    asked = ["topic/+", "topic/#", "$share/group/topic/t", "queue/t", "topic/fine", ""]
+    asked = ["topic/a+", "topic/#/t", "$share/group/topic/t", "queue/t", "topic/fine", "#", ""]
     reader.say(by_hand.subscribe(9, [(name, 1) for name in asked], version))
     (suback,) = [heard for heard in reader.heard if heard.kind is PacketKind.SUBACK]
     codes = list(suback.body[2:] if version == V3 else suback.body[3:])
-    five = [Reason.NO_WILDCARDS, Reason.NO_WILDCARDS, Reason.NO_SHARED, Reason.BAD_FILTER, 1, Reason.BAD_FILTER]
-    assert codes == ([0x80, 0x80, 0x80, 0x80, 1, 0x80] if version == V3 else five)
+    bad = Reason.BAD_FILTER
+    five = [bad, bad, Reason.NO_SHARED, bad, 1, bad, bad]
+    assert codes == ([0x80, 0x80, 0x80, 0x80, 1, 0x80, 0x80] if version == V3 else five)
+
+
+def test_a_subscription_with_wildcards_is_told_the_topic_of_each_message(bench: MqttBench) -> None:
+    reader, writer = bench.client("b", "reader"), bench.client("a", "writer")
+    reader.say(by_hand.subscribe(1, [("topic/+/t", 2), ("topic/deep/#", 0)]))
+    for number, topic in enumerate(("topic/a/t", "topic/t", "topic/deep/er/t", "topic/deep", "topic/b/t"), 1):
+        writer.say(by_hand.publish(topic, b"%d" % number, 2, number))
+    assert [(m.topic, m.payload) for m in reader.messages] == [
+        ("topic/a/t", b"1"), ("topic/deep/er/t", b"3"), ("topic/deep", b"4"), ("topic/b/t", b"5"),
+    ]  # fmt: skip
+
+
+def test_what_has_an_address_that_is_no_topic_is_refused_for_a_subscription_with_wildcards(bench: MqttBench) -> None:
+    reader = bench.client("b", "reader")
+    reader.say(by_hand.subscribe(1, [("topic/#", 2)]))
+    router = bench.routers["a"]
+    with bench.acting(router):
+        now, identity = router.node.now(), LinkIdentity("writer", "link", "topic/a#b")
+        stream = router.node.topic.attach_publisher(identity, Nobody(), now)
+    bench.flow()
+    with bench.acting(router):
+        (record,) = router.node.topic.publish(stream, [b"0"], [data_message(b"0")], presettled=False)
+    bench.flow()
+    assert reader.messages == [] and record.refusals == (1, 0, 0)
+    with bench.acting(router):
+        router.node.topic.detach_publisher(stream, now)
+    bench.flow()
 
 
 def test_a_subscription_may_change_its_qos_and_loses_nothing(bench: MqttBench) -> None:
