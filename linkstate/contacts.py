@@ -82,9 +82,10 @@ class Contacts:
             self._resend(contact, channel, channel.unacknowledged(channel.sent), now)
 
     def drop(self, router: str, now: float) -> None:
-        contact = self._contacts[router]
-        self._apply(contact, contact.drop(now), now)
-        self._greet_if_due(contact, now)
+        contact = self._contacts.get(router)
+        if contact is not None:  # else the plan has just taken it away
+            self._apply(contact, contact.drop(now), now)
+            self._greet_if_due(contact, now)
 
     def doubt(self, router: str, reason: str, now: float) -> None:
         channel = self._channels.get(router)

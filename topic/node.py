@@ -238,7 +238,8 @@ class Node:
             elif isinstance(action, Received):
                 self.receive(action, now)
             elif isinstance(action, Full):
-                self.topic.home.publishing.full(action.router)
+                if action.router in self.topic.directory.contacts:  # else it was over with a breach
+                    self.topic.home.publishing.full(action.router)
             elif isinstance(action, Room):
                 self.topic.home.publishing.room(action.router)
             elif isinstance(action, ContactMade):

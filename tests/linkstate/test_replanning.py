@@ -67,6 +67,15 @@ def test_who_is_removed_leaves_no_trace() -> None:
     assert not d.neighbours
 
 
+def test_a_breach_of_who_was_removed_meanwhile_ends_nothing_more() -> None:
+    """a─b─c; what c said before it was removed is read only then, and breaks the protocol"""
+    network = Network(line("a", "b", "c"))
+    rest(network)
+    network.replan("a", file("ab", "ab"), forced="c")
+    network.drop_contact("a", "c")
+    assert set(network.meshes["a"].contacts) == {"b"}
+
+
 def test_two_sides_of_a_partition_agree_when_it_heals() -> None:
     """a─b ╌ c─d: a side takes e away, the other one changes a cost"""
     network = Network({**line("a", "b", "c", "d"), ("b", "e"): 1, ("d", "e"): 1})

@@ -70,6 +70,20 @@ def test_a_router_that_is_lost_while_it_is_full_holds_up_nobody() -> None:
     assert other.delivered == [b"1"]
 
 
+def test_a_router_whose_breach_ends_its_contact_while_it_fills_up_holds_up_nobody_when_it_is_back() -> None:
+    bench = Bench("a", "b")
+    reader, pen = bench.subscriber("b"), bench.publisher("a")
+    here = bench.stations["a"]
+    here.note = lambda _: None  # type: ignore[method-assign]
+    here.contacts.received("b", b"no batch")
+    full(bench, "a", "b")
+    bench.part("a", "b")
+    bench.meet("a", "b")
+    bench.flow()
+    pen.send(b"1")
+    assert reader.delivered == [b"1"]
+
+
 def test_publishers_that_wait_go_on_in_turn_a_batch_at_a_time() -> None:
     """The router is full again after a batch of the first."""
     bench = Bench("a", "b", settings=attrs.evolve(SETTINGS, piece=FLUSH_BYTES))
