@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from itertools import count, islice
 from math import inf
 
-from linkstate.chunks import Chunk, Joiner
+from linkstate.chunks import CHUNK, Chunk, Joiner
 
 BUDGET = 1 << 20
 """Bytes that may queue on their way to one router, at most."""
@@ -28,10 +28,11 @@ QUEUE_S = 0.05
 """For so long what joins them is behind, where the line is too slow for that many."""
 LEAST = 192 * 1024
 """As many may queue in any case."""
-RISE = 1.25
-"""A line that carries so many times what it ever did may carry more still."""
 FALL = 0.8
-"""One that carries less than it did is believed that step by step: perhaps only little came for a moment."""
+"""A line that carries less than it did is believed that step by step: perhaps only little came for a moment."""
+ANEW_S = 5.0
+"""For so long a line is believed to be no longer than it was, or for so many round trips:"""
+ANEW_TRIPS = 20
 ACK_EVERY = 16
 ACK_BYTES = 256 * 1024
 ACK_DELAY = 0.020
@@ -40,25 +41,32 @@ REORDER_LIMIT = 1024
 
 class Budget:
     """How many bytes may be under way: those that the line holds by itself, and some that queue. What the line holds is
-    its rate by its shortest round trip; both are measured, one chunk at a time. Where little is sent nobody knows what
-    the line could carry: that says nothing against what it did."""
+    its rate by its round trip when little queues; both are measured, one chunk at a time.
 
-    __slots__ = ("_acknowledged", "_best", "_filled", "_rate", "_round_trip", "_sample", "bytes", "most")
+    Where little is sent nobody knows what the line could carry: that says nothing against what it did. Where nothing
+    queues though there was no room for more, it may carry more still. What queues hides how long the line is: nothing
+    new is let go for a moment when that is measured anew."""
+
+    __slots__ = ("_acknowledged", "_filled", "_rate", "_round_trip", "_sample", "_since", "bytes", "most")
 
     def __init__(self, most: int) -> None:
         """`most`: bytes that may queue."""
         self.most = most
         self.bytes = min(most, LEAST)
         self._acknowledged = 0
-        self._rate = self._best = 0.0
+        self._rate = 0.0
         self._round_trip = inf
+        """The shortest since it was measured anew; infinity until it has been."""
+        self._since = 0.0
+        """When it was measured anew."""
         self._sample: tuple[int, float, int] | None = None
         """A chunk under way: its number, when it was sent, and how many bytes had been acknowledged by then."""
         self._filled = False
         """There was no room for more since then."""
 
-    def sent(self, number: int, now: float, *, full: bool) -> None:
-        if self._sample is None:
+    def sent(self, number: int, now: float, *, behind: int, full: bool) -> None:
+        """A chunk that so many bytes are ahead of."""
+        if self._sample is None and (self._round_trip < inf or behind <= self.enough):
             self._sample = number, now, self._acknowledged
             self._filled = full
 
@@ -71,12 +79,29 @@ class Budget:
         if self._sample is not None and self._sample[0] <= number and self._sample[1] < now:
             _, sent_at, before = self._sample
             self._sample = None
-            self._round_trip = min(self._round_trip, now - sent_at)
-            rate = (self._acknowledged - before) / (now - sent_at)
-            rises, self._best = rate > RISE * self._best, max(rate, self._best)
-            self._rate = max(rate, FALL * self._rate if self._filled else self._rate)
-            queued = max(int(self._rate * QUEUE_S), LEAST, self.bytes if rises else 0)
-            self.bytes = int(self._rate * self._round_trip) + min(self.most, queued)
+            self._measured(now, now - sent_at, (self._acknowledged - before) / (now - sent_at))
+
+    def _measured(self, now: float, took: float, rate: float) -> None:
+        is_first = self._round_trip == inf
+        is_over = now >= self._since + max(ANEW_S, ANEW_TRIPS * self._round_trip)
+        if is_over and self._filled:
+            self._rate = rate
+            self._measure_anew()
+            return
+        if is_first or is_over:
+            self._round_trip, self._since = took, now
+        self._round_trip = min(self._round_trip, took)
+        self._rate = max(rate, FALL * self._rate if self._filled and not is_first else self._rate)
+        queued = max(int(self._rate * QUEUE_S), LEAST)
+        if self._filled and took < self._round_trip + QUEUE_S / 2:
+            queued = max(queued, self.bytes)
+        self.bytes = int(self._rate * self._round_trip) + min(self.most, queued)
+
+    def _measure_anew(self) -> None:
+        """By the next chunk that little is ahead of."""
+        self._sample = None
+        self._round_trip = inf
+        self.bytes = min(self.most, CHUNK)
 
     @property
     def enough(self) -> int:
@@ -168,8 +193,8 @@ class Channel:
         """Take a chunk into the channel; its number is returned."""
         self._sent += 1
         self._unacked.append(chunk)
+        self.budget.sent(self._sent, now, behind=self.under_way, full=self.full)
         self.under_way += len(chunk.content)
-        self.budget.sent(self._sent, now, full=self.full)
         if len(self._unacked) == 1:
             self._restart_timeout(now)
         return self._sent
@@ -219,9 +244,10 @@ class Channel:
         first = self._sent - len(self._unacked)
         return zip(count(first + 1), islice(self._unacked, max(0, highest - first)), strict=False)
 
-    def resent(self, now: float) -> None:
-        """Something that is not acknowledged, over the same path."""
-        self.budget.resent()
+    def resent(self, chunks: int, now: float) -> None:
+        """So many that were not acknowledged, over the same path; none if a PROBE has found nothing missing."""
+        if chunks:
+            self.budget.resent()
         self._restart_timeout(now)
 
     def rerouted(self) -> None:

@@ -162,8 +162,9 @@ class Contacts:
             self.drop(contact.router, now)
 
     def _resend(self, contact: Contact, channel: Channel, chunks: Iterable[tuple[int, Chunk]], now: float) -> None:
-        self._send_numbered(contact, channel, chunks)
-        channel.resent(now)
+        again = list(chunks)
+        self._send_numbered(contact, channel, again)
+        channel.resent(len(again), now)
 
     def _send_numbered(self, contact: Contact, channel: Channel, chunks: Iterable[tuple[int, Chunk]]) -> None:
         for number, chunk in chunks:
