@@ -74,7 +74,7 @@ def test_a_router_whose_breach_ends_its_contact_while_it_fills_up_holds_up_nobod
     bench = Bench("a", "b")
     reader, pen = bench.subscriber("b"), bench.publisher("a")
     here = bench.stations["a"]
-    here.note = lambda _: None  # type: ignore[method-assign]
+    here.note = lambda happening: None  # type: ignore[method-assign]
     here.contacts.received("b", b"no batch")
     full(bench, "a", "b")
     bench.part("a", "b")
