@@ -1,91 +1,100 @@
-"""Messages that have to be had in time, published by python-qpid-proton as its documentation teaches it."""
+"""Messages that have to be had in time, with python-qpid-proton as its documentation teaches it."""
 
 import time
 from typing import Any
 
 import pytest
 import trio
-from proton import Message
+from proton import Connection, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
-from router.mesh.quantities import Address
-from tests.processes.clients import TIMEOUT_S, Clients
+from tests.processes.clients import TIMEOUT_S
 from tests.processes.mesh import RunningMesh
 
 LONG_S = 3600.0
 EXPIRED = ("amqp:precondition-failed", ["oncemesh:expired"])
 
 
-class Publishing(MessagingHandler):
-    """Sends these, and ends when all have an outcome: in `outcomes`, by their places; None if accepted."""
+class Ends(MessagingHandler):
+    """A subscriber, and a publisher at router a. They end when all messages have an outcome, and what was accepted has
+    come. A subscriber without credit gets some then, and a last message is sent."""
 
-    def __init__(self, router: Address, topic: str, messages: list[Message]) -> None:
-        super().__init__()
-        self._url = f"amqp://{router.host}:{router.port}/{topic}"
-        self._messages, self._count = messages, len(messages)
-        self.outcomes: dict[int, tuple[str, list[str]] | None] = {}
+    def __init__(self, mesh: RunningMesh, listens_at: str, messages: list[Message], *, credit: int) -> None:
+        super().__init__(prefetch=credit)
+        self._mesh, self._listens_at, self._topic = mesh, listens_at, f"topic/{listens_at}/{credit}"
+        self._connections: list[Connection] = []
+        self._to_send = messages
+        self._last = None if credit else Message("last")
+        self.outcomes: list[tuple[str, list[str]] | None] = [None] * len(messages)
+        """None if accepted."""
+        self._told = 0
+        self.received: list[Message] = []
+
+    def _connect(self, container: Container, router: str) -> Connection:
+        address = self._mesh.address(router)
+        self._connections.append(container.connect(f"amqp://{address.host}:{address.port}", reconnect=False))
+        return self._connections[-1]
 
     def on_start(self, event: Any) -> None:
-        event.container.create_sender(self._url)
+        self._receiver = event.container.create_receiver(self._connect(event.container, self._listens_at), self._topic)
+
+    def on_link_opened(self, event: Any) -> None:
+        if event.link.is_receiver:
+            event.container.create_sender(self._connect(event.container, "a"), self._topic)
 
     def on_sendable(self, event: Any) -> None:
-        while event.sender.credit and self._messages:
-            message = self._messages.pop(0)
-            event.sender.send(message, tag=str(message.id))
+        while event.sender.credit and self._to_send:
+            event.sender.send(self._to_send.pop(0))
 
     def on_accepted(self, event: Any) -> None:
-        self._take(event, None)
+        self._take(event)
 
     def on_rejected(self, event: Any) -> None:
         condition = event.delivery.remote.condition
-        self._take(event, (condition.name, [str(key) for key in condition.info]))
+        self.outcomes[int(event.delivery.tag) - 1] = condition.name, [str(key) for key in condition.info]
+        self._take(event)
 
-    def _take(self, event: Any, outcome: tuple[str, list[str]] | None) -> None:
-        self.outcomes[int(event.delivery.tag)] = outcome
-        if len(self.outcomes) == self._count:
-            event.connection.close()
+    def _take(self, event: Any) -> None:
+        self._told += 1
+        if self._told == len(self.outcomes) and self._last is not None:
+            self.outcomes.append(None)
+            self._to_send, self._last = [self._last], None
+            self._receiver.flow(10)
+            self.on_sendable(event)
+        self._perhaps_end()
+
+    def on_message(self, event: Any) -> None:
+        self.received.append(event.message)
+        self._perhaps_end()
+
+    def _perhaps_end(self) -> None:
+        if self._told == len(self.outcomes) and len(self.received) >= self.outcomes.count(None):
+            for connection in self._connections:
+                connection.close()
 
 
-async def publish(router: Address, topic: str, *messages: Message) -> dict[int, tuple[str, list[str]] | None]:
-    for number, message in enumerate(messages):
-        message.id = number
-        message.body = str(number)
-    publishing = Publishing(router, topic, list(messages))
+async def run(ends: Ends) -> None:
     with trio.fail_after(TIMEOUT_S):
-        await trio.to_thread.run_sync(Container(publishing).run, abandon_on_cancel=True)
-    return publishing.outcomes
+        await trio.to_thread.run_sync(Container(ends).run, abandon_on_cancel=True)
 
 
 @pytest.mark.parametrize("router", ["a", "c"])
-async def test_what_is_in_time_is_accepted_and_what_comes_too_late_rejected(
-    router: str, triangle: RunningMesh, clients: Clients
-) -> None:
-    topic = f"topic/late/{router}"
-    subscriber = await clients.subscriber(triangle.address(router), topic)
-    outcomes = await publish(
-        triangle.address("a"),
-        topic,
-        Message(ttl=LONG_S),
-        Message(expiry_time=time.time() - LONG_S),
-        Message(ttl=LONG_S, expiry_time=time.time() + LONG_S, durable=True, subject="news"),
-        Message(),
-    )
-    assert outcomes == {0: None, 1: EXPIRED, 2: None, 3: None}
-    await clients.until(lambda: len(subscriber.received) == 3)
-    last = Message()
-    last.decode(subscriber.received[1].message)
-    assert last.ttl == LONG_S, "as it was sent"
+async def test_what_is_in_time_is_accepted_and_what_comes_too_late_rejected(router: str, triangle: RunningMesh) -> None:
+    messages = [
+        Message("0", ttl=LONG_S),
+        Message("1", expiry_time=time.time() - LONG_S),
+        Message("2", ttl=LONG_S, expiry_time=time.time() + LONG_S, durable=True, subject="news"),
+        Message("3"),
+    ]
+    ends = Ends(triangle, router, messages, credit=10)
+    await run(ends)
+    assert ends.outcomes == [None, EXPIRED, None, None]
+    assert [(message.body, message.ttl) for message in ends.received] == [("0", LONG_S), ("2", LONG_S), ("3", 0.0)]
 
 
-async def test_what_waits_for_credit_at_its_router_for_too_long_nobody_gets(
-    triangle: RunningMesh, clients: Clients
-) -> None:
-    topic = "topic/waits"
-    subscriber = await clients.subscriber(triangle.address("a"), topic, credit=0)
-    assert await publish(triangle.address("a"), topic, Message(ttl=0.1), Message(ttl=0.2)) == {0: EXPIRED, 1: EXPIRED}
-    subscriber.credit = 10
-    subscriber.link.flow(10)
-    subscriber.link.connection.wake()
-    assert await publish(triangle.address("a"), topic, Message(ttl=LONG_S)) == {0: None}
-    assert len(subscriber.received) == 1
+async def test_what_waits_for_credit_at_its_router_for_too_long_nobody_gets(triangle: RunningMesh) -> None:
+    ends = Ends(triangle, "a", [Message("0", ttl=0.1), Message("1", ttl=0.2)], credit=0)
+    await run(ends)
+    assert ends.outcomes == [EXPIRED, EXPIRED, None]
+    assert [message.body for message in ends.received] == ["last"]

@@ -46,6 +46,25 @@ def test_most_messages_say_nothing(read: Callable[..., list[float] | None]) -> N
     assert read(in_envelope(written(ttl=1.0), 1)) is None, "of another format"
 
 
+def test_a_quick_look_misses_nothing(read: Callable[..., list[float] | None]) -> None:
+    """Whatever stands beside it."""
+    besides: list[dict[str, Any]] = [
+        {"creation_time": 5.0},
+        {"creation_time": 5.0, "durable": True, "priority": 9, "id": "ID:1", "address": "topic/x", "reply_to": "y"},
+        {"annotations": {"x-opt-jms-dest": 1}, "creation_time": 5.0},
+        {"group_id": "g", "creation_time": 5.0, "content_type": "x" * 300},
+        {"instructions": {"a": 1}, "properties": {"a": 1}, "id": 0x4083},
+    ]
+    for said in besides:
+        assert read(written(**said)) is None
+        assert read(written(ttl=2.0, **said)) == [2.0]
+        for low in (0x00, 0x40, 0x83):
+            at = wall_s(3000.0)
+            at += (low - round(at * 1000) % 256) / 1000
+            (left,) = read(written(expiry_time=at, **said)) or (inf,)
+            assert abs(left - (at - wall_s(0.0))) < 1
+
+
 def test_the_earlier_of_both_counts(read: Callable[..., list[float] | None]) -> None:
     assert read(written(ttl=2.0), written(), written(ttl=2.0, id=1, durable=True)) == [2.0, inf, 2.0]
     assert read(written(expiry_time=wall_s(30.0)), written(expiry_time=wall_s(30.0), ttl=5.0)) == [30.0, 5.0]
