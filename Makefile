@@ -57,6 +57,7 @@ spark-python: setup
 bench: setup
 	@$(VENV)/bin/python -m tests.bench
 	@$(VENV)/bin/python -m tests.bench.growth
+	@$(VENV)/bin/python -m tests.bench.routers
 	@$(VENV)/bin/python -m tests.bench.links
 	@$(VENV)/bin/python -m tests.bench.fanout
 	@$(VENV)/bin/python -m tests.bench.stalled
