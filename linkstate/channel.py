@@ -20,19 +20,21 @@ from collections.abc import Iterator
 from itertools import count, islice
 from math import inf
 
-from linkstate.chunks import CHUNK, Chunk, Joiner
+from linkstate.chunks import Chunk, Joiner
 
 BUDGET = 1 << 20
 """Bytes that may queue on their way to one router, at most."""
 QUEUE_S = 0.05
 """For so long what joins them is behind, where the line is too slow for that many."""
-LEAST = 192 * 1024
+LITTLE_S = 0.01
+"""What takes no longer than that has nothing before it that counts."""
+LEAST = 128 * 1024
 """As many may queue in any case."""
 FALL = 0.8
 """A line that carries less than it did is believed that step by step: perhaps only little came for a moment."""
-ANEW_S = 5.0
-"""For so long a line is believed to be no longer than it was, or for so many round trips:"""
-ANEW_TRIPS = 20
+STALE_S = 5.0
+"""For so long it is believed how short the round trip once was, or for so many of it:"""
+STALE_TRIPS = 20
 ACK_EVERY = 16
 ACK_BYTES = 256 * 1024
 ACK_DELAY = 0.020
@@ -41,34 +43,47 @@ REORDER_LIMIT = 1024
 
 class Budget:
     """How many bytes may be under way: those that the line holds by itself, and some that queue. What the line holds is
-    its rate by its round trip when little queues; both are measured, one chunk at a time.
+    its rate by its shortest round trip; both are measured, one chunk at a time. Where little is sent nobody knows what
+    the line could carry: that says nothing against what it did. Where nothing queues though there was no room for more,
+    it may carry more still. What queues hides that a line has become longer: so what is under way is let arrive now and
+    then, and the round trip measured with nothing before it."""
 
-    Where little is sent nobody knows what the line could carry: that says nothing against what it did. Where nothing
-    queues though there was no room for more, it may carry more still. What queues hides how long the line is: nothing
-    new is let go for a moment when that is measured anew."""
-
-    __slots__ = ("_acknowledged", "_filled", "_rate", "_round_trip", "_sample", "_since", "bytes", "most")
+    __slots__ = (
+        "_acknowledged", "_filled", "_last", "_measured_at", "_rate", "_round_trip", "_sample",
+        "_sent", "_since", "_usual", "most",
+    )  # fmt: skip
 
     def __init__(self, most: int) -> None:
         """`most`: bytes that may queue."""
         self.most = most
-        self.bytes = min(most, LEAST)
+        self._usual = min(most, LEAST)
+        self._sent = 0
         self._acknowledged = 0
         self._rate = 0.0
         self._round_trip = inf
-        """The shortest since it was measured anew; infinity until it has been."""
-        self._since = 0.0
-        """When it was measured anew."""
-        self._sample: tuple[int, float, int] | None = None
-        """A chunk under way: its number, when it was sent, and how many bytes had been acknowledged by then."""
+        """The shortest since it was measured anew."""
+        self._measured_at = 0.0
+        self._sample: tuple[int, float] | None = None
+        """A chunk under way: its number, and when it was sent."""
+        self._since: tuple[float, int] | None = None
+        """When the former one had arrived, or this was sent with nothing before it; and bytes acknowledged by then."""
         self._filled = False
-        """There was no room for more since then."""
+        """There was no room for more since the sample was sent."""
+        self._last = 0
+        """The chunk that is to arrive before there is room again, 0 if none is."""
 
-    def sent(self, number: int, now: float, *, behind: int, full: bool) -> None:
-        """A chunk that so many bytes are ahead of."""
-        if self._sample is None and (self._round_trip < inf or behind <= self.enough):
-            self._sample = number, now, self._acknowledged
+    @property
+    def bytes(self) -> int:
+        return 0 if self._last else self._usual
+
+    def sent(self, number: int, now: float, *, alone: bool, full: bool) -> None:
+        """`alone`: nothing else is under way; `full`: there was no room for it."""
+        self._sent = number
+        if self._sample is None and not self._last:
+            self._sample = number, now
             self._filled = full
+            if alone or self._since is None:
+                self._since = now, self._acknowledged
 
     def filled(self) -> None:
         self._filled = True
@@ -77,31 +92,26 @@ class Budget:
         """So many bytes, the chunk of that number is the last of them."""
         self._acknowledged += size
         if self._sample is not None and self._sample[0] <= number and self._sample[1] < now:
-            _, sent_at, before = self._sample
-            self._sample = None
-            self._measured(now, now - sent_at, (self._acknowledged - before) / (now - sent_at))
+            self._measure(self._sample[1], now)
+            self._sample, self._since = None, (now, self._acknowledged)
+        if self._last and self._last <= number:
+            self._last, self._since = 0, None
 
-    def _measured(self, now: float, took: float, rate: float) -> None:
-        is_first = self._round_trip == inf
-        is_over = now >= self._since + max(ANEW_S, ANEW_TRIPS * self._round_trip)
-        if is_over and self._filled:
-            self._rate = rate
-            self._measure_anew()
-            return
-        if is_first or is_over:
-            self._round_trip, self._since = took, now
-        self._round_trip = min(self._round_trip, took)
-        self._rate = max(rate, FALL * self._rate if self._filled and not is_first else self._rate)
+    def _measure(self, sent_at: float, now: float) -> None:
+        """For so long as it may the other end waits before it answers: that is no part of a round trip."""
+        assert self._since is not None
+        since, before = self._since
+        rate = (self._acknowledged - before) / (now - since)
+        took = max(0.0, now - sent_at - ACK_DELAY)
+        if took < self._round_trip:
+            self._round_trip, self._measured_at = took, now
+        self._rate = max(rate, FALL * self._rate if self._filled else self._rate)
         queued = max(int(self._rate * QUEUE_S), LEAST)
-        if self._filled and took < self._round_trip + QUEUE_S / 2:
-            queued = max(queued, self.bytes)
-        self.bytes = int(self._rate * self._round_trip) + min(self.most, queued)
-
-    def _measure_anew(self) -> None:
-        """By the next chunk that little is ahead of."""
-        self._sample = None
-        self._round_trip = inf
-        self.bytes = min(self.most, CHUNK)
+        if self._filled and took < self._round_trip + LITTLE_S:
+            queued = max(queued, self._usual)
+        self._usual = int(self._rate * self._round_trip) + min(self.most, queued)
+        if self._filled and now - self._measured_at > max(STALE_S, STALE_TRIPS * self._round_trip):
+            self._last, self._round_trip = self._sent, inf
 
     @property
     def enough(self) -> int:
@@ -110,7 +120,7 @@ class Budget:
 
     def resent(self) -> None:
         """When that is acknowledged, nobody knows which time it was sent. What the line holds it still does."""
-        self._sample = None
+        self._sample = self._since = None
 
 
 class Channel:
@@ -193,7 +203,7 @@ class Channel:
         """Take a chunk into the channel; its number is returned."""
         self._sent += 1
         self._unacked.append(chunk)
-        self.budget.sent(self._sent, now, behind=self.under_way, full=self.full)
+        self.budget.sent(self._sent, now, alone=len(self._unacked) == 1, full=self.full)
         self.under_way += len(chunk.content)
         if len(self._unacked) == 1:
             self._restart_timeout(now)
