@@ -19,6 +19,8 @@ from attrs import frozen
 from linkstate.frames import AgedAdvertisement
 from linkstate.plan.plan import Plan
 
+LAST_SEQUENCE = 2**62
+"""No advertisement of ours is ever as late as that, and who counts on from it can still be read."""
 Links = tuple[tuple[str, int, int], ...]  # neighbour, its incarnation, cost
 
 
@@ -162,9 +164,9 @@ class Database:
         own = self.own
         assert own is not None, "we advertise before anybody can tell us about ourselves"
         version = entry.incarnation, entry.sequence
-        if entry.incarnation > self._incarnation:
-            # Somebody lived under our name with a clock ahead of ours. No sequence number of ours beats that;
-            # nobody renews it either, so it ages out.
+        if entry.incarnation > self._incarnation or entry.sequence > LAST_SEQUENCE:
+            # Somebody lived under our name with a clock ahead of ours, or it is forged. No sequence number of ours
+            # beats it, or none that others could read; nobody renews it either, so it ages out.
             self.refused += 1
             return InstallResult.REFUSED
         if version > own.version or (version == own.version and entry.links != own.links):

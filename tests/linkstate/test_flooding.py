@@ -3,8 +3,8 @@
 import pytest
 
 from linkstate.clock import TRUST_MS, HybridClock
-from linkstate.flooding import Database, InstallResult
-from linkstate.frames import AgedAdvertisement
+from linkstate.flooding import LAST_SEQUENCE, Database, InstallResult
+from linkstate.frames import AgedAdvertisement, Entries, decode_linkstate, encode_entries
 from tests.plans import file
 
 NEWER, KNOWN, OLDER, DISPUTED, REFUSED = InstallResult
@@ -73,6 +73,13 @@ def test_what_somebody_else_wrote_under_our_name_is_overridden(database: Databas
 def test_a_higher_incarnation_of_ourselves_is_left_to_age_out(database: Database) -> None:
     assert database.install(entry("a", 101, 1), 1.0) is REFUSED
     assert database.own is not None and database.own.version == (100, 1)
+
+
+@pytest.mark.parametrize("sequence", [LAST_SEQUENCE - 1, LAST_SEQUENCE, LAST_SEQUENCE + 1, 2**63 - 1])
+def test_no_number_forged_under_our_name_has_us_say_what_others_cannot_read(database: Database, sequence: int) -> None:
+    database.install(entry("a", 100, sequence, links=(("b", 200, 1),)), 1.0)
+    told = AgedAdvertisement("a", *database.originate((), 1.0).version, 0, ())
+    assert decode_linkstate(encode_entries(1, [told])) == [Entries(1, (told,))]
 
 
 def test_an_advertisement_that_is_not_renewed_is_forgotten_but_our_own(database: Database) -> None:
