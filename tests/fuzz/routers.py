@@ -46,7 +46,7 @@ def _batches(rng: Random) -> None:
 def altered_bytes(rng: Random, payload: bytes) -> bytes:
     try:
         packed: bytes = msgpack.packb(altered(rng, msgpack.unpackb(payload, strict_map_key=False)))
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         return damaged(rng, payload)
     return packed
 
