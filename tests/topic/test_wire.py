@@ -184,6 +184,7 @@ MALFORMED: list[Any] = [
     *([Segment.FORWARD, NAME, EPOCH, {"a": 1}, 0, False, b"k" * 32, [b"m"], only] for only in ONLY),
     [Segment.JOINED, NAME, EPOCH, {b"short": 1}],
     [Segment.JOINED, NAME, EPOCH, {NAME: "1"}],
+    [Segment.JOINED, NAME, EPOCH, {NAME: -2}],
     [Segment.OUTCOME_IN_FULL, NAME, EPOCH, 1, None, [b"short"]],
     [Segment.RESOLVE, NAME, EPOCH, b"k" * 31],
     [Segment.GOSSIP, [1.5]],

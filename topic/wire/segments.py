@@ -10,6 +10,7 @@ from typing import Any
 
 import msgpack
 
+from topic.delivery.gates import UNPROVEN
 from topic.directory.entry import Decision, Role, Status
 from topic.errors import BreachError
 from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH
@@ -74,7 +75,9 @@ def _is_applied(value: Any) -> bool:
 
 
 def _is_gated(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_name, value)) and _is_versions(value)
+    if not isinstance(value, dict) or not all(map(_is_name, value)) or not _is_versions(value):
+        return False
+    return all(first >= UNPROVEN for first in value.values())
 
 
 def _is_refusals(value: Any) -> bool:
