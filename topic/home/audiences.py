@@ -128,10 +128,11 @@ class Audiences:
         return None if self.directory.is_mine(subscriber) else subscriber.router
 
     def open_gates(self, stream: Stream, records: list[Record]) -> None:
+        """Who is admitted and accepts at once may have others admitted by that, before it is their turn here."""
         settled = [record.n for record in records]
         for gate in list(stream.gates.values()):
             gate.remaining.difference_update(settled)
-            if not gate.remaining and not gate.unproven:
+            if not gate.remaining and not gate.unproven and stream.gates.get(gate.subscriber) is gate:
                 self.admit(stream, gate)
 
     def admit(self, stream: Stream, gate: Gate) -> None:
