@@ -101,3 +101,17 @@ def test_what_was_abandoned_waits_behind_no_gate() -> None:
     lasting.accept(b"1")
     lasting.answer_echo()
     assert lasting.delivered == [b"1", b"1"], "the key is free; across the cut a plain publisher is at least once"
+
+
+def test_who_is_admitted_and_answers_at_once_may_end_who_was_to_be_admitted_next() -> None:
+    """Its answer was the last that a later message waited for, which is accepted without one that was apart."""
+    bench = Bench("a", "b")
+    older, pen = reader_at(bench, "a", "older"), bench.publisher("a")
+    pen.send(b"1")
+    quick, apart = bench.subscriber("a", "quick", sends_settled=True), reader_at(bench, "b", "apart")
+    bench.part("a", "b")
+    pen.send(b"2")
+    bench.wait(64, "a")
+    older.accept(b"2", b"1")
+    assert quick.delivered == [b"2"] and pen.outcomes == dict.fromkeys((b"1", b"2"), DeliveryOutcome.ACCEPTED)
+    assert not pen.stream.gates and bench.ended("a") and not apart.delivered

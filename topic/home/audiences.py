@@ -128,7 +128,7 @@ class Audiences:
         return None if self.directory.is_mine(subscriber) else subscriber.router
 
     def open_gates(self, stream: Stream, records: list[Record]) -> None:
-        """Who is admitted and accepts at once may have others admitted by that, before it is their turn here."""
+        """Who is admitted and answers at once may have others admitted or ended by that, before it is their turn."""
         settled = [record.n for record in records]
         for gate in list(stream.gates.values()):
             gate.remaining.difference_update(settled)
