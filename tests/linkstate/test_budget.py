@@ -24,7 +24,7 @@ class Line:
         self.now = self.free_at = 0.0
         self.carried = 0
         """Bytes that have arrived."""
-        self._there: deque[tuple[float, int]] = deque()
+        self._there: deque[tuple[float, int, Chunk]] = deque()
         """When chunks arrive, and their numbers."""
         self._back: deque[tuple[float, int]] = deque()
 
@@ -38,23 +38,31 @@ class Line:
                 self.sender.receive_ack(self._back.popleft()[1], self.now)
                 self.sender.empties()
             elif self._there and arrives <= self.now:
-                self.receiver.receive(self._there.popleft()[1], PIECE, self.now)
-                self.carried += len(PIECE.content)
+                _, number, chunk = self._there.popleft()
+                self.receiver.receive(number, chunk, self.now)
+                self.carried += len(chunk.content)
             if self.now >= self.receiver.ack_at:
                 self._back.append((self.now + self.round_trip / 2, self.receiver.acknowledge()))
 
     def _fill(self) -> None:
         while not self.sender.full:
-            number = self.sender.push(PIECE, self.now)
-            self.sender.fills()
-            self.free_at = max(self.free_at, self.now) + len(PIECE.content) / self.rate
-            self._there.append((self.free_at + self.round_trip / 2, number))
+            self.send(PIECE)
+
+    def send(self, chunk: Chunk) -> None:
+        """Whether there is room or not."""
+        number = self.sender.push(chunk, self.now)
+        self.sender.fills()
+        self.free_at = max(self.free_at, self.now) + len(chunk.content) / self.rate
+        self._there.append((self.free_at + self.round_trip / 2, number, chunk))
 
     def used(self, seconds: float) -> float:
         """How much of the line, for so long from now on."""
         before = self.carried
         self.run(seconds)
         return (self.carried - before) / (self.rate * seconds)
+
+    def is_measured_anew(self) -> bool:
+        return not self.sender.budget.bytes
 
     @property
     def queued(self) -> float:
@@ -103,6 +111,61 @@ def test_one_that_stands_still_now_and_then_is_not_let_queue_for_longer(rate: fl
         halting.free_at = halting.now + 0.5
     halting.run(2)
     assert halting.sender.budget.bytes < 2 * max(LEAST, min(BUDGET, rate * QUEUE_S))
+
+
+@pytest.mark.parametrize(("rate", "queued"), [(2e6, LEAST), (10e6, 500_000), (100e6, BUDGET)])
+def test_what_queues_takes_the_line_some_hundredths_of_a_second(rate: float, queued: int) -> None:
+    """As far as others have to wait for it: but for little, and never more than there is a budget for."""
+    near = Line(rate, 0.001)
+    near.run(2)
+    itself = rate * (near.round_trip + 2 * len(PIECE.content) / rate)
+    assert queued <= near.sender.budget.bytes < 1.1 * queued + itself
+
+
+def test_little_that_is_sent_says_nothing_against_what_the_line_has_carried() -> None:
+    near = Line(20e6, 0.001)
+    near.run(2)
+    known = near.sender.budget.bytes
+    near.sender.receive_ack(near.sender.sent, near.now)
+    near.sender.empties()
+    near.sender.push(Chunk(bytes(100)), near.now)
+    near.sender.receive_ack(near.sender.sent, near.now + 0.1)
+    assert near.sender.budget.bytes == pytest.approx(known, rel=0.05)
+
+
+def test_one_that_carries_less_than_it_did_is_believed() -> None:
+    near = Line(20e6, 0.001)
+    near.run(2)
+    known = near.sender.budget.bytes
+    near.rate = 1e6
+    near.run(8)
+    assert near.sender.budget.bytes < known / 2
+
+
+def test_what_is_sent_without_room_keeps_nobody_waiting_while_the_line_is_measured_anew() -> None:
+    near = Line(20e6, 0.001)
+    while not near.is_measured_anew():
+        near.run(0.001)
+        assert near.now < 20
+    before = near.sender.sent
+    while near.is_measured_anew():
+        near.send(Chunk(bytes(10)))
+        near.run(0.001)
+        assert near.sender.sent < before + 1000
+    assert near.sender.in_flight > 0
+
+
+def test_what_is_known_of_a_line_is_forgotten_with_the_path_and_not_with_what_is_missing() -> None:
+    """Else what queues just then would be taken for what the line holds by itself."""
+    near = Line(10e6, 0.001)
+    near.run(2)
+    known = near.sender.budget.bytes
+    near.sender.probed(near.now)
+    near.sender.resent(len(list(near.sender.missing(near.sender.sent))), near.now)
+    near.run(0.5)
+    assert near.sender.budget.bytes == pytest.approx(known, rel=0.2)
+    near.sender.rerouted()
+    assert near.sender.budget.bytes == LEAST
 
 
 def test_a_question_whose_answer_finds_nothing_missing_says_nothing_of_the_line() -> None:

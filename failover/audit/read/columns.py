@@ -23,6 +23,8 @@ Texts = NDArray[np.bytes_]
 
 ROWS_PER_BLOCK = 1 << 20  # `place` = number of the block * this + row in the block: the order of the log
 NONE = -1
+NOWHERE = -2
+"""The code of an address that no row has."""
 KEY_TYPE = f"S{KEY_LENGTH}"
 MIX = np.uint64(0x9E3779B97F4A7C15)
 NUMBERS = {"event": "u1", "outcome": "u1", "time": "i8", "hlc": "i8"}
@@ -70,20 +72,22 @@ class Rows:
         return len(self.event)
 
     @cached_property
-    def _addresses(self) -> dict[int, str]:
-        """By code."""
-        return {code: self.strings[code] for code in np.unique(self.address).tolist() if code != NONE}
+    def _addresses(self) -> dict[str, int]:
+        """The code of each."""
+        return {self.strings[code]: code for code in np.unique(self.address).tolist() if code != NONE}
 
     @property
     def has_address(self) -> Flags:
         """Which rows tell the address of their deliveries. Who has subscribed to a pattern tells that."""
-        patterns = [code for code, address in self._addresses.items() if is_pattern(address)]
+        patterns = [code for address, code in self._addresses.items() if is_pattern(address)]
         return ~np.isin(self.address, [NONE, *patterns])
 
     def meets(self, addresses: Codes | Ints, subscribed: str | None) -> Flags:
-        """At which of these addresses a subscriber is to what it has subscribed to: one, or a pattern."""
-        codes = [code for code, address in self._addresses.items() if subscribed and meets(address, subscribed)]
-        return np.isin(addresses, codes)
+        """At which of these addresses of deliveries a subscriber is to what it has subscribed to: one, or a pattern."""
+        if subscribed and is_pattern(subscribed):
+            return np.isin(addresses, [code for at, code in self._addresses.items() if meets(at, subscribed)])
+        found: Flags = addresses == self._addresses.get(subscribed or "", NOWHERE)
+        return found
 
 
 class Packer:
