@@ -30,6 +30,8 @@ LITTLE_S = 0.01
 """What takes no longer than that has nothing before it that counts."""
 LEAST = 128 * 1024
 """As many may queue in any case."""
+ALONE = 1
+"""Room for a chunk that travels by itself."""
 FALL = 0.8
 """A line that carries less than it did is believed that step by step: perhaps only little came for a moment."""
 STALE_S = 5.0
@@ -46,7 +48,7 @@ class Budget:
     its rate by its shortest round trip; both are measured, one chunk at a time. Where little is sent nobody knows what
     the line could carry: that says nothing against what it did. Where nothing queues though there was no room for more,
     it may carry more still. What queues hides that a line has become longer: so what is under way is let arrive now and
-    then, and the round trip measured with nothing before it."""
+    then, and the round trip measured by one chunk, with nothing before it, nor with it."""
 
     __slots__ = (
         "_acknowledged", "_filled", "_last", "_measured_at", "_rate", "_round_trip", "_sample",
@@ -74,19 +76,26 @@ class Budget:
 
     @property
     def bytes(self) -> int:
-        return 0 if self._last else self._usual
+        if self._last:
+            return 0
+        return ALONE if self._is_anew else self._usual
+
+    @property
+    def _is_anew(self) -> bool:
+        """All has arrived, and the round trip is not known again."""
+        return self._rate > 0 and self._round_trip == inf
 
     def sent(self, number: int, now: float, *, alone: bool, full: bool) -> None:
         """`alone`: nothing else is under way; `full`: there was no room for it."""
         self._sent = number
         if self._sample is None and not self._last:
             self._sample = number, now
-            self._filled = full
+            self._filled = full and not self._is_anew
             if alone or self._since is None:
                 self._since = now, self._acknowledged
 
     def filled(self) -> None:
-        self._filled = True
+        self._filled = not self._is_anew
 
     def acknowledged(self, number: int, size: int, now: float) -> None:
         """So many bytes, the chunk of that number is the last of them."""
