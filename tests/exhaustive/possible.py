@@ -1,8 +1,8 @@
 """What can happen next: everything that is enabled in a world.
 
-Time does not pass, but for `boot_wait` if asked for, and by the fault `expire`: nothing happens anywhere for longer
-than any timeout. By then what was under way between routers in contact is there. What a router finds due afterwards it
-does at any time, when it looks.
+Time does not pass, but for `boot_wait`, if it is asked for or those that are waited for are gone for good, and by the
+fault `expire`: nothing happens anywhere for longer than any timeout. By then what was under way between routers in
+contact is there. What a router finds due afterwards it does at any time, when it looks.
 """
 
 from collections.abc import Iterator
@@ -18,6 +18,7 @@ class Possible:
     """In one scope."""
 
     def __init__(self, scope: Scope, routers: Routers, clients: Clients) -> None:
+        self._names = scope.routers
         self._count = len(scope.routers)
         self._restarts = scope.restarts
         self._boot_wait = scope.boot_wait
@@ -62,10 +63,15 @@ class Possible:
                 yield from [("restart", router, True), ("restart", router, False)] * self._restarts
             elif life > 0 and self._routers.live_facts(world.routers[router]).due:
                 yield "look", router
-            elif life > 0 and self._boot_wait and not self._routers.live_facts(world.routers[router]).booted:
+            elif life > 0 and self._goes_on(world, self._routers.live_facts(world.routers[router]).awaited):
                 yield "boot_wait", router
             if self._grows and life > 0 and not world.planned >> router & 1:
                 yield "replan", router
+
+    def _goes_on(self, world: World, awaited: frozenset[str]) -> bool:
+        """Whether a router may give up waiting for these: for whom nobody can wait, in any case."""
+        gone = {name for name, life in zip(self._names, world.lives, strict=True) if life < 0 and not self._restarts}
+        return bool(awaited) and (self._boot_wait or awaited <= gone)
 
     def _of_client(self, world: World, index: int, client: Client) -> Iterator[Event]:
         for act in self._clients.acts(world.clients[index]):

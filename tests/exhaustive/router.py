@@ -54,7 +54,8 @@ class Facts:
     """Of those whose attach here has no answer yet."""
     applied: frozenset[str]
     """Routers whose section it has."""
-    booted: bool
+    awaited: frozenset[str]
+    """Routers whose section it waits for before it answers publishers."""
     admits: bool
     """It takes clients."""
     due: bool
@@ -122,8 +123,8 @@ class Router:
         names = frozenset(entry.identity.container for entry in subscribers if entry.live or entry.expired_life)
         ends = [link.end for link in self.links.values() if isinstance(link.end, LocalSubscriber)]
         attaching = frozenset(end.identity.container for end in ends if not end.answered)
-        applied, due = frozenset(directory.applied), self._is_due(self.topic)
-        return Facts(names, attaching, applied, self.topic.booted, self.admits, due)
+        applied, awaited = frozenset(directory.applied), frozenset(self.topic.boot.waiting_for)
+        return Facts(names, attaching, applied, awaited, self.admits, self._is_due(self.topic))
 
     def _is_due(self, topic: Topic) -> bool:
         """What comes to nothing is tried once more, a second later."""

@@ -76,7 +76,7 @@ SCOPES = {
         # a mesh of two by a third: too large for every run of the tests, however few clients and messages
         Scope("three-grow-moved", "a", "b", "abc", kinds=_at_most(move=1), early="sp", prompt=True, joins="c"),
         Scope("three-grow-killed", "a", "b", "abc", kinds=_at_most(kill=1), early="sp", prompt=True, joins="c"),
-        Scope("three-grow", "a", "b", "abc", faults=2, kinds=MOVE_AND_KILL, early="sp", prompt=True, joins="c"),
+        Scope("three-grow", "a", "b", "abc", 1, 2, MOVE_AND_KILL, "sp", prompt=True, restarts=False, joins="c"),
         # 2 publishers, 2 routers, 1 subscriber, 1 message each, 1 fault
         Scope("two-publishers", "ab", "a", early="sp"),
         # a timeout runs out while a client is away, while the routers are apart, and while both are true
