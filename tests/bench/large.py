@@ -42,6 +42,8 @@ async def measured(link: Impairment, count: int, size: int) -> tuple[float, list
             publisher.feed = iter([bytes(size)] * count)
             began = trio.current_time()
             publisher.pump()
+            # the first are written at once, by this process, in which the link stands still for that
+            await clients.until(lambda: len(subscriber.received) > 0, PATIENCE_S)
             while len(subscriber.received) < count:
                 asked, at = trio.current_time(), "ab"[len(attaches) % 2]
                 await clients.subscriber(mesh.addresses[at], f"topic/{len(attaches)}")

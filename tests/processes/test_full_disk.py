@@ -6,6 +6,7 @@ exactly-once holds of that.
       b---c - subscriber
 """
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,8 @@ TOPIC = "topic/full"
 STEP = 500
 SMALL = 64 << 10
 """Room for the lines of router.log, and for no segment of the delivery log."""
+MOST = 100_000
+"""Messages, whose log entries take far more than 4 MiB."""
 
 
 @pytest.fixture
@@ -121,6 +124,39 @@ async def test_a_disk_that_is_full_until_the_end_holds_nothing(
     assert report.verdict is Verdict.UNDECIDED, report.sentence
     assert sum("as it could not be written: " in doubt for doubt in report.doubts) == len(mesh.routers)
     assert all("the delivery log breaks off, as it cannot be written" in mesh.log(router) for router in mesh.routers)
+
+
+@pytest.fixture
+def four_mebibytes(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "oncemesh", str(tmp_path)]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("only root mounts a file system")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+async def test_a_mesh_writes_its_file_system_full_and_goes_on(four_mebibytes: Path, nursery: trio.Nursery) -> None:
+    mesh, clients = RunningMesh("triangle", four_mebibytes, {}), Clients(nursery)
+    try:
+        await mesh.up()
+        subscriber = await clients.subscriber(mesh.address("c"), TOPIC, timeout=60)
+        await clients.subscriber(mesh.address("b"), TOPIC, "near", timeout=60)
+        publisher = await clients.publisher(mesh.address("a"), TOPIC, second=True, timeout=60)
+        while not all(disk["log"] for disk in await disks(mesh)):
+            assert publisher.sent < MOST, "4 MiB are full by then"
+            await deliver(clients, publisher)
+        await deliver(clients, publisher)
+        assert subscriber.numbers == list(range(publisher.sent))
+        for router in mesh.routers:
+            assert "No space left on device" in mesh.log(router)
+            assert await mesh.stop(router) == {router: "stopped"}
+        report = run([str(mesh.directory.path)])
+        assert report.verdict is Verdict.UNDECIDED, report.sentence
+        assert mesh.crashes() == []
+    finally:
+        mesh.end()
+        mesh.tell()
 
 
 async def test_a_router_whose_log_must_be_whole_ends_in_one_line(tmp_path: Path) -> None:

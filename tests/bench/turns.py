@@ -1,0 +1,126 @@
+"""`python -m tests.bench.turns`: how long a router is away from its sockets while its status is asked for.
+
+Router a of `triangle` holds as many links as are named. A *turn* is what its loop does between two waits for input.
+Told are its longest turns by themselves, and while ten clients, in a process of their own, ask for `$status` with all
+the credit that there is. Exit 1: beside them one took more than `LONGEST_S`.
+"""
+
+import argparse
+import json
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from router.amqp.batches import Transfers
+from router.amqp.proton.link import Link
+from router.amqp.transport import serve
+from router.mesh.quantities import Address
+from tests.processes.clients import Client, Clients
+from tests.processes.mesh import RunningMesh
+
+LONGEST_S: Final = 0.05
+ASKERS: Final = 10
+CREDIT: Final = (1 << 31) - 1
+CONNECTIONS: Final = 50
+WHILE_S: Final = 10.0
+
+Span = tuple[float, float]
+"""From when until when, by the clock that all processes share."""
+
+
+class Asker(Client):
+    """Counts its reports, and throws them away."""
+
+    def __init__(self, container: str, stream: trio.abc.Stream) -> None:
+        super().__init__(container, stream)
+        self.reports = 0
+
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        self.reports += len(transfers.handles)
+
+
+def ask(address: Address, everybody: Event) -> None:
+    """What the process of the ten does. `everybody` is set once each has had a report."""
+
+    async def asking() -> None:
+        askers: list[Asker] = []
+        async with trio.open_nursery() as nursery:
+            for number in range(ASKERS):
+                stream = await trio.open_tcp_stream(address.host, address.port)
+                asker = Asker(f"asker {number}", stream)
+                asker.connection.open()
+                asker.subscriber("$status", credit=CREDIT)
+                nursery.start_soon(serve, stream, asker.connection)
+                askers.append(asker)
+            while not all(asker.reports for asker in askers):
+                await trio.sleep(0.1)
+            everybody.set()
+
+    trio.run(asking)
+
+
+async def measured(mesh: RunningMesh, links: int) -> dict[str, Span]:
+    await mesh.up()
+    async with trio.open_nursery() as nursery:
+        clients = Clients(nursery)
+        connected = [await clients.connect(mesh.address("a"), f"client {number}") for number in range(CONNECTIONS)]
+        held = [connected[number % CONNECTIONS].subscriber(f"topic/{number}") for number in range(links)]
+        await clients.until(lambda: all(subscriber.attached for subscriber in held))
+        spans = {"alone": await _span()}
+        context = multiprocessing.get_context("spawn")
+        everybody = context.Event()
+        process = context.Process(target=ask, args=(mesh.address("a"), everybody), daemon=True)
+        process.start()
+        try:
+            assert await trio.to_thread.run_sync(everybody.wait, 60)
+            spans["asked by ten"] = await _span()
+        finally:
+            process.kill()
+            process.join()
+        nursery.cancel_scope.cancel()
+    await mesh.stop("a")
+    return spans
+
+
+async def _span() -> Span:
+    began = time.monotonic()
+    await trio.sleep(WHILE_S)
+    return began, time.monotonic()
+
+
+def compare(links: int, tell: Callable[[str], None]) -> bool:
+    """Whether all turns were short."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "turns.json"
+        command = (sys.executable, "-m", "tests.bench.timed_router", str(file))
+        mesh = RunningMesh("triangle", Path(folder), {}, command)
+        try:
+            spans = trio.run(measured, mesh, links)
+        finally:
+            mesh.end()
+        turns = json.loads(file.read_text())
+    longest = 0.0
+    for name, (since, until) in spans.items():
+        found = sorted((took for began, took in turns if since <= began < until), reverse=True)
+        longest = max(found, default=0.0)
+        shown = ", ".join(f"{1000 * took:.1f}" for took in found[:5])
+        tell(f"{links:>6} links, {name:<13} the longest turns in ms: {shown or 'none that counts'}")
+    return longest <= LONGEST_S
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.turns", description=__doc__)
+    parser.add_argument("links", type=int, nargs="*", default=[0, 2000])
+    failed = [links for links in parser.parse_args().links if not compare(links, print)]
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
