@@ -20,6 +20,9 @@ class Possible:
     def __init__(self, scope: Scope, routers: Routers, clients: Clients) -> None:
         self._names = scope.routers
         self._count = len(scope.routers)
+        self._victims = {scope.routers.index(router) for router in scope.victims or scope.routers}
+        roles = len(scope.publishers) * "p" + len(scope.subscribers) * "s"
+        self._moves = [role in scope.movers and self._count > 1 for role in roles]
         self._restarts = scope.restarts
         self._boot_wait = scope.boot_wait
         self._grows = bool(scope.joins)
@@ -111,7 +114,7 @@ class Possible:
                 client = self._clients.states.values[number]
                 if client.is_connected:
                     yield from [("cut", index)] * bool(cut)
-                    yield from [("move", index)] * bool(move and self._count > 1)
+                    yield from [("move", index)] * bool(move and self._moves[index])
 
     def _may_expire(self, world: World) -> bool:
         """Somebody is out of reach, and nothing is under way between routers."""
@@ -130,7 +133,7 @@ class Possible:
     def _kills(self, world: World) -> Iterator[Event]:
         doomed = {router for router, _ in world.doomed}
         for router, life in enumerate(world.lives):
-            if life > 0 and router not in doomed:
+            if life > 0 and router in self._victims - doomed:
                 yield "kill", router
                 for index, number in enumerate(world.clients):
                     if listens(self._clients.states.values[number], world.wires[index], router):

@@ -23,6 +23,10 @@ class Scope:
     """In all."""
     kinds: tuple[tuple[str, int], ...] = tuple((kind, 9) for kind in BREAKS)
     """How often each may happen."""
+    victims: str = ""
+    """Which routers may be killed, one letter each; else any."""
+    movers: str = "ps"
+    """Who may move: p for publishers, s for subscribers."""
     early: str = ""
     """Who is attached before anything is explored: p for the publishers, s for the subscribers, in this order."""
     echoes: bool = True
@@ -50,6 +54,14 @@ def _at_most(**kinds: int) -> tuple[tuple[str, int], ...]:
 
 MOVE_AND_KILL = _at_most(move=1, kill=1)
 
+
+def _grown(mover: str, victim: str) -> Scope:
+    """A third router joins while this one dies, and the publisher or the subscriber moves."""
+    name = f"three-grow-{mover}-{victim}"
+    scope = Scope(name, "a", "b", "abc", faults=2, kinds=MOVE_AND_KILL, early="sp", prompt=True, restarts=False)
+    return attrs.evolve(scope, victims=victim, movers=mover, joins="c")
+
+
 SCOPES = {
     scope.name: scope
     for scope in (
@@ -76,7 +88,8 @@ SCOPES = {
         # a mesh of two by a third: too large for every run of the tests, however few clients and messages
         Scope("three-grow-moved", "a", "b", "abc", kinds=_at_most(move=1), early="sp", prompt=True, joins="c"),
         Scope("three-grow-killed", "a", "b", "abc", kinds=_at_most(kill=1), early="sp", prompt=True, joins="c"),
-        Scope("three-grow", "a", "b", "abc", 1, 2, MOVE_AND_KILL, "sp", prompt=True, restarts=False, joins="c"),
+        # with both; each of these is a part of that
+        *(_grown(mover, victim) for mover in "ps" for victim in "abc"),
         # 2 publishers, 2 routers, 1 subscriber, 1 message each, 1 fault
         Scope("two-publishers", "ab", "a", early="sp"),
         # a timeout runs out while a client is away, while the routers are apart, and while both are true
