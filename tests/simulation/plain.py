@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tests.simulation.parties import Message, Reader
+from topic.identity import link_name
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge
@@ -173,5 +174,5 @@ def _newest(reader: Reader) -> "SubscriberLink | None":
 
 def _has_missed(home: "Router", link: "SubscriberLink") -> bool:
     """Whether home has accepted something without it, or has heard that somebody has."""
-    entry = home.topic.directory.subscriber(link.subscriber.name)
+    entry = home.topic.directory.subscriber(link_name(link.client.identity))
     return entry is not None and entry.epoch == link.epoch and entry.ending != ""
