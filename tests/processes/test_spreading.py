@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from failover.client import Connected, Event, Handle, Outcome, Publisher, Subscriber
+from router.plan.balance import moves
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually, running
 
@@ -56,7 +57,9 @@ async def test_clients_go_where_there_are_few_and_every_message_comes_once_and_i
             await publisher.send(b"the end")
 
     async def is_spread() -> bool:
-        return Counter(at.values()) == {"a": TOPICS, "b": TOPICS}
+        """As even as routers care for; who came late may have found it so."""
+        loads = Counter({"a": 1, "b": 0}) + Counter(at.values())
+        return len(at) == 2 * TOPICS and "b" in loads and not list(moves(loads))
 
     other = await clients.subscriber(own_pair.address("a"), "topic/0", "another make")
     async with trio.open_nursery() as nursery:
