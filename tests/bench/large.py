@@ -28,6 +28,8 @@ CASES: Final = (
 )
 """A link, and how many bodies of how many bytes."""
 PATIENCE_S: Final = 300.0
+IN_FLIGHT: Final = 20
+"""Bodies that are not accepted."""
 
 
 async def measured(link: Impairment, count: int, size: int) -> tuple[float, list[float]]:
@@ -38,16 +40,17 @@ async def measured(link: Impairment, count: int, size: int) -> tuple[float, list
             clients = Clients(nursery)
             subscriber = await clients.subscriber(mesh.addresses["b"], "topic/x", credit=1000)
             publisher = await clients.publisher(mesh.addresses["a"], "topic/x")
-            publisher.in_flight = 20  # the link is in this process: it must not stand still while much is written
+            publisher.in_flight = 1
             publisher.feed = iter([bytes(size)] * count)
             began = trio.current_time()
             publisher.pump()
-            # the first are written at once, by this process, in which the link stands still for that
-            await clients.until(lambda: len(subscriber.received) > 0, PATIENCE_S)
             while len(subscriber.received) < count:
                 asked, at = trio.current_time(), "ab"[len(attaches) % 2]
                 await clients.subscriber(mesh.addresses[at], f"topic/{len(attaches)}")
                 attaches.append(trio.current_time() - asked)
+                # more and more: the link is in this process, and stands still while much is written
+                publisher.in_flight = min(2 * publisher.in_flight, IN_FLIGHT)
+                publisher.pump()
                 with trio.move_on_after(0.2):
                     await clients.until(lambda: len(subscriber.received) >= count, PATIENCE_S)
             took = trio.current_time() - began

@@ -1,7 +1,7 @@
-"""`python -m tests.bench.timed_router FILE NAME TOPOLOGY …`: a router as the launcher starts it, whose turns are timed.
+"""`python -m tests.bench.timed_router FOLDER NAME TOPOLOGY …`: a router as it is launched, whose turns are timed.
 
-At its end it writes those that lasted longer than `SHORT_S` to FILE, as JSON: when each began, by the clock that all
-processes share, and how long it took, in seconds.
+At its end it writes those that lasted longer than `SHORT_S` to NAME.json in FOLDER: when each began, by the clock that
+all processes share, and how long it took, in seconds.
 """
 
 import json
@@ -37,7 +37,7 @@ class TimedTurns(watchdog.Turns):
 made: list[TimedTurns] = []
 
 if __name__ == "__main__":
-    file = Path(sys.argv.pop(1))
+    file = Path(sys.argv.pop(1)) / f"{sys.argv[1]}.json"
     watchdog.Turns = TimedTurns  # type: ignore[misc]
     try:
         runpy.run_module("router", run_name="__main__", alter_sys=True)

@@ -73,8 +73,9 @@ class Possible:
 
     def _goes_on(self, world: World, awaited: frozenset[str]) -> bool:
         """Whether a router may give up waiting for these: for whom nobody can wait, in any case."""
-        gone = {name for name, life in zip(self._names, world.lives, strict=True) if life < 0 and not self._restarts}
-        return bool(awaited) and (self._boot_wait or awaited <= gone)
+        if not awaited or self._boot_wait:
+            return bool(awaited)
+        return not self._restarts and all(world.lives[self._names.index(name)] < 0 for name in awaited)
 
     def _of_client(self, world: World, index: int, client: Client) -> Iterator[Event]:
         for act in self._clients.acts(world.clients[index]):

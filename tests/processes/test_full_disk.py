@@ -17,7 +17,7 @@ import yaml
 from failover.audit import Verdict, run
 from router.amqp.format.errors import RESOURCE_LIMIT
 from tests.disk import set_full
-from tests.processes.clients import Clients, Publisher
+from tests.processes.clients import Clients, Publisher, Subscriber
 from tests.processes.mesh import RunningMesh, eventually
 
 TOPIC = "topic/full"
@@ -53,6 +53,13 @@ async def deliver(clients: Clients, publisher: Publisher) -> None:
     await clients.until(lambda: len(publisher.accepted) == count)
 
 
+async def attached(mesh: RunningMesh, clients: Clients) -> tuple[Subscriber, Publisher]:
+    """Of these; beside them one at b, so that all three routers have something to write."""
+    subscriber = await clients.subscriber(mesh.address("c"), TOPIC, timeout=60)
+    await clients.subscriber(mesh.address("b"), TOPIC, "near", timeout=60)
+    return subscriber, await clients.publisher(mesh.address("a"), TOPIC, second=True, timeout=60)
+
+
 async def disks(mesh: RunningMesh) -> list[dict[str, object]]:
     return [(await mesh.status(router))["disk"] for router in mesh.routers]
 
@@ -67,9 +74,7 @@ async def breaks_off(mesh: RunningMesh) -> None:
 async def test_a_mesh_goes_on_while_its_disks_are_full_and_nothing_is_said_to_hold_of_it(
     mesh: RunningMesh, clients: Clients
 ) -> None:
-    subscriber = await clients.subscriber(mesh.address("c"), TOPIC, timeout=60)
-    await clients.subscriber(mesh.address("b"), TOPIC, "near", timeout=60)
-    publisher = await clients.publisher(mesh.address("a"), TOPIC, second=True, timeout=60)
+    subscriber, publisher = await attached(mesh, clients)
     await deliver(clients, publisher)
     fill(mesh, 0)
     await deliver(clients, publisher)
@@ -107,9 +112,7 @@ async def test_a_mesh_goes_on_while_its_disks_are_full_and_nothing_is_said_to_ho
 async def test_a_disk_that_is_full_until_the_end_holds_nothing(
     mesh: RunningMesh, clients: Clients, *, killed: bool
 ) -> None:
-    subscriber = await clients.subscriber(mesh.address("c"), TOPIC, timeout=60)
-    await clients.subscriber(mesh.address("b"), TOPIC, "near", timeout=60)  # who has nothing to write goes on
-    publisher = await clients.publisher(mesh.address("a"), TOPIC, second=True, timeout=60)
+    subscriber, publisher = await attached(mesh, clients)
     await deliver(clients, publisher)
     fill(mesh, SMALL)
     await deliver(clients, publisher)
@@ -140,9 +143,7 @@ async def test_a_mesh_writes_its_file_system_full_and_goes_on(four_mebibytes: Pa
     mesh, clients = RunningMesh("triangle", four_mebibytes, {}), Clients(nursery)
     try:
         await mesh.up()
-        subscriber = await clients.subscriber(mesh.address("c"), TOPIC, timeout=60)
-        await clients.subscriber(mesh.address("b"), TOPIC, "near", timeout=60)
-        publisher = await clients.publisher(mesh.address("a"), TOPIC, second=True, timeout=60)
+        subscriber, publisher = await attached(mesh, clients)
         while not all(disk["log"] for disk in await disks(mesh)):
             assert publisher.sent < MOST, "4 MiB are full by then"
             await deliver(clients, publisher)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.judge import Judge
+from tests.simulation.link import Link
 from tests.simulation.parties import Message, Reader, Violation
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import Epoch
@@ -21,8 +22,9 @@ def judge(has_left: bool) -> Judge:
     knobs: Any = SimpleNamespace(redeliveries=0)
     judge = Judge(schedule, {}, knobs, lambda who, what: None)
     sent_on: Any = SimpleNamespace(
-        epoch=FIRST, client=None, first=True, router=SimpleNamespace(name="a", incarnation=1)
-    )
+        epoch=FIRST, client=None, first=True, router=SimpleNamespace(name="a", incarnation=1),
+        has_stayed=lambda: not has_left,
+    )  # fmt: skip
     again_on: Any = SimpleNamespace(epoch=SECOND, router=SimpleNamespace(name="b", incarnation=1))
     sent_on.client = SimpleNamespace(link=again_on if has_left else sent_on)
     judge.messages[TEXT] = Message(TEXT, "p0", 1, 1, False, KEY, False, sent_on)
@@ -71,3 +73,10 @@ def test_the_second_is_taken_for_the_first_where_that_is_still_held(judge: Judge
     judge.applications.seen("s0", "c", TEXT, KEY, 0, False)
     with pytest.raises(Violation, match="1 exactly once"):
         judge.applications.seen("s0", "c", TEXT, KEY, 0, False)
+
+
+@pytest.mark.parametrize(("routers", "has_stayed"), [("a", True), ("aa", True), ("ab", False), ("aba", False)])
+def test_who_has_been_elsewhere_has_left_though_it_is_back(routers: str, has_stayed: bool) -> None:
+    client: Any = SimpleNamespace(opened=[])
+    client.opened += [SimpleNamespace(router=name, number=n, client=client) for n, name in enumerate(routers)]
+    assert Link.has_stayed(client.opened[0]) is has_stayed
