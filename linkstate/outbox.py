@@ -23,13 +23,13 @@ class Outbox:
         (self._channel if link == CHANNEL else self._linkstate).append(body)
 
     def take(self, room: int) -> tuple[Literal["linkstate", "channel"], list[bytes]] | None:
-        """What is to go next, to be joined into one body: of about `room` bytes, but at least one. None if nothing
-        waits."""
+        """What is to go next, to be joined into one body: at most `room` bytes of data, but at least one body. None if
+        nothing waits."""
         if self._linkstate:
             bodies, self._linkstate = self._linkstate, []
             return LINKSTATE, bodies
         waiting, bodies = self._channel, []
-        while waiting and room > 0:
+        while waiting and (not bodies or len(waiting[0]) <= room):
             bodies.append(waiting.popleft())
             room -= len(bodies[-1])
         return (CHANNEL, bodies) if bodies else None

@@ -17,6 +17,7 @@ from typing import Any
 
 import trio
 
+from linkstate.chunks import CHUNK
 from linkstate.events import Transmit
 from linkstate.frames import PeerError as BrokenFrame
 from linkstate.mesh import Mesh
@@ -40,6 +41,9 @@ LINKS = ("linkstate", "channel")
 CREDIT = 100_000
 ENGINE_BYTES = 128 * 1024
 """What the engine is given of bodies before it has written; as much again may be in the hands of the writer."""
+JOINED_BYTES = CHUNK
+"""No more travels as one message, but for what is longer by itself. It is read when all of it has come: what is behind a
+chunk must not wait for the next one, nor the measure of a line (`linkstate.channel.Budget`) count two as one."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
 VERSION = 6
@@ -78,7 +82,7 @@ class Transport:
 
     def fill(self) -> bool:
         """Give the engine what it has room for, if anything. Each link's tags count up."""
-        while self.held < ENGINE_BYTES and self.ready and (taken := self.outbox.take(ENGINE_BYTES)):
+        while self.held < ENGINE_BYTES and self.ready and (taken := self.outbox.take(JOINED_BYTES)):
             link, bodies = taken
             message = joined_message(bodies)
             self.held += len(message)

@@ -11,7 +11,7 @@ import pytest
 from linkstate.channel import BUDGET, LEAST, QUEUE_S, Channel
 from linkstate.chunks import Chunk
 from linkstate.outbox import Outbox
-from router.neighbours import ENGINE_BYTES
+from router.neighbours import JOINED_BYTES
 from tests.linkstate.network import DEAD, HELLO, Network, line
 
 PIECE = Chunk(bytes(65_000))
@@ -53,7 +53,7 @@ class Line:
         while not self.sender.full:
             numbers.append(self._push(PIECE))
             outbox.put("channel", bytes(PIECE.content))
-        while (taken := outbox.take(ENGINE_BYTES)) is not None:
+        while (taken := outbox.take(JOINED_BYTES)) is not None:
             self._transfer([(numbers.pop(0), PIECE) for _ in taken[1]])
 
     def send(self, chunk: Chunk) -> None:

@@ -75,11 +75,21 @@ def test_link_state_goes_before_data_and_data_in_order() -> None:
     outbox = Outbox()
     for body in (b"one", b"two", b"three"):
         outbox.put(CHANNEL, body)
-    assert outbox.take(4) == (CHANNEL, [b"one", b"two"])
+    assert outbox.take(6) == (CHANNEL, [b"one", b"two"])
     outbox.put(LINKSTATE, b"hello")
     assert outbox.take(1) == (LINKSTATE, [b"hello"])
     assert outbox.take(1) == (CHANNEL, [b"three"])
     assert outbox.take(1) is None
+
+
+def test_what_would_make_a_transfer_too_long_goes_with_the_next() -> None:
+    """Who reads it waits for all of it: so an answer does not wait for the chunk behind it."""
+    outbox = Outbox()
+    for body in (b"answer", b"a whole chunk", b"another"):
+        outbox.put(CHANNEL, body)
+    assert outbox.take(13) == (CHANNEL, [b"answer"])
+    assert outbox.take(13) == (CHANNEL, [b"a whole chunk"])
+    assert outbox.take(13) == (CHANNEL, [b"another"])
 
 
 def test_a_relay_passes_on_the_first_chunk_before_it_has_the_last() -> None:
