@@ -30,8 +30,6 @@ LITTLE_S = 0.01
 """What takes no longer than that has nothing before it that counts."""
 LEAST = 128 * 1024
 """As many may queue in any case."""
-ALONE = 1
-"""Room for a chunk that travels by itself."""
 FALL = 0.8
 """A line that carries less than it did is believed that step by step: perhaps only little came for a moment."""
 STALE_S = 5.0
@@ -48,7 +46,8 @@ class Budget:
     its rate by its shortest round trip; both are measured, one chunk at a time. Where little is sent nobody knows what
     the line could carry: that says nothing against what it did. Where nothing queues though there was no room for more,
     it may carry more still. What queues hides that a line has become longer: so what is under way is let arrive now and
-    then, and the round trip measured by one chunk, with nothing before it, nor with it."""
+    then, and the round trip measured by a chunk with nothing before it. What is behind that does not count, as no two
+    chunks travel as one message."""
 
     __slots__ = (
         "_acknowledged", "_filled", "_last", "_measured_at", "_rate", "_round_trip", "_sample",
@@ -76,26 +75,20 @@ class Budget:
 
     @property
     def bytes(self) -> int:
-        if self._last:
-            return 0
-        return ALONE if self._is_anew else self._usual
-
-    @property
-    def _is_anew(self) -> bool:
-        """All has arrived, and the round trip is not known again."""
-        return self._rate > 0 and self._round_trip == inf
+        return 0 if self._last else self._usual
 
     def sent(self, number: int, now: float, *, alone: bool, full: bool) -> None:
         """`alone`: nothing else is under way; `full`: there was no room for it."""
         self._sent = number
         if self._sample is None and not self._last:
             self._sample = number, now
-            self._filled = full and not self._is_anew
+            self._filled = full and self._round_trip < inf
             if alone or self._since is None:
                 self._since = now, self._acknowledged
 
     def filled(self) -> None:
-        self._filled = not self._is_anew
+        """That says nothing of the rate while the round trip is measured anew: what came before has been let arrive."""
+        self._filled = self._round_trip < inf
 
     def acknowledged(self, number: int, size: int, now: float) -> None:
         """So many bytes, the chunk of that number is the last of them."""
@@ -107,14 +100,14 @@ class Budget:
             self._last, self._since = 0, None
 
     def _measure(self, sent_at: float, now: float) -> None:
-        """For so long as it may the other end waits before it answers: that is no part of a round trip."""
+        """The other end waits before it answers, for more to come or for `ACK_DELAY`: that is no part of a round trip."""
         assert self._since is not None
         since, before = self._since
         rate = (self._acknowledged - before) / (now - since)
-        took = max(0.0, now - sent_at - ACK_DELAY)
+        self._rate = max(rate, FALL * self._rate if self._filled else self._rate)
+        took = max(0.0, now - sent_at - min(ACK_DELAY, ACK_BYTES / max(self._rate, 1.0)))
         if took < self._round_trip:
             self._round_trip, self._measured_at = took, now
-        self._rate = max(rate, FALL * self._rate if self._filled else self._rate)
         queued = max(int(self._rate * QUEUE_S), LEAST)
         if self._filled and took < self._round_trip + LITTLE_S:
             queued = max(queued, self._usual)
