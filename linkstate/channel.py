@@ -100,7 +100,7 @@ class Budget:
             self._last, self._since = 0, None
 
     def _measure(self, sent_at: float, now: float) -> None:
-        """The other end waits before it answers, for more to come or for `ACK_DELAY`: that is no part of a round trip."""
+        """The other end waits before it answers, for more or for `ACK_DELAY`: that is no part of a round trip."""
         assert self._since is not None
         since, before = self._since
         rate = (self._acknowledged - before) / (now - since)

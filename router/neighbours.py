@@ -42,8 +42,8 @@ CREDIT = 100_000
 ENGINE_BYTES = 128 * 1024
 """What the engine is given of bodies before it has written; as much again may be in the hands of the writer."""
 JOINED_BYTES = CHUNK
-"""No more travels as one message, but for what is longer by itself. It is read when all of it has come: what is behind a
-chunk must not wait for the next one, nor the measure of a line (`linkstate.channel.Budget`) count two as one."""
+"""No more travels as one message, but for what is longer by itself. It is read when all of it has come: an answer must
+not wait for the chunk behind it, nor the measure of a line (`linkstate.channel.Budget`) count two chunks as one."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
 VERSION = 6
