@@ -4,6 +4,7 @@ No package index is asked: what the wheel requires is taken from the environment
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -93,6 +94,13 @@ class Installed:
         return printed + complained
 
 
+def test_nobody_is_told_to_install_what_the_package_index_has_under_our_name() -> None:
+    """It is a stranger's."""
+    said = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "router").rglob("*.py")]
+    theirs = re.compile(r"pip install\b[^`\n]*[\s']oncemesh\b")
+    assert [path.name for path in said if theirs.search(path.read_text())] == []
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return Installed(tmp_path_factory.mktemp("wheel"))
@@ -107,7 +115,7 @@ def test_a_router_is_small(installed: Installed) -> None:
 def test_what_judges_says_what_to_install(installed: Installed, command: str) -> None:
     told = installed.oncemesh(*command.split(), status=2)
     assert told.startswith(f"Error: {command.split()[0]} needs jinja2, matplotlib, numpy, pandas, pyarrow, pyspark ")
-    assert told.endswith("pip install 'oncemesh[audit]'\n")
+    assert told.endswith("pip install '.[audit]' in a clone\n")
     assert told.count("\n") == 1
 
 

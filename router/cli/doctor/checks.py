@@ -82,7 +82,8 @@ def time_is_kept(seen: Symptoms) -> Found:
 def audit(seen: Symptoms) -> Found:
     if seen.host.lacks_audit:
         lacks = ", ".join(seen.host.lacks_audit)
-        yield Level.WARN, f"the audit cannot run here, it lacks {lacks}", "pip install 'oncemesh[audit]', if it is to"
+        todo = "pip install '.[audit]' in a clone, if it is to"
+        yield Level.WARN, f"the audit cannot run here, it lacks {lacks}", todo
 
 
 def topology(seen: Symptoms) -> Found:
