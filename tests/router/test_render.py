@@ -119,6 +119,15 @@ def test_the_mesh_of_the_operations_page_is_rendered_as_it_says(tmp_path: Path) 
     for said, names in ((grown, "abcd"), (text, "abc")):
         assert render(tmp_path, said).exit_code == 0
         assert all((tmp_path / "out" / f"oncemesh-news-{name}.service").exists() for name in names)
-    named = set(re.findall(r"oncemesh-news-\w+\.service", OPERATIONS))
+    named = set(re.findall(r"oncemesh-news-[a-z]\.service", OPERATIONS))
     assert named <= {path.name for path in (tmp_path / "out").iterdir()}
     assert "/etc/oncemesh/news.yaml" in OPERATIONS and "--run-dir /var/lib/oncemesh/news" in OPERATIONS
+
+
+def test_who_follows_the_operations_page_finds_the_command_and_has_each_unit_before_it_is_enabled() -> None:
+    """sudo and shells look in no folder of ours."""
+    shell = "\n".join(re.findall(r"```sh\n(.*?)```", OPERATIONS, re.DOTALL))
+    assert f"ln -s {PROGRAM} /usr/local/bin/\n" in shell.partition("oncemesh certs")[0]
+    for enabled, before in (("a", "deploy/oncemesh-news-NAME.service"), ("d", "oncemesh-news-d.service")):
+        told, _, _ = OPERATIONS.partition(f"systemctl enable --now oncemesh-news-{enabled}")
+        assert "oncemesh render" in told.rpartition("## ")[2] and before in told
