@@ -13,7 +13,7 @@ from router.cli.doctor.checks import CHECKS, Level, examine
 from router.cli.doctor.symptoms import Clock, Disk, Machine, Symptoms, ended, security, taken
 from router.cli.main import main
 from router.mesh.config import Topology
-from router.mesh.rundir import RunDirectory
+from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
 from router.mesh.status import RouterView
 from router.mesh.topology import load
 from router.security.certs import issue_all
@@ -148,16 +148,17 @@ def test_a_listener_that_is_taken_is_seen(tmp_path: Path) -> None:
         other.listen()
         port = other.getsockname()[1]
         topology = plan(tmp_path, f"mesh: one\nrouters: {{a: {{amqp: 127.0.0.1:{port}}}}}\n")
-        assert "Address already in use" in taken(topology, [])["amqp of router a"]
-        assert taken(topology, ["a"]) == {}
+        assert "Address already in use" in taken(topology, ["a"])["amqp of router a"]
+        assert taken(topology, []) == {}
 
 
 def test_certificates_are_read_and_met(tmp_path: Path) -> None:
     files = 'security: {certificate: "certs/{router}.pem", key: "certs/{router}.key", ca: certs/ca.pem}\n'
     topology = plan(tmp_path, TRIANGLE + files)
-    assert "a.pem" in security(topology)[0] and security(topology)[1] == {}
+    why, found = security(topology, "abc")
+    assert "a.pem" in why and found == {}
     issue_all(topology, tmp_path / "certs", ())
-    why, found = security(topology)
+    why, found = security(topology, "abc")
     assert why == "" and {*found} == {*"abc"} and 300 * DAY_S < found["a"].ends - found["a"].begins < 400 * DAY_S
     assert validity_of(tmp_path / "mesh.yaml") is None
 
@@ -179,3 +180,33 @@ def test_the_command_tells_people_and_programs_and_exits_as_it_found(tmp_path: P
     (tmp_path / "mesh.yaml").write_text("mesh: x\n")
     ill = CliRunner().invoke(main, ["doctor", str(tmp_path / "mesh.yaml")])
     assert ill.exit_code == 1 and "fail  topology: " in ill.output
+
+
+HOSTS = """\
+mesh: hosts
+routers: {a: {amqp: 127.0.0.1:0, inter: 127.0.0.1:0}, b: {amqp: 192.0.2.1:5671}, c: {amqp: 192.0.2.2:5671}}
+links: [[a, b], [b, c], [a, c]]
+security: {certificate: "{router}.pem", key: "{router}.key", ca: ca.pem}
+"""
+
+
+def test_of_a_mesh_over_several_hosts_what_is_others_is_not_looked_for_here(tmp_path: Path) -> None:
+    topology = plan(tmp_path, HOSTS)
+    issue_all(topology, tmp_path, ())
+    for theirs in ("b.pem", "b.key", "c.pem", "c.key", "ca.key"):
+        (tmp_path / theirs).unlink()
+    directory = RunDirectory(tmp_path / "run")
+    directory.make()
+    directory.keep(topology)
+    entry = RouterEntry(None, amqp="127.0.0.1:0", inter="127.0.0.1:0", log="log")
+    directory.write(MeshRecord("hosts", str(directory.topology_path), {"a": entry}, str(tmp_path)))
+
+    path = str(tmp_path / "mesh.yaml")
+    for arguments in (["--run-dir", str(directory.path)], [path, "--router", "a"]):
+        looked = CliRunner().invoke(main, ["doctor", "--json", *arguments])
+        levels = {finding["check"]: finding["level"] for finding in json.loads(looked.output)}
+        found = looked.exit_code, levels["security"], levels["certificates"], levels["listeners"]
+        assert found == (0, "pass", "pass", "pass")
+    assert CliRunner().invoke(main, ["doctor", path]).exit_code == 1
+    refused = CliRunner().invoke(main, ["doctor", path, "--router", "e"])
+    assert 'there is no router "e" in this mesh, expected a, b or c' in refused.output

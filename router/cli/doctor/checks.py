@@ -67,9 +67,9 @@ def descriptors(seen: Symptoms) -> Found:
 
 
 def memory(seen: Symptoms) -> Found:
-    need = MEMORY_EACH * max(1, len(seen.topology.routers) if seen.topology is not None else 1)
+    need = MEMORY_EACH * max(1, len(seen.here))
     if seen.host.memory_bytes < need:
-        what = f"{format_size(seen.host.memory_bytes)} of memory are left, a loaded mesh of this size takes up to"
+        what = f"{format_size(seen.host.memory_bytes)} of memory are left, under load the routers here take up to"
         yield Level.WARN, f"{what} {format_size(need)}", "end something else, or give routers hosts of their own"
 
 
@@ -116,7 +116,7 @@ def listeners(seen: Symptoms) -> Found:
         yield (
             Level.FAIL,
             f"{listener} cannot listen on {why}",
-            "end who has it, or choose another; or is it another host's?",
+            "end who has it, or choose another; --router NAME looks at this host's only",
         )
 
 

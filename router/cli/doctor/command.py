@@ -1,7 +1,7 @@
 """The command `oncemesh doctor`."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from router.cli.doctor.checks import Diagnosis, Level, examine
 from router.cli.doctor.symptoms import Clock, Symptoms, note_clock, symptoms
 from router.cli.watch.mesh_client import of_each
 from router.cli.watch.status import AGAIN_S
+from router.mesh.config import Topology
 from router.mesh.quantities import Address
-from router.mesh.reading import FileError
+from router.mesh.reading import FileError, expected
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
 from router.mesh.status import PATIENCE_S, FetchStatus, RouterView, contacts_of, look
 from router.mesh.status_view import awaits
@@ -31,19 +32,22 @@ STYLES = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 @click.command()
 @click.argument("topology", required=False, type=click.Path(path_type=Path))
 @run_dir_option
+@click.option("--router", "routers", multiple=True, help="Only this router is of this host; may be repeated.")
 @click.option("--json", "machine", is_flag=True, help="As one JSON list.")
-def doctor(topology: Path | None, run_dir: Path | None, machine: bool) -> None:
+def doctor(topology: Path | None, run_dir: Path | None, routers: tuple[str, ...], machine: bool) -> None:
     """Tell what is wrong with this host, a topology, and the mesh that runs here; and what to do.
 
-    With a topology it looks whether that could be started here. Else it looks at the mesh of the run directory, if
-    there is one. It changes nothing. Exit status: 0 if nothing failed, warnings or not; else 1.
+    With a topology it looks whether that could be started here: all of it, or the routers named by --router. Else it
+    looks at the mesh of the run directory, if there is one, and the routers that were started there. It changes
+    nothing. Exit status: 0 if nothing failed, warnings or not; else 1.
 
     \b
     Examples:
       oncemesh doctor topologies/triangle.yaml
+      oncemesh doctor /etc/oncemesh/news.yaml --router a
       oncemesh doctor --json | jq '.[] | select(.level != "pass")'
     """
-    findings = examine(run(_look, _directory(topology, run_dir), topology))
+    findings = examine(run(_look, _directory(topology, run_dir), topology, routers))
     if machine:
         click.echo(json.dumps([asdict(finding) for finding in findings]))
     else:
@@ -64,7 +68,16 @@ def _directory(topology: Path | None, run_dir: Path | None) -> RunDirectory | No
         return None
 
 
-async def _look(directory: RunDirectory | None, path: Path | None) -> Symptoms:
+def _here(plan: Topology, directory: RunDirectory | None, path: Path | None, named: Collection[str]) -> list[str]:
+    """The routers that are this host's."""
+    for name in named:
+        if name not in plan.routers:
+            raise RunError(f'there is no router "{name}" in this mesh, {expected(name, plan.routers)}')
+    recorded = directory.read().routers if directory is not None and path is None else plan.routers
+    return [name for name in plan.routers if name in (named or recorded)]
+
+
+async def _look(directory: RunDirectory | None, path: Path | None, named: Collection[str]) -> Symptoms:
     plan, unreadable = None, ""
     try:
         plan = load(path) if path is not None else directory.topology() if directory is not None else None
@@ -75,7 +88,8 @@ async def _look(directory: RunDirectory | None, path: Path | None) -> Symptoms:
     if directory is not None and plan is not None:
         views = await _look_twice(directory, _noting(clocks, fetcher(directory)))
         await ask_others(directory, views, clocks)
-    return symptoms(plan, unreadable, directory, views, clocks)
+    here = _here(plan, directory, path, named) if plan is not None else []
+    return symptoms(plan, here, unreadable, directory, views, clocks)
 
 
 def _noting(clocks: dict[str, Clock], fetch: FetchStatus) -> FetchStatus:

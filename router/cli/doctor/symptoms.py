@@ -4,7 +4,7 @@ import ctypes
 import resource
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -75,6 +75,8 @@ class Symptoms:
     """Seconds since 1970."""
     host: Machine
     topology: Topology | None = None
+    here: Collection[str] = ()
+    """Routers of the topology that are this host's: of others it has no files, and no addresses."""
     unreadable: str = ""
     """What is wrong with the topology."""
     security: str = ""
@@ -82,7 +84,7 @@ class Symptoms:
     certificates: Mapping[str, Validity] = Factory(dict)
     """By router."""
     taken: Mapping[str, str] = Factory(dict)
-    """Listener -> why it cannot be one, of routers that do not run here."""
+    """Listener -> why it cannot be one, of routers of this host that do not run."""
     disk: Disk | None = None
     """Of the run directory."""
     views: Mapping[str, RouterView] = Factory(dict)
@@ -121,26 +123,26 @@ def disk(path: Path) -> Disk:
     return Disk(usage.free)
 
 
-def security(topology: Topology) -> tuple[str, dict[str, Validity]]:
-    """What is wrong with its files, and its routers' certificates."""
+def security(topology: Topology, routers: Collection[str]) -> tuple[str, dict[str, Validity]]:
+    """What is wrong with the files of these routers, and their certificates."""
     found: dict[str, Validity] = {}
     try:
-        check(topology, topology.routers)
+        check(topology, routers)
         why = ""
     except FileError as error:
         why = str(error)
     if (certificate := topology.security.certificate) is not None:
-        for router in topology.routers:
+        for router in routers:
             if (validity := validity_of(topology.file(certificate, router))) is not None:
                 found[router] = validity
     return why, found
 
 
-def taken(topology: Topology, running: Iterable[str]) -> dict[str, str]:
-    """Listeners that are no longer free. Those of other hosts cannot be told from free ones here."""
+def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
+    """Listeners of these routers that are not free."""
     found = {}
     for router, role, address in topology.listeners():
-        if router in running or not address.port:
+        if router not in routers or not address.port:
             continue
         try:
             listen(address).close()
@@ -166,21 +168,23 @@ def ended(directory: RunDirectory, routers: Iterable[str]) -> dict[str, str]:
 
 def symptoms(
     topology: Topology | None,
+    here: Collection[str],
     unreadable: str,
     directory: RunDirectory | None,
     views: Mapping[str, RouterView],
     clocks: Mapping[str, Clock],
 ) -> Symptoms:
-    why, certificates = security(topology) if topology is not None else ("", {})
-    running = [name for name, view in views.items() if view.running]
+    why, certificates = security(topology, here) if topology is not None else ("", {})
+    idle = [name for name in here if name not in views or not views[name].running]
     return Symptoms(
         time.time(),
         host(),
         topology,
+        here,
         unreadable,
         why,
         certificates,
-        taken(topology, running) if topology is not None else {},
+        taken(topology, idle) if topology is not None else {},
         disk(directory.path) if directory is not None else None,
         views,
         clocks,
