@@ -79,6 +79,12 @@ def contacts_of(view: RouterView) -> set[str]:
     return {route["router"] for route in routes if route["contact"]}
 
 
+def unseen_by(view: RouterView) -> set[str]:
+    """Other members of the mesh, on whichever host, that it is not in contact with; none if it does not answer."""
+    members = {name for name, standing in planned({view.name: view}).items() if standing == "member"}
+    return members - contacts_of(view) - {view.name}
+
+
 def planned(views: Mapping[str, RouterView]) -> dict[str, str]:
     """The routers that these take for the mesh's, wherever they run, and what these are: `member` or `leaving`."""
     plans = [view.status["plan"]["routers"] for view in views.values() if view.status]

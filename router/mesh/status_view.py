@@ -17,7 +17,7 @@ from rich.text import Text
 from failover.fitting import Fitting
 from failover.printable import printable
 from router.mesh.quantities import format_duration, format_size
-from router.mesh.status import RouterView, contacts_of
+from router.mesh.status import RouterView, contacts_of, unseen_by
 
 # Links shown in one table; programs get all of them.
 MOST_ROWS = 25
@@ -96,7 +96,7 @@ def routers_table(views: Mapping[str, RouterView]) -> Fitting:
     for name, view in views.items():
         state = state_of(view)
         styled = Text(state, style=_STYLES.get(state, ""))
-        table.add_row(Text(name, style="bold"), styled, view.amqp, *_facts(view, others=len(views) - 1))
+        table.add_row(Text(name, style="bold"), styled, view.amqp, *_facts(view))
     return Fitting(table)
 
 
@@ -104,7 +104,7 @@ def _table(*headings: str) -> Table:
     return Table(*headings, box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
 
 
-def _facts(view: RouterView, others: int) -> list[Text | str]:
+def _facts(view: RouterView) -> list[Text | str]:
     status = view.status
     pid = str(view.pid or "")
     if status is None:
@@ -115,7 +115,7 @@ def _facts(view: RouterView, others: int) -> list[Text | str]:
         format_size(status["rss_bytes"]),
         str(status["connections"]),
         Text(", ").join(_neighbour(link) for link in status["links"]),
-        _sees(view, others),
+        _sees(view),
         _records(status["records"]),
     ]
 
@@ -126,16 +126,14 @@ def _neighbour(link: Mapping[str, Any]) -> Text:
     return Text(f"{link['neighbour']}{cost}{mark}", style=style)
 
 
-def _sees(view: RouterView, others: int) -> Text:
-    """How many other routers it is in contact with, and the next hops to those that are not its neighbours."""
+def _sees(view: RouterView) -> Text:
+    """How many other routers of the mesh it is in contact with, and the next hops to those that are not its
+    neighbours."""
     assert view.status is not None
-    seen = contacts_of(view)
-    others = max(others, len(seen))  # routers of other hosts may not be in this run directory
+    seen, unseen = len(contacts_of(view)), len(unseen_by(view))
     far = [route for route in view.status["routes"] if route["contact"] and route["next_hop"] != route["router"]]
     hops = ", ".join(f"{route['router']} via {route['next_hop']}" for route in far)
-    return Text(f"{len(seen)}/{others}", style="green" if len(seen) == others else "red") + Text(
-        f" {hops}" if hops else ""
-    )
+    return Text(f"{seen}/{seen + unseen}", style="red" if unseen else "green") + Text(f" {hops}" if hops else "")
 
 
 def _records(records: Mapping[str, int]) -> str:

@@ -26,6 +26,7 @@ mesh: triangle
 routers: {a: {amqp: 127.0.0.1:0}, b: {amqp: 127.0.0.1:0}, c: {amqp: 127.0.0.1:0}}
 links: [[a, b], [b, c], [a, c]]
 """
+PLAN = {"digest": "1", "routers": dict.fromkeys("abc", "member")}
 HOST = Machine("here", 1 << 20, 16 << 30, True, [])
 
 
@@ -38,7 +39,7 @@ def plan(folder: Path, text: str = TRIANGLE) -> Topology:
 def view(name: str, pid: int | None = 1, **status: Any) -> RouterView:
     said: dict[str, Any] = {
         "state": "ready", "waiting_for": [], "incarnation": int(NOW - 60) * 1000, "uptime_s": 60.0,
-        "plan": {"digest": "1"}, "routes": [{"router": r, "contact": True} for r in "abc" if r != name],
+        "plan": PLAN, "routes": [{"router": r, "contact": True} for r in "abc" if r != name],
         "attaches": {"for": [], "waiting": 0, "since_s": 0.0}, "waits": [], "publishers": [], "lapsed": [],
         "exceeded": {"links": 0}, "disk": {"log": "", "missing": 0, "store": ""},
     }  # fmt: skip
@@ -87,7 +88,8 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("running", {"views": views(b=view("b", status=None))}, Level.FAIL, "does not answer"),
     ("running", {"views": views(b=view("b", state="booting"))}, Level.WARN, "router b is booting"),
     ("contacts", {"views": views(b=view("b", routes=[]))}, Level.FAIL, "router b does not see a, c"),
-    ("contacts", {"views": views(b=view("b", plan={"digest": "2"}))}, Level.WARN, "different plans"),
+    ("contacts", {"views": {"a": view("a", routes=[])}}, Level.WARN, "router a does not see b, c of other hosts"),
+    ("contacts", {"views": views(b=view("b", plan=PLAN | {"digest": "2"}))}, Level.WARN, "different plans"),
     ("clocks", {"clocks": {"a": clock(), "d": clock(15.0)}}, Level.WARN, "router d is 15.0s ahead of ours"),
     ("clocks", {"clocks": {"a": clock(-9e3)}}, Level.FAIL, "router a is 2h 30m behind ours"),
     ("clocks", {"clocks": {"a": clock(moved_s=-3.0)}}, Level.WARN, "router a was set back by 3.0s since it began"),

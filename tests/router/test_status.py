@@ -10,7 +10,7 @@ from rich.console import Console
 from router.mesh.config import AddressRule, Limits, LinkConfig, LogSettings, RouterConfig, Timing, Topology
 from router.mesh.quantities import Address
 from router.mesh.status import RouterView, unfinished
-from router.mesh.status_view import MOST_ROWS, as_json, awaits, render
+from router.mesh.status_view import MOST_ROWS, as_json, awaits, render, routers_table
 
 LINE = Topology(
     mesh="line",
@@ -44,6 +44,7 @@ def status(name: str, sees: str = "", **changes: Any) -> dict[str, Any]:
         "uptime_s": 200.0,
         "rss_bytes": 61 << 20,
         "connections": 12,
+        "plan": {"digest": "1", "routers": dict.fromkeys("abc", "member")},
         "links": links,
         "routes": routes,
         "publishers": [],
@@ -117,6 +118,18 @@ def test_a_link_that_only_one_end_calls_up_is_awaited() -> None:
 def test_a_router_that_runs_alone_here_sees_those_of_other_hosts() -> None:
     text = shown(views(view("a", status("a", "bc"))))
     assert "2/2 c via b" in row(text, "a ")
+
+
+def test_a_router_that_runs_alone_here_and_sees_no_other_host_is_shown_in_red() -> None:
+    file = io.StringIO()
+    out = Console(file=file, width=140, force_terminal=True, color_system="standard")
+    out.print(routers_table(views(view("a", status("a")))))
+    assert "\x1b[31m0/2" in file.getvalue()
+
+
+def test_who_leaves_need_not_be_seen() -> None:
+    leaving = {"digest": "1", "routers": {"a": "member", "b": "member", "c": "leaving"}}
+    assert "1/1" in row(shown(views(view("a", status("a", "b", plan=leaving)))), "a ")
 
 
 def test_routers_are_shown_with_what_they_see_and_by_which_way() -> None:

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from router.cli.doctor.symptoms import Symptoms
 from router.mesh.quantities import format_duration, format_size
-from router.mesh.status import contacts_of
+from router.mesh.status import contacts_of, unseen_by
 from router.mesh.status_view import waits
 from router.mesh.topology import reachable
 
@@ -184,6 +184,9 @@ def contacts(seen: Symptoms) -> Found:
         if unseen := sorted(up - {name} - contacts_of(seen.views[name])):
             what = f"router {name} does not see {', '.join(unseen)}, which run"
             yield Level.FAIL, what, "are they linked, their `inter` addresses reached, and no firewall between?"
+        if unseen := sorted(unseen_by(seen.views[name]) - {*seen.views}):
+            what = f"router {name} does not see {', '.join(unseen)} of other hosts"
+            yield Level.WARN, what, "do they run there, and is no firewall between? Its router.log has the reason"
     digests = {view.status["plan"]["digest"] for view in seen.views.values() if view.status is not None}
     if len(digests) > 1:
         yield Level.WARN, "the routers have different plans of the mesh", "wait; else oncemesh apply it anew"
@@ -261,7 +264,7 @@ CHECKS: Final = (
     Check("disk", "the run directory can be written, and has room", lambda seen: seen.disk is not None, disk),
     Check("crashes", "no router has met an error of its own", _has_views, crashes),
     Check("running", "all routers run, answer and are ready", _has_views, running),
-    Check("contacts", "all that run see each other, and have one plan", _any_answers, contacts),
+    Check("contacts", "all that run see each other and other hosts, and have one plan", _any_answers, contacts),
     Check("clocks", "the routers' clocks are ours", lambda seen: seen.clocks, clocks),
     Check("waiting", "nobody has been waited for long", _any_answers, waiting),
     Check("troubles", "no full disk, no limit exceeded", _any_answers, troubles),

@@ -39,6 +39,7 @@ def status(name: str, run_dir: Path, blind: bool) -> dict[str, object]:
         "uptime_s": 1.5,
         "rss_bytes": 1 << 20,
         "connections": 1,
+        "plan": {"digest": "1", "routers": dict.fromkeys(sorted(entries), "member")},
         "links": [{"neighbour": other, "up": up, "cost": 1, "since_s": 1.0} for other, up in contacts.items()],
         "routes": [
             {"router": other, "next_hop": other, "cost": 1, "contact": contact} for other, contact in contacts.items()
