@@ -285,17 +285,20 @@ async def keep_dialling(
 ) -> None:
     """Keep a connection to a neighbour; the first attempts follow each other fast. One that does not last counts as
     none. An attempt is over after `patience` seconds: the kernel's own grow to minutes while a cable is out. Why it is
-    not reached is told once, until it is or there is another reason."""
-    wait, told = RETRY_FIRST_S, ""
+    not reached is told once for each reason, until it is reached: two may come by turns."""
+    wait = RETRY_FIRST_S
+    told: set[str] = set()
     while True:
         try:
             with trio.fail_after(patience):
                 stream = await trio.open_tcp_stream(address.host, address.port)
         except (OSError, trio.TooSlowError) as error:
-            if told != (told := _reason(error, patience)):
-                log.info("router %s is not reached at %s: %s", neighbour, address, told)
+            if (why := _reason(error, patience)) not in told:
+                log.info("router %s is not reached at %s: %s", neighbour, address, why)
+                told.add(why)
         else:
-            began, told = trio.current_time(), ""
+            began = trio.current_time()
+            told.clear()
             async with stream:
                 await visit(stream, neighbour)
             if trio.current_time() - began > RETRY_MOST_S:

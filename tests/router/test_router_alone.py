@@ -1,5 +1,6 @@
 """Routers started one by one, as on several hosts: no launcher, only the topology."""
 
+import errno
 import json
 import logging
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from click.testing import CliRunner
 
 from failover.client.status import fetch_status
@@ -19,6 +21,7 @@ from router.cli.router import LineFormatter
 from router.mesh.quantities import Address
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
 from router.mesh.topology import load
+from router.neighbours import keep_dialling
 from tests.processes.clients import Clients
 
 
@@ -213,6 +216,35 @@ security: {{open: [amqp, inter]}}
     assert said.count("it waits for b and c before it answers publishers, for 2.0s at most") == 1
     assert said.count(f"router b is not reached at [::1]:{nobody[0]}: Connection refused") == 1
     assert said.count(f"router c is not reached at 127.0.0.1:{nobody[1]}: Connection refused") == 1
+
+
+async def test_each_reason_why_a_neighbour_is_not_reached_is_told_once_until_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, autojump_clock: object
+) -> None:
+    """Where a host is away, the kernel says so by turns with nobody saying anything."""
+    no_route, silence = OSError(errno.EHOSTUNREACH, "no route"), trio.TooSlowError()
+    attempts = iter([*[no_route, silence] * 3, None, no_route])
+    done, reached = trio.CancelScope(), []
+
+    async def dial(host: str, port: int) -> trio.testing.MemoryReceiveStream:
+        await trio.lowlevel.checkpoint()
+        try:
+            why = next(attempts)
+        except StopIteration:
+            done.cancel()
+            await trio.sleep_forever()
+        if why is not None:
+            raise why
+        return trio.testing.MemoryReceiveStream()
+
+    async def visit(stream: object, neighbour: str) -> None:
+        reached.append(neighbour)
+
+    monkeypatch.setattr("router.neighbours.trio.open_tcp_stream", dial)
+    with done, caplog.at_level(logging.INFO, "oncemesh.neighbours"):
+        await keep_dialling("b", Address("10.0.0.7", 5772), 2.0, visit)
+    reasons = [line.rpartition(": ")[2] for line in caplog.messages]
+    assert (reasons, reached) == (["No route to host", "no answer in 2.0s", "No route to host"], ["b"])
 
 
 def test_a_line_of_the_log_is_one_line_whatever_strangers_are_called() -> None:
