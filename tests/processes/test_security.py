@@ -3,6 +3,7 @@
 who wants in -> a---b <- who wants to be a
 """
 
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,7 @@ from tests.processes.test_bad_input import provoke
 from tests.router.amqp.frames import opening
 
 SECRET, PASSWORD = "a secret of routers, 29 letters", "open sesame"
+CLIENTS_PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
 ROUTERS = frozenset("ab")
 OPEN = {MESH: "pair", WIRE: VERSION}
 
@@ -308,3 +310,17 @@ async def test_an_unmodified_client_of_another_make(
         done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     said = done.stdout.decode().splitlines()
     assert [line.removesuffix(" amqp:unauthorized-access") for line in said] == expected, done.stderr
+
+
+async def test_the_proton_client_of_the_clients_page_over_tls(certified: Secured) -> None:
+    [program] = re.findall(r"```python\n(from proton .*?)```", CLIENTS_PAGE.read_text(), re.DOTALL)
+    for theirs, ours in (
+        ("a.example.org:5671", f"localhost:{certified.mesh.address('a').port}"),
+        ("ca.pem", str(certified.folder / "certs" / "ca.pem")),
+        ("alice", "bob"),
+    ):
+        assert theirs in program
+        program = program.replace(theirs, ours)
+    with trio.fail_after(60):
+        done = await trio.run_process([sys.executable, "-c", program], capture_stderr=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
