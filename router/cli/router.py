@@ -107,6 +107,7 @@ def _is_known(address: Address | None) -> bool:
 
 
 def _serve_alone(plan: Topology, name: str, directory: RunDirectory, starts: str) -> None:
+    directory.check_idle(name)
     wanted = {listener: address for router, listener, address in plan.listeners() if router == name}
     try:
         sockets = {listener: listen(address) for listener, address in wanted.items()}

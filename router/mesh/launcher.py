@@ -92,10 +92,8 @@ class Launcher:
         self._check_names(names)
         with self.directory.starting(whole=False), ExitStack() as stack:
             topology = self.directory.topology()
-            running = self.directory.running()
             for name in names:
-                if name in running:
-                    raise LaunchError(f"router {name} is running already (pid {running[name].pid})")
+                self.directory.check_idle(name)
             chosen = {name: topology.routers[name] for name in names}
             await self._launch(self._listen(stack, attrs.evolve(topology, routers=chosen)))
 

@@ -176,13 +176,18 @@ class RunDirectory:
         """One more router of this mesh runs here, or is about to."""
         with self._turn():
             record = self._record_for(topology)
-            earlier = self.process(name, record.routers[name]) if name in record.routers else None
-            if earlier is not None and earlier.pid != entry.pid:
-                raise RunError(f"{self.path}: router {name} is running already (pid {earlier.pid})")
+            self.check_idle(name)
             record.routers[name] = entry
             record.base = str(topology.base.resolve())
             self.keep(topology)
             self.write(record)
+
+    def check_idle(self, name: str) -> None:
+        """Raises RunError where that router runs here, and is not this process. Whoever asks before it listens can tell
+        why its addresses are taken."""
+        earlier = self.running().get(name) if self.exists() else None
+        if earlier is not None and earlier.pid != os.getpid():
+            raise RunError(f"{self.path}: router {name} is running already (pid {earlier.pid})")
 
     def _record_for(self, topology: Topology) -> MeshRecord:
         """The record of an earlier run of this mesh, else an empty one."""

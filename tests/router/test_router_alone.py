@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -182,6 +183,18 @@ async def test_a_port_that_is_taken_is_told_without_a_traceback(routers: Routers
         _, errors = await trio.to_thread.run_sync(process.communicate)
     assert process.returncode == 1
     assert errors == f"Error: router a cannot listen on {address}: Address already in use\n"
+
+
+def test_a_router_that_runs_here_already_is_named_with_its_process(routers: Routers) -> None:
+    """That its port is taken says less."""
+    process = routers.start("a")
+    directory = RunDirectory(routers.topology.parent / "run" / "pair")
+    while not (directory.exists() and directory.running()):
+        time.sleep(0.05)
+    for command, *options in (["router"], ["join", "--via", "127.0.0.1:1"]):
+        arguments = [command, "a", str(routers.topology), "--run-dir", str(directory.path), *options]
+        told = CliRunner().invoke(main, arguments).stderr
+        assert told == f"Error: {directory.path}: router a is running already (pid {process.pid})\n"
 
 
 async def test_who_is_not_reached_is_told_once_and_clients_are_told_what_is_advertised(

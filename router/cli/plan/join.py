@@ -63,6 +63,7 @@ def join(name: str, topology: Path, via: Address, run_dir: Path | None, credenti
     check_addresses(plan, name)
     check(plan, [name])
     directory = RunDirectory(run_dir or Path("run") / plan.mesh)
+    directory.check_idle(name)
     scheme, shown = operator_at(plan, name, credentials)
 
     async def start(launcher: Launcher) -> None:

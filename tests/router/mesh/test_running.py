@@ -10,6 +10,7 @@ import trio
 
 from router.mesh import launcher as launcher_module
 from router.mesh.launcher import Launcher, LaunchError
+from router.mesh.rundir import RunError
 from router.mesh.topology import load
 from tests.router.mesh.launching import LINE, misbehave, write
 
@@ -51,7 +52,7 @@ async def test_a_router_cut_off_by_a_stopped_one_starts_without_seeing_everybody
 
 async def test_starting_what_runs_and_what_does_not_exist_is_refused(mesh: Launcher, tmp_path: Path) -> None:
     await mesh.up(load(write(tmp_path)))
-    with pytest.raises(LaunchError, match="router a is running already"):
+    with pytest.raises(RunError, match="router a is running already"):
         await mesh.start(["a"])
     with pytest.raises(LaunchError, match='there is no router "z" in this mesh, expected a, b or c'):
         await mesh.start(["z"])
