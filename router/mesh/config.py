@@ -206,6 +206,12 @@ class Topology:
         """One that `security` names, as it is for that router."""
         return self.base / name.replace("{router}", router)
 
+    @property
+    def spans_hosts(self) -> bool:
+        """Whether neighbours dial its routers at several hosts."""
+        found = {router.dialled.host for router in self.routers.values() if router.dialled is not None}
+        return len({host for host in found if not is_loopback(host)}) > 1
+
     def listeners(self) -> Iterator[tuple[str, str, Address]]:
         """Router, listener, and where it listens."""
         for name, config in self.routers.items():

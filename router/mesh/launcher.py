@@ -226,7 +226,9 @@ class Launcher:
                 with self._at(name):
                     bound[name][kind] = stack.enter_context(listen(address))
             except ListenError as error:
-                raise LaunchError(f"router {name} cannot listen ({kind}) on {error}") from None
+                own = f"; each host starts its own: oncemesh router NAME {topology.path}"
+                what = f"{error}{own if topology.spans_hosts else ''}"
+                raise LaunchError(f"router {name} cannot listen ({kind}) on {what}") from None
         return bound
 
     def _write_record(self, topology: Topology, listeners: Mapping[str, Listeners]) -> None:

@@ -66,6 +66,20 @@ async def test_a_host_that_is_not_ours_is_named(mesh: Launcher, tmp_path: Path) 
         await mesh.up(load(path))
 
 
+async def test_who_starts_a_mesh_of_several_hosts_on_one_is_told_how_each_starts_its_own(
+    mesh: Launcher, tmp_path: Path
+) -> None:
+    there = "{{amqp: 0.0.0.0:{port}, inter: 0.0.0.0:0, advertise: {name}.example.org:5671}}"
+    with listen(Address("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        hosts = "\n".join(f"  {name}: {there.format(port=port, name=name)}" for name in "ab")
+        path = write(tmp_path, f"mesh: hosts\nrouters:\n{hosts}\nlinks: [[a, b]]\n{OPEN}")
+        with pytest.raises(LaunchError) as caught:
+            await mesh.up(load(path))
+    told = str(caught.value)
+    assert told.endswith(f"Address already in use; each host starts its own: oncemesh router NAME {path}")
+
+
 async def test_a_router_that_cannot_start_is_named_with_its_last_words_and_the_others_are_stopped(
     mesh: Launcher, tmp_path: Path
 ) -> None:
