@@ -122,7 +122,9 @@ class RunDirectory:
         except OSError as error:
             raise RunError(f"{self.record_path}: {error.strerror}, expected the record of a mesh") from None
         except (ValueError, RecursionError, cattrs.BaseValidationError) as error:
-            raise RunError(f"{self.record_path}: not a record of a mesh ({type(error).__name__})") from None
+            what = f"{self.record_path}: not a record of a mesh ({type(error).__name__})"
+            todo = "end the routers that run here and move it away, and oncemesh up or router writes a new one"
+            raise RunError(f"{what}: {todo}") from None
         return record
 
     def write(self, record: MeshRecord) -> None:

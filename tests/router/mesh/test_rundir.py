@@ -71,9 +71,20 @@ def test_a_directory_without_a_mesh_and_a_damaged_record_are_told(tmp_path: Path
     directory = RunDirectory(tmp_path)
     with pytest.raises(RunError, match=r"no mesh\.json, expected the run directory of a mesh"):
         directory.read()
-    directory.record_path.write_text('{"mesh": 1')
-    with pytest.raises(RunError, match=r"mesh\.json: not a record of a mesh"):
-        directory.read()
-    directory.record_path.write_text('{"mesh": "m"}')
-    with pytest.raises(RunError, match=r"mesh\.json: not a record of a mesh"):
-        directory.read()
+    for damaged in ("", '{"mesh": 1', '{"mesh": "m"}'):
+        directory.record_path.write_text(damaged)
+        with pytest.raises(
+            RunError, match=r"mesh\.json: not a record of a mesh \(\w+\): .* move it away, and oncemesh up"
+        ):
+            directory.read()
+
+
+async def test_a_mesh_whose_damaged_record_was_moved_away_comes_up_again(mesh: Launcher, tmp_path: Path) -> None:
+    await mesh.up(load(write(tmp_path)))
+    await mesh.stop(["a", "b", "c"])
+    mesh.directory.record_path.write_text("")
+    with pytest.raises(RunError, match="move it away"):
+        await mesh.up(load(write(tmp_path)))
+    mesh.directory.record_path.unlink()
+    await mesh.up(load(write(tmp_path)))
+    assert list(mesh.directory.running()) == ["a", "b", "c"]
