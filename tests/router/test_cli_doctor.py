@@ -212,3 +212,16 @@ def test_of_a_mesh_over_several_hosts_what_is_others_is_not_looked_for_here(tmp_
     assert CliRunner().invoke(main, ["doctor", path]).exit_code == 1
     refused = CliRunner().invoke(main, ["doctor", path, "--router", "e"])
     assert 'there is no router "e" in this mesh, expected a, b or c' in refused.output
+
+
+@pytest.mark.parametrize(
+    ("why", "todo"),
+    [
+        ("users: Permission denied, expected a file of users", "look as the user who runs the routers"),
+        ("users: No such file or directory, expected a file of users", "oncemesh user add a file of users"),
+        ("a.pem: No such file or directory, expected a file in PEM", "oncemesh certs init makes certificates"),
+    ],
+)
+def test_what_to_do_about_a_file_of_security_fits_what_is_wrong_with_it(why: str, todo: str, well: Symptoms) -> None:
+    [found] = [one for one in examine(attrs.evolve(well, security=why)) if one.level is not Level.PASS]
+    assert found.what == why and todo in found.todo and ("certs init" in found.todo) == ("denied" not in why)

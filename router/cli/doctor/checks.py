@@ -3,6 +3,8 @@
 What is listed in `CHECKS` is what there is to look at. A check applies where what it looks at is there.
 """
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Final
@@ -121,8 +123,11 @@ def listeners(seen: Symptoms) -> Found:
 
 
 def security_files(seen: Symptoms) -> Found:
-    if seen.security:
-        yield Level.FAIL, seen.security, "oncemesh certs init makes certificates to try things out"
+    if os.strerror(errno.EACCES) in seen.security:
+        yield Level.FAIL, seen.security, "look as the user who runs the routers: they have to read these files, too"
+    elif seen.security:
+        todo = "oncemesh certs init makes certificates to try things out, oncemesh user add a file of users"
+        yield Level.FAIL, seen.security, todo
 
 
 def certificates(seen: Symptoms) -> Found:
