@@ -56,10 +56,9 @@ class Ending:
 def prepare(path: Path, script: Script) -> RunDirectory:
     """An empty directory with a copy of the script; one that holds anything but an earlier run is left alone."""
     directory = RunDirectory(path)
-    if directory.path.exists() and any(directory.path.iterdir()):
-        ours = (directory.path / SCRIPT).exists() and directory.path not in script.path.resolve().parents
-        if not ours:
-            raise RunError(f"{directory.path}: not the directory of a chaos run, choose another with --run-dir")
+    holds_the_script_itself = directory.path in script.path.resolve().parents
+    directory.check_ours("a chaos run", () if holds_the_script_itself else (SCRIPT,))
+    if (directory.path / SCRIPT).exists():
         if directory.exists() and directory.running():
             raise RunError(f"{directory.path}: a mesh is running here, stop it with oncemesh down")
         shutil.rmtree(directory.path)

@@ -11,7 +11,7 @@ from rich.live import Live
 from router.cli.base import console, fetcher, run, run_dir_option, until_signal
 from router.mesh.config import Topology
 from router.mesh.launcher import HalfUpError, Launcher
-from router.mesh.rundir import RunDirectory, RunError, find_run_dir
+from router.mesh.rundir import MARKS, RunDirectory, RunError, find_run_dir
 from router.mesh.status import RouterView, contacts_of, look
 from router.mesh.status_view import headline, render, routers_table, shown_at, state_of
 from router.mesh.topology import load
@@ -45,6 +45,7 @@ def up(topology: Path, run_dir: Path | None, detach: bool) -> None:
     plan = load(topology)
     check(plan, plan.routers)
     directory = RunDirectory(run_dir or Path("run") / plan.mesh)
+    directory.check_ours("a mesh", [*MARKS, *plan.routers])
     raise click.exceptions.Exit(run(_up, plan, directory, detach))
 
 

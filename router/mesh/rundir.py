@@ -17,10 +17,11 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import attrs
 import cattrs
@@ -30,6 +31,9 @@ from router.mesh.config import Topology
 from router.mesh.quantities import Address
 from router.mesh.topology import load
 from router.room import check_room
+
+MARKS: Final = ("mesh.json", "topology.yaml", "up.lock")
+"""What is in a run directory beside the folders of routers; mesh.json may be lost."""
 
 
 class RunError(Exception):
@@ -82,6 +86,11 @@ class RunDirectory:
         except OSError as error:
             raise self._unusable(error) from None
         return fresh
+
+    def check_ours(self, what: str, marks: Collection[str]) -> None:
+        """A folder that has files, but none of those that mark it as the directory of `what`, is left alone."""
+        if self.path.is_dir() and any(self.path.iterdir()) and not any((self.path / mark).exists() for mark in marks):
+            raise RunError(f"{self.path}: not the directory of {what}, choose another with --run-dir")
 
     def _unusable(self, error: OSError) -> RunError:
         return RunError(f"{self.path}: cannot be a run directory: {error.strerror}")

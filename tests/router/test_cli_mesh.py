@@ -133,6 +133,15 @@ def test_a_directory_that_cannot_be_is_told_without_a_traceback(here: Path) -> N
     )
 
 
+def test_a_folder_of_other_files_is_no_run_directory_and_left_as_it_is(here: Path) -> None:
+    (here / "pictures").mkdir()
+    (here / "pictures" / "cat.png").touch()
+    refused = oncemesh("up", "pair.yaml", "--detach", "--run-dir", "pictures")
+    told = f"Error: {here}/pictures: not the directory of a mesh, choose another with --run-dir\n"
+    assert (refused.exit_code, refused.stderr) == (1, told)
+    assert [path.name for path in (here / "pictures").iterdir()] == ["cat.png"]
+
+
 def test_ctrl_c_while_the_command_is_loaded_ends_it_without_a_traceback() -> None:
     code = """if True:
         import os, signal, sys
