@@ -6,13 +6,18 @@ a ── b          a ── b ── d          a ── d
 """
 
 import signal
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import trio
+import yaml
+from click.testing import CliRunner
 
 from failover.client import Handle, Outcome, Publisher, Subscriber
 from failover.client.management import Management
+from router.cli.main import main
 from router.mesh.launcher import LaunchError
 from tests.processes.mesh import RunningMesh
 
@@ -87,3 +92,37 @@ async def test_a_router_that_was_removed_while_it_stood_still_ends_when_it_hears
         process.resume()
     await mesh.ending("a")
     assert "no longer to be of this mesh" in mesh.log("a")
+
+
+@pytest.mark.parametrize(
+    ("router", "changed", "reason"),
+    [
+        ("b", {"amqp": "127.0.0.1:1"}, "amqp of router b cannot change while it runs, expected 127.0.0.1:"),
+        ("b", {"inter": "127.0.0.1:1"}, "inter of router b cannot change while it runs, expected none, not 127.0"),
+        ("a", {"http": "127.0.0.1:0"}, "http of router a cannot change while it runs, expected none, not 127.0.0.1:0"),
+        ("c", {"advertise": "host:1"}, "advertise of router c cannot change while it runs, expected none, not host:1"),
+        ("", {"timing": {"dead": "2s"}}, "timing cannot change while the mesh runs"),
+    ],
+    ids=["clients", "neighbours", "console", "told to clients", "timing"],
+)
+def test_what_a_router_reads_when_it_starts_cannot_be_applied(
+    triangle: RunningMesh, tmp_path: Path, router: str, changed: dict[str, Any], reason: str
+) -> None:
+    former = triangle.directory.topology_path.read_text()
+    said = yaml.safe_load(former)
+    (said["routers"][router] if router else said).update(changed)
+    file = tmp_path / "changed.yaml"
+    file.write_text(yaml.safe_dump(said))
+    done = CliRunner().invoke(main, ["apply", str(file), "--run-dir", str(triangle.directory.path)])
+    assert (done.exit_code, reason in done.stderr) == (1, True), done.stderr
+    assert triangle.directory.topology_path.read_text() == former
+
+
+def test_a_file_that_says_the_number_of_a_free_port_changes_nothing(triangle: RunningMesh, tmp_path: Path) -> None:
+    said = yaml.safe_load(triangle.directory.topology_path.read_text())
+    for name, router in said["routers"].items():
+        router |= {"amqp": str(triangle.address(name)), "inter": str(triangle.inter(name))}
+    file = tmp_path / "same.yaml"
+    file.write_text(yaml.safe_dump(said))
+    done = CliRunner().invoke(main, ["apply", str(file), "--run-dir", str(triangle.directory.path)])
+    assert done.exit_code == 0, done.stderr

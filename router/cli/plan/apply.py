@@ -1,6 +1,6 @@
 """The commands that change which routers and links a mesh has while it runs: apply, remove (protocol 11)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import attrs
@@ -9,10 +9,10 @@ import yaml
 
 from router.cli.base import console, fetcher, run, run_dir_option, until_signal
 from router.cli.mesh import HALF_UP
-from router.mesh.config import Topology
+from router.mesh.config import AMQP, HTTP, INTER, MQTT, RouterConfig, Topology
 from router.mesh.launcher import HalfUpError, Launcher
 from router.mesh.reading import expected
-from router.mesh.rundir import RunDirectory, RunError, find_run_dir
+from router.mesh.rundir import RouterEntry, RunDirectory, RunError, find_run_dir
 from router.mesh.status import contacts_of, look, planned
 from router.mesh.status_view import headline, routers_table
 from router.mesh.topology import load
@@ -30,8 +30,8 @@ def apply(topology: Path, run_dir: Path | None) -> None:
 
     Routers that are new in the file are started, and take clients when the mesh has taken them in; clients that resume
     are asked to go there, a few at a time, until all routers have about as many links. Routers that it lacks send
-    their clients to others and end. Links and their costs become those of the file. The rest of it must be as it was:
-    routers read that when they start.
+    their clients to others and end. Links and their costs become those of the file. The rest of it must be as it was,
+    and so must the listeners of routers that run: routers read that when they start.
 
     \b
     Example: oncemesh apply bigger.yaml
@@ -43,6 +43,7 @@ def apply(topology: Path, run_dir: Path | None) -> None:
         raise RunError(
             f"{topology}: {', '.join(differing)} cannot change while the mesh runs, expected them as they were"
         )
+    _check_listeners(wanted, former, directory)
     check(wanted, wanted.routers)
     raise click.exceptions.Exit(run(_apply, wanted, directory, ()))
 
@@ -89,6 +90,26 @@ def _without(topology: Topology, router: str, directory: RunDirectory) -> Topolo
 
 def _ends(link: object) -> Collection[str]:
     return link["between"] if isinstance(link, dict) else link  # type: ignore[return-value]  # as it was read
+
+
+def _check_listeners(wanted: Topology, former: Topology, directory: RunDirectory) -> None:
+    """Routers that run listen where they did: at what a file says now they would only when they start again."""
+    entries, running = directory.read().routers, directory.running()
+    for name, router in wanted.routers.items():
+        if name in running and name in former.routers:
+            for kind, was, said in _moved(router, former.routers[name], entries[name]):
+                raise RunError(
+                    f"{wanted.path}: {kind} of router {name} cannot change while it runs, expected {was}, not {said}"
+                )
+
+
+def _moved(wanted: RouterConfig, former: RouterConfig, entry: RouterEntry) -> Iterator[tuple[str, str, str]]:
+    """What a router listens at, or is found at, by one file and by the other. A free port has a number by now, which a
+    file may say as well."""
+    for kind in (AMQP, INTER, HTTP, MQTT, "advertise"):
+        was, said = getattr(former, kind), getattr(wanted, kind)
+        if said != was and str(said) != getattr(entry, kind, None):
+            yield kind, str(was or "none"), str(said or "none")
 
 
 async def _apply(wanted: Topology, directory: RunDirectory, forced: Collection[str]) -> int:
