@@ -136,7 +136,7 @@ class Sessions:
             if over and (link.closed_by_peer or lib.pn_link_unsettled(pointer) == 0):
                 del self.links[pointer]
                 lib.pn_link_free(pointer)
-        if link.detached and link.pointer not in self.links:
+        if link.detached and not self.pointers(link):  # what it continues may have deliveries yet
             self._sessions[link.session].links.pop(link, None)
             self._tap.forget(link)
 

@@ -34,8 +34,10 @@ from topic.termini.generations import Generations
 
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
 
-LONGEST_ADDRESS: Final = 4096
-"""Characters, where a client may say longer ones than fit in an attach."""
+LONGEST_ADDRESS: Final = 1024
+"""Characters. All routers hear of each link and keep it: what names it may not be of any length."""
+LONGEST_NAME: Final = 1024
+"""The same, of a container-id and of a link's name."""
 
 _AUTHORITY = re.compile(r"^amqps?://[^/]*/?")
 
@@ -96,6 +98,9 @@ def identity_of(link: Link, address: str, prefixes: tuple[str, ...], *, receives
     container = link.connection.remote_container
     if not container:
         raise Refusal(NOT_ALLOWED, "a link's identity needs a container-id, the open had none")
+    for what, name, most in (("a link name", link.name, LONGEST_NAME), ("an address", address, LONGEST_ADDRESS)):
+        if len(name) > most:
+            raise Refusal(INVALID_FIELD, f"{what} of {len(name)} characters, expected {most} at most")
     if not address.startswith(prefixes):
         known = ", ".join(prefix + "…" for prefix in prefixes)
         raise Refusal(NOT_FOUND, f"no node {address!r}: expected an address of {known}")

@@ -14,11 +14,11 @@ from attrs import frozen
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
-from router.amqp.format.errors import RESOURCE_LIMIT
+from router.amqp.format.errors import INVALID_FIELD, RESOURCE_LIMIT
 from router.amqp.format.values import ErrorCondition
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
-from router.edge.attach import Refusal, address_of, begins_life, is_anonymous
+from router.edge.attach import LONGEST_NAME, Refusal, address_of, begins_life, is_anonymous
 from router.edge.ends import AddressNode, CoreEnd, End, Wakeable
 from router.edge.guard import Guard, Visiting
 from router.edge.status_node import STATUS_ADDRESS
@@ -83,6 +83,9 @@ class ClientEdge(Handler):
     def on_open(self, connection: Connection) -> None:
         if why := self._guard.opens(connection):
             connection.refuse(RESOURCE_LIMIT, why)
+            return
+        if len(connection.remote_container) > LONGEST_NAME:
+            connection.refuse(INVALID_FIELD, f"container-id: expected {LONGEST_NAME} characters at most")
             return
         guest: Guest = connection.context
         guest.open()

@@ -15,6 +15,7 @@ from router.amqp.format.codec import ubyte as sasl_ubyte
 from router.amqp.sasl.layer import CHALLENGE, INIT, OUTCOME, RESPONSE, SASL_HEADER, sasl_frame
 from router.amqp.sasl.scram import SCRAM
 from router.amqp.sasl.server import ANONYMOUS, EXTERNAL, PLAIN
+from router.edge.attach import LONGEST_ADDRESS, LONGEST_NAME
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,
@@ -41,6 +42,8 @@ FRAMING, NOT_ALLOWED, DECODE = "amqp:connection:framing-error", "amqp:not-allowe
 INVALID, LIMIT, UNATTACHED = "amqp:invalid-field", "amqp:resource-limit-exceeded", "amqp:session:unattached-handle"
 TRANSFER_LIMIT, NOT_IMPLEMENTED = "amqp:link:transfer-limit-exceeded", "amqp:not-implemented"
 NOT_FOUND, UNAUTHORIZED = "amqp:not-found", "amqp:unauthorized-access"
+HALF: Final = Raw(b"\x73\x00\x00\xd8\x00")
+"""A char that is half of a surrogate pair."""
 DENIED: Final = sasl_frame(OUTCOME, sasl_ubyte(1))
 
 CLIENTS, ROUTERS, ASKED, ASKED_ROUTERS = "clients", "routers", "clients, who they are", "routers, who they are"
@@ -148,6 +151,14 @@ FRAMES = {
     "a link name that is not UTF-8": bad(DECODE, opening() + attach("\udcff", 0, receiver=False)),
     "a link name with a NUL": bad(INVALID, opening() + attach("link\0", 0, receiver=False)),
     "an address with a NUL": bad(INVALID, opening() + attach("link", 0, receiver=False, address="topic/\0x")),
+    "a container-id that is too long": bad(INVALID, HEADER + frame(OPEN, "x" * (LONGEST_NAME + 1))),
+    "a link name that is too long": bad(INVALID, opening() + attach("x" * (LONGEST_NAME + 1), 0, receiver=False)),
+    "an address that is too long": bad(
+        INVALID, opening() + attach("link", 0, receiver=True, address="topic/" + "x." * (LONGEST_ADDRESS // 2))
+    ),
+    "half a character in an open": bad(
+        DECODE, HEADER + frame(OPEN, "x", None, 65536, 255, None, None, None, None, None, {Symbol("x"): HALF})
+    ),
     "more links than anybody needs": bad(
         LIMIT,
         opening() + b"".join(attach(f"{n}", n, receiver=True, address="none") for n in range(400)),

@@ -12,14 +12,16 @@ from typing import Final, Generic, TypeVar
 
 WORD, LEVEL, REST = "*", "+", "#"
 MOST: Final = 4096
-"""Addresses of which it is remembered what they are made of, or what meets them."""
+"""Addresses of which it is remembered what was found out of them."""
+MOST_READ: Final = 1024
+"""Those of which it is remembered what they are made of."""
 
 
-@lru_cache(maxsize=MOST)
-def _read(address: str) -> tuple[list[str], list[int]]:
-    """Words and, between them, separators; and which of the words are wildcards, by their places."""
+@lru_cache(maxsize=MOST_READ)
+def _read(address: str) -> tuple[list[str], dict[int, str]]:
+    """Words and, between them, separators; and which of the words are wildcards, by their places, in order."""
     words = re.split("([./])", address)
-    return words, [at for at in range(2, len(words), 2) if _is_wildcard(words, at)]
+    return words, {at: words[at] for at in range(2, len(words), 2) if _is_wildcard(words, at)}
 
 
 def _is_wildcard(words: Sequence[str], at: int) -> bool:
@@ -41,8 +43,9 @@ def is_misplaced(address: str) -> bool:
 def parts(pattern: str) -> tuple[str, str | None]:
     """What everything that the pattern covers begins with, and the one address that does not; else None."""
     words, wildcards = _read(pattern)
-    begin = "".join(words[: wildcards[0]])
-    return begin, begin[:-1] if words[wildcards[0]] == REST else None
+    first = min(wildcards)
+    begin = "".join(words[:first])
+    return begin, begin[:-1] if words[first] == REST else None
 
 
 def meets(one: str, other: str) -> bool:
@@ -82,7 +85,13 @@ V = TypeVar("V")
 
 
 class Found(dict[str, V]):
-    """What was found out of exact addresses."""
+    """What was found out of exact addresses, `MOST` of them: anybody may name others."""
+
+    def keep(self, address: str, found: V) -> V:
+        if len(self) >= MOST:
+            self.clear()
+        self[address] = found
+        return found
 
     def forget(self, address: str) -> None:
         """It holds no more of this one; or of those that a pattern covers."""
@@ -139,9 +148,6 @@ class ByAddress(Generic[K, V]):
         return found[0].values() if len(found) == 1 else list(chain.from_iterable(map(dict.values, found)))
 
     def _find(self, address: str) -> list[dict[K, V]]:
-        if len(self._found) >= MOST:
-            self._found.clear()
         exact = [self._at[address]] if address in self._at else []
         found = [*exact, *(members for pattern, members in self._patterns.items() if meets(pattern, address))]
-        self._found[address] = found
-        return found
+        return self._found.keep(address, found)

@@ -110,7 +110,7 @@ class Directory:
         """The audience of a message published now (protocol 5, Publish). Cached until the directory changes."""
         audience = self._audiences.get(address)
         if audience is None:
-            audience = self._audiences[address] = self._compute_audience(address)
+            audience = self._audiences.keep(address, self._compute_audience(address))
         return audience
 
     def _compute_audience(self, address: str) -> AddressAudience:

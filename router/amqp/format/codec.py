@@ -82,13 +82,20 @@ def _fixed(code: int, body: bytes) -> Any:
     if code in _NUMBERS:
         return _NUMBERS[code].unpack(body)[0]
     match code:
-        case 0x73 if int.from_bytes(body, "big") <= 0x10FFFF:
-            return chr(int.from_bytes(body, "big"))
+        case 0x73:
+            return _char(int.from_bytes(body, "big"))
         case 0x83:
             return Timestamp.from_bytes(body, "big", signed=True)
         case 0x98:
             return UUID(bytes=body)
     return body
+
+
+def _char(number: int) -> str:
+    """Half of a surrogate pair would be no character: nobody could encode it again."""
+    if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
+        raise _damaged(f"{number:#x} is no character")
+    return chr(number)
 
 
 def _variable(code: int, body: bytes, size_form: struct.Struct, depth: int) -> Any:

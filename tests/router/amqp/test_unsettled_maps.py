@@ -139,6 +139,7 @@ HOSTILE = {
     "cut off": (Raw(b"\xd1\x00\x00\x00\x06\x00\x00\x00\x02\xa0\x09"), DECODE_ERROR),
     "twice": (Raw(b"\xc1\x09\x04\xa0\x01t\x40\xa0\x01t\x40"), DECODE_ERROR),
     "a number for a tag": ({7: None}, DECODE_ERROR),
+    "half a character for a tag": (Raw(b"\xc1\x07\x02\x73\x00\x00\xd8\x00\x40"), DECODE_ERROR),
     "a tag too long": ({b"t" * 33: None}, INVALID_FIELD),
     "a long tag too long": ({b"t" * 300: None}, INVALID_FIELD),
     "no state": ({b"t": True}, DECODE_ERROR),
