@@ -14,6 +14,7 @@ from topic.delivery.record import Record
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status, unpack_entry
 from topic.directory.gossip import Gossip
 from topic.edge.bodies import Bodies
+from topic.errors import BreachError
 from topic.event import event
 from topic.home.boot import Boot
 from topic.home.home import Home
@@ -24,6 +25,9 @@ from topic.termini.changes import Changes
 from topic.termini.expiry import Expiry
 from topic.wire import segments
 from topic.wire.segments import Segment
+
+MOST_ENTRIES: Final = 1_000_000
+"""In a section, with its gossip."""
 
 
 class Peers:
@@ -43,6 +47,8 @@ class Peers:
         self._boot = boot
         self._gossip = Gossip(self.directory)
         self.bodies = Bodies(largest)
+        self._parts: dict[str, tuple[list[LinkEntry], list[LinkEntry]]] = {}
+        """By contact: what has come of its section, and of what it gossips with that."""
 
     def contact(self, router: str) -> None:
         """A contact begins: the router is told our section now."""
@@ -51,6 +57,7 @@ class Peers:
     def lost(self, router: str) -> None:
         """The contact is over: what others told of its subscribers the router will not tell us itself."""
         self.bodies.lost(router)
+        self._parts.pop(router, None)
         changes = self.directory.believe_rumours(router)
         self._pass_on(router, changes, learned=True)
         self._changes.follow(changes, learned=True)
@@ -71,9 +78,17 @@ class Peers:
         if all(segment[0] == Segment.SETTLE for segment in said):  # home may wait to hear that a key is free
             self.outlet.batches.hurry()
 
+    def _on_part(self, router: str, own: list[Any], gossip: list[Any]) -> None:
+        """Of a section that does not fit into one batch; it counts when it is whole."""
+        entries, told = self._parts.setdefault(router, ([], []))
+        entries += map(unpack_entry, own)
+        told += map(unpack_entry, gossip)
+        if len(entries) + len(told) > MOST_ENTRIES:
+            raise BreachError(f"a section of more than {MOST_ENTRIES} entries")
+
     def _on_section(self, router: str, version: int, latest: int, own: list[Any], gossip: list[Any]) -> None:
-        entries = [unpack_entry(fields) for fields in own]
-        told = [unpack_entry(fields) for fields in gossip]
+        self._on_part(router, own, gossip)
+        entries, told = self._parts.pop(router)
         joined_before = [entry for entry in entries if self._is_same_subscriber(entry)]
         taken_back = [entry for entry in entries if entry.live and self.directory.take_back(entry)]
         changes = self.directory.apply_section(router, version, latest, entries, told)
@@ -292,6 +307,7 @@ class Peers:
 
 HANDLERS: Final[dict[int, Callable[..., None]]] = {
     Segment.SECTION: Peers._on_section,
+    Segment.PART: Peers._on_part,
     Segment.DELTA: Peers._on_delta,
     Segment.ACK: Peers._on_ack,
     Segment.GOSSIP: Peers._on_gossip,

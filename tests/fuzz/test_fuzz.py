@@ -6,8 +6,8 @@ from tests.fuzz.__main__ import KINDS, play
 
 ROUNDS = {"frames": 6, "maps": 6, "routers": 6, "logs": 6, "yaml": 25}
 FOUND = [("maps", 2, 55), ("frames", 2, 236), ("routers", 2, 65), ("routers", 2501, 3239)]
-"""Rounds that have ended a router: by transfers on a link whose attach had not been answered; by the end of a session with
-a link that had been attached again and detached, while what it continued had a delivery."""
+"""Rounds that have ended a router: by transfers on a link whose attach had not been answered; by the end of a session
+with a link that had been attached again and detached, while what it continued had a delivery."""
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -131,6 +131,7 @@ _SAID: Mapping[Segment, Callable[..., str]] = {
     Segment.SECTION: lambda t, _, __, own, others: (
         f"Section {t.entries(own)}" + (f"; others {t.entries(others)}" if others else "")
     ),
+    Segment.PART: lambda t, own, others: f"Part {t.entries([*own, *others])}",
     Segment.DELTA: lambda t, _, own, gone: (
         f"Delta {t.entries(own)}" + (f"; departed {t.entries(gone)}" if gone else "")
     ),

@@ -135,6 +135,7 @@ ENTRY = [1, ["c", "l", "topic/x"], [1, "b", 1], b"", 0, 0, "session-end", 0, Fal
 ONLY: list[Any] = [[NAME], [NAME, EPOCH, 1], [b"short", EPOCH], [NAME, 5]]
 GOOD: dict[Segment, list[Any]] = {
     Segment.SECTION: [1, 1, [ENTRY], [ENTRY]],
+    Segment.PART: [[ENTRY], []],
     Segment.DELTA: [1, [ENTRY], [ENTRY]],
     Segment.ACK: [0],
     Segment.JOINED: [NAME, EPOCH, {NAME: 1}],

@@ -5,7 +5,7 @@ Settlements wait for something else to be said, to whomever, or for their delay:
 Outcomes and settlements are ranges of `n` per (publisher, epoch). How it is read is `topic.wire.segments`'s business.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import Any
 
@@ -18,7 +18,33 @@ from topic.identity import Epoch
 from topic.wire.segments import Segment
 
 FLUSH_BYTES = 256 * 1024
-"""A batch is closed when its messages pass this, so that relays and receivers work meanwhile."""
+"""A batch is closed when its messages and entries pass this, so that relays and receivers work meanwhile."""
+ENTRY_BYTES = 80
+"""Of an entry, besides its names."""
+
+
+def _size(entries: Iterable[LinkEntry]) -> int:
+    """Bytes that these take, or about as many."""
+    texts = ((*entry.identity.parts().values(), entry.ending) for entry in entries)
+    return sum(ENTRY_BYTES + sum(map(len, of_entry)) for of_entry in texts)
+
+
+def _packed(entries: Iterable[LinkEntry]) -> list[list[Any]]:
+    return [entry.pack() for entry in entries]
+
+
+def _in_parts(entries: Iterable[LinkEntry]) -> Iterator[list[LinkEntry]]:
+    """The same, a batch at a time."""
+    part: list[LinkEntry] = []
+    size = 0
+    for entry in entries:
+        part.append(entry)
+        size += _size((entry,))
+        if size >= FLUSH_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 class _Batch:
@@ -78,27 +104,38 @@ class Outgoing:
             self._batches.append(batch)
         return batch
 
-    def _say(self, targets: Iterable[str], *segment: Any) -> None:
+    def _say(self, targets: Iterable[str], *segment: Any, size: int = 0) -> None:
+        """`size` is that of the entries in it."""
         targets = tuple(targets)
         if targets:
             self._waits = False
-            self._batch(targets).segments.append(list(segment))
+            batch = self._batch(targets)
+            batch.size += size
+            batch.segments.append(list(segment))
 
     # directory
 
     def section(self, router: str, version: int, latest: Epoch, own: list[LinkEntry], gossip: list[LinkEntry]) -> None:
-        """`latest` is the epoch of the last attach here, whatever has become of that."""
-        entries = [entry.pack() for entry in own], [entry.pack() for entry in gossip]
-        self._say((router,), Segment.SECTION, version, latest.hlc, *entries)
+        """`latest` is the epoch of the last attach here, whatever has become of that. Entries that are more than a
+        batch takes go ahead, in parts."""
+        size = _size(own) + _size(gossip)
+        if size > FLUSH_BYTES:
+            for part in _in_parts(own):
+                self._say((router,), Segment.PART, _packed(part), [], size=_size(part))
+            for part in _in_parts(gossip):
+                self._say((router,), Segment.PART, [], _packed(part), size=_size(part))
+            own, gossip, size = [], [], 0
+        self._say((router,), Segment.SECTION, version, latest.hlc, _packed(own), _packed(gossip), size=size)
 
     def delta(self, routers: Iterable[str], version: int, entries: list[LinkEntry], departed: list[LinkEntry]) -> None:
         """`departed` are no longer ours: the entries of the routers that they moved to."""
-        self._say(routers, Segment.DELTA, version, [e.pack() for e in entries], [e.pack() for e in departed])
+        size = _size(entries) + _size(departed)
+        self._say(routers, Segment.DELTA, version, _packed(entries), _packed(departed), size=size)
 
     def gossip(self, router: str, entries: list[LinkEntry]) -> None:
         """Tell what was learned of others."""
-        if entries:
-            self._say((router,), Segment.GOSSIP, [entry.pack() for entry in entries])
+        for part in _in_parts(entries):
+            self._say((router,), Segment.GOSSIP, _packed(part), size=_size(part))
 
     def applied(self, routers: Iterable[str], versions: Mapping[str, tuple[int, int]]) -> None:
         """Tell how far we have applied others' sections, by router: incarnation and version. What was told since, we

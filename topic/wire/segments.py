@@ -38,6 +38,7 @@ class Segment(enum.IntEnum):
     GOSSIP = 16
     APPLIED = 17
     BODY = 18
+    PART = 19
 
 
 _IDENTITIES = [str] * 3, [str] * 4
@@ -124,6 +125,7 @@ def _is(kind: type) -> Callable[[Any], bool]:
 
 _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Segment.SECTION: (_is(int), _is(int), _is_entries, _is_entries),
+    Segment.PART: (_is_entries, _is_entries),
     Segment.DELTA: (_is(int), _is_entries, _is_entries),
     Segment.ACK: (_is(int),),
     Segment.GOSSIP: (_is_entries,),
