@@ -67,7 +67,7 @@ class Generations:
         self._edge = home.edge
         self._attaches = attaches
         self._settings = settings
-        self._nowhere: dict[tuple[bytes, str], _Nowhere] = {}
+        self._nowhere: dict[bytes, dict[str, _Nowhere]] = {}
         """Publishers that only placeholders name, by name and the address of the subscriber: that may be wrong."""
 
     def attach(self, stream: Stream, claim: Claim, now: float) -> None:
@@ -195,13 +195,14 @@ class Generations:
 
     def _nowhere_stream(self, publisher: bytes, address: str) -> Stream:
         """The stream for placeholders of a publisher that is at no router in contact."""
-        found = self._nowhere.get((publisher, address))
+        at = self._nowhere.setdefault(publisher, {})
+        found = at.get(address)
         if found is None:
-            found = self._nowhere[publisher, address] = _Nowhere(nowhere(publisher, address))
+            found = at[address] = _Nowhere(nowhere(publisher, address))
         return found.stream
 
     def _take_nowhere(self, publisher: bytes) -> list[Stream]:
-        return [self._nowhere.pop(index).stream for index in list(self._nowhere) if index[0] == publisher]
+        return [found.stream for found in self._nowhere.pop(publisher, {}).values()]
 
     def _end_link(self, stream: Stream, router: str | None) -> None:
         self._attaches.withdraw_publisher(stream.publisher)
@@ -226,14 +227,18 @@ class Generations:
         """Settle placeholders whose publishers will not come back: no terminus lives this long. A publisher may be
         attached at a router that is not in contact, so `all_since` counts: since when all routers are."""
         longest = self._settings.terminus + self._settings.boot_wait
-        for index, found in list(self._nowhere.items()):
+        for found in [found for at in self._nowhere.values() for found in at.values()]:
             found.since = min(found.since, now)
             is_over = now >= max(found.since, all_since) + longest or now >= found.since + self._settings.forget
             if is_over or not found.stream.unconfirmed:
-                self._end(index)
+                self._end(found.stream)
 
-    def _end(self, index: tuple[bytes, str]) -> None:
-        self._edge.abandon(self._nowhere.pop(index).stream)
+    def _end(self, stream: Stream) -> None:
+        at = self._nowhere[stream.publisher]
+        del at[stream.address]
+        if not at:
+            del self._nowhere[stream.publisher]
+        self._edge.abandon(stream)
 
 
 def _goes_on(old: Stream, new: Stream) -> bool:
