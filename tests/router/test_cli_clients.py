@@ -106,6 +106,7 @@ NOWHERE = ["--url", "amqp://127.0.0.1:1"]
         (["--url", "http://h"], "'--url': not a router's URL: 'http://h', expected amqp://host:port"),
         (["--url", "amqp://h:99999"], "'--url': not a router's URL: 'amqp://h:99999', expected amqp://host:port"),
         (["--url", "h:abc"], "'--url': not a router's URL: 'h:abc', expected amqp://host:port with a port from 1 to"),
+        (["--url", "amqp://u:p@h"], "'--url': a router's URL has no user or password: say it with --user and"),
         (["--rate", "nan"], "'--rate': nan is not a rate, expected a number above 0"),
         (["--rate", "inf"], "'--rate': inf is not a rate, expected a number above 0"),
         (["--rate", "0"], "'--rate': 0.0 is not a rate, expected a number above 0"),

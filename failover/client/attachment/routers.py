@@ -39,7 +39,10 @@ class RouterAddress(NamedTuple):
 
 
 def parse_url(url: str) -> RouterAddress:
-    """Host and port of amqp://host:port or amqps://host:port; scheme and port may be left out."""
+    """Host and port of amqp://host:port or amqps://host:port; scheme and port may be left out. Who asks and for what is
+    not said in it: nothing is passed over that somebody has meant."""
+    if "@" in url:  # wherever it stands, a password may be before it: the URL is not shown
+        raise ValueError("a router's URL has no user or password: say it with --user and --password-file (Credentials)")
     try:
         parts = urlsplit(url if "//" in url else f"amqp://{url}")
         host, port = parts.hostname, parts.port if parts.port is not None else SCHEMES.get(parts.scheme, 0)
@@ -47,6 +50,8 @@ def parse_url(url: str) -> RouterAddress:
         host = None
     if not host or parts.scheme not in SCHEMES or port not in PORTS:
         raise ValueError(f"not a router's URL: {url!r}, expected amqp://host:port with a port from 1 to 65535")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"not a router's URL: {url!r}, expected amqp://host:port and nothing behind it")
     return RouterAddress(host, port, parts.scheme)
 
 

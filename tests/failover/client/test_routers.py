@@ -20,6 +20,7 @@ from failover.client.attachment.routers import (
         ("amqps://a", RouterAddress("a", 5671, "amqps")),
         ("a:1", RouterAddress("a", 1)),
         ("amqp://[::1]:1", RouterAddress("::1", 1)),
+        ("amqp://a:1/", RouterAddress("a", 1)),
     ],
 )
 def test_a_url_is_a_host_and_a_port(url: str, address: RouterAddress) -> None:
@@ -33,6 +34,19 @@ def test_a_url_is_a_host_and_a_port(url: str, address: RouterAddress) -> None:
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"not a router's URL: .*, expected amqp://host:port with a port from 1"):
         parse_url(url)
+
+
+@pytest.mark.parametrize("url", ["a:1/topic/x", "amqp://a:1//", "amqps://a/?x", "a:1?x", "a:1#x"])
+def test_what_would_not_be_heeded_behind_a_url_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"not a router's URL: .*, expected amqp://host:port and nothing behind it"):
+        parse_url(url)
+
+
+@pytest.mark.parametrize("url", ["amqp://u:secret@a:1", "u@a", "amqp://u:sec/secret@a", "u:secret@a:0", "@[::1"])
+def test_a_url_with_a_user_is_refused_and_its_password_not_shown(url: str) -> None:
+    with pytest.raises(ValueError, match="say it with --user and --password-file") as caught:
+        parse_url(url)
+    assert url not in str(caught.value) and "secret" not in str(caught.value)
 
 
 def test_no_urls_are_refused() -> None:
