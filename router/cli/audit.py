@@ -4,6 +4,7 @@ The exit status of audit is the verdict (see failover/audit/report/report.py).
 """
 
 import json
+import os
 import signal
 import threading
 import time
@@ -59,7 +60,7 @@ def audit(
 
     Did every subscriber get all that it was owed, once and in order? A run directory may be any path that Hadoop reads;
     several belong to one mesh. Writes audit.html and audit.json next to the first one's logs, or here if that is no
-    local directory.
+    local directory; where they cannot be written the verdict stands.
 
     Exit status: 0 exactly once holds, 1 it was violated, 2 a log is missing or damaged in its middle,
     or the audit itself failed, 3 undecided, 4 it holds, but deliveries were accepted without a subscriber that was
@@ -111,7 +112,9 @@ def _guarded(auditing: Callable[[], int]) -> int:
 
 
 def _last_line(error: Exception) -> str:
-    """What a traceback would end with, without the page that Java adds."""
+    """What a traceback would end with, without the page that Java adds; which file it was is no matter of Python."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
     lines = "".join(traceback.format_exception_only(error)).splitlines()
     return next((line for line in lines if line.strip()), type(error).__name__)
 
@@ -140,7 +143,7 @@ def _follow(run_dirs: tuple[str, ...], checkpoint: Path | None, as_json: bool) -
         click.echo(json.dumps({"final": True, **_verdict(report)}))
     else:
         report.render(out)
-    report.write(Path(run_dirs[0]) / "audit.json")
+    _written(Path(run_dirs[0]) / "audit.json", report.write)
     return report.exit_code
 
 
@@ -187,10 +190,21 @@ def _judge(run_dirs: tuple[str, ...], master: str | None, spark: bool, tables: s
     report.render(out)
     first = Path(run_dirs[0])
     folder = first if first.is_dir() else Path()
-    report.write(folder / "audit.json")
-    write_page(report, folder / "audit.html")
-    out.print(f"all of it in {folder / 'audit.html'} and audit.json", soft_wrap=True)
+    told = _written(folder / "audit.json", report.write)
+    shown = _written(folder / "audit.html", lambda path: write_page(report, path))
+    if told and shown:
+        out.print(f"all of it in {folder / 'audit.html'} and audit.json", soft_wrap=True)
     return report.exit_code
+
+
+def _written(path: Path, write: Callable[[Path], None]) -> bool:
+    """Whether it could be: the logs have been judged, and the verdict stands, wherever it is kept."""
+    try:
+        write(path)
+    except OSError as error:
+        click.echo(f"Warning: {path} could not be written: {error.strerror}", err=True)
+        return False
+    return True
 
 
 @contextmanager

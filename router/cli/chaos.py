@@ -92,7 +92,10 @@ def _disputed(directory: RunDirectory) -> list[str]:
     from failover.chaos.accounts import unexplained
     from failover.chaos.record import FILE
 
-    record, report = (json.loads((directory.path / name).read_text()) for name in (FILE, "audit.json"))
+    try:
+        record, report = (json.loads((directory.path / name).read_text()) for name in (FILE, "audit.json"))
+    except (OSError, ValueError):  # the audit has warned of it
+        return [f"{directory.path}: {FILE} and audit.json are not both there, and whole, to be compared"]
     return list(unexplained(record["clients"], report["pairs"]))
 
 

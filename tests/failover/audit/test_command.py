@@ -81,11 +81,34 @@ def test_an_audit_that_nobody_reads_to_its_end_is_not_a_violation(tmp_path: Path
     assert (ended.returncode, ended.stderr) == (2, b"")
 
 
-def test_a_verdict_that_cannot_be_written_is_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["audit.json", "audit.html"])
+def test_a_verdict_that_cannot_be_written_stands(tmp_path: Path, name: str) -> None:
     directory = Run().write(tmp_path)
-    (directory / "audit.json").mkdir()
+    (directory / name).mkdir()
     result = CliRunner().invoke(main, ["audit", str(directory)])
-    assert result.exit_code == 2 and "IsADirectoryError" in result.stderr
+    assert result.exit_code == 0 and "exactly-once holds" in result.stdout and "all of it in" not in result.stdout
+    assert result.stderr == f"Warning: {directory / name} could not be written: Is a directory\n"
+    assert {"audit.json", "audit.html"} <= {path.name for path in directory.iterdir()}
+
+
+def test_the_last_verdict_of_a_followed_run_stands_as_well(tmp_path: Path) -> None:
+    directory = Run().write(tmp_path)
+    report = auditing.run([str(directory)])
+    (directory / "audit.json").mkdir()
+    with patch.object(signal, "signal"), patch("failover.audit.follow.follow", return_value=report):
+        result = CliRunner().invoke(main, ["audit", "--follow", str(directory)])
+    assert result.exit_code == 0 and "exactly-once holds" in result.stdout
+    assert result.stderr == f"Warning: {directory / 'audit.json'} could not be written: Is a directory\n"
+
+
+def test_a_log_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    directory = Run().write(tmp_path)
+    (directory / "mesh.json").unlink()
+    (directory / "mesh.json").mkdir()
+    result = CliRunner().invoke(main, ["audit", str(directory)])
+    assert result.exit_code == 2
+    said = "Error: the audit failed, so there is no verdict: "
+    assert result.stderr == f"{said}{directory / 'mesh.json'}: Is a directory\n"
 
 
 def test_one_router_of_a_run_is_incomplete(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from failover.chaos.run import Ending
 from router.cli import chaos as cli_chaos
 from router.cli import demo as cli_demo
 from router.cli.main import main
+from router.mesh.rundir import RunDirectory
 from tests.failover.chaos.scripts import write
 
 COUNTS = {"sent": 5, "accepted": 5, "received": 9, "missing": 1, "doubled": 2, "overtaken": 3}
@@ -78,6 +79,15 @@ def test_a_run_never_holds_whose_clients_miss_what_the_audit_does_not_name(tmp_p
 def test_what_another_subscriber_misses_explains_nothing(tmp_path: Path) -> None:
     assert chaos(tmp_path, CLEAN, 0, subscriber="reader2/chaos on topic/chaos").exit_code == 3
     assert chaos(tmp_path, CLEAN, 0, subscriber="reader/chaos on topic/chaos", without=0, away=1).exit_code == 0
+
+
+@pytest.mark.parametrize("report", [None, "", "{"])
+def test_a_run_whose_report_could_not_be_written_is_not_compared(tmp_path: Path, report: str | None) -> None:
+    (tmp_path / "chaos.json").write_text("{}")
+    if report is not None:
+        (tmp_path / "audit.json").write_text(report)
+    [said] = cli_chaos._disputed(RunDirectory(tmp_path))
+    assert "chaos.json and audit.json are not both there, and whole, to be compared" in said
 
 
 def test_a_seed_that_was_not_given_is_told(tmp_path: Path) -> None:
