@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -98,17 +98,28 @@ def judge(
 
 def _guarded(auditing: Callable[[], int]) -> int:
     """Its exit status. Whatever goes wrong, it is never that of a violation: who relies on the status must not take a
-    failure of the audit for one of the mesh."""
+    failure of the audit for one of the mesh. SIGTERM is told like Ctrl-C."""
+    interrupted = False
+
+    def interrupt(*_: Any) -> NoReturn:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return auditing()
-    except KeyboardInterrupt:
-        click.echo("Error: the audit was interrupted: no verdict", err=True)
-        return INTERRUPTED
     except SystemExit:  # by rich: nobody reads on
         return NO_VERDICT
-    except Exception as error:
+    except (KeyboardInterrupt, Exception) as error:
+        if interrupted or isinstance(error, KeyboardInterrupt):  # what is still closed then may fail at Spark
+            click.echo("Error: the audit was interrupted: no verdict", err=True)
+            return INTERRUPTED
         click.echo(f"Error: the audit failed, so there is no verdict: {_last_line(error)}", err=True)
         return NO_VERDICT
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _last_line(error: Exception) -> str:

@@ -5,6 +5,7 @@ takes master, memory and Python from there.
 """
 
 import atexit
+import logging
 import os
 import re
 import shutil
@@ -46,6 +47,7 @@ def spark_session(master: str | None = None) -> SparkSession:
     builder = SparkSession.builder.appName("oncemesh audit")
     for name, value in _settings(master or "local[2]").items():
         builder = builder.config(name, value)
+    _hush_py4j()
     with _stderr_put_by(), _not_left_behind(), _interruptible():
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -69,8 +71,8 @@ def _not_left_behind() -> Iterator[None]:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """A Ctrl-C that comes while Java is forked off raises in a hook of the fork, where Python passes over it: it is
-    raised again when Java is there. Spark then has a handler of its own."""
+    """A signal that comes while Java is forked off raises in a hook of the fork, where Python passes over it: it is
+    raised again when Java is there. Spark's own handler goes: it would talk to Java in the midst of another word."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -81,14 +83,28 @@ def _interruptible() -> Iterator[None]:
         interrupted = True
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if callable(handler):
+            signal.signal(number, interrupt)
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is interrupt:
-            signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            if handler is not None:  # as it is where Python did not set it
+                signal.signal(number, handler)
     if interrupted:
         raise KeyboardInterrupt
+
+
+def _hush_py4j() -> None:
+    """It logs each error with its traceback before it raises it, some as nobody's, on the root."""
+    logging.getLogger("py4j").propagate = False
+    logging.getLogger().addFilter(_is_of_others)
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _check_reachable(master: str) -> None:
@@ -132,7 +148,7 @@ def _stderr_put_by() -> Iterator[None]:
         os.dup2(put_by.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:
             put_by.seek(0)
             os.write(kept, put_by.read())
             raise

@@ -54,7 +54,7 @@ def test_an_audit_that_is_interrupted_while_java_starts_leaves_no_java(tmp_path:
         assert audit.poll() is None
     audit.send_signal(signal.SIGINT)
     _, told = audit.communicate(timeout=60)
-    assert audit.returncode == 130 and told.endswith(b"Error: the audit was interrupted: no verdict\n")
+    assert (audit.returncode, told) == (130, b"Error: the audit was interrupted: no verdict\n")
     assert psutil.wait_procs(children, timeout=60)[1] == []
 
 
@@ -69,7 +69,44 @@ def test_an_audit_that_is_interrupted_in_the_fork_for_java_ends(tmp_path: Path) 
     """Python ignores what a hook of a fork raises."""
     command = [sys.executable, "-c", IN_FORK, "audit", "--spark", str(Run().write(tmp_path))]
     ended = subprocess.run(command, capture_output=True, timeout=120)
-    assert ended.returncode == 130 and ended.stderr.endswith(b"Error: the audit was interrupted: no verdict\n")
+    assert (ended.returncode, ended.stderr) == (130, b"Error: the audit was interrupted: no verdict\n")
+
+
+AT_WORK = """
+import os, signal, sys, threading
+from failover.audit.read.spark import SparkLogs
+from router.cli.main import main
+
+def control(logs, read=SparkLogs.control):
+    threading.Timer(0.3, os.kill, (os.getpid(), int(sys.argv.pop()))).start()
+    return read(logs)
+
+SparkLogs.control = control
+main(sys.argv[1:-1])
+"""
+
+
+MARK = "OF_THIS_TEST"
+
+
+def _marked(value: str) -> list[psutil.Process]:
+    """Who has it in the environment, as all have that the audit started, however far down."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == value:
+                found.append(process)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_audit_that_is_interrupted_while_spark_works_says_so_and_no_more(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    command = [sys.executable, "-c", AT_WORK, "audit", "--spark", str(Run().write(tmp_path)), str(int(number))]
+    ended = subprocess.run(command, capture_output=True, timeout=120, env=os.environ | {MARK: str(tmp_path)})
+    assert (ended.returncode, ended.stderr) == (130, b"Error: the audit was interrupted: no verdict\n")
+    assert psutil.wait_procs(_marked(str(tmp_path)), timeout=60)[1] == []
 
 
 def test_an_audit_that_nobody_reads_to_its_end_is_not_a_violation(tmp_path: Path) -> None:
