@@ -14,10 +14,16 @@ import trio
 from router.amqp.pipe import PIECE, Pipe, pipe_of
 
 RECORD: Final = 16 * 1024
+UNKNOWN_CA: Final = range(18, 22)
+"""OpenSSL's codes of certificates that nobody vouches for but themselves, or somebody unknown."""
 
 
 class TlsError(OSError):
     """The handshake failed: why, for the log."""
+
+
+class UnknownCaError(TlsError):
+    """Nobody who is believed here vouches for the peer's certificate."""
 
 
 class LeftError(TlsError):
@@ -136,7 +142,8 @@ class TlsStream(trio.abc.HalfCloseableStream):
         try:
             await pipe.shake_hands()
         except (ssl.SSLError, ssl.CertificateError, trio.BrokenResourceError) as error:
-            raise TlsError(reason_of(error)) from None
+            code = error.verify_code if isinstance(error, ssl.SSLCertVerificationError) else 0
+            raise (UnknownCaError if code in UNKNOWN_CA else TlsError)(reason_of(error)) from None
         return cls(below, pipe)
 
     @property

@@ -1,7 +1,7 @@
 """The client's end of SASL: which of its mechanisms the server offers, and one exchange of it (AMQP 1.0 5.3)."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from router.amqp.format.codec import Described, Symbol
 from router.amqp.format.errors import FRAMING_ERROR, UNAUTHORIZED, AmqpError
@@ -16,7 +16,11 @@ from router.amqp.sasl.layer import (
     SaslLayer,
     binary,
 )
+from router.amqp.sasl.scram import SCRAM
 from router.amqp.sasl.server import ANONYMOUS, EXTERNAL, PLAIN
+
+WANTED: Final = {SCRAM: "a user and a password", PLAIN: "a user and a password", EXTERNAL: "a certificate"}
+"""What to say to who shows none, by what the server offers."""
 
 
 class Proof(Protocol):
@@ -77,7 +81,8 @@ class SaslClient(SaslLayer):
             self.say(RESPONSE, self._chosen.respond(binary(frame, 0) or b""))
         elif frame.descriptor == OUTCOME and frame.value and self._chosen is not None:
             if frame.value[0] != OK:
-                raise AmqpError(UNAUTHORIZED, f"the server refused {self._chosen.name}")
+                wrong = ": wrong user or password" if self._chosen.name in (SCRAM, PLAIN) else ""
+                raise AmqpError(UNAUTHORIZED, f"the server refused {self._chosen.name}{wrong}")
             self._chosen.finish(binary(frame, 1))
             self.user = self._server
             self.done = True
@@ -90,4 +95,7 @@ class SaslClient(SaslLayer):
             if proof.name in offer:
                 return proof
         ours = " or ".join(proof.name for proof in self._proofs)
-        raise AmqpError(UNAUTHORIZED, f"the server offers no {ours}: {offered!r}")
+        known = [WANTED[proof.name] for proof in self._proofs if proof.name in WANTED]
+        wanted = dict.fromkeys(words for name, words in WANTED.items() if name in offer and words not in known)
+        hint = f"; it wants {', or '.join(wanted)}" if wanted else ""
+        raise AmqpError(UNAUTHORIZED, f"the server offers no {ours}: {offered!r}{hint}")

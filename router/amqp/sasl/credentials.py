@@ -10,7 +10,7 @@ import trio
 
 from router.amqp.sasl.client import Proof, external, plain
 from router.amqp.sasl.scram import ScramClient
-from router.amqp.tls import TlsError, TlsStream
+from router.amqp.tls import TlsError, TlsStream, UnknownCaError
 
 
 @attrs.frozen
@@ -56,7 +56,13 @@ class Credentials:
 
     async def secure(self, stream: trio.SocketStream, host: str) -> TlsStream:
         """Raises OSError, TlsError if the other end is no router of these; or ValueError, as `context` does."""
-        secured = await TlsStream.over(stream, self.context(), host)
+        try:
+            secured = await TlsStream.over(stream, self.context(), host)
+        except UnknownCaError as error:
+            hint = (
+                f"nobody in {self.ca} vouches for it" if self.ca else "name who vouches for it by --ca (Credentials.ca)"
+            )
+            raise UnknownCaError(f"{error}; {hint}") from None
         if self.names and secured.peer not in self.names:
             raise TlsError(f"the certificate is of {secured.peer!r}, expected {', '.join(sorted(self.names))}")
         return secured

@@ -94,9 +94,28 @@ def test_who_does_not_know_the_password_is_told_no_more_than_that_it_is_refused(
     with pytest.raises(AmqpError, match=r"not known, or its password is wrong|not a message of PLAIN"):
         meet(client, server)
     assert decode(server.out, 8)[0] == Described(OUTCOME, [1])
-    with pytest.raises(AmqpError, match="the server refused"):
+    with pytest.raises(AmqpError, match=f"the server refused {proof.name}: wrong user or password"):
         client.receive(server.out)
     assert not client.done and not server.done and not server.user
+
+
+@pytest.mark.parametrize(
+    ("proofs", "offer", "said"),
+    [
+        ([], [SCRAM, PLAIN], "no ANONYMOUS: ['SCRAM-SHA-256', 'PLAIN']; it wants a user and a password"),
+        ([], [EXTERNAL, PLAIN], "['EXTERNAL', 'PLAIN']; it wants a user and a password, or a certificate"),
+        ([external()], [SCRAM], "no EXTERNAL: ['SCRAM-SHA-256']; it wants a user and a password"),
+        ([ScramClient("user", "pencil")], [PLAIN], "no SCRAM-SHA-256: ['PLAIN']"),
+        ([plain("user", "pencil")], [EXTERNAL, ["odd"]], "no PLAIN: ['EXTERNAL', ['odd']]; it wants a certificate"),
+        ([], [Symbol("GSSAPI")], "no ANONYMOUS: ['GSSAPI']"),
+    ],
+)
+def test_who_shows_what_is_not_offered_is_told_what_is_wanted(
+    proofs: Sequence[Proof], offer: list[object], said: str
+) -> None:
+    with pytest.raises(AmqpError) as refused:
+        SaslClient(proofs).receive(SASL_HEADER + sasl_frame(MECHANISMS, offer))
+    assert refused.value.description.endswith(said)
 
 
 def test_the_words_of_scram_are_those_of_the_rfc() -> None:

@@ -4,11 +4,14 @@ import random
 import ssl
 import struct
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import trio
 
+from router.amqp.sasl.credentials import Credentials
 from router.amqp.tls import TlsError, TlsStream
+from router.security.certs import Authority
 from tests.router.amqp.tls import contexts, shaken
 
 
@@ -108,6 +111,26 @@ async def test_a_host_that_the_certificate_does_not_name_is_not_believed() -> No
         nursery.start_soon(answer)
         with pytest.raises(TlsError, match="Hostname mismatch"):
             await TlsStream.over(one, contexts()[0], "elsewhere")
+        await one.aclose()
+
+
+@pytest.mark.parametrize("known", [None, "another"])
+async def test_a_certificate_that_nobody_vouches_for_is_told_with_what_to_say(
+    tmp_path: Path, known: str | None
+) -> None:
+    Authority(tmp_path, "another CA")
+    ca = None if known is None else tmp_path / "ca.pem"
+    one, other = await sockets()
+
+    async def answer() -> None:
+        with pytest.raises(TlsError):
+            await TlsStream.over(other, contexts()[1])
+
+    hint = "name who vouches for it by --ca" if ca is None else f"nobody in {ca} vouches for it"
+    async with one, other, trio.open_nursery() as nursery:
+        nursery.start_soon(answer)
+        with pytest.raises(TlsError, match=f"the certificate is not accepted: unable to get local issuer .*; {hint}"):
+            await Credentials(ca=ca).secure(one, "localhost")
         await one.aclose()
 
 
