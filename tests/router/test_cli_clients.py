@@ -78,13 +78,21 @@ def test_a_router_that_is_not_there_is_told() -> None:
     assert result.output == "Error: cannot reach a router at 127.0.0.1:1: Connection refused\n"
 
 
-def test_what_answers_but_is_no_router_is_told() -> None:
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not AMQP: b'HTTP/1.1'"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "does it speak TLS? expected amqps:// then"),  # its alert, and its end
+    ],
+)
+def test_what_answers_but_is_no_router_is_told(said: bytes, why: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"amqp://127.0.0.1:{server.getsockname()[1]}"
 
         def answer() -> None:
             with server.accept()[0] as stream:
-                stream.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                stream.sendall(said)
+                stream.shutdown(socket.SHUT_WR)
                 while stream.recv(100):
                     pass
 
@@ -93,7 +101,7 @@ def test_what_answers_but_is_no_router_is_told() -> None:
             result = oncemesh("subscribe", "topic/x", "--url", url)
             answering.result()
     assert result.exit_code == 1
-    assert f"{url} did not answer as a router does: not AMQP: b'HTTP/1.1'" in result.output
+    assert f"{url} did not answer as a router does: {why}" in result.output
 
 
 NOWHERE = ["--url", "amqp://127.0.0.1:1"]
