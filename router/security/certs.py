@@ -7,9 +7,9 @@ is run with care keeps it elsewhere.
 import datetime
 import ipaddress
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -17,6 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from router.mesh.config import Topology
+from router.mesh.reading import FileError
+
+Loaded = TypeVar("Loaded")
 
 CA: Final = "ca"
 DAYS: Final = 365
@@ -29,16 +32,13 @@ class Authority:
     """A CA in a folder. One that is there goes on."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Raises OSError, or ValueError if what is there is no CA's."""
+        """Raises OSError, or FileError if what is there is no CA's."""
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         certificate, key = self.paths(CA)
         if certificate.exists():
-            self._certificate = x509.load_pem_x509_certificate(certificate.read_bytes())
-            loaded = serialization.load_pem_private_key(key.read_bytes(), None)
-            if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-                raise ValueError(f"{key}: not a key that oncemesh certs init has made")
-            self._key = loaded
+            self._certificate = _loaded(certificate, x509.load_pem_x509_certificate)
+            self._key = _loaded(key, _private_key)
         else:
             self._key = ec.generate_private_key(ec.SECP256R1())
             built = _builder(_named(name), _named(name), self._key, 10 * DAYS)
@@ -74,6 +74,20 @@ def issue_all(topology: Topology, folder: Path, users: Sequence[str]) -> list[Pa
         named = [address.host for address in found if not address.is_anywhere]
         made.append(authority.issue(name, [*named, *LOCAL])[0])
     return made + [authority.issue(user)[0] for user in users]
+
+
+def _loaded(path: Path, load: Callable[[bytes], Loaded]) -> Loaded:
+    try:
+        return load(path.read_bytes())
+    except (ValueError, TypeError):  # TypeError: it is encrypted. What the library says names neither file nor cause
+        raise FileError(path, [f"{path}: expected what oncemesh certs init has made, or no such file"]) from None
+
+
+def _private_key(content: bytes) -> ec.EllipticCurvePrivateKey:
+    loaded = serialization.load_pem_private_key(content, None)
+    if not isinstance(loaded, ec.EllipticCurvePrivateKey):
+        raise ValueError("another kind of key")
+    return loaded
 
 
 def _builder(

@@ -86,10 +86,17 @@ def write_users(path: Path, users: UserFile) -> None:
     """At once, and for the owner's eyes only. Raises OSError."""
     lines = [f"decoys {b64encode(users.decoys).decode()}\n"]
     lines += [f"{name} {_text(verifier)}\n" for name, verifier in users.verifiers.items()]
+    try:
+        _replace(path, "".join(lines))
+    except OSError as error:  # which may name a file that nobody has asked for
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _replace(path: Path, text: str) -> None:
     handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # with mode 600
     try:
         with os.fdopen(handle, "w") as file:
-            file.write("".join(lines))
+            file.write(text)
         os.replace(fresh, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from router.cli.main import main
+from router.security.certs import Authority
 from router.security.users import read_users
 from tests.processes.mesh import TOPOLOGIES
 
@@ -35,9 +36,12 @@ def test_users_come_and_go(tmp_path: Path) -> None:
         (["user", "add", "users", "alice"], "expected a password on standard input"),
         (["user", "add", "users", "alice", "--password-file", "empty"], "empty: expected a password in its first line"),
         (["user", "remove", "users", "alice"], "users: No such file or directory, expected a file of users"),
+        (["user", "add", "nodir/users", "b", "--password-file", "word"], "Error: nodir/users: No such file or direc"),
         (["user", "list", "empty/users"], "empty/users: Not a directory, expected a file of users"),
         (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "a"], "a is a router: a client of this name"),
         (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "ca"], "ca is the CA: a router or a client"),
+        (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--folder", "odd"], "Error: odd/ca.pem: expected what"),
+        (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--folder", "torn"], "Error: torn/ca.key: expected what"),
         (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "../x"], "'../x' is no user, expected letters"),
         (["user", "add", "users", "alice", "--password-file", "bell"], "not a password: control characters"),
         (["publish", "topic/x", "--ca", "nowhere.pem"], "nowhere.pem: No such file or directory"),
@@ -52,6 +56,11 @@ def test_what_cannot_be_is_told(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").touch()
     (tmp_path / "bell").write_text("\a\n")
+    (tmp_path / "word").write_text("sesame\n")
+    for folder in ("odd", "torn"):
+        Authority(tmp_path / folder, "a CA")
+    (tmp_path / "odd" / "ca.pem").write_text("")
+    (tmp_path / "torn" / "ca.key").write_text("-----BEGIN PRIVATE KEY-----\n")
     result = oncemesh(*words)
     assert result.exit_code != 0 and complaint in result.output
 

@@ -153,5 +153,5 @@ def test_a_certificate_is_for_the_hosts_where_its_router_listens(folder: Path) -
 
 def test_somebody_elses_key_is_no_cas(folder: Path) -> None:
     (folder / f"{CA}.key").write_text("nonsense")
-    with pytest.raises(ValueError, match="PEM"):
+    with pytest.raises(FileError, match=f"{CA}.key: expected what oncemesh certs init has made"):
         Authority(folder, "m")
