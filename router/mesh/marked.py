@@ -48,7 +48,10 @@ def read(data: bytes) -> Value:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise Malformed(mark.line + 1 if mark else None, f"not YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Malformed(line, f"not UTF-8: a byte 0x{data[error.start]:02x}, expected a text in UTF-8") from None
+    except yaml.YAMLError as error:
         raise Malformed(None, f"not YAML: {str(error).splitlines()[0]}") from None
     except RecursionError:
         raise Malformed(None, "nested too deeply, expected a topology") from None

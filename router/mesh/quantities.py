@@ -10,13 +10,16 @@ import attrs
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_MOST_DIGITS, _MOST_SIZE_DIGITS = 9, 12
 _LONGEST_HOST = 253
 """In DNS (RFC 1035 2.3.4)."""
 
 
 def parse_duration(text: str) -> float:
     """Seconds from `200ms`, `1.5s`, `2m` or `1h`; a bare number is refused: its unit would be a guess."""
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)", text)
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text)
+    if found and max(map(len, found[1].split("."))) > _MOST_DIGITS:
+        raise ValueError(f'"{text}" has too many digits, expected at most {_MOST_DIGITS} before and after the point')
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     if seconds <= 0:
         expected = "a number above 0 and a unit, such as 200ms, 2s, 5m or 1h"
@@ -26,9 +29,11 @@ def parse_duration(text: str) -> float:
 
 def parse_size(text: str) -> int:
     """Bytes from `512`, `100B`, `64KiB`, `16MiB` or `1GiB`."""
-    found = re.fullmatch(r"([0-9]{1,12})(B|KiB|MiB|GiB|)", text)
+    found = re.fullmatch(r"([0-9]+)(B|KiB|MiB|GiB|)", text)
     if not found:
         raise ValueError(f'"{text}" is not a size, expected a number and a unit, such as 100B, 64KiB or 16MiB')
+    if len(found[1]) > _MOST_SIZE_DIGITS:
+        raise ValueError(f'"{text}" has too many digits, expected at most {_MOST_SIZE_DIGITS}')
     return int(found[1]) * _BYTES[found[2]]
 
 

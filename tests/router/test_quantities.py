@@ -18,6 +18,18 @@ def test_what_is_not_a_duration(text: str) -> None:
         parse_duration(text)
 
 
+@pytest.mark.parametrize("text", ["9" * 20 + "h", "1." + "0" * 10 + "s", "9" * 5000 + "ms"])
+def test_a_duration_of_too_many_digits_is_one_that_is_too_large(text: str) -> None:
+    with pytest.raises(ValueError, match="has too many digits, expected at most 9 before and after the point"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 13, "9" * 5000 + "GiB"])
+def test_a_size_of_too_many_digits_is_one_that_is_too_large(text: str) -> None:
+    with pytest.raises(ValueError, match="has too many digits, expected at most 12"):
+        parse_size(text)
+
+
 @pytest.mark.parametrize(("text", "size"), [("0", 0), ("100B", 100), ("1KiB", 1024), ("16MiB", 16 << 20)])
 def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size
