@@ -162,6 +162,7 @@ _CLEARED: Final = "DELETE FROM oncemesh_unsettled WHERE link = ?"
 _OF_LINK: Final = "FROM oncemesh_link WHERE (role, container, name, address, user) = (?, ?, ?, ?, ?)"
 _MADE: Final = "INSERT INTO oncemesh_link (role, container, name, address, user) VALUES (?, ?, ?, ?, ?)"
 
+UNWRITTEN: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 UNUSABLE: Final = "not to be used as a state file"
 
 
@@ -249,9 +250,17 @@ class SqliteStore:
         try:
             yield
         except sqlite3.Error as error:
-            held = self.threaded and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
-            why = "another client that is running holds it" if held else str(error)
-            raise StateError(self._where, f"{what}: {why}") from error
+            raise StateError(self._where, f"{what}: {self._why(error)}") from error
+
+    def _why(self, error: sqlite3.Error) -> str:
+        if self.threaded and error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            return "another client that is running holds it"
+        if self.threaded and error.sqlite_errorcode & 0xFF in UNWRITTEN:
+            folder = os.path.dirname(self._where) or "."
+            for path in (self._where, folder):  # SQLite needs both, and tells them apart from a broken disk by chance
+                if os.path.exists(path) and not os.access(path, os.W_OK):
+                    return f"{path} may not be written"
+        return str(error)
 
     def close(self) -> None:
         """A connection that was given stays open."""

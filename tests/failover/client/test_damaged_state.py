@@ -1,5 +1,6 @@
 """A client's state that is somebody else's, damaged, or not to be written any more: one error that says what it is."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -98,6 +99,15 @@ def test_damaged_pages_are_found_at_once(path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:8192] + b"\xa5" * (len(whole) - 8192))
     with pytest.raises(StateError, match=r"state: not to be used as a state file: (damaged|database disk image)"):
+        SqliteStore(path)
+
+
+@pytest.mark.parametrize("unwritten", ["state", ""])
+def test_what_may_not_be_written_is_named(path: Path, monkeypatch: pytest.MonkeyPatch, unwritten: str) -> None:
+    path.mkdir()  # SQLite opens it as little as what it may not write
+    named = path.parent / unwritten
+    monkeypatch.setattr(os, "access", lambda one, _: Path(one) != named)
+    with pytest.raises(StateError, match=rf"state: not to be used as a state file: {named} may not be written$"):
         SqliteStore(path)
 
 
