@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+LONGEST_NAME = 128
 # A client's name becomes the name of its folder.
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 
 
 @attrs.frozen
@@ -135,6 +136,9 @@ def find_target(
 ) -> Target:
     """In a run directory who shows nothing is who runs the mesh."""
     if urls:
+        for option, value in (("--run-dir", run_dir), ("--router", router)):
+            if value is not None:
+                raise click.UsageError(f"--url and {option} exclude each other: a mesh is found by one of them")
         return Target(tuple(urls), None, state, credentials)
     directory = find_run_dir(run_dir)
     entries = directory.read().routers
@@ -152,7 +156,9 @@ def find_target(
 
 def client_log(directory: RunDirectory, name: str) -> Path:
     if not NAME.fullmatch(name):
-        raise RunError(f'"{name}" cannot name a client, expected letters, digits, dots, - and _')
+        shown = name if len(name) <= LONGEST_NAME else f"{name[:32]}…"
+        which = f"expected letters, digits, dots, - and _, at most {LONGEST_NAME}"
+        raise RunError(f'"{shown}" cannot name a client, {which}')
     return directory.path / "clients" / name / "log"
 
 

@@ -119,6 +119,8 @@ NOWHERE = ["--url", "amqp://127.0.0.1:1"]
         (["--rate", "inf"], "'--rate': inf is not a rate, expected a number above 0"),
         (["--rate", "0"], "'--rate': 0.0 is not a rate, expected a number above 0"),
         (["--rate", "x"], "'--rate': 'x' is not a valid float"),
+        ([*NOWHERE, "--body", "a", "--run-dir", "run"], "--url and --run-dir exclude each other"),
+        ([*NOWHERE, "--body", "a", "--router", "a"], "--url and --router exclude each other"),
         ([*NOWHERE, "--body", "a", "--size", "1B"], "--body and --size exclude each other"),
         ([*NOWHERE, "--body", "a", "--format", "json"], "--body and --format exclude each other"),
         ([*NOWHERE, "--body", "a", "--from", "-", "--format", "json"], "--body and --from exclude each other"),
@@ -177,6 +179,8 @@ def test_a_router_or_a_client_name_that_cannot_be_is_told(mesh: RunDirectory) ->
         cli_clients.find_target(mesh.path, [], "z", "x")
     with pytest.raises(RunError, match=r'"\.\./x" cannot name a client'):
         cli_clients.find_target(mesh.path, [], None, "../x")
+    with pytest.raises(RunError, match=r'"x{32}…" cannot name a client, expected .*, at most 128$'):
+        cli_clients.find_target(mesh.path, [], None, "x" * 129)
 
 
 def test_the_router_asked_for_comes_first_and_the_others_follow(mesh: RunDirectory) -> None:

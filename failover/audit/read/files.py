@@ -59,7 +59,7 @@ def contents(files: Iterable[Path], size: int, progress: Progress = ignore) -> I
 
 def _check(path: Path) -> None:
     if not path.is_dir():
-        raise AuditError(f"{path}: no such directory")
+        raise AuditError(f"{path}: {'a file, expected a run directory' if path.exists() else 'no such directory'}")
     if _is_run(path):
         return
     near = [str(mesh.parent) for mesh in sorted(path.glob("*/mesh.json"))]

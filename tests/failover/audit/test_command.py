@@ -206,8 +206,10 @@ def test_where_there_is_no_run_it_says_so_at_once_and_writes_nothing(
     with patch("failover.audit.read.session.spark_session", side_effect=AssertionError):
         result = CliRunner().invoke(main, ["audit", *options, "run"])
         missing = CliRunner().invoke(main, ["audit", *options, "ran"])
+        file = CliRunner().invoke(main, ["audit", *options, __file__])
     assert (result.exit_code, result.stderr) == (2, f"Error: run: {said}\n")
     assert (missing.exit_code, missing.stderr) == (2, "Error: ran: no such directory\n")
+    assert (file.exit_code, file.stderr) == (2, f"Error: {__file__}: a file, expected a run directory\n")
     assert sorted(path.name for path in Path("run").iterdir()) == [*below]
 
 
