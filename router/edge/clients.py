@@ -14,7 +14,7 @@ from attrs import frozen
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
-from router.amqp.format.errors import INVALID_FIELD, RESOURCE_LIMIT
+from router.amqp.format.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LIMIT
 from router.amqp.format.values import ErrorCondition
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
@@ -30,6 +30,10 @@ log = logging.getLogger("oncemesh.clients")
 
 FOR_ALL: Final = (STATUS_ADDRESS, ROUTERS)
 """Nodes that show nobody the links of others."""
+OF_ROUTERS: Final = "_topo/"
+"""The begin of the addresses of nodes of single routers, for who may see them (`router.management`)."""
+ROUTERS_NAMED: Final = 8
+"""In an error: it has to fit in a frame."""
 
 
 class Guest(Protocol):
@@ -131,6 +135,8 @@ class ClientEdge(Handler):
             node = None if is_anonymous(link) else self.nodes.get(address)
             if node is not None and address not in FOR_ALL:
                 self._guard.looks(link.connection)
+            if node is None and address.startswith(OF_ROUTERS):
+                self._check_router(link.connection, address)
             if node is None and not guest.admit():
                 full = self._guard.exceed("connections", link.connection.origin, "this router is full of clients")
                 link.connection.close(RESOURCE_LIMIT, full)
@@ -139,6 +145,13 @@ class ClientEdge(Handler):
         except Refusal as refusal:
             link.refuse(refusal.condition, str(refusal))
         self.node.perform()
+
+    def _check_router(self, connection: Visiting, address: str) -> None:
+        """An address of no router; raises Refusal with those that there are, for who may see them."""
+        known = sorted(one for one in self.nodes if one.startswith(OF_ROUTERS))
+        if known and self._guard.may_look(connection):
+            more = f"; there are {len(known)} of these" if len(known) > ROUTERS_NAMED else ""
+            raise Refusal(NOT_FOUND, f"no node {address!r}, expected one of {', '.join(known[:ROUTERS_NAMED])}{more}")
 
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         if condition is not None:

@@ -106,9 +106,12 @@ class Guard:
 
     def looks(self, connection: Visiting) -> None:
         """At a node that names the links of all; raises Refusal if its user may see but its own."""
-        if not self._rule_of(connection.user).sees_all:
+        if not self.may_look(connection):
             _tell_refused(connection, "may not see the links of others")
             raise Refusal(UNAUTHORIZED, "this user may not see the links of others")
+
+    def may_look(self, connection: Visiting) -> bool:
+        return self._rule_of(connection.user).sees_all
 
     def keeps(self, connection: Visiting, durable: Callable[[], int]) -> None:
         """Another durable link, of a user who has so many; raises Refusal if these are enough."""

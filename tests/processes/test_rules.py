@@ -91,6 +91,16 @@ async def test_a_user_may_do_what_its_rule_says(
         assert any(f"user '{user}', a peer at 127.0.0.1:" in line and "may not" in line for line in lines)
 
 
+@pytest.mark.parametrize(("user", "sees"), [("alice", False), ("bob", True), ("carol", True)])
+async def test_who_may_see_the_routers_is_told_which_there_are(
+    clients: Clients, login: Login, user: str, sees: bool
+) -> None:
+    publisher = (await login(user)).publisher("_topo/0/c/$management")
+    assert await comes_to(clients, publisher) == "amqp:not-found" and publisher.detached is not None
+    told = "expected one of _topo/0/a/$management, _topo/0/b/$management" in publisher.detached.description
+    assert told == sees
+
+
 async def test_a_rule_holds_for_messages_that_say_themselves_where_they_go(clients: Clients, login: Login) -> None:
     publisher = (await login("alice")).publisher("")
     await clients.until(lambda: publisher.link.credit > 0)
