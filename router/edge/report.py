@@ -181,6 +181,7 @@ class Reporter:
             {
                 **subscriber.identity.parts(),
                 "status": status_of(subscriber),
+                "timeout_s": subscriber.lifetime.timeout,
                 "queued": subscriber.queued(),
                 "unsettled": sent[subscriber],
                 "credit": subscriber.credit,

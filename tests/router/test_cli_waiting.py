@@ -12,7 +12,8 @@ def status(router: str, *waits: str, away: bool = False) -> dict[str, Any]:
     return {
         "router": router,
         "waits": [{"for": wait, "publishers": [P]} for wait in waits],
-        "subscribers": [{**reader, "status": "suspended" if away else "attached"}],
+        "subscribers": [{**reader, "status": "suspended" if away else "attached", "timeout_s": 90}],
+        "orphans": [{**reader, "role": "subscriber", "timeout_s": 3600}],
     }
 
 
@@ -22,8 +23,10 @@ def test_a_router_is_named_only_if_it_does_not_name_its_subscriber() -> None:
 
 
 def test_who_has_no_connection_is_away() -> None:
-    assert awaited(P, [status("a", f"subscriber {S}", away=True)]) == [f"subscriber {S}, which is away"]
-    assert awaited(P, [status("a", f"orphan {S}")]) == [f"subscriber {S}, which is away"]
+    away = f"subscriber {S}, which is away"
+    assert awaited(P, [status("a", f"subscriber {S}", away=True)]) == [f"{away}, until its timeout of 1m 30s is over"]
+    assert awaited(P, [status("a", f"orphan {S}")]) == [f"{away}, until its timeout of 1h is over"]
+    assert awaited(P, [status("a", "orphan of old")]) == ["subscriber of old, which is away"]
 
 
 def test_who_waits_for_another_publisher_is_not_named() -> None:

@@ -65,7 +65,8 @@ async def test_a_suspended_link_is_shown(path: Path) -> None:
         subscriber = node.topic.attach_subscriber(S, link, node.now(), lifetime=DURABLE)
         assert [one["status"] for one in status(node)["subscribers"]] == ["attached"]
         node.topic.suspend_subscriber(subscriber, link, node.now())
-        assert [one["status"] for one in status(node)["subscribers"]] == ["suspended"]
+        seen = [(one["status"], one["timeout_s"]) for one in status(node)["subscribers"]]
+        assert seen == [("suspended", DURABLE.timeout)]
 
 
 async def test_a_link_tells_what_its_connection_has_carried_as_long_as_that_is_there(path: Path) -> None:
