@@ -98,9 +98,6 @@ def identity_of(link: Link, address: str, prefixes: tuple[str, ...], *, receives
     container = link.connection.remote_container
     if not container:
         raise Refusal(NOT_ALLOWED, "a link's identity needs a container-id, the open had none")
-    for what, name, most in (("a link name", link.name, LONGEST_NAME), ("an address", address, LONGEST_ADDRESS)):
-        if len(name) > most:
-            raise Refusal(INVALID_FIELD, f"{what} of {len(name)} characters, expected {most} at most")
     if not address.startswith(prefixes):
         known = ", ".join(prefix + "…" for prefix in prefixes)
         raise Refusal(NOT_FOUND, f"no node {address!r}: expected an address of {known}")
@@ -140,6 +137,13 @@ def address_of(link: Link) -> str:
 def address_in(name: str) -> str:
     """Some write the URL of a node: amqp://host/topic/x means topic/x."""
     return _AUTHORITY.sub("", name)
+
+
+def check_names(link: Link) -> None:
+    """Raises `Refusal` where a client attaches under a name, or to one, that is longer than any may be."""
+    for what, name, most in (("link name", link.name, LONGEST_NAME), ("address", address_of(link), LONGEST_ADDRESS)):
+        if len(name) > most:
+            raise Refusal(INVALID_FIELD, f"{what}: expected {most} characters at most, got {len(name)}")
 
 
 def is_anonymous(link: Link) -> bool:

@@ -18,7 +18,7 @@ from router.amqp.format.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LIMIT
 from router.amqp.format.values import ErrorCondition
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
-from router.edge.attach import LONGEST_NAME, Refusal, address_of, begins_life, is_anonymous
+from router.edge.attach import LONGEST_NAME, Refusal, address_of, begins_life, check_names, is_anonymous
 from router.edge.ends import AddressNode, CoreEnd, End, Wakeable
 from router.edge.guard import Guard, Visiting
 from router.edge.status_node import STATUS_ADDRESS
@@ -131,6 +131,7 @@ class ClientEdge(Handler):
         guest: Guest = link.connection.context
         try:
             self._guard.begins(link.connection, self.node.now())
+            check_names(link)
             address = address_of(link)
             node = None if is_anonymous(link) else self.nodes.get(address)
             if node is not None and address not in FOR_ALL:
