@@ -28,7 +28,7 @@ from router.mqtt.permissions import Permissions
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MOST_IDENTIFIERS, MqttSession
 from router.mqtt.subscriber import MqttSubscriber
-from router.mqtt.values import REFUSED, V3, V5, MqttError, Reason
+from router.mqtt.values import V3, V5, MqttError, Reason
 from topic.actions import EXPIRED, STOLEN, Detach
 from topic.directory.entry import LinkEntry, Role
 from topic.node import Node
@@ -267,11 +267,7 @@ class MqttEdge:
         if "subscription-identifier" in packet.properties:
             raise MqttError(Reason.NO_IDENTIFIERS, "a subscription identifier")
         session = self._of[connection]
-        granted: list[tuple[str, int]] = []
-        for asked in packet.filters:
-            fresh = {name for name, qos in granted if qos < REFUSED} - session.subscribers.keys()
-            granted.append((asked.filter, self._permissions.grant(connection, session, asked, len(fresh))))
-        session.subscribe(packet.identifier, granted)
+        session.subscribe(packet.identifier, self._permissions.grant(connection, session, packet.filters))
 
     def on_unsubscribe(self, connection: MqttConnection, packet: UnsubscribePacket) -> None:
         self._of[connection].unsubscribe(packet.identifier, packet.filters, self._node.now())

@@ -3,7 +3,7 @@
 Frozen values and functions; the fields are `router.mqtt.fields`' business, and what a packet means is the session's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any, Final
 
 from attrs import frozen
@@ -13,6 +13,8 @@ from router.mqtt.values import V3, V5, MqttError, PacketKind, Reason, return_cod
 
 Properties = Mapping[str, Any]
 _DUP, _RETAIN = 0x08, 0x01
+MOST_FILTERS: Final = 1000
+"""Of one SUBSCRIBE or UNSUBSCRIBE: each is a link that begins or ends, all in one turn."""
 _CLEAN, _WILL, _WILL_RETAIN, _PASSWORD, _USER = 0x02, 0x04, 0x20, 0x40, 0x80
 
 
@@ -216,6 +218,7 @@ def _subscribe(reader: FieldReader, version: int) -> SubscribePacket:
         if options & 3 == 3 or options & (0xC0 if version == V5 else 0xFC) or options & 0x30 == 0x30:
             raise malformed(f"a subscription with the options {options:#x}")
         filters.append(FilterRequest(name, options & 3, bool(options & 4)))
+        _bounded(filters)
     if not filters:
         raise MqttError(Reason.PROTOCOL_ERROR, "a SUBSCRIBE to nothing")
     return SubscribePacket(identifier, tuple(filters), found)
@@ -228,9 +231,15 @@ def _unsubscribe(reader: FieldReader, version: int) -> UnsubscribePacket:
     filters = []
     while not reader.is_over():
         filters.append(reader.text())
+        _bounded(filters)
     if not filters:
         raise MqttError(Reason.PROTOCOL_ERROR, "an UNSUBSCRIBE from nothing")
     return UnsubscribePacket(identifier, tuple(filters))
+
+
+def _bounded(filters: Sized) -> None:
+    if len(filters) > MOST_FILTERS:
+        raise MqttError(Reason.QUOTA, f"more than {MOST_FILTERS} filters in one packet")
 
 
 # what a server sends

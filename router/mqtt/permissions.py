@@ -1,8 +1,8 @@
 """What an MQTT client may publish and subscribe to, and why not: in reason codes, and in words for the log."""
 
 import logging
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from typing import Final
 
 from router.edge.attach import LONGEST_ADDRESS, Refusal, why_no_address
@@ -12,7 +12,7 @@ from router.mesh.config import Limits
 from router.mqtt.connection import MqttConnection
 from router.mqtt.packets import FilterRequest
 from router.mqtt.session import MqttSession
-from router.mqtt.values import Reason
+from router.mqtt.values import REFUSED, Reason
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.mqtt")
@@ -30,7 +30,25 @@ class Permissions:
         self._prefixes = tuple(prefixes)
         self._limits = limits
 
-    def grant(self, connection: MqttConnection, session: MqttSession, asked: FilterRequest, fresh: int) -> int:
+    def grant(
+        self, connection: MqttConnection, session: MqttSession, filters: Iterable[FilterRequest]
+    ) -> list[tuple[str, int]]:
+        """Of one SUBSCRIBE: each with its QoS, or with why not. What asks all the mesh is asked once."""
+        granted, fresh, kept = list[tuple[str, int]](), set[str](), set[str]()
+        durable = cache(partial(durable_of, self._node, connection.user))
+        for asked in filters:
+            qos = self._grant(connection, session, asked, len(fresh), lambda: durable() + len(kept))
+            granted.append((asked.filter, qos))
+            if qos < REFUSED and asked.filter not in session.subscribers:
+                fresh.add(asked.filter)
+                if session.timeout and qos:
+                    kept.add(asked.filter)
+        return granted
+
+    def _grant(
+        self, connection: MqttConnection, session: MqttSession, asked: FilterRequest, fresh: int,
+        durable: Callable[[], int],
+    ) -> int:  # fmt: skip
         """The QoS, or why not. So many new ones are granted already."""
         address, why = asked.filter, None
         if address.startswith("$share/"):
@@ -42,7 +60,7 @@ class Permissions:
         elif address not in session.subscribers:
             why = self.refusal(connection, session, address, fresh, receives=True)
             if why is None and session.timeout and asked.qos:
-                why = self._cannot_be_kept(connection)
+                why = self._cannot_be_kept(connection, durable)
         if why is None:
             return asked.qos
         reason, what = why
@@ -72,9 +90,9 @@ class Permissions:
             return Reason.QUOTA, self._guard.exceed("links", str(session), what)
         return None
 
-    def _cannot_be_kept(self, connection: MqttConnection) -> tuple[Reason, str] | None:
+    def _cannot_be_kept(self, connection: MqttConnection, durable: Callable[[], int]) -> tuple[Reason, str] | None:
         try:
-            self._guard.keeps(connection, partial(durable_of, self._node, connection.user))
+            self._guard.keeps(connection, durable)
         except Refusal as refusal:
             return Reason.QUOTA, str(refusal)
         return (Reason.QUOTA, self._node.unkept) if self._node.unkept else None

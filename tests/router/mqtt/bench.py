@@ -10,7 +10,7 @@ from router.mqtt.edge import HEADROOM, MqttEdge
 from router.mqtt.fields import FieldReader
 from router.mqtt.packets import ConnectPacket, PublishPacket, read_packet
 from router.mqtt.values import V5, PacketKind
-from router.security.rules import EVERYTHING
+from router.security.rules import EVERYTHING, Rule
 from tests.fuzz.mesh import LONGEST_S, MAX_MESSAGE, FuzzMesh, FuzzRouter, Guest
 from tests.router.mqtt import by_hand
 
@@ -126,13 +126,11 @@ class MqttGuest(Guest):
 class MqttBench(FuzzMesh):
     """Each router also speaks MQTT."""
 
-    def __init__(self, *names: str, limits: Limits | None = None) -> None:
+    def __init__(self, *names: str, limits: Limits | None = None, rule: Rule = EVERYTHING) -> None:
         super().__init__(*names)
         limits = limits or Limits(max_message=MAX_MESSAGE)
         self.edges = {
-            name: MqttEdge(
-                router.node, router.clients, Guard(lambda user: EVERYTHING, limits), ["topic/"], limits, LONGEST_S
-            )
+            name: MqttEdge(router.node, router.clients, Guard(lambda user: rule, limits), ["topic/"], limits, LONGEST_S)
             for name, router in self.routers.items()
         }
 

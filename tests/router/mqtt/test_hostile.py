@@ -2,15 +2,20 @@
 
 import logging
 import random
+from collections.abc import Callable, Sequence
 
+import attrs
 import pytest
 
+from router.edge.topics import durable_of
 from router.mesh.config import Limits
-from router.mqtt.packets import PINGRESP
+from router.mqtt.packets import MOST_FILTERS, PINGRESP
 from router.mqtt.values import V3, V5, PacketKind, Reason
+from router.security.rules import EVERYTHING
 from tests.fuzz.mesh import MAX_MESSAGE
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import OPENING_S, TOPIC, MqttBench, MqttGuest
+from topic.node import Node
 
 KINDS = (PacketKind.PUBACK, PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP)
 
@@ -120,3 +125,42 @@ def test_topics_beyond_the_limit_take_the_place_of_idle_ones(caplog: pytest.LogC
     assert list(suback.body[3:]) == [1, 1, Reason.QUOTA]
     assert sum("more than 3 topics" in line for line in caplog.messages) == 2
     bench.finish(reader, writer)
+
+
+def subscribe(identifier: int, filters: Sequence[str], version: int) -> bytes:
+    return by_hand.subscribe(identifier, [(name, 0) for name in filters], version)
+
+
+@pytest.mark.parametrize("version", [V3, V5])
+@pytest.mark.parametrize("word", [subscribe, by_hand.unsubscribe])
+def test_one_packet_has_so_many_filters_and_no_more(
+    version: int, word: Callable[[int, Sequence[str], int], bytes]
+) -> None:
+    bench = MqttBench("a", "b", "c")
+    guest = bench.client("a", "guest", version=version)
+    guest.say(word(1, [f"queue/{number}" for number in range(MOST_FILTERS)], version))
+    assert not guest.connection.is_over
+    guest.say(word(2, [f"queue/{number}" for number in range(MOST_FILTERS + 1)], version))
+    assert guest.connection.error is not None and guest.connection.error.reason == Reason.QUOTA
+    assert guest.kinds()[2:] == (["DISCONNECT"] if version == V5 else [])
+    bench.finish(guest)
+
+
+def test_subscriptions_that_are_kept_are_counted_once_for_a_packet_and_those_of_the_packet_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = list[str]()
+
+    def count(node: Node, user: str) -> int:
+        counted.append(user)
+        return durable_of(node, user)
+
+    monkeypatch.setattr("router.mqtt.permissions.durable_of", count)
+    bench = MqttBench("a", "b", "c", rule=attrs.evolve(EVERYTHING, durable=3))
+    guest = bench.client("a", "guest", expiry=4)
+    guest.say(by_hand.subscribe(1, [("topic/none", 0), *((f"topic/{number}", 1) for number in range(5))]))
+    guest.say(by_hand.subscribe(2, [("topic/more", 2)]))
+    subacks = [heard for heard in guest.heard if heard.kind is PacketKind.SUBACK]
+    assert [list(suback.body[3:]) for suback in subacks] == [[0, 1, 1, 1, Reason.QUOTA, Reason.QUOTA], [Reason.QUOTA]]
+    assert counted == ["", ""]
+    bench.finish(guest)
