@@ -5,7 +5,6 @@ them. Only GET and HEAD: it shows, and does not command. A listener on loopback 
 a page from elsewhere, whose name an attacker points to 127.0.0.1, could read it (DNS rebinding).
 """
 
-import binascii
 import logging
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,6 +29,9 @@ PRUDENCE: Final = (
 
 AT_AN_END: Final = ("Connection", "close")
 """A wrong password costs a connection: these wait for their turn (`router.security.attempts`)."""
+
+LONGEST_SHOWN: Final = 64
+"""Characters of a user's name in the log."""
 
 Handler = Callable[[WebRequest, WebCaller], Awaitable[WebAnswer]]
 
@@ -108,10 +110,10 @@ class Site:
         scheme, _, words = said.partition(" ")
         try:
             user, _, password = b64decode(words.strip(), validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
             user = password = ""
         if scheme.lower() != "basic" or not user or not self._keys.proves(user, password):
-            log.warning("%s: user %r is not known, or its password is wrong", caller.origin, user)
+            log.warning("%s: user %r is not known, or its password is wrong", caller.origin, user[:LONGEST_SHOWN])
             caller.denied()
             raise self._stranger("the user is not known, or the password is wrong", AT_AN_END)
         return user

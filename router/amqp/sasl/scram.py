@@ -28,7 +28,7 @@ MOST_ITERATIONS: Final = 1_000_000
 
 
 def prepared(text: str) -> bytes:
-    """A name or password as it is compared (SASLprep, RFC 4013)."""
+    """A name or password as it is compared (SASLprep, RFC 4013). Raises AmqpError if it can be none."""
     mapped = (" " if stringprep.in_table_c12(char) else char for char in text if not stringprep.in_table_b1(char))
     normal = unicodedata.normalize("NFKC", "".join(mapped))
     if any(stringprep.in_table_c21_c22(char) or stringprep.in_table_c3(char) for char in normal):
@@ -58,8 +58,11 @@ class Verifier:
         return cls(salt, ITERATIONS, secrets.token_bytes(32), secrets.token_bytes(32))
 
     def fits(self, password: str) -> bool:
-        """In the time of all iterations."""
-        other = Verifier.of(password, self.salt, self.iterations)
+        """In the time of all iterations, but for what can be nobody's password."""
+        try:
+            other = Verifier.of(password, self.salt, self.iterations)
+        except AmqpError:
+            return False
         return hmac.compare_digest(other.stored_key, self.stored_key)
 
 

@@ -112,6 +112,7 @@ async def test_where_passwords_are_heard_who_says_none_is_asked_for_it() -> None
         basic("", ""),
         "Basic !!",
         "Basic /w==",
+        "Basic ÿ",
         "Bearer x",
         "Basic",
     ],
