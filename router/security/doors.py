@@ -16,7 +16,7 @@ import trio
 
 from router.amqp.format.codec import Symbol
 from router.amqp.sasl.client import SaslClient, external
-from router.amqp.sasl.scram import SCRAM, ScramClient, ScramServer, Verifier
+from router.amqp.sasl.scram import LONGEST, SCRAM, ScramClient, ScramServer, Verifier
 from router.amqp.sasl.server import (
     ANONYMOUS,
     EXTERNAL,
@@ -175,7 +175,7 @@ class Doors:
 
     def proves(self, user: str, password: str) -> bool:
         """Whether it is the user's."""
-        return self._find(user).fits(password)
+        return len(user) <= LONGEST and self._find(user).fits(password)
 
     def sees_all(self, user: str) -> bool:
         """Whether the user may see the links of all."""

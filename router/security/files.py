@@ -10,6 +10,7 @@ from typing import Final, Self
 import attrs
 
 from router.amqp.sasl.credentials import Credentials, no_password
+from router.amqp.sasl.scram import LONGEST
 from router.amqp.tls import meet, reason_of
 from router.mesh.config import Topology
 from router.mesh.reading import FileError
@@ -110,8 +111,8 @@ class Files:
             text = _readable(self._secret, "the mesh's secret").decode().strip()
         except UnicodeDecodeError:
             text = ""
-        if len(text) < LEAST_SECRET or not text.isprintable():
-            what = f"expected a secret of at least {LEAST_SECRET} characters, in one line"
+        if not LEAST_SECRET <= len(text) <= LONGEST or not text.isprintable():
+            what = f"expected a secret of {LEAST_SECRET} to {LONGEST} characters, in one line"
             raise SecurityError(self._secret, [f"{self._secret}: {what}"])
         return text
 

@@ -27,8 +27,14 @@ MOST_ITERATIONS: Final = 1_000_000
 """A client does no more for a server that may be anybody, and no less: what it says is what guesses are tried at."""
 
 
+LONGEST: Final = 256
+"""Characters of a name or password: marks on one letter are sorted by NFKC in the square of how many they are."""
+
+
 def prepared(text: str) -> bytes:
     """A name or password as it is compared (SASLprep, RFC 4013). Raises AmqpError if it can be none."""
+    if len(text) > LONGEST:
+        raise AmqpError(UNAUTHORIZED, f"more than {LONGEST} characters in a name or password")
     mapped = (" " if stringprep.in_table_c12(char) else char for char in text if not stringprep.in_table_b1(char))
     normal = unicodedata.normalize("NFKC", "".join(mapped))
     if any(stringprep.in_table_c21_c22(char) or stringprep.in_table_c3(char) for char in normal):

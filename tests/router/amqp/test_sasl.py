@@ -1,11 +1,13 @@
 """The SASL layer (AMQP 1.0 5.3) by itself: two ends, the RFCs' vectors, and what strangers may say."""
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
 
 from router.amqp.format.codec import Described, Symbol, decode, ubyte
 from router.amqp.format.errors import FRAMING_ERROR, UNAUTHORIZED, AmqpError
+from router.amqp.sasl import scram
 from router.amqp.sasl.client import Proof, SaslClient, anonymous, external, plain
 from router.amqp.sasl.layer import (
     AMQP_HEADER,
@@ -243,6 +245,24 @@ def test_names_and_passwords_are_compared_as_they_look() -> None:
     with pytest.raises(AmqpError):
         prepared("\u0007")
     assert "stored_key" not in repr(PENCIL)
+
+
+def test_what_is_too_long_for_a_name_or_password_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marks on one letter: how long it takes to bring them into their order is the square of their number."""
+    looked = list[int]()
+
+    def normalize(form: str, text: str) -> str:
+        looked.append(len(text))
+        return text
+
+    monkeypatch.setattr(scram, "unicodedata", SimpleNamespace(normalize=normalize))
+    marks = "a" + "\u0300\u0323" * scram.LONGEST
+    assert not PENCIL.fits(marks[: scram.LONGEST + 1])
+    with pytest.raises(AmqpError, match="more than 256 characters"):
+        ScramClient(marks, "pencil")
+    assert not looked
+    assert not PENCIL.fits(marks[: scram.LONGEST])
+    assert looked == [scram.LONGEST]
 
 
 @pytest.mark.parametrize("more", [SASL_HEADER, sasl_frame(INIT, PLAIN, b"\0user\0pencil"), b"AMQP\x02\x01\x00\x00"])

@@ -44,6 +44,7 @@ def test_users_come_and_go(tmp_path: Path) -> None:
         (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--folder", "torn"], "Error: torn/ca.key: expected what"),
         (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "../x"], "'../x' is no user, expected letters"),
         (["user", "add", "users", "alice", "--password-file", "bell"], "not a password: control characters"),
+        (["user", "add", "users", "alice", "--password-file", "long"], "not a password: more than 256 characters"),
         (["publish", "topic/x", "--ca", "nowhere.pem"], "nowhere.pem: No such file or directory"),
         (["publish", "topic/x", "--ca", "bell"], "bell: no certificate or crl found, expected certificates"),
         (["publish", "topic/x", "--user", "alice"], "--user and --password-file belong together"),
@@ -61,6 +62,7 @@ def test_what_cannot_be_is_told(
         Authority(tmp_path / folder, "a CA")
     (tmp_path / "odd" / "ca.pem").write_text("")
     (tmp_path / "torn" / "ca.key").write_text("-----BEGIN PRIVATE KEY-----\n")
+    (tmp_path / "long").write_text(257 * "x")
     result = oncemesh(*words)
     assert result.exit_code != 0 and complaint in result.output
 

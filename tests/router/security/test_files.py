@@ -57,10 +57,11 @@ def write(name: str, text: str) -> Callable[[Path], None]:
             lambda folder: (folder / "a.key").rename(folder / "b.key"),
             "{folder}/b.pem, {folder}/b.key: key values mismatch, expected a certificate and its key, in PEM",
         ),
-        (write("secret", "short"), "{folder}/secret: expected a secret of at least 16 characters, in one line"),
+        (write("secret", "s" * 257), "{folder}/secret: expected a secret of 16 to 256 characters, in one line"),
+        (write("secret", "short"), "{folder}/secret: expected a secret of 16 to 256 characters, in one line"),
         (
             write("secret", f"{SECRET}\n{SECRET}"),
-            "{folder}/secret: expected a secret of at least 16 characters, in one line",
+            "{folder}/secret: expected a secret of 16 to 256 characters, in one line",
         ),
     ],
 )

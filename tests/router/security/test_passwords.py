@@ -8,7 +8,7 @@ import pytest
 
 from router.amqp.format.errors import AmqpError
 from router.amqp.sasl.layer import INIT, SASL_HEADER, sasl_frame
-from router.amqp.sasl.scram import Verifier
+from router.amqp.sasl.scram import LONGEST, Verifier
 from router.amqp.sasl.server import PLAIN, SaslServer
 from router.http.exchange import WebAnswer, WebCaller, WebRequest, told
 from router.http.site import Page, Site
@@ -22,7 +22,7 @@ from router.security.users import UserFile, write_users
 from tests.router.mqtt import by_hand
 
 TOPOLOGY = "{mesh: m, routers: {a: {amqp: 127.0.0.1:0}}, security: {users: users, secret: secret, plain: in-clear}}"
-WRONG = {"another": "wrong", "a control character": "x\x01y"}
+WRONG = {"another": "wrong", "a control character": "x\x01y", "too long": "x" * (LONGEST + 1)}
 
 
 @pytest.fixture
@@ -78,6 +78,16 @@ async def test_a_wrong_password_is_one_whatever_is_wrong_with_it(
     assert not await by_http(doors, user, WRONG[kind], lambda: wrong.append("http"))
     assert wrong == ["sasl", "mqtt", "http"]
     assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_nobody_has_a_name_that_is_too_long(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = list[str]()
+    monkeypatch.setattr(doors, "_find", lambda user: found.append(user) or Verifier.of("x", b"salt", 4096))
+    wrong = list[str]()
+    name = "n" * (LONGEST + 1)
+    assert not by_mqtt(doors, name, "x", lambda: wrong.append("mqtt"))
+    assert not await by_http(doors, name, "x", lambda: wrong.append("http"))
+    assert wrong == ["mqtt", "http"] and not found
 
 
 async def test_the_right_one_lets_in(doors: Doors) -> None:
