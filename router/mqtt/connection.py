@@ -29,8 +29,8 @@ PATIENCE: Final = 1.5
 """Times the keep-alive: so long may a client be silent (MQTT 5 3.1.2.10)."""
 LOOK_S: Final = 10.0
 """The shell looks at least so often whether who has something to read reads it."""
-FIRST_MOST: Final = 64 * 1024
-"""Bytes of a CONNECT."""
+MOST_PACKET: Final = 64 * 1024
+"""Bytes of any packet but PUBLISH: it is handled in one turn, whatever it is full of."""
 HEADER_MOST: Final = 5
 HELD_MOST: Final = 256 * 1024
 """Bytes that may come of a client whose packets are held."""
@@ -147,9 +147,10 @@ class MqttConnection:
         for digit, byte in enumerate(buffer[at + 1 : at + HEADER_MOST]):
             size |= (byte & 0x7F) << (7 * digit)
             if byte < 0x80:
-                most = self.max_packet if self.opened else min(self.max_packet, FIRST_MOST)
+                publishes = self.opened and buffer[at] >> 4 == PacketKind.PUBLISH
+                most = self.max_packet if publishes else min(self.max_packet, MOST_PACKET)
                 if size > most:
-                    limit = "max_message" if self.opened else "max_frame"
+                    limit = "max_message" if publishes else "max_frame"
                     raise MqttError(Reason.TOO_LARGE, f"a packet of {size} bytes, expected {most} at most", limit)
                 start = at + 2 + digit
                 return start, start + size

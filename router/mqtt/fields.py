@@ -13,6 +13,8 @@ from router.mqtt.values import MqttError, PacketKind, Reason
 
 LONGEST: Final = 0xFFFF
 """Bytes of a text or of binary data."""
+MOST_PROPERTIES: Final = 60 * 1024
+"""Bytes of those of one packet. As sections of AMQP, whose texts have longer lengths, they then have no 64 KiB."""
 _MOST_DIGITS: Final = 4  # of a number of variable length
 WILL: Final = 0
 """Where properties of a will stand: amid those of no packet."""
@@ -89,7 +91,8 @@ class FieldReader:
         """Those of a kind of packet, or of a will, by name; those of users are a list of pairs."""
         if self.is_over():
             return {}
-        size = self.number()
+        if (size := self.number()) > MOST_PROPERTIES:
+            raise MqttError(Reason.TOO_LARGE, f"properties of {size} bytes, expected {MOST_PROPERTIES} at most")
         end = self._at + size
         if end > self._end:
             raise malformed("properties are cut off")

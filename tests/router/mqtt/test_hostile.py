@@ -9,6 +9,9 @@ import pytest
 
 from router.edge.topics import durable_of
 from router.mesh.config import Limits
+from router.mqtt import fields
+from router.mqtt.connection import MOST_PACKET
+from router.mqtt.fields import MOST_PROPERTIES, text
 from router.mqtt.packets import MOST_FILTERS, PINGRESP
 from router.mqtt.values import V3, V5, PacketKind, Reason
 from router.security.rules import EVERYTHING
@@ -164,3 +167,24 @@ def test_subscriptions_that_are_kept_are_counted_once_for_a_packet_and_those_of_
     assert [list(suback.body[3:]) for suback in subacks] == [[0, 1, 1, 1, Reason.QUOTA, Reason.QUOTA], [Reason.QUOTA]]
     assert counted == ["", ""]
     bench.finish(guest)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PacketKind if kind is not PacketKind.PUBLISH])
+def test_a_packet_that_carries_no_message_is_not_waited_for_if_it_is_large(kind: PacketKind) -> None:
+    bench = MqttBench("a", "b", "c")
+    guest = bench.client("a", "guest")
+    guest.say(bytes((kind << 4 | 2,)) + fields.number(MOST_PACKET + 1))
+    assert guest.connection.error is not None and guest.connection.error.reason == Reason.TOO_LARGE
+    assert guest.connection.error.limit == "max_frame"
+    bench.finish(guest)
+
+
+def test_the_properties_of_a_message_are_not_read_if_they_are_large() -> None:
+    bench = MqttBench("a", "b", "c")
+    for size in (MOST_PROPERTIES, MOST_PROPERTIES + 5):
+        guest = bench.client("a", f"guest {size}")
+        empty = b"\x26\0\0\0\0" * (size // 5)
+        guest.say(by_hand.packet(0x32, text(TOPIC) + b"\0\1" + fields.number(len(empty)) + empty + b"payload"))
+        assert guest.told(PacketKind.PUBACK) == ([(1, 0)] if size == MOST_PROPERTIES else [])
+    assert guest.connection.error is not None and guest.connection.error.reason == Reason.TOO_LARGE
+    bench.finish(*bench.mqtt_guests())
