@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from router.amqp.format.codec import Described, Symbol, Timestamp, encode, ubyte, uint
+from router.amqp.format.codec import Described, Symbol, Timestamp, encode, skip, ubyte, uint
 from router.amqp.format.errors import AmqpError
 from router.amqp.format.message import (
     APPLICATION_PROPERTIES,
@@ -44,11 +44,14 @@ class MqttContent:
     """As MQTT 5 writes them, with their length."""
 
 
+FLAT: Final = b"\xa0\xb0\xa1\xb1"
+"""The constructors of binary data and texts."""
 NO_PROPERTIES: Final = b"\0"
 MOST_MESSAGE: Final = (1 << 28) - (1 << 20)
 """Bytes: more do not fit in a packet, with its topic."""
-MOST_SECTIONS: Final = 1 << 26
-"""The same where there is more than a body: as properties of MQTT that may be longer."""
+MOST_BESIDE: Final = 64 * 1024
+"""Bytes of a message, without its texts and binary data that are a section each: the rest may be full of anything."""
+MOST_SECTIONS: Final = 1000
 
 
 def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any]) -> bytes:
@@ -83,12 +86,24 @@ def from_amqp(message: bytes) -> MqttContent | None:
         message, qos = message[len(_OF_QOS_1) :], 1
     if message.startswith(_DATA_BEGIN) and len(message) == 8 + int.from_bytes(message[4:8], "big"):
         return MqttContent(message[8:], qos, NO_PROPERTIES)
-    if len(message) > MOST_SECTIONS:
-        return None
     try:
-        return _of_sections(sections_of(message), qos)
+        return _of_sections(sections_of(message), qos) if _is_soon_read(message) else None
     except AmqpError:
         return None
+
+
+def _is_soon_read(message: bytes) -> bool:
+    """Whatever its sender has filled it with. Raises AmqpError if it is cut off."""
+    at = beside = 0
+    for _ in range(MOST_SECTIONS):
+        if at == len(message):
+            return True
+        begin, at = at, skip(message, at)
+        value = begin if message[begin] else skip(message, begin + 1)
+        beside += (value if message[value] in FLAT else at) - begin
+        if beside > MOST_BESIDE:
+            return False
+    return at == len(message)
 
 
 def _of_sections(sections: list[tuple[Any, Any]], qos: int) -> MqttContent | None:

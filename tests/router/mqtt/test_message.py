@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from router.amqp.format.codec import Described, Raw, Symbol, encode, ulong
 from router.amqp.format.message import body_of, in_envelope
 from router.amqp.format.sections import read_message, write_message
-from router.mqtt.fields import FieldReader
-from router.mqtt.message import NO_PROPERTIES, MqttContent, from_amqp, to_amqp
+from router.mqtt.fields import MOST_PROPERTIES, FieldReader, properties
+from router.mqtt.message import MOST_BESIDE, MOST_SECTIONS, NO_PROPERTIES, MqttContent, from_amqp, to_amqp
 from router.mqtt.values import PacketKind
 from tests.router.mqtt.test_packets import TEXT, TOPIC
 
@@ -64,11 +64,50 @@ def test_what_has_no_bytes_for_a_body_is_nothing_for_mqtt(message: bytes) -> Non
     assert from_amqp(message) is None
 
 
+NULLS = b"\xd0" + (MOST_BESIDE + 4).to_bytes(4, "big") + MOST_BESIDE.to_bytes(4, "big") + b"\x40" * MOST_BESIDE
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(b"\x00\x53" + bytes((code,)) + NULLS + write_message({"data": b"d"}) for code in range(0x70, 0x78)),
+        write_message({"data": b"d"}) + b"\x00\x53\x78" + NULLS,
+        b"\x00" + NULLS + b"\xa0\x01d" + write_message({"data": b"d"}),
+        NULLS + write_message({"data": b"d"}),
+        write_message({"data": b"d"}) * (MOST_SECTIONS + 1),
+        b"\x40" * 2 * MOST_BESIDE,
+    ],
+)
+def test_a_message_that_takes_long_to_read_is_nothing_for_mqtt(message: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("router.mqtt.message.sections_of", lambda message: pytest.fail("it is looked into"))
+    assert from_amqp(message) is None
+
+
+def test_a_body_is_as_large_as_it_likes() -> None:
+    large = bytes(10 * MOST_BESIDE)
+    for written in ({"data": large}, {"value": large}, {"value": large.decode()}):
+        content = from_amqp(write_message({"properties": {"content-type": "t"}, **written}))
+        assert content is not None and content.payload == large
+    content = from_amqp(write_message({"data": b"d"}) * MOST_SECTIONS)
+    assert content is not None and content.payload == b"d" * MOST_SECTIONS
+
+
+@pytest.mark.parametrize("length", [0, 1, 127, 255, 256, 1000, 20_000])
+def test_all_the_properties_that_may_be_published_can_be_sent(length: int) -> None:
+    """They are longer as sections of AMQP."""
+    pairs = (MOST_PROPERTIES - 3) // (5 + 4 + length)
+    said = {"content-type": "", "user-property": [(f"{number:04}", "x" * length) for number in range(pairs)]}
+    assert FieldReader(properties(said)).properties(PacketKind.PUBLISH) == said
+    content = from_amqp(to_amqp(b"p", 1, said))
+    assert content is not None
+    assert FieldReader(content.properties).properties(PacketKind.PUBLISH) == said
+
+
 def test_what_mqtt_cannot_carry_is_left_out() -> None:
     message = write_message(
         {
             "properties": {"reply-to": "a/+", "correlation-id": 7, "content-type": "t"},
-            "application-properties": {"zero\0": "x", "nil": None, "bytes": b"b", "long": "x" * 70_000, "fine": 1.5},
+            "application-properties": {"zero\0": "x", "nil": None, "bytes": b"b", "fine": 1.5},
             "data": b"d",
         }
     )
