@@ -37,6 +37,8 @@ class WebCaller:
     """The user whose certificate it has shown."""
     admit: Callable[[], bool] = field(default=lambda: True)
     """Have it keep its place though others come; False if there is none."""
+    may_try: Callable[[], bool] = field(default=lambda: True)
+    """Whether a password that is said now is looked at."""
     denied: Callable[[], None] = field(default=lambda: None)
     """Hears of each wrong password."""
     reads_events: bool = False

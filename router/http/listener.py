@@ -76,8 +76,8 @@ class WebListener:
 
     async def _serve(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor)), suppress(trio.BrokenResourceError):
-            stream, certified, denied = await self._doors.let_in(below)
-            caller = WebCaller(str(visitor), certified, visitor.admit, denied)
+            stream, certified, guesses = await self._doors.let_in(below)
+            caller = WebCaller(str(visitor), certified, visitor.admit, guesses.may, guesses.was_wrong)
             answer = partial(self._site.answer, caller=caller)
             await WebConnection(stream, answer).run()
 

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from attrs import evolve, frozen
 
+from router.amqp.format.errors import TOO_MANY
 from router.http.exchange import WebAnswer, WebCaller, WebRefusal, WebRequest, told
 from router.mesh.config import is_loopback
 
@@ -107,6 +108,9 @@ class Site:
         raise self._stranger("expected a user's name and password" if self._passwords else "expected a certificate")
 
     def _proven(self, said: str, caller: WebCaller) -> str:
+        if not caller.may_try():
+            log.warning("%s: %s", caller.origin, TOO_MANY)
+            raise WebRefusal(429, TOO_MANY, AT_AN_END)
         scheme, _, words = said.partition(" ")
         try:
             user, _, password = b64decode(words.strip(), validate=True).decode().partition(":")

@@ -13,6 +13,7 @@ from attrs import frozen
 
 from router.admission import Visitor
 from router.amqp import tcp
+from router.amqp.format.errors import TOO_MANY
 from router.edge.guard import Guard
 from router.management.entity import ManagedRouter
 from router.mesh.config import MQTT
@@ -42,6 +43,8 @@ class Door:
 
     certified: str
     """The user that its certificate names; empty if none."""
+    may_try: Callable[[], bool]
+    """Whether a password that is said now is looked at."""
     denied: Callable[[], None]
     doors: Doors
     passwords: bool
@@ -51,6 +54,8 @@ class Door:
 
     def user_of(self, packet: ConnectPacket) -> str:
         if packet.user is not None and self.passwords:
+            if not self.may_try():
+                raise MqttError(Reason.BUSY, TOO_MANY)
             password = (packet.password or b"").decode(errors="replace")
             if not self.doors.proves(packet.user, password):
                 self.denied()
@@ -89,10 +94,12 @@ class MqttListener:
 
     async def serve(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor)):
-            stream, certified, denied = await self._doors.let_in(tcp.prompt(below))
+            stream, certified, guesses = await self._doors.let_in(tcp.prompt(below))
             connection = MqttConnection(self.edge, self._limits.max_message + HEADROOM, self._limits.opening)
             connection.context = visitor
-            self.edge.entrances[connection] = Door(certified, denied, self._doors, self._passwords, self._anybody)
+            self.edge.entrances[connection] = Door(
+                certified, guesses.may, guesses.was_wrong, self._doors, self._passwords, self._anybody
+            )
 
             async def turn() -> None:
                 tcp.acknowledge(below)

@@ -3,6 +3,9 @@
 By the address that clients come from, as anybody can make new connections: the first `FREE` within `FORGET_S` cost
 nothing, then there is one attempt every `EVERY_S`. Whoever would have to wait for longer than `MOST_S` is turned away.
 What comes from this host itself is let through: it may be a proxy that many come by.
+
+A connection waits as it comes. One that came while passwords were free has no turn, and asks for one once it says its
+password: else whoever opens many connections first would have a guess on each.
 """
 
 from collections.abc import Callable
@@ -52,15 +55,48 @@ class Attempts:
 
     def take_turn(self, host: str) -> float | None:
         """For how many seconds an attempt from there has to wait; None if for too long, and then no turn is taken."""
-        key, now = _source(host), self._now()
-        source = self._sources.get(key) if key is not None else None
-        if source is None or source.wrong < FREE or now - source.last > FORGET_S:
+        source, now = self._slowed(host), self._now()
+        if source is None:
             return 0.0
         turn = max(now, source.turn) + EVERY_S
         if turn > now + MOST_S:
             return None
         source.turn = turn
         return turn - now
+
+    def take_turn_now(self, host: str) -> bool:
+        """Whether an attempt from there need not wait; only then a turn is taken."""
+        source, now = self._slowed(host), self._now()
+        if source is not None:
+            if source.turn + EVERY_S > now:
+                return False
+            source.turn = now
+        return True
+
+    def _slowed(self, host: str) -> _Source | None:
+        """None for one from where attempts are free."""
+        key = _source(host)
+        source = self._sources.get(key) if key is not None else None
+        if source is None or source.wrong < FREE or self._now() - source.last > FORGET_S:
+            return None
+        return source
+
+
+class Guesses:
+    """Of one connection."""
+
+    def __init__(self, attempts: Attempts, host: str, *, has_turn: bool = False) -> None:
+        self._attempts = attempts
+        self._host = host
+        self._has_turn = has_turn
+
+    def may(self) -> bool:
+        """Whether a password that is said now is looked at."""
+        has_turn, self._has_turn = self._has_turn, False
+        return has_turn or self._attempts.take_turn_now(self._host)
+
+    def was_wrong(self) -> None:
+        self._attempts.was_wrong(self._host)
 
 
 def _source(host: str) -> bytes | None:

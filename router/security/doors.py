@@ -10,11 +10,11 @@ import signal
 import ssl
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import trio
 
 from router.amqp.format.codec import Symbol
+from router.amqp.format.errors import TOO_MANY
 from router.amqp.sasl.client import SaslClient, external
 from router.amqp.sasl.scram import LONGEST, SCRAM, ScramClient, ScramServer, Verifier
 from router.amqp.sasl.server import (
@@ -31,7 +31,7 @@ from router.amqp.tls import LeftError, TlsError, TlsStream
 from router.events.kind import EventKind, event
 from router.mesh.config import AMQP, IN_CLEAR, Topology
 from router.mesh.reading import FileError
-from router.security.attempts import Attempts
+from router.security.attempts import Attempts, Guesses
 from router.security.files import Files
 from router.security.operator import OPERATOR
 from router.security.rules import Rules, read_rules
@@ -61,8 +61,8 @@ def told(peer: str, late: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 WayIn = tuple[trio.abc.Stream, SaslServer]
 WayOut = tuple[trio.abc.Stream, SaslClient]
-Secured = tuple[trio.SocketStream | TlsStream, str, Callable[[], None]]
-"""The stream, the user whose certificate it has shown ("" if none), and what to call when it says a wrong password."""
+Secured = tuple[trio.SocketStream | TlsStream, str, Guesses]
+"""The stream, the user whose certificate it has shown ("" if none), and what its passwords cost."""
 
 
 class Doors:
@@ -121,17 +121,17 @@ class Doors:
 
     async def client(self, stream: trio.SocketStream) -> WayIn:
         """Raises TlsError."""
-        secured, certified, denied = await self.let_in(stream)
-        return secured, SaslServer(self._offer(certified), denied)
+        secured, certified, guesses = await self.let_in(stream)
+        return secured, SaslServer(self._offer(certified, guesses), guesses.was_wrong)
 
-    def _offer(self, certified: str) -> dict[Symbol, Callable[[], Exchange]]:
+    def _offer(self, certified: str, guesses: Guesses) -> dict[Symbol, Callable[[], Exchange]]:
         offer: dict[Symbol, Callable[[], Exchange]] = {}
         if certified:
             offer[EXTERNAL] = lambda: ExternalServer(certified)
         if self._users is not None or self._verifier is not None:
-            offer[SCRAM] = lambda: ScramServer(self._find)
+            offer[SCRAM] = lambda: ScramServer(self._find, may=guesses.may)
         if self._users is not None and self._plain:
-            offer[PLAIN] = lambda: PlainServer(self._find)
+            offer[PLAIN] = lambda: PlainServer(self._find, may=guesses.may)
         if self._anybody:
             offer[ANONYMOUS] = AnonymousServer
         return offer
@@ -165,13 +165,13 @@ class Doors:
         host = _host(stream)
         wait_s = self._attempts.take_turn(host)
         if wait_s is None:
-            raise TlsError("too many wrong passwords came from there")
+            raise TlsError(TOO_MANY)
         await trio.sleep(wait_s)
-        denied = partial(self._attempts.was_wrong, host)
+        guesses = Guesses(self._attempts, host, has_turn=wait_s > 0)
         if self._contexts is None:
-            return stream, "", denied
+            return stream, "", guesses
         secured = await self._secured(stream, self._contexts.for_clients)
-        return secured, secured.peer, denied
+        return secured, secured.peer, guesses
 
     def proves(self, user: str, password: str) -> bool:
         """Whether it is the user's."""

@@ -42,3 +42,13 @@ class LimitError(AmqpError):
     def __init__(self, limit: str, description: str, condition: str = RESOURCE_LIMIT) -> None:
         super().__init__(condition, description)
         self.limit = limit
+
+
+TOO_MANY: Final = "too many wrong passwords came from there"
+
+
+class TurnError(AmqpError):
+    """A password is not looked at, be it right: others that were said before it were wrong."""
+
+    def __init__(self) -> None:
+        super().__init__(UNAUTHORIZED, TOO_MANY)

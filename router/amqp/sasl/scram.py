@@ -17,7 +17,7 @@ from typing import Final, Self
 import attrs
 
 from router.amqp.format.codec import Symbol
-from router.amqp.format.errors import UNAUTHORIZED, AmqpError
+from router.amqp.format.errors import UNAUTHORIZED, AmqpError, TurnError
 
 SCRAM: Final = Symbol("SCRAM-SHA-256")
 ITERATIONS: Final = 16_384
@@ -73,12 +73,16 @@ class Verifier:
 
 
 class ScramServer:
-    """One exchange. `find` knows the verifiers of users, and has decoys of all others."""
+    """One exchange. `find` knows the verifiers of users, and has decoys of all others; `may`, whether a proof is looked
+    at."""
 
-    def __init__(self, find: Callable[[str], Verifier], nonce: str | None = None) -> None:
+    def __init__(
+        self, find: Callable[[str], Verifier], nonce: str | None = None, may: Callable[[], bool] = lambda: True
+    ) -> None:
         self.user = ""
         self.final: bytes | None = None
         self._find = find
+        self._may = may
         self._nonce = nonce or _new_nonce()
         self._first = ""  # of the client, without its header; then all that both have said
         self._header = b""
@@ -111,6 +115,8 @@ class ScramServer:
         return challenge.encode()
 
     def _prove(self, text: str, verifier: Verifier) -> None:
+        if not self._may():
+            raise TurnError
         without_proof, _, proof = text.rpartition(",p=")
         header, nonce = _values(without_proof, "cr")
         said = f"{self._first},{without_proof}".encode()

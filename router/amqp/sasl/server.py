@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from router.amqp.format.codec import Described, Raw, Symbol, ubyte
-from router.amqp.format.errors import FRAMING_ERROR, UNAUTHORIZED, AmqpError
+from router.amqp.format.errors import FRAMING_ERROR, UNAUTHORIZED, AmqpError, TurnError
 from router.amqp.sasl.layer import (
     AMQP_HEADER,
     CHALLENGE,
@@ -51,10 +51,12 @@ class AnonymousServer:
 class PlainServer:
     """RFC 4616: the password itself. So it is for connections that nobody listens to."""
 
-    def __init__(self, find: Callable[[str], Verifier]) -> None:
+    def __init__(self, find: Callable[[str], Verifier], may: Callable[[], bool] = lambda: True) -> None:
+        """`may`: whether a password is looked at."""
         self.user = ""
         self.final: bytes | None = None
         self._find = find
+        self._may = may
 
     def step(self, response: bytes | None) -> bytes | None:
         if response is None:
@@ -63,6 +65,8 @@ class PlainServer:
             authority, self.user, password = response.decode().split("\0")
         except ValueError:
             raise AmqpError(UNAUTHORIZED, "not a message of PLAIN") from None
+        if not self._may():
+            raise TurnError
         if not self._find(self.user).fits(password) or authority not in ("", self.user):
             raise AmqpError(UNAUTHORIZED, f"user {self.user!r} is not known, or its password is wrong")
         return None
@@ -120,6 +124,8 @@ class SaslServer(SaslLayer):
     def _step(self, exchange: Exchange, response: bytes | None) -> None:
         try:
             challenge = exchange.step(response)
+        except TurnError:  # the client is not told that it was wrong: it may come again
+            raise
         except AmqpError:
             self._denied()
             self.say(OUTCOME, ubyte(DENIED))

@@ -54,6 +54,17 @@ def test_then_attempts_have_a_turn_each_and_too_many_at_once_are_turned_away(att
     assert attempts.take_turn(HOST) == MOST_S, "a turn is over"
 
 
+def test_who_came_before_makes_no_attempt_out_of_turn(attempts: Attempts, clock: Clock) -> None:
+    assert all(attempts.take_turn_now(HOST) for _ in range(2 * FREE))
+    guessed(attempts, FREE)
+    assert [attempts.take_turn_now(HOST) for _ in range(3)] == [True, False, False]
+    assert attempts.take_turn(HOST) == EVERY_S
+    clock.now += EVERY_S
+    assert not attempts.take_turn_now(HOST), "it is the turn of the one that waited"
+    clock.now += EVERY_S
+    assert [attempts.take_turn_now(HOST) for _ in range(2)] == [True, False]
+
+
 def test_others_do_not_wait(attempts: Attempts) -> None:
     guessed(attempts, FREE)
     assert attempts.take_turn("203.0.113.8") == 0
@@ -112,8 +123,8 @@ async def test_who_has_said_too_many_wrong_ones_waits_at_every_door(tmp_path: Pa
     doors = Doors(load(topology), "a")
     came: Any = Stream()
     for _ in range(FREE):
-        _, _, denied = await doors.let_in(came)
-        denied()
+        _, _, guesses = await doors.let_in(came)
+        guesses.was_wrong()
     began = trio.current_time()
     await doors.client(came)
     assert trio.current_time() - began == EVERY_S
