@@ -4,6 +4,7 @@ It is driven as a connection of AMQP is (`router.amqp.transport.DrivenConnection
 whoever handles them. Nothing is looked at behind a packet that breaks MQTT: what came before counts.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -34,6 +35,8 @@ MOST_PACKET: Final = 64 * 1024
 HEADER_MOST: Final = 5
 HELD_MOST: Final = 256 * 1024
 """Bytes that may come of a client whose packets are held."""
+HELD_TURN: Final = 32 * 1024
+"""Of these, bytes that are handled in one turn."""
 
 
 class MqttHandler(Protocol):
@@ -113,19 +116,19 @@ class MqttConnection:
         then, self._held = self._held, None
         if then is not None and not self.is_over:
             then()
-            self._handle_all()
+            self._handle_all(HELD_TURN)
 
-    def _handle_all(self) -> None:
+    def _handle_all(self, most: float = math.inf) -> None:
+        """The whole packets of the buffer. Those that begin behind so many bytes are held for another turn."""
         try:
-            self._take()
+            self._take(most)
         except MqttError as error:
             self._handler.on_batch(self)
             self._fail(error)
         else:
             self._handler.on_batch(self)
 
-    def _take(self) -> None:
-        """The whole packets of the buffer."""
+    def _take(self, most: float) -> None:
         buffer, at = self._buffer, 0
         if not self.opened and buffer and buffer[0] >> 4 != PacketKind.CONNECT:
             raise MqttError(Reason.PROTOCOL_ERROR, "a packet before the CONNECT")
@@ -133,6 +136,9 @@ class MqttConnection:
             while self._held is None and not self.is_over and (found := self._header(at)) is not None:
                 start, end = found
                 if end > len(buffer):
+                    break
+                if at > most:
+                    self.hold(lambda: None)
                     break
                 first, body, at = buffer[at], bytes(buffer[start:end]), end
                 if not self.opened:

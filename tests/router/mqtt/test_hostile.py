@@ -10,7 +10,7 @@ import pytest
 from router.edge.topics import durable_of
 from router.mesh.config import Limits
 from router.mqtt import fields
-from router.mqtt.connection import MOST_PACKET
+from router.mqtt.connection import HELD_TURN, MOST_PACKET
 from router.mqtt.fields import MOST_PROPERTIES, text
 from router.mqtt.packets import MOST_FILTERS, PINGRESP
 from router.mqtt.values import V3, V5, PacketKind, Reason
@@ -188,3 +188,24 @@ def test_the_properties_of_a_message_are_not_read_if_they_are_large() -> None:
         assert guest.told(PacketKind.PUBACK) == ([(1, 0)] if size == MOST_PROPERTIES else [])
     assert guest.connection.error is not None and guest.connection.error.reason == Reason.TOO_LARGE
     bench.finish(*bench.mqtt_guests())
+
+
+def test_what_was_held_is_handled_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = MqttBench("a", "b", "c")
+    bench.reader("a", clean=False, expiry=4).leave()
+    guest = bench.stranger("b")
+    guest.is_here = False
+    guest.say(by_hand.connect("reader", clean=False, found={"session-expiry-interval": 4}))
+    for _ in range(5):
+        guest.say(by_hand.PINGREQ * (HELD_TURN // 4 // len(by_hand.PINGREQ)))
+    guest.say(by_hand.publish(TOPIC, b"the last", 1, 1))
+    assert guest.kinds() == ["CONNACK"]
+    turns = list[int]()
+    monkeypatch.setattr(guest.edge, "on_batch", lambda connection: turns.append(connection.unsent))
+    guest.is_here = True
+    bench.flow()
+    assert len(turns) == 2 and max(turns) <= HELD_TURN // len(by_hand.PINGREQ) + 1
+    monkeypatch.undo()
+    guest.say(by_hand.PINGREQ)
+    assert guest.told(PacketKind.PUBACK) == [(1, 0)] and guest.payloads == [b"the last"]
+    bench.finish(guest)
