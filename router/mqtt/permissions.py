@@ -41,8 +41,8 @@ class Permissions:
             granted.append((asked.filter, qos))
             if qos < REFUSED and asked.filter not in session.subscribers:
                 fresh.add(asked.filter)
-                if session.timeout and qos:
-                    kept.add(asked.filter)
+            if qos < REFUSED and _begins_to_last(session, asked):
+                kept.add(asked.filter)
         return granted
 
     def _grant(
@@ -57,10 +57,12 @@ class Permissions:
             why = Reason.BAD_FILTER, "a wildcard is a level by itself"
         elif asked.no_local:
             why = Reason.IMPLEMENTATION, "no-local is not supported"
-        elif address not in session.subscribers:
+        elif (known := session.subscribers.get(address)) is None:
             why = self.refusal(connection, session, address, fresh, receives=True)
-            if why is None and session.timeout and asked.qos:
-                why = self._cannot_be_kept(connection, durable)
+        elif known.qos != asked.qos:  # its link is attached again
+            why = self._cannot_begin(connection)
+        if why is None and _begins_to_last(session, asked):
+            why = self._cannot_be_kept(connection, durable)
         if why is None:
             return asked.qos
         reason, what = why
@@ -81,13 +83,18 @@ class Permissions:
             self._guard.attaches(connection, address, receives=receives)
         except Refusal as refusal:
             return Reason.NOT_AUTHORIZED, str(refusal)
+        if why := self._cannot_begin(connection):
+            return why
+        if session.is_full(self._limits.links - fresh, self._node.now()):
+            what = f"more than {self._limits.links} topics"
+            return Reason.QUOTA, self._guard.exceed("links", str(session), what)
+        return None
+
+    def _cannot_begin(self, connection: MqttConnection) -> tuple[Reason, str] | None:
         try:
             self._guard.begins(connection, self._node.now())
         except Refusal as refusal:
             return Reason.QUOTA, str(refusal)
-        if session.is_full(self._limits.links - fresh, self._node.now()):
-            what = f"more than {self._limits.links} topics"
-            return Reason.QUOTA, self._guard.exceed("links", str(session), what)
         return None
 
     def _cannot_be_kept(self, connection: MqttConnection, durable: Callable[[], int]) -> tuple[Reason, str] | None:
@@ -96,3 +103,9 @@ class Permissions:
         except Refusal as refusal:
             return Reason.QUOTA, str(refusal)
         return (Reason.QUOTA, self._node.unkept) if self._node.unkept else None
+
+
+def _begins_to_last(session: MqttSession, asked: FilterRequest) -> bool:
+    """Whether the subscription outlives its router, and did not before."""
+    known = session.subscribers.get(asked.filter)
+    return session.timeout > 0 and asked.qos > 0 and (known is None or known.qos == 0)

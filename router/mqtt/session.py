@@ -62,7 +62,7 @@ class MqttSession:
         self._identifier = 0
         self._unsent: deque[tuple[MqttSubscriber, Record, int]] = deque()
         self._touched: dict[MqttPublisher | MqttSubscriber, None] = {}
-        self._subacks: list[WaitingSuback] = []
+        self._subacks: dict[WaitingSuback, None] = {}
 
     def __str__(self) -> str:
         return f"client {self.client!r}"
@@ -293,10 +293,10 @@ class MqttSession:
     def subscribe(self, identifier: int, granted: Sequence[tuple[str, int]]) -> None:
         """To topics, each with its QoS, or with why not: then that is 0x80 or more."""
         waiting = WaitingSuback(identifier, [reason for _, reason in granted], {})
-        self._subacks.append(waiting)
-        for place, (address, qos) in enumerate(granted):
-            if qos < REFUSED:
-                self._subscribe(address, qos, place, waiting)
+        self._subacks[waiting] = None
+        wanted = {address: (qos, place) for place, (address, qos) in enumerate(granted) if qos < REFUSED}
+        for address, (qos, place) in wanted.items():  # of one that stands twice the last
+            self._subscribe(address, qos, place, waiting)
         self._answer_subscribers(waiting)
 
     def _subscribe(self, address: str, qos: int, place: int, waiting: WaitingSuback) -> None:
@@ -319,7 +319,7 @@ class MqttSession:
     def _answer_subscribers(self, waiting: WaitingSuback) -> None:
         connection = self.connection
         if connection is not None and not waiting.left and waiting in self._subacks:
-            self._subacks.remove(waiting)
+            del self._subacks[waiting]
             connection.send(suback(connection.version, PacketKind.SUBACK, waiting.identifier, waiting.reasons))
 
     def unsubscribe(self, identifier: int, filters: Sequence[str], now: float) -> None:

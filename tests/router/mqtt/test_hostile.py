@@ -13,6 +13,7 @@ from router.mqtt import fields
 from router.mqtt.connection import HELD_TURN, MOST_PACKET
 from router.mqtt.fields import MOST_PROPERTIES, text
 from router.mqtt.packets import MOST_FILTERS, PINGRESP
+from router.mqtt.subscriber import MqttSubscriber
 from router.mqtt.values import V3, V5, PacketKind, Reason
 from router.security.rules import EVERYTHING
 from tests.fuzz.mesh import MAX_MESSAGE
@@ -208,4 +209,41 @@ def test_what_was_held_is_handled_in_several_turns(monkeypatch: pytest.MonkeyPat
     monkeypatch.undo()
     guest.say(by_hand.PINGREQ)
     assert guest.told(PacketKind.PUBACK) == [(1, 0)] and guest.payloads == [b"the last"]
+    bench.finish(guest)
+
+
+def test_another_qos_begins_a_link_and_is_paced_as_one() -> None:
+    bench = MqttBench("a", "b", "c", limits=Limits(max_message=MAX_MESSAGE, links=4, attaches=1))
+    guest = bench.client("a", "guest")
+    for number in range(1, 7):
+        guest.say(by_hand.subscribe(number, [(TOPIC, number % 2)]))
+    subacks = [heard for heard in guest.heard if heard.kind is PacketKind.SUBACK]
+    assert [suback.body[3] for suback in subacks] == [1, 0, 1, 0, Reason.QUOTA, 0]
+    bench.finish(guest)
+
+
+def test_of_a_filter_that_stands_twice_in_a_packet_the_last_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = MqttBench("a", "b", "c")
+    guest, attached = bench.client("a", "guest"), list[int]()
+    attach = MqttSubscriber.attach
+
+    def counted(subscriber: MqttSubscriber, *, resumes: bool) -> None:
+        attached.append(subscriber.qos)
+        attach(subscriber, resumes=resumes)
+
+    monkeypatch.setattr(MqttSubscriber, "attach", counted)
+    guest.say(by_hand.subscribe(1, [(TOPIC, number % 3) for number in range(MOST_FILTERS)]))
+    (suback,) = [heard for heard in guest.heard if heard.kind is PacketKind.SUBACK]
+    assert list(suback.body[3:]) == [number % 3 for number in range(MOST_FILTERS)]
+    assert attached == [(MOST_FILTERS - 1) % 3]
+    bench.finish(guest)
+
+
+def test_a_subscription_that_begins_to_last_counts_as_one_that_does() -> None:
+    bench = MqttBench("a", "b", "c", rule=attrs.evolve(EVERYTHING, durable=1))
+    guest = bench.client("a", "guest", expiry=4)
+    guest.say(by_hand.subscribe(1, [("topic/one", 0), ("topic/two", 0)]))
+    guest.say(by_hand.subscribe(2, [("topic/one", 1), ("topic/two", 1)]))
+    subacks = [heard for heard in guest.heard if heard.kind is PacketKind.SUBACK]
+    assert [list(suback.body[3:]) for suback in subacks] == [[0, 0], [1, Reason.QUOTA]]
     bench.finish(guest)
