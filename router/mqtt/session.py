@@ -8,6 +8,7 @@ may have a session, and what is asked for in vain, is `router.mqtt.edge`'s busin
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from attrs import define
@@ -29,6 +30,8 @@ log = logging.getLogger("oncemesh.mqtt")
 
 MOST_SENT: Final = 256
 """Messages that are under way to a client at once, unless it wants fewer."""
+MOST_LOOKED_AT: Final = 100
+"""Topics, for one that was not published to for long."""
 MOST_IDENTIFIERS: Final = 0xFFFF
 
 
@@ -36,8 +39,8 @@ MOST_IDENTIFIERS: Final = 0xFFFF
 class WaitingSuback:
     identifier: int
     reasons: list[int]
-    left: dict[MqttEnd, int]
-    """Subscriptions that do not hold yet, and which of the reasons is theirs."""
+    left: int = 1
+    """Subscriptions that do not hold yet, and one while not all are asked for."""
 
 
 class MqttSession:
@@ -62,7 +65,8 @@ class MqttSession:
         self._identifier = 0
         self._unsent: deque[tuple[MqttSubscriber, Record, int]] = deque()
         self._touched: dict[MqttPublisher | MqttSubscriber, None] = {}
-        self._subacks: dict[WaitingSuback, None] = {}
+        self._subacks: dict[MqttEnd, list[WaitingSuback]] = {}
+        """Those that wait for it."""
 
     def __str__(self) -> str:
         return f"client {self.client!r}"
@@ -109,7 +113,8 @@ class MqttSession:
         """Whether there is no place for another topic, not even that of one which was not published to for long."""
         if len(self.publishers) + len(self.subscribers) < most:
             return False
-        idle = next((index for index, publisher in self.publishers.items() if publisher.is_idle), None)
+        oldest = islice(self.publishers.items(), MOST_LOOKED_AT)
+        idle = next((index for index, publisher in oldest if publisher.is_idle), None)
         if idle is not None:
             self.publishers.pop(idle).gone(now, closed=True)
             self._node.perform()
@@ -292,34 +297,32 @@ class MqttSession:
 
     def subscribe(self, identifier: int, granted: Sequence[tuple[str, int]]) -> None:
         """To topics, each with its QoS, or with why not: then that is 0x80 or more."""
-        waiting = WaitingSuback(identifier, [reason for _, reason in granted], {})
-        self._subacks[waiting] = None
-        wanted = {address: (qos, place) for place, (address, qos) in enumerate(granted) if qos < REFUSED}
-        for address, (qos, place) in wanted.items():  # of one that stands twice the last
-            self._subscribe(address, qos, place, waiting)
-        self._answer_subscribers(waiting)
+        waiting = WaitingSuback(identifier, [reason for _, reason in granted])
+        for address, qos in {name: qos for name, qos in granted if qos < REFUSED}.items():  # the last of equal ones
+            self._subscribe(address, qos, waiting)
+        self._holds(waiting)
 
-    def _subscribe(self, address: str, qos: int, place: int, waiting: WaitingSuback) -> None:
+    def _subscribe(self, address: str, qos: int, waiting: WaitingSuback) -> None:
         end = self.subscribers.get(address)
+        if end is not None and end.qos == qos and end.is_attached:
+            return
+        is_new = end is None
         if end is None:
             end = self.subscribers[address] = MqttSubscriber(self, self._node, address, qos)
-            waiting.left[end] = place
+        self._subacks.setdefault(end, []).append(waiting)
+        waiting.left += 1
+        if is_new:
             end.attach(resumes=False)
         elif end.qos != qos:
-            waiting.left[end] = place
             end.change(qos)
-        elif not end.is_attached:
-            waiting.left[end] = place
 
     def answered(self, end: MqttSubscriber) -> None:
-        for waiting in list(self._subacks):
-            if waiting.left.pop(end, None) is not None:
-                self._answer_subscribers(waiting)
+        for waiting in self._subacks.pop(end, ()):
+            self._holds(waiting)
 
-    def _answer_subscribers(self, waiting: WaitingSuback) -> None:
-        connection = self.connection
-        if connection is not None and not waiting.left and waiting in self._subacks:
-            del self._subacks[waiting]
+    def _holds(self, waiting: WaitingSuback) -> None:
+        waiting.left -= 1
+        if not waiting.left and (connection := self.connection) is not None:
             connection.send(suback(connection.version, PacketKind.SUBACK, waiting.identifier, waiting.reasons))
 
     def unsubscribe(self, identifier: int, filters: Sequence[str], now: float) -> None:

@@ -13,6 +13,8 @@ from router.mqtt import fields
 from router.mqtt.connection import HELD_TURN, MOST_PACKET
 from router.mqtt.fields import MOST_PROPERTIES, text
 from router.mqtt.packets import MOST_FILTERS, PINGRESP
+from router.mqtt.publisher import MqttPublisher
+from router.mqtt.session import MOST_LOOKED_AT
 from router.mqtt.subscriber import MqttSubscriber
 from router.mqtt.values import V3, V5, PacketKind, Reason
 from router.security.rules import EVERYTHING
@@ -247,3 +249,41 @@ def test_a_subscription_that_begins_to_last_counts_as_one_that_does() -> None:
     subacks = [heard for heard in guest.heard if heard.kind is PacketKind.SUBACK]
     assert [list(suback.body[3:]) for suback in subacks] == [[0, 0], [1, Reason.QUOTA]]
     bench.finish(guest)
+
+
+def test_a_suback_is_said_once_all_that_was_granted_is_attached(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = MqttBench("a", "b", "c")
+    for other in "bc":  # nobody is waited for
+        bench.lose(other)
+    guest = bench.client("a", "guest")
+    attached, attach = list[int](), MqttSubscriber.attach
+
+    def counted(subscriber: MqttSubscriber, *, resumes: bool) -> None:
+        attach(subscriber, resumes=resumes)
+        attached.append(guest.connection.unsent)
+
+    monkeypatch.setattr(MqttSubscriber, "attach", counted)
+    guest.say(by_hand.subscribe(1, [("topic/one", 1), ("topic/two", 1), ("queue/none", 1)]))
+    assert guest.kinds() == ["CONNACK", "SUBACK"] and attached == [0, 0]
+    bench.finish(guest)
+
+
+def test_for_an_idle_topic_not_all_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = MqttBench("a", "b", "c", limits=Limits(max_message=MAX_MESSAGE, links=2 * MOST_LOOKED_AT))
+    reader, writer = bench.client("b", "reader", acks=False), bench.client("a", "writer")
+    reader.say(by_hand.subscribe(1, [("topic/#", 1)]))
+    for number in range(1, 2 * MOST_LOOKED_AT + 1):
+        writer.say(by_hand.publish(f"topic/{number}", b"m", 1, number))
+    bench.time(0.1)  # it may attach again
+    looked = list[str]()
+
+    def is_idle(publisher: MqttPublisher) -> bool:
+        looked.append(publisher.identity.address)
+        return False
+
+    monkeypatch.setattr(MqttPublisher, "is_idle", property(is_idle))
+    writer.say(by_hand.publish("topic/more", b"m", 1, 1000))
+    assert writer.told(PacketKind.PUBACK) == [(1000, Reason.QUOTA)]
+    assert looked == [f"topic/{number}" for number in range(1, MOST_LOOKED_AT + 1)]
+    monkeypatch.undo()
+    bench.finish(reader, writer)
